@@ -1,0 +1,19 @@
+# shardwise_compile_options: what every target of this project compiles with. Not exported.
+add_library(shardwise_compile_options INTERFACE)
+target_compile_options(shardwise_compile_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                                           -Wnon-virtual-dtor)
+set_property(GLOBAL PROPERTY USE_FOLDERS ON)
+if(SHARDWISE_DEVELOPER)
+  target_compile_options(shardwise_compile_options INTERFACE -Werror)
+  find_program(SHARDWISE_CCACHE ccache)
+  if(SHARDWISE_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${SHARDWISE_CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${SHARDWISE_CCACHE})
+  endif()
+endif()
+if(SHARDWISE_SANITIZE)
+  # Usage requirements of every target, so that what links the library is instrumented too.
+  add_compile_options(-fsanitize=${SHARDWISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SHARDWISE_SANITIZE})
+endif()

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise {
+
+/// What tells one file from another, or from itself at another time.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;  ///< since the Unix epoch
+
+  friend auto operator<=>(const FileIdentity&, const FileIdentity&) = default;
+};
+
+/// The identity of the regular file at `path`, links followed.
+/// Errors: NotFound, kIo; InvalidArgument if it is not a regular file.
+SHARDWISE_EXPORT FileIdentity file_identity(const std::string& path);
+/// The same of an open descriptor; `path` is for the error text.
+SHARDWISE_EXPORT FileIdentity file_identity(int fd, const std::string& path);
+
+/// An open file descriptor, closed on destruction. One thread, or positional calls from several.
+/// All calls retry on EINTR and throw what throw_errno makes of other failures.
+class SHARDWISE_EXPORT File {
+ public:
+  File() = default;
+  /// Opens for reading, close-on-exec. Refuses what is not a regular file.
+  static File open_read(const std::string& path);
+  /// Creates a new file for reading and writing; it must not exist.
+  static File create_exclusive(const std::string& path);
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  int fd() const noexcept { return fd_; }
+  const std::string& path() const noexcept { return path_; }
+
+  /// Reads at most `size` bytes at `offset`; fewer only at the end of the file.
+  std::size_t read_at(std::uint64_t offset, char* buffer, std::size_t size) const;
+  /// Writes all of `bytes` at the current position.
+  void write(std::string_view bytes);
+  /// Writes all of `bytes` at `offset`; does not move the position.
+  void write_at(std::uint64_t offset, std::string_view bytes);
+  /// Forces content and size to the device.
+  void sync();
+  /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel frees
+  /// it when the last descriptor closes, however the process ends.
+  bool try_lock();
+  void close() noexcept;
+
+ private:
+  File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+  int fd_ = -1;
+  std::string path_;
+};
+
+/// A file that appears under its name whole or not at all.
+///
+/// Bytes go to `<path>.<random>.tmp` in the same directory, locked while it is written; commit()
+/// syncs it, renames it over `path`, and syncs the directory. A writer that is destroyed without
+/// commit, or killed, leaves the old file as it was; sweep_temporaries removes what a killed one left.
+/// One thread.
+class SHARDWISE_EXPORT AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  File& file() noexcept { return file_; }
+  const std::string& temporary_path() const noexcept { return file_.path(); }
+  /// The name that commit() will use may be chosen late, once the content is known.
+  void set_path(std::string path) { path_ = std::move(path); }
+  /// After commit the file keeps its lock until this object is destroyed.
+  void commit();
+
+ private:
+  std::string path_;
+  File file_;
+  bool committed_ = false;
+};
+
+/// Removes `<path>.*.tmp` files that no living writer holds. Never throws: what cannot be removed
+/// stays for the next time.
+SHARDWISE_EXPORT void sweep_temporaries(const std::string& path) noexcept;
+
+/// Makes the entries of the directory that holds `path` durable.
+SHARDWISE_EXPORT void sync_directory_of(const std::string& path);
+
+/// The directory part of `path`, "." if there is none.
+SHARDWISE_EXPORT std::string directory_of(const std::string& path);
+
+/// `length` random characters of [0-9a-f], from the kernel.
+SHARDWISE_EXPORT std::string random_name(std::size_t length);
+
+}  // namespace shardwise

@@ -1,0 +1,73 @@
+#include "shardwise/base/error.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace {
+
+std::string join(std::string_view what, std::string_view where, std::string_view remedy) {
+  std::string text(what);
+  if (!where.empty()) text.append(": ").append(where);
+  if (!remedy.empty()) text.append("; ").append(remedy);
+  return text;
+}
+
+}  // namespace
+
+std::string_view error_code_name(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return "InvalidArgument";
+    case ErrorCode::kOutOfRange: return "OutOfRange";
+    case ErrorCode::kNotFound: return "NotFound";
+    case ErrorCode::kIo: return "Io";
+    case ErrorCode::kNoSpace: return "NoSpace";
+    case ErrorCode::kCorruptShard: return "CorruptShard";
+    case ErrorCode::kUnsupported: return "Unsupported";
+    case ErrorCode::kStaleIndex: return "StaleIndex";
+    case ErrorCode::kCorruptIndex: return "CorruptIndex";
+    case ErrorCode::kVersionMismatch: return "VersionMismatch";
+    case ErrorCode::kBadField: return "BadField";
+    case ErrorCode::kMismatch: return "Mismatch";
+    case ErrorCode::kNotExact: return "NotExact";
+    case ErrorCode::kCancelled: return "Cancelled";
+    case ErrorCode::kDistributed: return "Distributed";
+  }
+  return "Unknown";
+}
+
+Error::Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+
+Error::Error(ErrorCode code, std::string_view what, std::string_view where, std::string_view remedy)
+    : Error(code, join(what, where, remedy)) {}
+
+void throw_errno(int errno_value, std::string_view action, std::string_view path) {
+  const std::string what(action);
+  const std::string where = quoted(path);
+  const std::string reason = std::generic_category().message(errno_value);
+  switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+      throw NotFound(what, where + " (" + reason + ")", "check the path");
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      throw Error(ErrorCode::kNoSpace, what, where + " (" + reason + ")",
+                  "free some space or choose another place, then run again");
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      throw Error(ErrorCode::kIo, what, where + " (" + reason + ")",
+                  "check the permissions of the file and its folder");
+    case EMFILE:
+    case ENFILE:
+      throw Error(ErrorCode::kIo, what, where + " (" + reason + ")",
+                  "raise the limit of open files (ulimit -n)");
+    default:
+      throw Error(ErrorCode::kIo, what, where + " (" + reason + ")", "");
+  }
+}
+
+}  // namespace shardwise

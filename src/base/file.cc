@@ -1,0 +1,211 @@
+#include "shardwise/base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::size_t kRandomLength = 12;
+
+/// Calls `call` until it is not interrupted by a signal.
+template <class Call>
+auto retry_eintr(Call call) {
+  auto result = call();
+  while (result == -1 && errno == EINTR) result = call();
+  return result;
+}
+
+FileIdentity checked_identity(const struct stat& st, const std::string& path) {
+  if (!S_ISREG(st.st_mode)) {
+    throw InvalidArgument(S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file",
+                          quoted(path), "give the path of a file");
+  }
+  return {.device = st.st_dev,
+          .inode = st.st_ino,
+          .size_bytes = static_cast<std::uint64_t>(st.st_size),
+          .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
+}
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+FileIdentity file_identity(const std::string& path) {
+  struct stat st {};
+  if (retry_eintr([&] { return ::stat(path.c_str(), &st); }) != 0) {
+    throw_errno(errno, "cannot examine", path);
+  }
+  return checked_identity(st, path);
+}
+
+FileIdentity file_identity(int fd, const std::string& path) {
+  struct stat st {};
+  if (retry_eintr([&] { return ::fstat(fd, &st); }) != 0) throw_errno(errno, "cannot examine", path);
+  return checked_identity(st, path);
+}
+
+File File::open_read(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO must fail the check below, not wait for a writer.
+  const int fd =
+      retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0) throw_errno(errno, "cannot open", path);
+  File file(fd, path);
+  file_identity(fd, path);
+  return file;
+}
+
+File File::create_exclusive(const std::string& path) {
+  const int fd = retry_eintr(
+      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666); });
+  if (fd < 0) throw_errno(errno, "cannot create", path);
+  return File(fd, path);
+}
+
+File::~File() { close(); }
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+std::size_t File::read_at(std::uint64_t offset, char* buffer, std::size_t size) const {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = retry_eintr([&] {
+      return ::pread(fd_, buffer + done, size - done, static_cast<off_t>(offset + done));
+    });
+    if (n < 0) throw_errno(errno, "cannot read", path_);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+void File::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = retry_eintr([&] { return ::write(fd_, bytes.data(), bytes.size()); });
+    if (n < 0) throw_errno(errno, "cannot write", path_);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void File::write_at(std::uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = retry_eintr([&] {
+      return ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    });
+    if (n < 0) throw_errno(errno, "cannot write", path_);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+}
+
+void File::sync() {
+  if (retry_eintr([&] { return ::fsync(fd_); }) != 0) throw_errno(errno, "cannot sync", path_);
+}
+
+bool File::try_lock() {
+  if (retry_eintr([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  throw_errno(errno, "cannot lock", path_);
+}
+
+void File::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)),
+      file_(File::create_exclusive(path_ + "." + random_name(kRandomLength) +
+                                   std::string(kTemporarySuffix))) {
+  file_.try_lock();
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_) ::unlink(file_.path().c_str());
+}
+
+void AtomicFile::commit() {
+  SHARDWISE_FAULT_POINT("atomic_file.before_sync");
+  file_.sync();
+  SHARDWISE_FAULT_POINT("atomic_file.before_rename");
+  if (::rename(file_.path().c_str(), path_.c_str()) != 0) throw_errno(errno, "cannot replace", path_);
+  committed_ = true;
+  SHARDWISE_FAULT_POINT("atomic_file.after_rename");
+  sync_directory_of(path_);
+}
+
+void sweep_temporaries(const std::string& path) noexcept {
+  try {
+    const std::string directory = directory_of(path);
+    const std::string prefix = std::string(base_name(path)) + ".";
+    DIR* entries = ::opendir(directory.c_str());
+    if (entries == nullptr) return;
+    while (const dirent* entry = ::readdir(entries)) {
+      const std::string_view name = entry->d_name;
+      if (name.size() != prefix.size() + kRandomLength + kTemporarySuffix.size() ||
+          !name.starts_with(prefix) || !name.ends_with(kTemporarySuffix)) {
+        continue;
+      }
+      try {
+        const std::string stray = directory + "/" + std::string(name);
+        File file = File::open_read(stray);
+        if (file.try_lock()) ::unlink(stray.c_str());
+      } catch (const std::exception&) {
+        // Another process swept it first, or it may not be opened: leave it.
+      }
+    }
+    ::closedir(entries);
+  } catch (const std::exception&) {
+    // Sweeping is a courtesy; the next build tries again.
+  }
+}
+
+void sync_directory_of(const std::string& path) {
+  const std::string directory = directory_of(path);
+  const int fd =
+      retry_eintr([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd < 0) throw_errno(errno, "cannot open the directory", directory);
+  const int result = retry_eintr([&] { return ::fsync(fd); });
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems cannot sync a directory, and say so with EINVAL.
+  if (result != 0 && error != EINVAL) throw_errno(error, "cannot sync the directory", directory);
+}
+
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string random_name(std::size_t length) {
+  std::string bytes((length + 1) / 2, '\0');
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw_errno(errno, "cannot get random bytes from", "the kernel");
+  }
+  std::string name = hex(bytes);
+  name.resize(length);
+  return name;
+}
+
+}  // namespace shardwise

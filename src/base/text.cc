@@ -1,0 +1,119 @@
+#include "shardwise/base/text.h"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+namespace shardwise {
+namespace {
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+/// Length of the UTF-8 sequence at the front of `s`, or 0 if there is no well-formed one.
+std::size_t utf8_length(std::string_view s) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const auto continues = [&](std::size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };
+  const unsigned char b = byte(0);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF) return continues(1) ? 2 : 0;
+  if (b >= 0xE0 && b <= 0xEF) {
+    if (!continues(1) || !continues(2)) return 0;
+    if (b == 0xE0 && byte(1) < 0xA0) return 0;
+    if (b == 0xED && byte(1) > 0x9F) return 0;
+    return 3;
+  }
+  if (b >= 0xF0 && b <= 0xF4) {
+    if (!continues(1) || !continues(2) || !continues(3)) return 0;
+    if (b == 0xF0 && byte(1) < 0x90) return 0;
+    if (b == 0xF4 && byte(1) > 0x8F) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const std::size_t length = utf8_length(bytes);
+    if (length == 0) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string escaped(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const auto c = static_cast<unsigned char>(bytes[0]);
+    std::size_t length = utf8_length(bytes);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\\') {
+      out += "\\\\";
+    } else if (c < 0x20 || c == 0x7F || length == 0) {
+      out += "\\x";
+      out += kHexDigits[c >> 4];
+      out += kHexDigits[c & 15];
+      length = 1;
+    } else {
+      out.append(bytes.substr(0, length));
+    }
+    bytes.remove_prefix(length);
+  }
+  return out;
+}
+
+std::string quoted(std::string_view bytes) {
+  constexpr std::size_t kMost = 200;
+  if (bytes.size() <= kMost) return "'" + escaped(bytes) + "'";
+  return "'" + escaped(bytes.substr(0, kMost / 2)) + "..." +
+         escaped(bytes.substr(bytes.size() - kMost / 2)) + "'";
+}
+
+std::string hex(std::string_view bytes) {
+  std::string out;
+  out.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto b = static_cast<unsigned char>(c);
+    out += kHexDigits[b >> 4];
+    out += kHexDigits[b & 15];
+  }
+  return out;
+}
+
+std::optional<std::int64_t> parse_int64(std::string_view text) noexcept {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+std::string human_bytes(std::uint64_t num_bytes) {
+  static constexpr std::array<const char*, 7> kUnits = {"B",   "KiB", "MiB", "GiB",
+                                                        "TiB", "PiB", "EiB"};
+  if (num_bytes < 1024) return std::to_string(num_bytes) + " B";
+  double value = static_cast<double>(num_bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string human_count(std::uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t i = digits.size(); i > 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace shardwise

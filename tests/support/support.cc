@@ -1,0 +1,108 @@
+#include "support/support.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "shardwise/base/file.h"
+
+namespace shardwise::test {
+namespace fs = std::filesystem;
+
+TempDir::TempDir() : path_(fs::temp_directory_path() / ("shardwise-test-" + random_name(16))) {
+  fs::create_directory(path_);
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::vector<std::string> TempDir::list() const {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path_)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+std::optional<fs::path> corpus_dir() {
+  const char* named = std::getenv("SHARDWISE_CORPUS");
+  const fs::path dir = named != nullptr ? named : SHARDWISE_SOURCE_DIR "/../shared";
+  if (!fs::is_directory(dir)) return std::nullopt;
+  return dir;
+}
+
+void TarBuilder::fix_checksum(char* header) {
+  std::memset(header + 148, ' ', 8);
+  unsigned sum = 0;
+  for (int i = 0; i < 512; ++i) sum += static_cast<unsigned char>(header[i]);
+  std::snprintf(header + 148, 8, "%06o", sum);
+  header[155] = ' ';
+}
+
+std::string TarBuilder::header(std::string_view name, char type, std::uint64_t size,
+                               std::string_view link) {
+  std::string h(512, '\0');
+  std::memcpy(h.data(), name.data(), std::min<std::size_t>(name.size(), 100));
+  std::memcpy(h.data() + 100, "0000644", 7);
+  std::memcpy(h.data() + 108, "0001750", 7);
+  std::memcpy(h.data() + 116, "0001750", 7);
+  std::snprintf(h.data() + 124, 12, "%011llo", static_cast<unsigned long long>(size));
+  std::memcpy(h.data() + 136, "14747507020", 11);
+  h[156] = type;
+  std::memcpy(h.data() + 157, link.data(), std::min<std::size_t>(link.size(), 100));
+  std::memcpy(h.data() + 257, "ustar\0" "00", 8);
+  fix_checksum(h.data());
+  return h;
+}
+
+TarBuilder& TarBuilder::entry(std::string_view name, char type, std::string_view content,
+                              std::string_view link) {
+  bytes_ += header(name, type, content.size(), link);
+  bytes_ += content;
+  bytes_.append((512 - content.size() % 512) % 512, '\0');
+  return *this;
+}
+
+TarBuilder& TarBuilder::file(std::string_view name, std::string_view content) {
+  return entry(name, '0', content);
+}
+
+TarBuilder& TarBuilder::pax(const std::vector<std::pair<std::string, std::string>>& records,
+                            char type) {
+  std::string body;
+  for (const auto& [key, value] : records) {
+    const std::string rest = " " + key + "=" + value + "\n";
+    std::size_t length = rest.size() + 1;
+    while (std::to_string(length).size() + rest.size() != length) {
+      length = std::to_string(length).size() + rest.size();
+    }
+    body += std::to_string(length) + rest;
+  }
+  return entry("PaxHeaders/x", type, body);
+}
+
+TarBuilder& TarBuilder::raw(std::string_view bytes) {
+  bytes_ += bytes;
+  return *this;
+}
+
+TarBuilder& TarBuilder::end() {
+  bytes_.append(1024, '\0');
+  return *this;
+}
+
+}  // namespace shardwise::test

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/error.h"
+
+namespace shardwise::test {
+
+/// A fresh directory, removed with everything in it on destruction.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  /// Sorted names of the entries.
+  std::vector<std::string> list() const;
+
+ private:
+  std::string path_;
+};
+
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, std::string_view bytes);
+
+/// The folder of tars and golden orders that nobody here wrote (SHARDWISE_CORPUS, else ../shared
+/// beside the checkout); empty if there is none, and then the test says "skipped".
+std::optional<std::filesystem::path> corpus_dir();
+
+/// A small tar writer for tests, so that broken and odd tars can be made at will.
+class TarBuilder {
+ public:
+  /// A regular file with a ustar header.
+  TarBuilder& file(std::string_view name, std::string_view content);
+  /// Any entry: `type` as in the header; the content is padded to 512 bytes.
+  TarBuilder& entry(std::string_view name, char type, std::string_view content,
+                    std::string_view link = {});
+  /// A pax extended header ('x') or global header ('g') with these records.
+  TarBuilder& pax(const std::vector<std::pair<std::string, std::string>>& records, char type = 'x');
+  TarBuilder& raw(std::string_view bytes);
+  /// The two zero blocks that end an archive.
+  TarBuilder& end();
+
+  const std::string& bytes() const { return bytes_; }
+  std::size_t size() const { return bytes_.size(); }
+
+  /// A 512-byte ustar header with a right checksum.
+  static std::string header(std::string_view name, char type, std::uint64_t size,
+                            std::string_view link = {});
+  /// Rewrites the checksum of the header at `header`.
+  static void fix_checksum(char* header);
+
+ private:
+  std::string bytes_;
+};
+
+/// The text of the shardwise::Error that `call` throws; fails the test if it throws none.
+template <class Call>
+std::string error_text(Call&& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "threw something else: " << e.what();
+    return {};
+  }
+  ADD_FAILURE() << "did not throw";
+  return {};
+}
+
+/// The code of the shardwise::Error that `call` throws; fails the test if it throws none.
+template <class Call>
+std::optional<ErrorCode> error_code(Call&& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.code();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "threw something else: " << e.what();
+    return std::nullopt;
+  }
+  ADD_FAILURE() << "did not throw";
+  return std::nullopt;
+}
+
+}  // namespace shardwise::test
