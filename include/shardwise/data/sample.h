@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+
+namespace detail {
+struct OpenShard;
+}
+
+/// One field of a sample: its name and its bytes in the mapped shard.
+struct Field {
+  std::string_view name;
+  std::string_view bytes;
+};
+
+/// One sample, read in place: views into the mapped shard, nothing copied.
+///
+/// A Sample shares ownership of its shard's mapping and of the index, so its views stay valid while it
+/// (or a copy of it) lives, whatever is evicted or closed. Views cannot be taken from a temporary
+/// Sample: `data[42]["jpg"]` does not compile. Immutable: any thread. Copying costs one reference
+/// count.
+class SHARDWISE_EXPORT Sample {
+ public:
+  /// The sample's number in its dataset.
+  std::uint64_t index() const noexcept { return index_; }
+
+  std::string_view key() const& noexcept;
+  std::string_view key() const&& = delete;
+
+  std::size_t num_fields() const noexcept { return members_.size(); }
+  /// The `i`-th field in archive order. REQUIRES: i < num_fields().
+  Field field(std::size_t i) const& noexcept;
+  Field field(std::size_t i) const&& = delete;
+
+  /// The bytes of a field. Errors: NotFound; the text lists the fields that there are.
+  std::string_view operator[](std::string_view field) const&;
+  std::string_view operator[](std::string_view field) const&& = delete;
+
+  /// The bytes of a field, or nothing if the sample has none of that name.
+  std::optional<std::string_view> find(std::string_view field) const& noexcept;
+  std::optional<std::string_view> find(std::string_view field) const&& = delete;
+
+  bool contains(std::string_view field) const noexcept;
+
+  /// A field that holds a decimal number, blanks around it allowed, as WebDataset's cls and index.
+  /// Errors: NotFound; BadField.
+  std::int64_t integer(std::string_view field) const;
+  /// A copy of a field, for when the sample does not live as long. Errors: NotFound.
+  std::string copy(std::string_view field) const;
+
+  /// "sample 42 ('dir/000042') in shard 'train-000000.tar'": for error texts.
+  std::string describe() const;
+  /// The path of the shard that holds the sample.
+  const std::string& shard_path() const& noexcept;
+  const std::string& shard_path() const&& = delete;
+
+ private:
+  friend class Dataset;
+  Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local, std::uint64_t index) noexcept;
+
+  std::shared_ptr<const detail::OpenShard> shard_;
+  std::span<const MemberRecord> members_;
+  std::uint64_t index_;
+  std::uint32_t local_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+
+/// What the catalogue knows of one shard.
+struct ShardInfo {
+  std::uint64_t number = 0;        ///< place in the source list, from 0
+  std::string url;                 ///< as stored: relative to the index's directory, or absolute
+  std::string path;                ///< where the bytes are looked for
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;       ///< when it was indexed
+  std::uint64_t first_sample = 0;
+  std::uint64_t num_samples = 0;
+  std::uint64_t num_members = 0;   ///< members of samples; links, directories and devices are not
+  std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
+  Hash128 header_hash;             ///< of every header block in the shard, in order
+};
+
+struct FieldInfo {
+  std::string name;
+  std::uint64_t num_members = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A member that was left out because the build was told to skip what is bad.
+struct SkippedMember {
+  std::uint64_t shard = 0;
+  std::uint64_t offset = 0;  ///< of its header, bytes
+  std::string name;
+  std::string reason;
+};
+
+/// The whole of an index, summed up.
+struct IndexSummary {
+  std::uint64_t num_shards = 0;
+  std::uint64_t num_samples = 0;
+  std::uint64_t num_members = 0;
+  std::uint64_t shard_bytes = 0;    ///< the shards' sizes
+  std::uint64_t content_bytes = 0;  ///< the members' sizes
+  Hash128 fingerprint;
+  std::string built_with;           ///< "shardwise 0.1.0"
+  std::string built_at;             ///< UTC, ISO 8601
+  std::string on_bad;               ///< "error" or "skip"
+  std::vector<FieldInfo> fields;    ///< by name
+  std::uint64_t num_skipped = 0;
+};
+
+/// An index opened for reading: sample number or key -> where its members lie.
+///
+/// Immutable; any thread. It is a snapshot: a later `build_index` on the same path does not change
+/// it. After fork() the child may go on using it. Opening maps the offset table and reads a few rows
+/// of the catalogue: the cost does not depend on the number of samples.
+class SHARDWISE_EXPORT Index {
+ public:
+  /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format
+  /// version; the text says to build it again).
+  static std::shared_ptr<const Index> open(const std::string& path);
+
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+  ~Index();
+
+  const std::string& path() const noexcept;
+  std::uint64_t size() const noexcept;  ///< samples
+  std::uint64_t num_members() const noexcept;
+  std::uint64_t num_shards() const noexcept;
+  /// Of the samples' numbering and of every shard's headers: equal for equal shards in equal order,
+  /// wherever they lie. What a resume token is tied to.
+  const Hash128& fingerprint() const noexcept;
+
+  /// The shard that holds `sample`. REQUIRES: sample < size(). Cost: O(1), a few ns.
+  std::uint64_t shard_of(std::uint64_t sample) const noexcept;
+  /// The first sample of `shard`; size() for num_shards(). REQUIRES: shard <= num_shards().
+  std::uint64_t first_sample(std::uint64_t shard) const noexcept;
+  /// Offsets of all shards in the samples' numbering: [0, ..., size()], num_shards() + 1 of them.
+  std::vector<std::uint64_t> shard_starts() const;
+
+  /// What is known of a shard. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
+  ShardInfo shard(std::uint64_t shard) const;
+  /// The records of a shard, checked in full at each call.
+  /// Errors: OutOfRange; CorruptIndex. Cost: O(members of the shard); keep the view.
+  SegmentView segment(std::uint64_t shard) const;
+
+  /// The number of the first sample with this key, or nothing.
+  /// Errors: CorruptIndex. Cost: O(1), about a microsecond.
+  std::optional<std::uint64_t> find(std::string_view key) const;
+
+  /// Errors: CorruptIndex. Cost: O(fields + shards).
+  IndexSummary summary() const;
+  /// At most `limit` of what a lenient build left out, in shard order.
+  std::vector<SkippedMember> skipped(std::uint64_t limit) const;
+
+  /// Reads every byte of the table and checks it: every segment, directory, and key entry.
+  /// Errors: CorruptIndex. Cost: O(table).
+  void check() const;
+
+ private:
+  struct Impl;
+  explicit Index(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Throws StaleIndex unless a file with this size and time is the shard that was indexed.
+SHARDWISE_EXPORT void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes,
+                                        std::int64_t mtime_ns);
+
+}  // namespace shardwise
