@@ -45,7 +45,7 @@ Error::Error(ErrorCode code, std::string_view what, std::string_view where, std:
 
 void throw_errno(int errno_value, std::string_view action, std::string_view path) {
   const std::string what(action);
-  const std::string where = quoted(path);
+  const std::string where = in_quotes(path);
   const std::string reason = std::generic_category().message(errno_value);
   switch (errno_value) {
     case ENOENT:

@@ -32,7 +32,7 @@ auto retry_eintr(Call call) {
 FileIdentity checked_identity(const struct stat& st, const std::string& path) {
   if (!S_ISREG(st.st_mode)) {
     throw InvalidArgument(S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file",
-                          quoted(path), "give the path of a file");
+                          in_quotes(path), "give the path of a file");
   }
   return {.device = st.st_dev,
           .inode = st.st_ino,

@@ -67,7 +67,7 @@ std::string escaped(std::string_view bytes) {
   return out;
 }
 
-std::string quoted(std::string_view bytes) {
+std::string in_quotes(std::string_view bytes) {
   constexpr std::size_t kMost = 200;
   if (bytes.size() <= kMost) return "'" + escaped(bytes) + "'";
   return "'" + escaped(bytes.substr(0, kMost / 2)) + "..." +

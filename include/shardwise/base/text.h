@@ -17,7 +17,7 @@ SHARDWISE_EXPORT bool is_utf8(std::string_view bytes) noexcept;
 SHARDWISE_EXPORT std::string escaped(std::string_view bytes);
 
 /// `escaped(bytes)` in single quotes, cut to about 200 bytes: for error texts.
-SHARDWISE_EXPORT std::string quoted(std::string_view bytes);
+SHARDWISE_EXPORT std::string in_quotes(std::string_view bytes);
 
 /// Two lower-case hexadecimal digits a byte.
 SHARDWISE_EXPORT std::string hex(std::string_view bytes);

@@ -26,7 +26,8 @@ namespace shardwise {
 //   | ShardEntry [S + 1] | 24 bytes a shard: where its segment lies, its first sample and member;
 //   |                    | the last one is a sentinel with the totals
 //   +--------------------+ hint_offset
-//   | u32 [H + 1]        | hint[i] = shard of sample i << hint_shift; sample -> shard in O(1)
+//   | u32 [H]            | hint[i] = shard of sample i << hint_shift, so that sample -> shard is
+//   |                    | O(1); H is even
 //   +--------------------+ keys_offset
 //   | u64 [B + 1]        | key buckets: bucket b holds entries [start[b], start[b + 1])
 //   | u64 [N]            | key entries: hash tag << 40 | sample, sorted within a bucket
@@ -49,7 +50,8 @@ namespace shardwise {
 // when the shard is first touched, so that opening costs the same for any number of samples.
 //
 // A key's hash is hash64(key). Its top `key_bucket_bits` bits choose the bucket, the next 24 are the
-// tag; a hit is confirmed against the key's bytes.
+// tag; a hit is confirmed against the key's bytes. That is also why the key section needs no checksum:
+// a wrong entry can hide a key, which full verification finds, but never give a wrong sample.
 
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
 inline constexpr std::uint32_t kTableVersion = 1;
@@ -69,8 +71,8 @@ struct TableHeader {
   std::uint64_t keys_offset;
   std::uint32_t hint_shift;
   std::uint32_t reserved;
-  std::uint64_t directory_checksum;  ///< hash64 of the directory and hint sections
-  std::uint64_t keys_checksum;       ///< hash64 of the key section; read by full verification only
+  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
+  std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
   std::uint64_t padding[3];
   std::uint64_t header_checksum;     ///< hash64 of the bytes before this one
 };

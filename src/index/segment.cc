@@ -1,0 +1,206 @@
+#include "index/segment.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "shardwise/base/bytes.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::size_t kFewFields = 16;
+constexpr std::uint32_t kMaxFields = 1U << 24;
+constexpr std::uint64_t kMaxBlock = 1ULL << 40;
+
+std::uint64_t round_up_8(std::uint64_t n) { return (n + 7) / 8 * 8; }
+
+/// hash64 of a segment's body, bound to the header's counts.
+std::uint64_t segment_checksum(std::string_view segment) {
+  const std::string_view counts = segment.substr(0, offsetof(SegmentHeader, checksum));
+  return hash64(segment.substr(sizeof(SegmentHeader)), hash64(counts));
+}
+
+template <class T>
+void append_array(std::string& out, const std::vector<T>& values) {
+  out.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+void SegmentBuilder::begin_sample(std::string_view key) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  if (keys_.size() + key.size() > kMost || samples_.size() + 1 >= kMost) {
+    throw CorruptShard("too many samples for one shard", in_quotes(shard_),
+                       "split the shard: an index holds up to 4 GiB of keys a shard");
+  }
+  samples_.push_back({num_members(), static_cast<std::uint32_t>(keys_.size())});
+  keys_ += key;
+}
+
+bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offset,
+                                std::uint64_t size_bytes) {
+  const std::uint32_t number = field_number(field);
+  for (std::size_t i = samples_.back().first_member; i < members_.size(); ++i) {
+    if (members_[i].field() == number) return false;
+  }
+  const std::uint64_t block = data_offset / kTarBlockBytes;
+  if (data_offset % kTarBlockBytes != 0 || block >= kMaxBlock ||
+      members_.size() >= std::numeric_limits<std::uint32_t>::max()) {
+    throw CorruptShard("too large for one shard", in_quotes(shard_), "split the shard");
+  }
+  members_.push_back({size_bytes, block << 24 | number});
+  return true;
+}
+
+std::uint32_t SegmentBuilder::field_number(std::string_view field) {
+  lower_.assign(field);
+  for (char& c : lower_) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  if (fields_.size() <= kFewFields) {
+    const auto it = std::find(fields_.begin(), fields_.end(), lower_);
+    if (it != fields_.end()) return static_cast<std::uint32_t>(it - fields_.begin());
+  } else {
+    if (field_numbers_.empty()) {
+      for (std::uint32_t i = 0; i < fields_.size(); ++i) field_numbers_.emplace(fields_[i], i);
+    }
+    const auto it = field_numbers_.find(lower_);
+    if (it != field_numbers_.end()) return it->second;
+  }
+  const auto number = static_cast<std::uint32_t>(fields_.size());
+  if (number >= kMaxFields) {
+    throw CorruptShard("more than 16 million different fields", in_quotes(shard_),
+                       "a field is what follows the first dot of a basename; rename the members");
+  }
+  fields_.push_back(lower_);
+  if (!field_numbers_.empty()) field_numbers_.emplace(lower_, number);
+  return number;
+}
+
+std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
+  const std::size_t begin = samples_[sample].first_key_byte;
+  const std::size_t end =
+      sample + 1 < samples_.size() ? samples_[sample + 1].first_key_byte : keys_.size();
+  return std::string_view(keys_).substr(begin, end - begin);
+}
+
+void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
+  SegmentBuilder kept(shard_);
+  kept.fields_ = std::move(fields_);
+  kept.field_numbers_ = std::move(field_numbers_);
+  for (std::uint32_t i = 0; i < samples_.size(); ++i) {
+    if (drop[i]) continue;
+    kept.begin_sample(key(i));
+    const auto begin = members_.begin() + samples_[i].first_member;
+    const auto end = i + 1 < samples_.size() ? members_.begin() + samples_[i + 1].first_member
+                                             : members_.end();
+    kept.members_.insert(kept.members_.end(), begin, end);
+  }
+  *this = std::move(kept);
+}
+
+void SegmentBuilder::drop_empty_last() {
+  if (samples_.empty() || samples_.back().first_member != members_.size()) return;
+  keys_.resize(samples_.back().first_key_byte);
+  samples_.pop_back();
+}
+
+std::string SegmentBuilder::finish() const {
+  std::vector<std::uint32_t> field_ends{0};
+  std::string field_names;
+  for (const std::string& field : fields_) {
+    field_names += field;
+    if (field_names.size() > std::numeric_limits<std::uint32_t>::max()) {
+      throw CorruptShard("more than 4 GiB of field names", in_quotes(shard_), "rename the members");
+    }
+    field_ends.push_back(static_cast<std::uint32_t>(field_names.size()));
+  }
+  SegmentHeader header{};
+  header.num_samples = num_samples();
+  header.num_members = num_members();
+  header.num_fields = static_cast<std::uint32_t>(fields_.size());
+  header.field_bytes = static_cast<std::uint32_t>(field_names.size());
+  header.key_bytes = keys_.size();
+  header.segment_bytes =
+      round_up_8(sizeof header + (samples_.size() + 1) * sizeof(SampleRecord) +
+                 members_.size() * sizeof(MemberRecord) + field_ends.size() * sizeof(std::uint32_t) +
+                 field_names.size() + keys_.size());
+  std::string out;
+  out.reserve(header.segment_bytes);
+  out.resize(sizeof header);
+  append_array(out, samples_);
+  append_array(out, std::vector<SampleRecord>{{num_members(), static_cast<std::uint32_t>(keys_.size())}});
+  append_array(out, members_);
+  append_array(out, field_ends);
+  out += field_names;
+  out += keys_;
+  out.resize(header.segment_bytes);
+  std::memcpy(out.data(), &header, sizeof header);
+  header.checksum = segment_checksum(out);
+  std::memcpy(out.data(), &header, sizeof header);
+  return out;
+}
+
+std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::string* why) {
+  const auto fail = [&](const char* reason) {
+    *why = reason;
+    return std::nullopt;
+  };
+  SegmentHeader header;
+  if (bytes.size() < sizeof header) return fail("a segment is cut short");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.segment_bytes != bytes.size()) return fail("a segment has another length");
+  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; key_bytes is bounded first.
+  if (header.key_bytes > bytes.size()) return fail("a segment's counts are wrong");
+  const std::uint64_t samples = sizeof header;
+  const std::uint64_t members = samples + (std::uint64_t{header.num_samples} + 1) * sizeof(SampleRecord);
+  const std::uint64_t ends = members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
+  const std::uint64_t names = ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
+  const std::uint64_t keys = names + header.field_bytes;
+  if (round_up_8(keys + header.key_bytes) != bytes.size()) return fail("a segment's counts are wrong");
+  if (segment_checksum(bytes) != header.checksum) return fail("a segment's checksum is wrong");
+
+  SegmentView view;
+  view.samples_ = reinterpret_cast<const SampleRecord*>(bytes.data() + samples);
+  view.members_ = reinterpret_cast<const MemberRecord*>(bytes.data() + members);
+  view.field_ends_ = reinterpret_cast<const std::uint32_t*>(bytes.data() + ends);
+  view.field_names_ = bytes.data() + names;
+  view.keys_ = bytes.data() + keys;
+  view.num_samples_ = header.num_samples;
+  view.num_members_ = header.num_members;
+  view.num_fields_ = header.num_fields;
+
+  // A right checksum does not make a hostile file honest: every relation is checked too.
+  if (view.samples_[0].first_member != 0 || view.samples_[0].first_key_byte != 0 ||
+      view.samples_[header.num_samples].first_member != header.num_members ||
+      view.samples_[header.num_samples].first_key_byte != header.key_bytes) {
+    return fail("a segment's sample records are wrong");
+  }
+  for (std::uint32_t i = 0; i < header.num_samples; ++i) {
+    if (view.samples_[i].first_member > view.samples_[i + 1].first_member ||
+        view.samples_[i].first_key_byte > view.samples_[i + 1].first_key_byte) {
+      return fail("a segment's sample records are wrong");
+    }
+  }
+  if (view.field_ends_[0] != 0 || view.field_ends_[header.num_fields] != header.field_bytes) {
+    return fail("a segment's field names are wrong");
+  }
+  for (std::uint32_t i = 0; i < header.num_fields; ++i) {
+    if (view.field_ends_[i] > view.field_ends_[i + 1]) return fail("a segment's field names are wrong");
+  }
+  for (std::uint32_t i = 0; i < header.num_members; ++i) {
+    if (view.members_[i].field() >= header.num_fields) return fail("a segment's member records are wrong");
+  }
+  return view;
+}
+
+bool SegmentView::fits_shard(std::uint64_t shard_bytes) const noexcept {
+  return std::all_of(members_, members_ + num_members_, [&](const MemberRecord& member) {
+    return range_fits(member.data_offset(), member.size_bytes, shard_bytes);
+  });
+}
+
+}  // namespace shardwise

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "index/catalogue.h"
+#include "shardwise/index/index_builder.h"
+
+namespace shardwise {
+
+/// Everything that an index holds of one shard; it does not depend on the shard's place.
+struct ShardPart {
+  std::string segment;
+  std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
+  ShardRow row;                           ///< url and first_sample are the builder's to fill in
+  std::vector<FieldInfo> fields;
+  std::vector<SkippedMember> skipped;     ///< shard is the builder's to fill in
+};
+
+/// Scans one shard and groups its members into samples by WebDataset's rule.
+/// Errors: NotFound, kIo; CorruptShard, Unsupported; Cancelled.
+ShardPart scan_shard(const std::string& path, OnBad on_bad, const std::atomic<bool>* cancel);
+
+/// Members and bytes of each field in a segment, in the segment's order of fields.
+std::vector<FieldInfo> count_fields(const SegmentView& segment);
+
+/// Throws Cancelled if `cancel` is set.
+void throw_if_cancelled(const std::atomic<bool>* cancel);
+
+}  // namespace shardwise

@@ -1,0 +1,138 @@
+#include "index/sqlite.h"
+
+#include <sqlite3.h>
+
+#include <new>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::sqlite {
+namespace {
+
+constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
+
+[[noreturn]] void fail(sqlite3* db, int code, const std::string& path) {
+  const std::string reason = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+  switch (code & 0xFF) {
+    case SQLITE_NOMEM: throw std::bad_alloc();
+    case SQLITE_FULL:
+      throw Error(ErrorCode::kNoSpace, "cannot write the index", in_quotes(path) + " (" + reason + ")",
+                  "free some space or choose another place, then run again");
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
+                  "check the disk and the permissions");
+    default:
+      throw CorruptIndex("the index is damaged or not an index", in_quotes(path) + " (" + reason + ")",
+                         kRebuild);
+  }
+}
+
+void check(sqlite3* db, int code, const std::string& path) {
+  if (code != SQLITE_OK) fail(db, code, path);
+}
+
+sqlite3* open(const char* name, int flags, const std::string& path) {
+  sqlite3* db = nullptr;
+  const int code = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (code != SQLITE_OK) {
+    sqlite3_close(db);
+    fail(nullptr, code, path);
+  }
+  return db;
+}
+
+}  // namespace
+
+Statement::Statement(sqlite3* db, std::string_view sql, std::string path)
+    : db_(db), path_(std::move(path)) {
+  check(db, sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr), path_);
+}
+
+Statement::Statement(Statement&& other) noexcept
+    : db_(other.db_),
+      statement_(std::exchange(other.statement_, nullptr)),
+      path_(std::move(other.path_)) {}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::bind(int index, std::int64_t value) {
+  check(db_, sqlite3_bind_int64(statement_, index, value), path_);
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::string_view value) {
+  const int code = is_utf8(value) && value.find('\0') == std::string_view::npos
+                       ? sqlite3_bind_text64(statement_, index, value.data(), value.size(),
+                                             SQLITE_TRANSIENT, SQLITE_UTF8)
+                       : sqlite3_bind_blob64(statement_, index, value.data(), value.size(),
+                                             SQLITE_TRANSIENT);
+  check(db_, code, path_);
+  return *this;
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  fail(db_, code, path_);
+}
+
+void Statement::run() {
+  step();
+  reset();
+}
+
+void Statement::reset() noexcept { sqlite3_reset(statement_); }
+
+std::int64_t Statement::integer(int column) const {
+  if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
+    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)", kRebuild);
+  }
+  return sqlite3_column_int64(statement_, column);
+}
+
+std::string Statement::bytes(int column) const {
+  const int type = sqlite3_column_type(statement_, column);
+  if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
+    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)", kRebuild);
+  }
+  const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+  return data == nullptr ? std::string() : std::string(data, size);
+}
+
+Database Database::create(const std::string& path) {
+  Database db(open(path.c_str(), SQLITE_OPEN_READWRITE, path), path);
+  db.execute("PRAGMA journal_mode = OFF");
+  db.execute("PRAGMA synchronous = OFF");
+  db.execute("PRAGMA locking_mode = EXCLUSIVE");
+  return db;
+}
+
+Database Database::over_bytes(std::string_view bytes, const std::string& path) {
+  Database db(open(":memory:", SQLITE_OPEN_READWRITE, path), path);
+  // SQLite takes a mutable pointer, and honours SQLITE_DESERIALIZE_READONLY.
+  auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
+  const auto size = static_cast<sqlite3_int64>(bytes.size());
+  check(db.db_, sqlite3_deserialize(db.db_, "main", data, size, size, SQLITE_DESERIALIZE_READONLY), path);
+  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  db.execute("PRAGMA cell_size_check = ON");
+  return db;
+}
+
+Database::~Database() { sqlite3_close(db_); }
+Database::Database(Database&& other) noexcept
+    : db_(std::exchange(other.db_, nullptr)), path_(std::move(other.path_)) {}
+
+void Database::execute(const std::string& sql) {
+  check(db_, sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr), path_);
+}
+
+}  // namespace shardwise::sqlite

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace shardwise::sqlite {
+
+/// A prepared statement. One thread. Errors as Database.
+class Statement {
+ public:
+  Statement(sqlite3* db, std::string_view sql, std::string path);
+  ~Statement();
+  Statement(Statement&& other) noexcept;
+  Statement& operator=(Statement&&) = delete;
+
+  /// Parameters count from 1.
+  Statement& bind(int index, std::int64_t value);
+  /// Text if it is UTF-8, a blob otherwise: names are bytes. Copied.
+  Statement& bind(int index, std::string_view value);
+
+  /// True if there is a row; false at the end.
+  bool step();
+  /// Runs a statement without rows, and makes it ready to run again.
+  void run();
+  void reset() noexcept;
+
+  /// Columns count from 0. Of another type than asked for: CorruptIndex.
+  std::int64_t integer(int column) const;
+  std::string bytes(int column) const;
+
+ private:
+  sqlite3* db_;
+  sqlite3_stmt* statement_ = nullptr;
+  std::string path_;
+};
+
+/// A database connection. One thread. SQLite's codes become errors: CorruptIndex for damage, kNoSpace
+/// for a full disk, std::bad_alloc for no memory, kIo for the rest; the text names `path`.
+class Database {
+ public:
+  /// Opens an existing, empty file for writing, without a journal: the caller makes it appear whole.
+  static Database create(const std::string& path);
+  /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
+  /// schema code runs, cells are checked.
+  static Database over_bytes(std::string_view bytes, const std::string& path);
+  ~Database();
+  Database(Database&& other) noexcept;
+  Database& operator=(Database&&) = delete;
+
+  void execute(const std::string& sql);
+  Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
+
+ private:
+  Database(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+
+  sqlite3* db_;
+  std::string path_;
+};
+
+}  // namespace shardwise::sqlite

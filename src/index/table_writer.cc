@@ -1,0 +1,125 @@
+#include "index/table_writer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "shardwise/base/fault_point.h"
+
+namespace shardwise {
+namespace {
+
+/// Hints are wanted about every quarter of a shard, so that a look-up steps over a shard or two.
+std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
+  const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
+  std::uint32_t shift = 0;
+  while (shift < 40 && (stride >> shift) > 1) ++shift;
+  return shift;
+}
+
+template <class T>
+std::string_view bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace
+
+std::uint64_t table_header_checksum(const TableHeader& header) noexcept {
+  return hash64({reinterpret_cast<const char*>(&header), offsetof(TableHeader, header_checksum)});
+}
+
+TableWriter::TableWriter(const std::string& index_path)
+    : index_path_(index_path), file_(index_path), keys_(index_path) {
+  const TableHeader none{};
+  file_.file().write({reinterpret_cast<const char*>(&none), sizeof none});
+}
+
+void TableWriter::append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes) {
+  SegmentHeader counts;
+  std::memcpy(&counts, segment.data(), sizeof counts);
+  directory_.push_back({offset_, header_.num_samples, header_.num_members});
+  for (std::size_t i = 0; i < key_hashes.size(); ++i) keys_.add(key_hashes[i], header_.num_samples + i);
+  header_.num_samples += counts.num_samples;
+  header_.num_members += counts.num_members;
+  segments_hash_.update_u64(counts.checksum);
+  file_.file().write(segment);
+  offset_ += segment.size();
+  SHARDWISE_FAULT_POINT("table.segment_written");
+}
+
+void TableWriter::write_directory() {
+  header_.num_shards = directory_.size();
+  directory_.push_back({offset_, header_.num_samples, header_.num_members});
+  header_.directory_offset = offset_;
+  const std::string_view directory = bytes_of(directory_);
+  file_.file().write(directory);
+  offset_ += directory.size();
+
+  header_.hint_shift = hint_shift_for(header_.num_samples, header_.num_shards);
+  header_.hint_offset = offset_;
+  std::vector<std::uint32_t> hints;
+  std::uint32_t shard = 0;
+  for (std::uint64_t first = 0; first < header_.num_samples;
+       first += std::uint64_t{1} << header_.hint_shift) {
+    while (directory_[shard + 1].first_sample <= first) ++shard;
+    hints.push_back(shard);
+  }
+  if (hints.size() % 2 != 0) hints.push_back(shard);  // what follows is 8-byte aligned
+  file_.file().write(bytes_of(hints));
+  offset_ += hints.size() * sizeof(std::uint32_t);
+  header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
+}
+
+void TableWriter::write_keys() {
+  const std::uint32_t bits = KeyHash::bucket_bits(header_.num_samples);
+  header_.key_bucket_bits = bits;
+  header_.keys_offset = offset_;
+  const std::uint64_t num_buckets = std::uint64_t{1} << bits;
+  const std::uint64_t entries_offset = offset_ + (num_buckets + 1) * sizeof(std::uint64_t);
+
+  // Both arrays grow in order, so both are written through small buffers; nothing is held whole.
+  constexpr std::size_t kBuffer = 1 << 16;
+  std::vector<std::uint64_t> starts{0};
+  std::vector<std::uint64_t> entries;
+  std::uint64_t starts_written = 0;
+  std::uint64_t entries_written = 0;
+  const auto flush = [&](std::vector<std::uint64_t>& buffer, std::uint64_t base, std::uint64_t& written) {
+    file_.file().write_at(base + written * sizeof(std::uint64_t), bytes_of(buffer));
+    written += buffer.size();
+    buffer.clear();
+  };
+  const auto end_buckets_before = [&](std::uint64_t bucket) {
+    while (starts_written + starts.size() <= bucket) {
+      starts.push_back(entries_written + entries.size());
+      if (starts.size() == kBuffer) flush(starts, offset_, starts_written);
+    }
+  };
+  keys_.drain([&](std::uint64_t hash, std::uint64_t sample) {
+    end_buckets_before(KeyHash::bucket(hash, bits));
+    entries.push_back(KeyHash::tag(hash, bits) << KeyHash::kSampleBits | sample);
+    if (entries.size() == kBuffer) flush(entries, entries_offset, entries_written);
+  });
+  end_buckets_before(num_buckets);
+  flush(starts, offset_, starts_written);
+  flush(entries, entries_offset, entries_written);
+  offset_ = entries_offset + entries_written * sizeof(std::uint64_t);
+}
+
+void TableWriter::commit() {
+  write_directory();
+  write_keys();
+  std::memcpy(header_.magic, kTableMagic, sizeof header_.magic);
+  header_.version = kTableVersion;
+  header_.file_bytes = offset_;
+  header_.segments_checksum = segments_hash_.digest().low;
+  header_.header_checksum = table_header_checksum(header_);
+  file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
+  char name[17];
+  std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(header_.header_checksum));
+  path_ = index_path_ + "." + name + ".table";
+  file_.set_path(path_);
+  file_.commit();
+  SHARDWISE_FAULT_POINT("table.committed");
+}
+
+}  // namespace shardwise

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "index/key_index.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+
+/// Writes an offset table segment by segment, in shard order. One thread.
+class TableWriter {
+ public:
+  /// @param index_path  the catalogue's path; the table lies beside it.
+  explicit TableWriter(const std::string& index_path);
+
+  /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
+  /// @param key_hashes  hash64 of each sample's key.
+  void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
+
+  /// Writes the remaining sections and the header, and commits the file under its final name.
+  /// The file stays locked until this object is destroyed, so that no other build sweeps it.
+  void commit();
+
+  // After commit:
+  const std::string& path() const noexcept { return path_; }
+  const TableHeader& header() const noexcept { return header_; }
+
+ private:
+  void write_directory();
+  void write_keys();
+
+  const std::string index_path_;
+  std::string path_;
+  AtomicFile file_;
+  KeySorter keys_;
+  std::vector<ShardEntry> directory_;
+  std::uint64_t offset_ = sizeof(TableHeader);
+  Hasher128 segments_hash_;
+  TableHeader header_{};
+};
+
+/// The hash64 that TableHeader::header_checksum holds.
+std::uint64_t table_header_checksum(const TableHeader& header) noexcept;
+
+}  // namespace shardwise

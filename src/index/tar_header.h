@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace shardwise::tar {
+
+inline constexpr std::size_t kBlockBytes = 512;
+/// Special headers (pax records, long names) above this are refused: nothing honest is that long.
+inline constexpr std::uint64_t kMaxSpecialBytes = 1 << 20;
+
+/// `size` rounded up to whole blocks. REQUIRES: size <= 2^63.
+constexpr std::uint64_t padded(std::uint64_t size) noexcept {
+  return (size + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+bool is_zero_block(const char* block) noexcept;
+/// True if the block's checksum field is right, for bytes taken as unsigned or (old tars) as signed.
+bool has_valid_checksum(const char* block) noexcept;
+
+/// A number field: octal with blanks or NULs around it (all blank is 0), or base-256. Nothing if it is
+/// malformed or does not fit; negative only in base-256.
+std::optional<std::int64_t> parse_number(const char* field, std::size_t size) noexcept;
+
+/// The 512-byte header block of an entry, read in place.
+class Header {
+ public:
+  explicit Header(const char* block) noexcept : block_(block) {}
+
+  char type() const noexcept { return block_[156]; }
+  std::optional<std::int64_t> size() const noexcept { return parse_number(block_ + 124, 12); }
+  /// POSIX ustar: the only dialect in which `prefix` holds part of the name.
+  bool is_ustar() const noexcept { return std::string_view(block_ + 257, 6) == std::string_view("ustar\0", 6); }
+  bool is_gnu() const noexcept { return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8); }
+  bool is_v7() const noexcept;
+  /// The name field alone, up to its NUL.
+  std::string_view short_name() const noexcept { return field(0, 100); }
+  std::string_view prefix() const noexcept { return field(345, 155); }
+  /// True if the bytes after `prefix` are zero, as they are in ustar; star and Solaris use them.
+  bool tail_is_zero() const noexcept;
+  /// The name that this block alone gives: with the prefix in ustar.
+  std::string name() const;
+
+ private:
+  std::string_view field(std::size_t offset, std::size_t size) const noexcept;
+
+  const char* block_;
+};
+
+/// What the raw headers say of one entry: special headers that precede it are taken into account.
+struct RawEntry {
+  std::uint64_t header_offset = 0;
+  std::uint64_t data_offset = 0;
+  std::uint64_t size = 0;   ///< by pax if given there, else by the header
+  char type = '0';
+  bool sparse = false;
+  std::string name;         ///< by pax, else GNU long name, else the header
+};
+
+/// Reads the special headers at `offset` and the entry they belong to.
+/// @return  nothing if they are malformed, truncated or too large; `why` then says what is wrong.
+std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
+                                       std::string* why);
+
+}  // namespace shardwise::tar
