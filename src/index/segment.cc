@@ -23,6 +23,31 @@ std::uint64_t segment_checksum(std::string_view segment) {
   return hash64(segment.substr(sizeof(SegmentHeader)), hash64(counts));
 }
 
+/// Where the arrays of a segment lie.
+struct SegmentLayout {
+  SegmentHeader header;
+  std::uint64_t members = 0;
+  std::uint64_t field_ends = 0;
+  std::uint64_t field_names = 0;
+  std::uint64_t keys = 0;
+};
+
+/// Nothing if the counts do not fill `bytes` exactly.
+std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
+  SegmentLayout layout{};
+  SegmentHeader& header = layout.header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; key_bytes is bounded first.
+  if (header.segment_bytes != bytes.size() || header.key_bytes > bytes.size()) return std::nullopt;
+  layout.members = sizeof header + (std::uint64_t{header.num_samples} + 1) * sizeof(SampleRecord);
+  layout.field_ends = layout.members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
+  layout.field_names = layout.field_ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
+  layout.keys = layout.field_names + header.field_bytes;
+  if (round_up_8(layout.keys + header.key_bytes) != bytes.size()) return std::nullopt;
+  return layout;
+}
+
 template <class T>
 void append_array(std::string& out, const std::vector<T>& values) {
   out.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
@@ -149,26 +174,17 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
     *why = reason;
     return std::nullopt;
   };
-  SegmentHeader header;
-  if (bytes.size() < sizeof header) return fail("a segment is cut short");
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.segment_bytes != bytes.size()) return fail("a segment has another length");
-  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; key_bytes is bounded first.
-  if (header.key_bytes > bytes.size()) return fail("a segment's counts are wrong");
-  const std::uint64_t samples = sizeof header;
-  const std::uint64_t members = samples + (std::uint64_t{header.num_samples} + 1) * sizeof(SampleRecord);
-  const std::uint64_t ends = members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
-  const std::uint64_t names = ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
-  const std::uint64_t keys = names + header.field_bytes;
-  if (round_up_8(keys + header.key_bytes) != bytes.size()) return fail("a segment's counts are wrong");
+  const auto layout = segment_layout(bytes);
+  if (!layout) return fail("a segment's counts are wrong");
+  const SegmentHeader& header = layout->header;
   if (segment_checksum(bytes) != header.checksum) return fail("a segment's checksum is wrong");
 
   SegmentView view;
-  view.samples_ = reinterpret_cast<const SampleRecord*>(bytes.data() + samples);
-  view.members_ = reinterpret_cast<const MemberRecord*>(bytes.data() + members);
-  view.field_ends_ = reinterpret_cast<const std::uint32_t*>(bytes.data() + ends);
-  view.field_names_ = bytes.data() + names;
-  view.keys_ = bytes.data() + keys;
+  view.samples_ = reinterpret_cast<const SampleRecord*>(bytes.data() + sizeof header);
+  view.members_ = reinterpret_cast<const MemberRecord*>(bytes.data() + layout->members);
+  view.field_ends_ = reinterpret_cast<const std::uint32_t*>(bytes.data() + layout->field_ends);
+  view.field_names_ = bytes.data() + layout->field_names;
+  view.keys_ = bytes.data() + layout->keys;
   view.num_samples_ = header.num_samples;
   view.num_members_ = header.num_members;
   view.num_fields_ = header.num_fields;
@@ -195,6 +211,17 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
     if (view.members_[i].field() >= header.num_fields) return fail("a segment's member records are wrong");
   }
   return view;
+}
+
+std::optional<std::string_view> SegmentView::find_key(std::string_view bytes, std::uint64_t i) noexcept {
+  const auto layout = segment_layout(bytes);
+  if (!layout || i >= layout->header.num_samples) return std::nullopt;
+  SampleRecord records[2];
+  std::memcpy(records, bytes.data() + sizeof(SegmentHeader) + i * sizeof(SampleRecord), sizeof records);
+  const std::uint32_t begin = records[0].first_key_byte;
+  const std::uint32_t end = records[1].first_key_byte;
+  if (begin > end || end > layout->header.key_bytes) return std::nullopt;
+  return bytes.substr(layout->keys + begin, end - begin);
 }
 
 bool SegmentView::fits_shard(std::uint64_t shard_bytes) const noexcept {

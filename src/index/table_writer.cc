@@ -83,7 +83,10 @@ void TableWriter::write_keys() {
   std::vector<std::uint64_t> entries;
   std::uint64_t starts_written = 0;
   std::uint64_t entries_written = 0;
+  Hasher128 starts_hash;
+  Hasher128 entries_hash;
   const auto flush = [&](std::vector<std::uint64_t>& buffer, std::uint64_t base, std::uint64_t& written) {
+    (&buffer == &starts ? starts_hash : entries_hash).update(bytes_of(buffer));
     file_.file().write_at(base + written * sizeof(std::uint64_t), bytes_of(buffer));
     written += buffer.size();
     buffer.clear();
@@ -103,6 +106,7 @@ void TableWriter::write_keys() {
   flush(starts, offset_, starts_written);
   flush(entries, entries_offset, entries_written);
   offset_ = entries_offset + entries_written * sizeof(std::uint64_t);
+  header_.keys_checksum = entries_hash.digest().low + starts_hash.digest().low;
 }
 
 void TableWriter::commit() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -66,6 +67,8 @@ class SHARDWISE_EXPORT Sample {
  private:
   friend class Dataset;
   Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local, std::uint64_t index) noexcept;
+
+  std::string_view bytes_of(const MemberRecord& member) const noexcept;
 
   std::shared_ptr<const detail::OpenShard> shard_;
   std::span<const MemberRecord> members_;

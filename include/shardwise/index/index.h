@@ -25,6 +25,7 @@ struct ShardInfo {
   std::uint64_t num_members = 0;   ///< members of samples; links, directories and devices are not
   std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
   Hash128 header_hash;             ///< of every header block in the shard, in order
+  std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
 };
 
 struct FieldInfo {
@@ -107,6 +108,7 @@ class SHARDWISE_EXPORT Index {
 
  private:
   struct Impl;
+  std::string_view unchecked_key(std::uint64_t shard, std::uint64_t local) const;
   explicit Index(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -42,6 +42,7 @@ struct BuildReport {
   std::uint64_t num_not_samples = 0;      ///< links, directories, devices
   std::vector<std::uint64_t> without_end_marker;  ///< shards that end at a member boundary without it
   std::vector<std::uint64_t> concatenated;        ///< shards that hold more than one archive
+  std::vector<std::uint64_t> with_trailing_bytes; ///< shards with rubbish after their end marker
 };
 
 /// Scans `shards` (paths, in the order that numbers the samples) and makes the index at `path`, or

@@ -50,8 +50,8 @@ namespace shardwise {
 // when the shard is first touched, so that opening costs the same for any number of samples.
 //
 // A key's hash is hash64(key). Its top `key_bucket_bits` bits choose the bucket, the next 24 are the
-// tag; a hit is confirmed against the key's bytes. That is also why the key section needs no checksum:
-// a wrong entry can hide a key, which full verification finds, but never give a wrong sample.
+// tag; a hit is confirmed against the key's bytes, so that a damaged entry may hide a key, which
+// Index::check finds, but never gives a wrong sample.
 
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
 inline constexpr std::uint32_t kTableVersion = 1;
@@ -73,7 +73,8 @@ struct TableHeader {
   std::uint32_t reserved;
   std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
   std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
-  std::uint64_t padding[3];
+  std::uint64_t keys_checksum;       ///< low half of the hash128 of the entries, plus that of the starts
+  std::uint64_t padding[2];
   std::uint64_t header_checksum;     ///< hash64 of the bytes before this one
 };
 static_assert(sizeof(TableHeader) == 128);
@@ -142,6 +143,11 @@ class SegmentView {
   /// @return  nothing if the bytes are no intact segment; `why` then says what is wrong.
   /// Cost: O(members).
   SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes, std::string* why);
+
+  /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is checked;
+  /// nothing if it does not lie within. For look-ups that must not cost a whole segment.
+  SHARDWISE_EXPORT static std::optional<std::string_view> find_key(std::string_view bytes,
+                                                                   std::uint64_t i) noexcept;
 
   /// True if every member lies within a shard of `shard_bytes` bytes. Cost: O(members).
   SHARDWISE_EXPORT bool fits_shard(std::uint64_t shard_bytes) const noexcept;

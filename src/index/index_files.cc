@@ -1,0 +1,176 @@
+#include "index/index_files.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "index/key_index.h"
+#include "index/table_writer.h"
+#include "shardwise/base/bytes.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
+
+}  // namespace
+
+IndexFiles::IndexFiles(const std::string& path) : path_(path) {
+  // A build that ends between our two opens takes the old table away: then the new catalogue is there.
+  constexpr int kTries = 10;
+  for (int i = 0;; ++i) {
+    catalogue_ = std::make_unique<Catalogue>(path);
+    try {
+      table_ = std::make_unique<MappedFile>(MappedFile::open(table_path()));
+      break;
+    } catch (const NotFound&) {
+      if (i >= kTries || file_identity(path) == catalogue_->identity()) {
+        throw CorruptIndex("the index's offset table is missing",
+                           in_quotes(path) + " names " + in_quotes(table_path()),
+                           "keep the two files together, or build the index again");
+      }
+    }
+  }
+  check_table();
+}
+
+std::string IndexFiles::table_path() const {
+  return directory_of(path_) + "/" + catalogue_->meta().table_file;
+}
+
+void IndexFiles::damaged(std::string_view why) const {
+  throw CorruptIndex("the index is damaged", in_quotes(table_path()) + " (" + std::string(why) + ")",
+                     kRebuild);
+}
+
+void IndexFiles::check_table() {
+  const std::string_view bytes = table_->bytes();
+  if (bytes.size() < sizeof(TableHeader) || std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
+    damaged("no offset table");
+  }
+  header_ = reinterpret_cast<const TableHeader*>(bytes.data());
+  const TableHeader& h = *header_;
+  if (h.version != kTableVersion) {
+    throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
+                              ", this library reads version " + std::to_string(kTableVersion),
+                          in_quotes(table_path()), kRebuild);
+  }
+  if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
+  const CatalogueMeta& meta = catalogue_->meta();
+  if (h.header_checksum != meta.table_checksum || h.num_shards != meta.num_shards ||
+      h.num_samples != meta.num_samples || h.num_members != meta.num_members) {
+    damaged("it belongs to another catalogue");
+  }
+  // The header is what was written; it may still have been written by somebody hostile, or cut.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  if (h.file_bytes != bytes.size() || h.num_shards >= kMost || h.num_samples >= kMost ||
+      h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||
+      h.hint_offset % 8 != 0 || h.keys_offset % 8 != 0) {
+    damaged("its sections do not fit");
+  }
+  const std::uint64_t directory_bytes = (h.num_shards + 1) * sizeof(ShardEntry);
+  const std::uint64_t num_hints =
+      h.num_samples == 0 ? 0 : ((h.num_samples - 1) >> h.hint_shift) + 1;
+  const std::uint64_t hint_bytes = (num_hints + num_hints % 2) * sizeof(std::uint32_t);
+  const std::uint64_t num_buckets = std::uint64_t{1} << h.key_bucket_bits;
+  const std::uint64_t key_bytes = (num_buckets + 1 + h.num_samples) * sizeof(std::uint64_t);
+  if (!range_fits(h.directory_offset, directory_bytes, bytes.size()) ||
+      !range_fits(h.hint_offset, hint_bytes, bytes.size()) ||
+      !range_fits(h.keys_offset, key_bytes, bytes.size())) {
+    damaged("its sections do not fit");
+  }
+  const std::string_view directory = bytes.substr(h.directory_offset, directory_bytes);
+  const std::string_view hints = bytes.substr(h.hint_offset, hint_bytes);
+  if (hash64(hints, hash64(directory)) != h.directory_checksum) {
+    damaged("the directory's checksum is wrong");
+  }
+  directory_ = reinterpret_cast<const ShardEntry*>(directory.data());
+  hints_ = reinterpret_cast<const std::uint32_t*>(hints.data());
+  key_buckets_ = reinterpret_cast<const std::uint64_t*>(bytes.data() + h.keys_offset);
+  key_entries_ = key_buckets_ + num_buckets + 1;
+
+  if (directory_[0].first_sample != 0 || directory_[0].first_member != 0 ||
+      directory_[h.num_shards].first_sample != h.num_samples ||
+      directory_[h.num_shards].first_member != h.num_members ||
+      directory_[h.num_shards].segment_offset > h.directory_offset) {
+    damaged("the directory is wrong");
+  }
+  for (std::uint64_t i = 0; i < h.num_shards; ++i) {
+    if (directory_[i].segment_offset % 8 != 0 ||
+        directory_[i].segment_offset > directory_[i + 1].segment_offset ||
+        directory_[i].first_sample > directory_[i + 1].first_sample ||
+        directory_[i].first_member > directory_[i + 1].first_member) {
+      damaged("the directory is wrong");
+    }
+  }
+  for (std::uint64_t i = 0; i < num_hints; ++i) {
+    const std::uint64_t sample = i << h.hint_shift;
+    if (hints_[i] >= h.num_shards || directory_[hints_[i]].first_sample > sample ||
+        directory_[hints_[i] + 1].first_sample <= sample) {
+      damaged("the hints are wrong");
+    }
+  }
+}
+
+std::string_view IndexFiles::segment_bytes(std::uint64_t shard) const noexcept {
+  const ShardEntry& entry = directory_[shard];
+  return table_->bytes().substr(entry.segment_offset,
+                                directory_[shard + 1].segment_offset - entry.segment_offset);
+}
+
+SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_checksum) const {
+  std::string why;
+  const std::string_view bytes = segment_bytes(shard);
+  const auto view = SegmentView::check(bytes, &why);
+  const std::string which = "shard " + std::to_string(shard) + ": ";
+  if (!view) damaged(which + why);
+  SegmentHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const ShardEntry* entry = directory_ + shard;
+  if (header.checksum != expected_checksum ||
+      view->num_samples() != entry[1].first_sample - entry[0].first_sample ||
+      view->num_members() != entry[1].first_member - entry[0].first_member) {
+    damaged(which + "its segment belongs to another index");
+  }
+  return *view;
+}
+
+void IndexFiles::check_sections() const {
+  catalogue_->check();
+  Hasher128 segments;
+  for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
+    const ShardRow row = catalogue_->shard(shard);
+    if (!segment(shard, row.segment_checksum).fits_shard(row.size_bytes)) {
+      damaged("shard " + std::to_string(shard) + ": a member lies outside it");
+    }
+    segments.update_u64(row.segment_checksum);
+  }
+  if (segments.digest().low != header_->segments_checksum) damaged("the segments' checksum is wrong");
+  const auto low_hash = [](const std::uint64_t* begin, const std::uint64_t* end) {
+    return hash128({reinterpret_cast<const char*>(begin),
+                    static_cast<std::size_t>(end - begin) * sizeof(std::uint64_t)}).low;
+  };
+  const std::uint64_t* entries_end = key_entries_ + header_->num_samples;
+  if (low_hash(key_buckets_, key_entries_) + low_hash(key_entries_, entries_end) != header_->keys_checksum) {
+    damaged("the key section's checksum is wrong");
+  }
+}
+
+std::string resolve_url(const std::string& index_path, const std::string& url) {
+  if (!url.empty() && url[0] == '/') return url;
+  const std::string directory = directory_of(index_path);
+  return directory == "." ? url : directory + "/" + url;
+}
+
+std::string url_of_path(const std::string& index_path, const std::string& path) {
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  const fs::path home = fs::absolute(directory_of(index_path)).lexically_normal();
+  const fs::path relative = absolute.lexically_relative(home);
+  if (relative.empty() || *relative.begin() == "..") return absolute.string();
+  return relative.string();
+}
+
+}  // namespace shardwise

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "index/catalogue.h"
+#include "shardwise/base/mapped_file.h"
+#include "shardwise/index/index.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+
+/// The two files of an index, opened together and checked against each other. Immutable; any thread.
+class IndexFiles {
+ public:
+  /// Errors: NotFound; CorruptIndex; VersionMismatch.
+  explicit IndexFiles(const std::string& path);
+
+  const std::string& path() const noexcept { return path_; }
+  const Catalogue& catalogue() const noexcept { return *catalogue_; }
+  const TableHeader& header() const noexcept { return *header_; }
+  const ShardEntry* directory() const noexcept { return directory_; }
+  const std::uint32_t* hints() const noexcept { return hints_; }
+  const std::uint64_t* key_buckets() const noexcept { return key_buckets_; }
+  const std::uint64_t* key_entries() const noexcept { return key_entries_; }
+  std::string table_path() const;
+
+  /// The bytes of a shard's segment, unchecked. REQUIRES: shard < num_shards.
+  std::string_view segment_bytes(std::uint64_t shard) const noexcept;
+  /// The segment, checked in full. Errors: CorruptIndex.
+  SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
+
+  /// Checks what opening leaves out: every page of the catalogue, every segment, and the key section.
+  /// Errors: CorruptIndex. Cost: reads all of both files.
+  void check_sections() const;
+
+  [[noreturn]] void damaged(std::string_view why) const;
+
+ private:
+  void check_table();
+
+  std::string path_;
+  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<MappedFile> table_;
+  const TableHeader* header_ = nullptr;
+  const ShardEntry* directory_ = nullptr;
+  const std::uint32_t* hints_ = nullptr;
+  const std::uint64_t* key_buckets_ = nullptr;
+  const std::uint64_t* key_entries_ = nullptr;
+};
+
+/// The path under which a shard's stored url is looked for: relative ones from the index's directory.
+std::string resolve_url(const std::string& index_path, const std::string& url);
+/// How the path of a shard is stored: relative to the index's directory if it lies below it, so that
+/// the two can be moved together; absolute otherwise. No file is touched.
+std::string url_of_path(const std::string& index_path, const std::string& path);
+
+}  // namespace shardwise
