@@ -19,21 +19,36 @@ std::string join(std::string_view what, std::string_view where, std::string_view
 
 std::string_view error_code_name(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "InvalidArgument";
-    case ErrorCode::kOutOfRange: return "OutOfRange";
-    case ErrorCode::kNotFound: return "NotFound";
-    case ErrorCode::kIo: return "Io";
-    case ErrorCode::kNoSpace: return "NoSpace";
-    case ErrorCode::kCorruptShard: return "CorruptShard";
-    case ErrorCode::kUnsupported: return "Unsupported";
-    case ErrorCode::kStaleIndex: return "StaleIndex";
-    case ErrorCode::kCorruptIndex: return "CorruptIndex";
-    case ErrorCode::kVersionMismatch: return "VersionMismatch";
-    case ErrorCode::kBadField: return "BadField";
-    case ErrorCode::kMismatch: return "Mismatch";
-    case ErrorCode::kNotExact: return "NotExact";
-    case ErrorCode::kCancelled: return "Cancelled";
-    case ErrorCode::kDistributed: return "Distributed";
+    case ErrorCode::kInvalidArgument:
+      return "InvalidArgument";
+    case ErrorCode::kOutOfRange:
+      return "OutOfRange";
+    case ErrorCode::kNotFound:
+      return "NotFound";
+    case ErrorCode::kIo:
+      return "Io";
+    case ErrorCode::kNoSpace:
+      return "NoSpace";
+    case ErrorCode::kCorruptShard:
+      return "CorruptShard";
+    case ErrorCode::kUnsupported:
+      return "Unsupported";
+    case ErrorCode::kStaleIndex:
+      return "StaleIndex";
+    case ErrorCode::kCorruptIndex:
+      return "CorruptIndex";
+    case ErrorCode::kVersionMismatch:
+      return "VersionMismatch";
+    case ErrorCode::kBadField:
+      return "BadField";
+    case ErrorCode::kMismatch:
+      return "Mismatch";
+    case ErrorCode::kNotExact:
+      return "NotExact";
+    case ErrorCode::kCancelled:
+      return "Cancelled";
+    case ErrorCode::kDistributed:
+      return "Distributed";
   }
   return "Unknown";
 }

@@ -31,8 +31,9 @@ auto retry_eintr(Call call) {
 
 FileIdentity checked_identity(const struct stat& st, const std::string& path) {
   if (!S_ISREG(st.st_mode)) {
-    throw InvalidArgument(S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file",
-                          in_quotes(path), "give the path of a file");
+    throw InvalidArgument(
+        S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file",
+        in_quotes(path), "give the path of a file");
   }
   return {.device = st.st_dev,
           .inode = st.st_ino,
@@ -54,7 +55,8 @@ FileIdentity file_identity(const std::string& path) {
 
 FileIdentity file_identity(int fd, const std::string& path) {
   struct stat st {};
-  if (retry_eintr([&] { return ::fstat(fd, &st); }) != 0) throw_errno(errno, "cannot examine", path);
+  if (retry_eintr([&] { return ::fstat(fd, &st); }) != 0)
+    throw_errno(errno, "cannot examine", path);
   return checked_identity(st, path);
 }
 
@@ -69,8 +71,9 @@ File File::open_read(const std::string& path) {
 }
 
 File File::create_exclusive(const std::string& path) {
-  const int fd = retry_eintr(
-      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666); });
+  const int fd = retry_eintr([&] {
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  });
   if (fd < 0) throw_errno(errno, "cannot create", path);
   return File(fd, path);
 }
@@ -110,9 +113,8 @@ void File::write(std::string_view bytes) {
 
 void File::write_at(std::uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = retry_eintr([&] {
-      return ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    });
+    const ssize_t n = retry_eintr(
+        [&] { return ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
     if (n < 0) throw_errno(errno, "cannot write", path_);
     bytes.remove_prefix(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
@@ -148,7 +150,8 @@ void AtomicFile::commit() {
   SHARDWISE_FAULT_POINT("atomic_file.before_sync");
   file_.sync();
   SHARDWISE_FAULT_POINT("atomic_file.before_rename");
-  if (::rename(file_.path().c_str(), path_.c_str()) != 0) throw_errno(errno, "cannot replace", path_);
+  if (::rename(file_.path().c_str(), path_.c_str()) != 0)
+    throw_errno(errno, "cannot replace", path_);
   committed_ = true;
   SHARDWISE_FAULT_POINT("atomic_file.after_rename");
   sync_directory_of(path_);

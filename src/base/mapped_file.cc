@@ -29,7 +29,8 @@ MappedFile MappedFile::open(const std::string& path, Access access) {
   }
 }
 
-MappedFile::MappedFile(std::unique_ptr<Region> region, std::string_view bytes, FileIdentity identity)
+MappedFile::MappedFile(std::unique_ptr<Region> region, std::string_view bytes,
+                       FileIdentity identity)
     : region_(std::move(region)), bytes_(bytes), identity_(identity) {}
 MappedFile::~MappedFile() = default;
 MappedFile::MappedFile(MappedFile&&) noexcept = default;

@@ -36,8 +36,9 @@ ShardHandle open_shard(const std::shared_ptr<const Index>& index, std::uint64_t 
 struct Dataset::Impl {
   Impl(std::shared_ptr<const Index> opened, const DatasetOptions& options)
       : index(std::move(opened)),
-        pool(index->num_shards(), [i = index](std::uint64_t number) { return open_shard(i, number); },
-             options.pool) {}
+        pool(
+            index->num_shards(),
+            [i = index](std::uint64_t number) { return open_shard(i, number); }, options.pool) {}
 
   std::shared_ptr<const Index> index;
   ShardPool<detail::OpenShard> pool;
@@ -55,7 +56,8 @@ std::uint64_t Dataset::size() const noexcept { return impl_->index->size(); }
 Sample Dataset::operator[](std::uint64_t index) const {
   const Index& table = *impl_->index;
   if (index >= table.size()) {
-    throw OutOfRange("no such sample", "sample " + std::to_string(index) + " of " + in_quotes(table.path()),
+    throw OutOfRange("no such sample",
+                     "sample " + std::to_string(index) + " of " + in_quotes(table.path()),
                      "it has " + std::to_string(table.size()) + " samples, from 0");
   }
   const std::uint64_t shard = table.shard_of(index);

@@ -18,7 +18,10 @@ std::string_view trimmed(std::string_view text) {
 
 Sample::Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local,
                std::uint64_t index) noexcept
-    : shard_(std::move(shard)), members_(shard_->segment.members(local)), index_(index), local_(local) {}
+    : shard_(std::move(shard)),
+      members_(shard_->segment.members(local)),
+      index_(index),
+      local_(local) {}
 
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 

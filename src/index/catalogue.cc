@@ -16,15 +16,21 @@ namespace {
 constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
 
 constexpr const char* kSchema[] = {
-    "CREATE TABLE fields (field BLOB NOT NULL PRIMARY KEY, members INTEGER NOT NULL, bytes INTEGER NOT "
+    "CREATE TABLE fields (field BLOB NOT NULL PRIMARY KEY, members INTEGER NOT NULL, bytes INTEGER "
+    "NOT "
     "NULL) WITHOUT ROWID",
     "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE shards (shard INTEGER PRIMARY KEY, url BLOB NOT NULL, size INTEGER NOT NULL, mtime_ns "
-    "INTEGER NOT NULL, first_sample INTEGER NOT NULL, samples INTEGER NOT NULL, members INTEGER NOT NULL, "
-    "not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, trailing_bytes INTEGER NOT NULL, end_marker "
-    "INTEGER NOT NULL, header_hash TEXT NOT NULL, first_header_hash TEXT NOT NULL, segment_checksum TEXT "
+    "CREATE TABLE shards (shard INTEGER PRIMARY KEY, url BLOB NOT NULL, size INTEGER NOT NULL, "
+    "mtime_ns "
+    "INTEGER NOT NULL, first_sample INTEGER NOT NULL, samples INTEGER NOT NULL, members INTEGER "
+    "NOT NULL, "
+    "not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, trailing_bytes INTEGER NOT NULL, "
+    "end_marker "
+    "INTEGER NOT NULL, header_hash TEXT NOT NULL, first_header_hash TEXT NOT NULL, "
+    "segment_checksum TEXT "
     "NOT NULL, checksum TEXT NOT NULL)",
-    "CREATE TABLE skipped (shard INTEGER NOT NULL, offset INTEGER NOT NULL, name BLOB NOT NULL, reason "
+    "CREATE TABLE skipped (shard INTEGER NOT NULL, offset INTEGER NOT NULL, name BLOB NOT NULL, "
+    "reason "
     "TEXT NOT NULL)",
 };
 
@@ -35,7 +41,8 @@ std::string hex64(std::uint64_t value) {
 }
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
-  throw CorruptIndex("the index is damaged", in_quotes(path) + " (" + std::string(why) + ")", kRebuild);
+  throw CorruptIndex("the index is damaged", in_quotes(path) + " (" + std::string(why) + ")",
+                     kRebuild);
 }
 
 std::uint64_t parse_hex64(std::string_view text, const std::string& path) {
@@ -66,8 +73,8 @@ std::string row_checksum(std::uint64_t number, const ShardRow& row) {
   for (const std::uint64_t value :
        {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.first_sample, row.num_samples,
         row.num_members, row.num_not_samples, row.num_archives, row.trailing_bytes,
-        std::uint64_t{row.end_marker}, row.header_hash.high, row.header_hash.low, row.first_header_hash,
-        row.segment_checksum}) {
+        std::uint64_t{row.end_marker}, row.header_hash.high, row.header_hash.low,
+        row.first_header_hash, row.segment_checksum}) {
     hasher.update_u64(value);
   }
   return hex64(hasher.digest().low);
@@ -115,7 +122,9 @@ bool Catalogue::looks_like_one(const std::string& path) {
 }
 
 Catalogue::Catalogue(const std::string& path)
-    : path_(path), file_(MappedFile::open(path)), db_(sqlite::Database::over_bytes(file_.bytes(), path)) {
+    : path_(path),
+      file_(MappedFile::open(path)),
+      db_(sqlite::Database::over_bytes(file_.bytes(), path)) {
   require_version_and_schema();
   read_meta();
   select_shard_ = std::make_unique<sqlite::Statement>(db_.prepare(
@@ -129,6 +138,18 @@ void Catalogue::require_version_and_schema() {
   if (!file_.bytes().starts_with(kMagic)) {
     throw CorruptIndex("not a Shardwise index", in_quotes(path_),
                        "give the path that `shardwise index -o` was given");
+  }
+  // SQLite reads on where a cut takes nothing that is asked for; we do not.
+  const auto big_endian = [&](std::size_t at, std::size_t size) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < size; ++i)
+      value = value << 8 | static_cast<unsigned char>(file_.bytes()[at + i]);
+    return value;
+  };
+  constexpr std::size_t kHeaderBytes = 100;
+  if (file_.bytes().size() < kHeaderBytes ||
+      big_endian(16, 2) * big_endian(28, 4) != file_.bytes().size()) {
+    damaged(path_, "it has another length than it says");
   }
   const auto pragma = [&](const char* sql) {
     sqlite::Statement statement = db_.prepare(sql);
@@ -206,7 +227,8 @@ ShardRow Catalogue::shard(std::uint64_t shard) const {
 std::vector<FieldInfo> Catalogue::fields() const {
   const std::lock_guard lock(mutex_);
   std::vector<FieldInfo> fields;
-  sqlite::Statement select = db_.prepare("SELECT field, members, bytes FROM fields ORDER BY CAST(field AS BLOB)");
+  sqlite::Statement select =
+      db_.prepare("SELECT field, members, bytes FROM fields ORDER BY CAST(field AS BLOB)");
   while (select.step()) {
     fields.push_back(
         {select.bytes(0), unsigned_column(select, 1, path_), unsigned_column(select, 2, path_)});

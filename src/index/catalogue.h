@@ -16,10 +16,11 @@
 namespace shardwise {
 
 // The catalogue, format version 1: a SQLite database with application_id kApplicationId and
-// user_version kCatalogueVersion. It is written once, under a temporary name, and never changed; its
-// rename to the index's path is the moment at which an index exists.
+// user_version kCatalogueVersion. It is written once, under a temporary name, and never changed;
+// its rename to the index's path is the moment at which an index exists.
 //
-//   meta     one row a name: table_file, table_checksum, fingerprint, built_with, built_at, on_bad, the
+//   meta     one row a name: table_file, table_checksum, fingerprint, built_with, built_at, on_bad,
+//   the
 //            totals, and `checksum`: hash128 of all other names and values
 //   shards   one row a shard; `checksum` is the hash64 of the row's other values
 //   fields   one row a field: members and bytes
@@ -72,8 +73,8 @@ class Catalogue {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
   explicit Catalogue(const std::string& path);
 
-  /// True if the file at `path` was written by this library, in any version, whole or not. What is not
-  /// may be a user's own file and is never replaced.
+  /// True if the file at `path` was written by this library, in any version, whole or not. What is
+  /// not may be a user's own file and is never replaced.
   static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }
@@ -92,7 +93,7 @@ class Catalogue {
   std::string path_;
   MappedFile file_;
   mutable std::mutex mutex_;
-  sqlite::Database db_;  // guarded by mutex_
+  sqlite::Database db_;                              // guarded by mutex_
   std::unique_ptr<sqlite::Statement> select_shard_;  // guarded by mutex_
   CatalogueMeta meta_;
 };

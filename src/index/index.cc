@@ -44,7 +44,8 @@ struct Index::Impl {
 
   void require_shard(std::uint64_t shard) const {
     if (shard < files.header().num_shards) return;
-    throw OutOfRange("no such shard", "shard " + std::to_string(shard) + " of " + in_quotes(files.path()),
+    throw OutOfRange("no such shard",
+                     "shard " + std::to_string(shard) + " of " + in_quotes(files.path()),
                      "it has " + std::to_string(files.header().num_shards) + " shards, from 0");
   }
 
@@ -62,7 +63,9 @@ const std::string& Index::path() const noexcept { return impl_->files.path(); }
 std::uint64_t Index::size() const noexcept { return impl_->files.header().num_samples; }
 std::uint64_t Index::num_members() const noexcept { return impl_->files.header().num_members; }
 std::uint64_t Index::num_shards() const noexcept { return impl_->files.header().num_shards; }
-const Hash128& Index::fingerprint() const noexcept { return impl_->files.catalogue().meta().fingerprint; }
+const Hash128& Index::fingerprint() const noexcept {
+  return impl_->files.catalogue().meta().fingerprint;
+}
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
   const IndexFiles& files = impl_->files;
@@ -173,8 +176,8 @@ void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes, std::in
   }
   if (mtime_ns != shard.mtime_ns) {
     throw StaleIndex("the shard changed since it was indexed",
-                     in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) + ", indexed as of " +
-                         iso_time(shard.mtime_ns) + ")",
+                     in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
+                         ", indexed as of " + iso_time(shard.mtime_ns) + ")",
                      kRemedy);
   }
 }

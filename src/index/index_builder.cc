@@ -27,7 +27,8 @@ namespace shardwise {
 namespace {
 
 constexpr std::string_view kTableSuffix = ".table";
-constexpr std::size_t kTableNameLength = 16;  // hexadecimal digits between the index's name and suffix
+constexpr std::size_t kTableNameLength =
+    16;  // hexadecimal digits between the index's name and suffix
 
 std::string_view policy_name(OnBad on_bad) { return on_bad == OnBad::kError ? "error" : "skip"; }
 
@@ -40,8 +41,8 @@ std::string now_utc() {
   return text;
 }
 
-/// A shard to be put into the index: where it is, what it looks like now, and where the old index has
-/// it if it did not change.
+/// A shard to be put into the index: where it is, what it looks like now, and where the old index
+/// has it if it did not change.
 struct Source {
   std::string path;
   std::string url;
@@ -51,7 +52,8 @@ struct Source {
 
 class Build {
  public:
-  Build(const std::string& path, const std::vector<std::string>& shards, const BuildOptions& options)
+  Build(const std::string& path, const std::vector<std::string>& shards,
+        const BuildOptions& options)
       : path_(path), options_(options) {
     if (shards.empty()) {
       throw InvalidArgument("no shards to index", in_quotes(path), "name at least one shard");
@@ -107,7 +109,8 @@ class Build {
       Source source{path, url_of_path(path_, path), file_identity(path), {}};
       if (const auto it = old_numbers.find(source.url); it != old_numbers.end()) {
         const ShardRow row = old_->catalogue().shard(it->second);
-        if (row.size_bytes == source.identity.size_bytes && row.mtime_ns == source.identity.mtime_ns) {
+        if (row.size_bytes == source.identity.size_bytes &&
+            row.mtime_ns == source.identity.mtime_ns) {
           source.unchanged = it->second;
         }
       }
@@ -132,6 +135,7 @@ class Build {
     for (std::uint64_t i = 0; i < sources_.size(); ++i) note(i, old_->catalogue().shard(i));
     report_.shards_reused = sources_.size();
     if (options_.progress) options_.progress(progress_);
+    sweep_tables();
     report_.summary = Index::open(path_)->summary();
     return std::move(report_);
   }
@@ -141,8 +145,9 @@ class Build {
     for (const Source& source : sources_) {
       if (source.unchanged) read_old_skipped();
     }
-    const unsigned wanted =
-        options_.num_threads != 0 ? options_.num_threads : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned wanted = options_.num_threads != 0
+                                ? options_.num_threads
+                                : std::max(1U, std::thread::hardware_concurrency());
     const auto threads = static_cast<unsigned>(std::min<std::size_t>(wanted, sources_.size()));
     std::size_t next = 0;
     OrderedPipeline<const Source*, ShardPart> pipeline(
@@ -239,7 +244,8 @@ class Build {
     SHARDWISE_FAULT_POINT("build.committed");
   }
 
-  /// Removes the offset tables of this index that its catalogue does not name and nobody is building.
+  /// Removes the offset tables of this index that its catalogue does not name and nobody is
+  /// building.
   void sweep_tables() const noexcept {
     try {
       const std::string directory = directory_of(path_);

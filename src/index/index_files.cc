@@ -19,7 +19,8 @@ constexpr std::string_view kRebuild = "build the index again with `shardwise ind
 }  // namespace
 
 IndexFiles::IndexFiles(const std::string& path) : path_(path) {
-  // A build that ends between our two opens takes the old table away: then the new catalogue is there.
+  // A build that ends between our two opens takes the old table away: then the new catalogue is
+  // there.
   constexpr int kTries = 10;
   for (int i = 0;; ++i) {
     catalogue_ = std::make_unique<Catalogue>(path);
@@ -42,13 +43,14 @@ std::string IndexFiles::table_path() const {
 }
 
 void IndexFiles::damaged(std::string_view why) const {
-  throw CorruptIndex("the index is damaged", in_quotes(table_path()) + " (" + std::string(why) + ")",
-                     kRebuild);
+  throw CorruptIndex("the index is damaged",
+                     in_quotes(table_path()) + " (" + std::string(why) + ")", kRebuild);
 }
 
 void IndexFiles::check_table() {
   const std::string_view bytes = table_->bytes();
-  if (bytes.size() < sizeof(TableHeader) || std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
+  if (bytes.size() < sizeof(TableHeader) ||
+      std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
     damaged("no offset table");
   }
   header_ = reinterpret_cast<const TableHeader*>(bytes.data());
@@ -148,13 +150,16 @@ void IndexFiles::check_sections() const {
     }
     segments.update_u64(row.segment_checksum);
   }
-  if (segments.digest().low != header_->segments_checksum) damaged("the segments' checksum is wrong");
+  if (segments.digest().low != header_->segments_checksum)
+    damaged("the segments' checksum is wrong");
   const auto low_hash = [](const std::uint64_t* begin, const std::uint64_t* end) {
     return hash128({reinterpret_cast<const char*>(begin),
-                    static_cast<std::size_t>(end - begin) * sizeof(std::uint64_t)}).low;
+                    static_cast<std::size_t>(end - begin) * sizeof(std::uint64_t)})
+        .low;
   };
   const std::uint64_t* entries_end = key_entries_ + header_->num_samples;
-  if (low_hash(key_buckets_, key_entries_) + low_hash(key_entries_, entries_end) != header_->keys_checksum) {
+  if (low_hash(key_buckets_, key_entries_) + low_hash(key_entries_, entries_end) !=
+      header_->keys_checksum) {
     damaged("the key section's checksum is wrong");
   }
 }

@@ -11,7 +11,8 @@
 
 namespace shardwise {
 
-/// The two files of an index, opened together and checked against each other. Immutable; any thread.
+/// The two files of an index, opened together and checked against each other. Immutable; any
+/// thread.
 class IndexFiles {
  public:
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
@@ -31,8 +32,8 @@ class IndexFiles {
   /// The segment, checked in full. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
-  /// Checks what opening leaves out: every page of the catalogue, every segment, and the key section.
-  /// Errors: CorruptIndex. Cost: reads all of both files.
+  /// Checks what opening leaves out: every page of the catalogue, every segment, and the key
+  /// section. Errors: CorruptIndex. Cost: reads all of both files.
   void check_sections() const;
 
   [[noreturn]] void damaged(std::string_view why) const;
@@ -50,10 +51,11 @@ class IndexFiles {
   const std::uint64_t* key_entries_ = nullptr;
 };
 
-/// The path under which a shard's stored url is looked for: relative ones from the index's directory.
+/// The path under which a shard's stored url is looked for: relative ones from the index's
+/// directory.
 std::string resolve_url(const std::string& index_path, const std::string& url);
-/// How the path of a shard is stored: relative to the index's directory if it lies below it, so that
-/// the two can be moved together; absolute otherwise. No file is touched.
+/// How the path of a shard is stored: relative to the index's directory if it lies below it, so
+/// that the two can be moved together; absolute otherwise. No file is touched.
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

@@ -15,7 +15,8 @@ std::uint32_t KeyHash::bucket_bits(std::uint64_t num_samples) noexcept {
 /// Reads one sorted run of the spill file back, a buffer at a time.
 class KeySorter::Run {
  public:
-  Run(const File& file, std::uint64_t begin, std::uint64_t end) : file_(file), at_(begin), end_(end) {
+  Run(const File& file, std::uint64_t begin, std::uint64_t end)
+      : file_(file), at_(begin), end_(end) {
     refill();
   }
   bool empty() const noexcept { return next_ == buffer_.size(); }
@@ -54,7 +55,8 @@ void KeySorter::add(std::uint64_t hash, std::uint64_t sample) {
 void KeySorter::spill() {
   std::sort(buffer_.begin(), buffer_.end());
   if (!file_) file_ = std::make_unique<AtomicFile>(path_);
-  file_->file().write({reinterpret_cast<const char*>(buffer_.data()), buffer_.size() * sizeof(Pair)});
+  file_->file().write(
+      {reinterpret_cast<const char*>(buffer_.data()), buffer_.size() * sizeof(Pair)});
   run_ends_.push_back((run_ends_.empty() ? 0 : run_ends_.back()) + buffer_.size());
   buffer_.clear();
 }

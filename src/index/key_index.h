@@ -24,8 +24,8 @@ struct KeyHash {
   }
 };
 
-/// Sorts (hash, sample) pairs of any number in bounded memory: full buffers are sorted and spilled to
-/// a temporary file beside the index, and merged at the end. One thread.
+/// Sorts (hash, sample) pairs of any number in bounded memory: full buffers are sorted and spilled
+/// to a temporary file beside the index, and merged at the end. One thread.
 class KeySorter {
  public:
   /// @param path  of the index: the spill file is a temporary beside it, gone when this object is.
@@ -51,7 +51,7 @@ class KeySorter {
   const std::size_t buffer_pairs_;
   std::vector<Pair> buffer_;
   std::uint64_t size_ = 0;
-  std::unique_ptr<AtomicFile> file_;  // never committed
+  std::unique_ptr<AtomicFile> file_;     // never committed
   std::vector<std::uint64_t> run_ends_;  // in pairs
 };
 

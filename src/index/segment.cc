@@ -42,7 +42,8 @@ std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   if (header.segment_bytes != bytes.size() || header.key_bytes > bytes.size()) return std::nullopt;
   layout.members = sizeof header + (std::uint64_t{header.num_samples} + 1) * sizeof(SampleRecord);
   layout.field_ends = layout.members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
-  layout.field_names = layout.field_ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
+  layout.field_names =
+      layout.field_ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
   layout.keys = layout.field_names + header.field_bytes;
   if (round_up_8(layout.keys + header.key_bytes) != bytes.size()) return std::nullopt;
   return layout;
@@ -120,8 +121,8 @@ void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
     if (drop[i]) continue;
     kept.begin_sample(key(i));
     const auto begin = members_.begin() + samples_[i].first_member;
-    const auto end = i + 1 < samples_.size() ? members_.begin() + samples_[i + 1].first_member
-                                             : members_.end();
+    const auto end =
+        i + 1 < samples_.size() ? members_.begin() + samples_[i + 1].first_member : members_.end();
     kept.members_.insert(kept.members_.end(), begin, end);
   }
   *this = std::move(kept);
@@ -151,13 +152,14 @@ std::string SegmentBuilder::finish() const {
   header.key_bytes = keys_.size();
   header.segment_bytes =
       round_up_8(sizeof header + (samples_.size() + 1) * sizeof(SampleRecord) +
-                 members_.size() * sizeof(MemberRecord) + field_ends.size() * sizeof(std::uint32_t) +
-                 field_names.size() + keys_.size());
+                 members_.size() * sizeof(MemberRecord) +
+                 field_ends.size() * sizeof(std::uint32_t) + field_names.size() + keys_.size());
   std::string out;
   out.reserve(header.segment_bytes);
   out.resize(sizeof header);
   append_array(out, samples_);
-  append_array(out, std::vector<SampleRecord>{{num_members(), static_cast<std::uint32_t>(keys_.size())}});
+  append_array(
+      out, std::vector<SampleRecord>{{num_members(), static_cast<std::uint32_t>(keys_.size())}});
   append_array(out, members_);
   append_array(out, field_ends);
   out += field_names;
@@ -205,19 +207,23 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
     return fail("a segment's field names are wrong");
   }
   for (std::uint32_t i = 0; i < header.num_fields; ++i) {
-    if (view.field_ends_[i] > view.field_ends_[i + 1]) return fail("a segment's field names are wrong");
+    if (view.field_ends_[i] > view.field_ends_[i + 1])
+      return fail("a segment's field names are wrong");
   }
   for (std::uint32_t i = 0; i < header.num_members; ++i) {
-    if (view.members_[i].field() >= header.num_fields) return fail("a segment's member records are wrong");
+    if (view.members_[i].field() >= header.num_fields)
+      return fail("a segment's member records are wrong");
   }
   return view;
 }
 
-std::optional<std::string_view> SegmentView::find_key(std::string_view bytes, std::uint64_t i) noexcept {
+std::optional<std::string_view> SegmentView::find_key(std::string_view bytes,
+                                                      std::uint64_t i) noexcept {
   const auto layout = segment_layout(bytes);
   if (!layout || i >= layout->header.num_samples) return std::nullopt;
   SampleRecord records[2];
-  std::memcpy(records, bytes.data() + sizeof(SegmentHeader) + i * sizeof(SampleRecord), sizeof records);
+  std::memcpy(records, bytes.data() + sizeof(SegmentHeader) + i * sizeof(SampleRecord),
+              sizeof records);
   const std::uint32_t begin = records[0].first_key_byte;
   const std::uint32_t end = records[1].first_key_byte;
   if (begin > end || end > layout->header.key_bytes) return std::nullopt;

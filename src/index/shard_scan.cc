@@ -34,8 +34,10 @@ class Grouper {
       builder_.begin_sample(name->key);
     }
     if (!builder_.add_member(name->field, member.data_offset, member.size_bytes)) {
-      refuse(member, "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
-             "a sample has each field once; repack the shard");
+      refuse(
+          member,
+          "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
+          "a sample has each field once; repack the shard");
     }
   }
 
@@ -79,19 +81,22 @@ class Grouper {
   void refuse(std::uint64_t offset, std::string_view name, const std::string& what,
               std::string_view remedy) {
     if (on_bad_ == OnBad::kError) {
-      throw CorruptShard(what,
-                         in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name),
-                         std::string(remedy) + ", or index with the policy `skip`");
+      throw CorruptShard(
+          what,
+          in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name),
+          std::string(remedy) + ", or index with the policy `skip`");
     }
     skipped_.push_back({0, offset, std::string(name), what});
   }
 
   void refuse_second_place(std::uint32_t first, std::uint32_t second) {
     const std::uint64_t first_offset = builder_.first_member(first).data_offset() - kTarBlockBytes;
-    const std::uint64_t second_offset = builder_.first_member(second).data_offset() - kTarBlockBytes;
-    refuse(second_offset, builder_.key(second),
-           "the key comes in two places of the shard, first at offset " + std::to_string(first_offset),
-           "the members of a sample must follow one another: repack with `tar --sort=name`");
+    const std::uint64_t second_offset =
+        builder_.first_member(second).data_offset() - kTarBlockBytes;
+    refuse(
+        second_offset, builder_.key(second),
+        "the key comes in two places of the shard, first at offset " + std::to_string(first_offset),
+        "the members of a sample must follow one another: repack with `tar --sort=name`");
   }
 
   const std::string& path_;

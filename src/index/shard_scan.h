@@ -16,8 +16,8 @@ struct ShardPart {
   std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
   ShardRow row;                           ///< url and first_sample are the builder's to fill in
   std::vector<FieldInfo> fields;
-  std::vector<SkippedMember> skipped;     ///< shard is the builder's to fill in
-  bool reused = false;                    ///< taken from the index that was there before
+  std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
+  bool reused = false;                 ///< taken from the index that was there before
 };
 
 /// Scans one shard and groups its members into samples by WebDataset's rule.

@@ -79,9 +79,11 @@ class Expander {
     std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
     if (status == GLOB_NOMATCH || (status == 0 && matches.empty())) {
-      throw NotFound("no file matches", in_quotes(pattern), "check the pattern; quote it in a shell");
+      throw NotFound("no file matches", in_quotes(pattern),
+                     "check the pattern; quote it in a shell");
     }
-    if (status != 0) throw Error(ErrorCode::kIo, "cannot read a directory of", in_quotes(pattern), "");
+    if (status != 0)
+      throw Error(ErrorCode::kIo, "cannot read a directory of", in_quotes(pattern), "");
     std::sort(matches.begin(), matches.end());
     for (const std::string& match : matches) add_path(match);
   }
@@ -120,16 +122,19 @@ class Expander {
     while (open != std::string::npos) {
       const std::size_t close = pattern.find('}', open);
       if (close == std::string::npos) {
-        throw InvalidArgument("a brace is not closed", in_quotes(pattern), "write {000000..000146}");
+        throw InvalidArgument("a brace is not closed", in_quotes(pattern),
+                              "write {000000..000146}");
       }
       const std::size_t inner_open = pattern.rfind('{', close);
       const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
       if (const auto choices = brace_choices(body, pattern)) {
         std::vector<std::string> all;
         for (const std::string& choice : *choices) {
-          const auto rest = expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
+          const auto rest =
+              expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
           if (all.size() + rest.size() > kMaxShards) {
-            throw InvalidArgument("more than 10 million shards", in_quotes(pattern), "check the range");
+            throw InvalidArgument("more than 10 million shards", in_quotes(pattern),
+                                  "check the range");
           }
           all.insert(all.end(), rest.begin(), rest.end());
         }
@@ -146,7 +151,8 @@ class Expander {
       const std::string first = body.substr(0, dots);
       const std::string last = body.substr(dots + 2);
       const auto is_number = [](const std::string& s) {
-        return !s.empty() && s.size() <= 18 && s.find_first_not_of("0123456789") == std::string::npos;
+        return !s.empty() && s.size() <= 18 &&
+               s.find_first_not_of("0123456789") == std::string::npos;
       };
       if (!is_number(first) || !is_number(last)) {
         throw InvalidArgument("a range that is not of two numbers", in_quotes(pattern),
@@ -158,7 +164,8 @@ class Expander {
         throw InvalidArgument("a range that is empty or above 10 million", in_quotes(pattern),
                               "write {000000..000146}, smaller number first");
       }
-      const std::size_t width = first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
+      const std::size_t width =
+          first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
       std::vector<std::string> choices;
       for (std::int64_t i = from; i <= to; ++i) {
         std::string number = std::to_string(i);

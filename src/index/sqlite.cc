@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -13,22 +14,37 @@ namespace {
 
 constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
 
+/// True if the last system call that failed on the database's file did so for want of room.
+bool is_out_of_space(sqlite3* db) {
+  int error = 0;
+  if (db == nullptr ||
+      sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &error) != SQLITE_OK) {
+    return false;
+  }
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
 [[noreturn]] void fail(sqlite3* db, int code, const std::string& path) {
   const std::string reason = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
   switch (code & 0xFF) {
-    case SQLITE_NOMEM: throw std::bad_alloc();
-    case SQLITE_FULL:
-      throw Error(ErrorCode::kNoSpace, "cannot write the index", in_quotes(path) + " (" + reason + ")",
-                  "free some space or choose another place, then run again");
+    case SQLITE_NOMEM:
+      throw std::bad_alloc();
     case SQLITE_IOERR:
+      if (!is_out_of_space(db)) break;
+      [[fallthrough]];
+    case SQLITE_FULL:
+      throw Error(ErrorCode::kNoSpace, "cannot write the index",
+                  in_quotes(path) + " (" + reason + ")",
+                  "free some space or choose another place, then run again");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-      throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
-                  "check the disk and the permissions");
+      break;
     default:
-      throw CorruptIndex("the index is damaged or not an index", in_quotes(path) + " (" + reason + ")",
-                         kRebuild);
+      throw CorruptIndex("the index is damaged or not an index",
+                         in_quotes(path) + " (" + reason + ")", kRebuild);
   }
+  throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
+              "check the disk and the permissions");
 }
 
 void check(sqlite3* db, int code, const std::string& path) {
@@ -49,7 +65,8 @@ sqlite3* open(const char* name, int flags, const std::string& path) {
 
 Statement::Statement(sqlite3* db, std::string_view sql, std::string path)
     : db_(db), path_(std::move(path)) {
-  check(db, sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr), path_);
+  check(db, sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr),
+        path_);
 }
 
 Statement::Statement(Statement&& other) noexcept
@@ -65,11 +82,11 @@ Statement& Statement::bind(int index, std::int64_t value) {
 }
 
 Statement& Statement::bind(int index, std::string_view value) {
-  const int code = is_utf8(value) && value.find('\0') == std::string_view::npos
-                       ? sqlite3_bind_text64(statement_, index, value.data(), value.size(),
-                                             SQLITE_TRANSIENT, SQLITE_UTF8)
-                       : sqlite3_bind_blob64(statement_, index, value.data(), value.size(),
-                                             SQLITE_TRANSIENT);
+  const int code =
+      is_utf8(value) && value.find('\0') == std::string_view::npos
+          ? sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT,
+                                SQLITE_UTF8)
+          : sqlite3_bind_blob64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT);
   check(db_, code, path_);
   return *this;
 }
@@ -90,7 +107,8 @@ void Statement::reset() noexcept { sqlite3_reset(statement_); }
 
 std::int64_t Statement::integer(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
-    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)", kRebuild);
+    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
+                       kRebuild);
   }
   return sqlite3_column_int64(statement_, column);
 }
@@ -98,7 +116,8 @@ std::int64_t Statement::integer(int column) const {
 std::string Statement::bytes(int column) const {
   const int type = sqlite3_column_type(statement_, column);
   if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
-    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)", kRebuild);
+    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
+                       kRebuild);
   }
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
   const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
@@ -118,7 +137,8 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   // SQLite takes a mutable pointer, and honours SQLITE_DESERIALIZE_READONLY.
   auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
   const auto size = static_cast<sqlite3_int64>(bytes.size());
-  check(db.db_, sqlite3_deserialize(db.db_, "main", data, size, size, SQLITE_DESERIALIZE_READONLY), path);
+  check(db.db_, sqlite3_deserialize(db.db_, "main", data, size, size, SQLITE_DESERIALIZE_READONLY),
+        path);
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);

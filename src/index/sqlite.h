@@ -39,11 +39,12 @@ class Statement {
   std::string path_;
 };
 
-/// A database connection. One thread. SQLite's codes become errors: CorruptIndex for damage, kNoSpace
-/// for a full disk, std::bad_alloc for no memory, kIo for the rest; the text names `path`.
+/// A database connection. One thread. SQLite's codes become errors: CorruptIndex for damage,
+/// kNoSpace for a full disk, std::bad_alloc for no memory, kIo for the rest; the text names `path`.
 class Database {
  public:
-  /// Opens an existing, empty file for writing, without a journal: the caller makes it appear whole.
+  /// Opens an existing, empty file for writing, without a journal: the caller makes it appear
+  /// whole.
   static Database create(const std::string& path);
   /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
   /// schema code runs, cells are checked.

@@ -38,7 +38,8 @@ void TableWriter::append(std::string_view segment, const std::vector<std::uint64
   SegmentHeader counts;
   std::memcpy(&counts, segment.data(), sizeof counts);
   directory_.push_back({offset_, header_.num_samples, header_.num_members});
-  for (std::size_t i = 0; i < key_hashes.size(); ++i) keys_.add(key_hashes[i], header_.num_samples + i);
+  for (std::size_t i = 0; i < key_hashes.size(); ++i)
+    keys_.add(key_hashes[i], header_.num_samples + i);
   header_.num_samples += counts.num_samples;
   header_.num_members += counts.num_members;
   segments_hash_.update_u64(counts.checksum);
@@ -85,7 +86,8 @@ void TableWriter::write_keys() {
   std::uint64_t entries_written = 0;
   Hasher128 starts_hash;
   Hasher128 entries_hash;
-  const auto flush = [&](std::vector<std::uint64_t>& buffer, std::uint64_t base, std::uint64_t& written) {
+  const auto flush = [&](std::vector<std::uint64_t>& buffer, std::uint64_t base,
+                         std::uint64_t& written) {
     (&buffer == &starts ? starts_hash : entries_hash).update(bytes_of(buffer));
     file_.file().write_at(base + written * sizeof(std::uint64_t), bytes_of(buffer));
     written += buffer.size();
@@ -119,7 +121,8 @@ void TableWriter::commit() {
   header_.header_checksum = table_header_checksum(header_);
   file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
   char name[17];
-  std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(header_.header_checksum));
+  std::snprintf(name, sizeof name, "%016llx",
+                static_cast<unsigned long long>(header_.header_checksum));
   path_ = index_path_ + "." + name + ".table";
   file_.set_path(path_);
   file_.commit();

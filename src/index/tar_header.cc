@@ -36,7 +36,8 @@ bool read_pax_records(std::string_view body, RawEntry* entry, bool* has_size, bo
                       std::string* why) {
   while (!body.empty() && body[0] != '\0') {
     const std::size_t space = body.find(' ');
-    const auto length = space == std::string_view::npos ? std::nullopt : parse_int64(body.substr(0, space));
+    const auto length =
+        space == std::string_view::npos ? std::nullopt : parse_int64(body.substr(0, space));
     if (!length || *length <= static_cast<std::int64_t>(space) + 1 ||
         static_cast<std::uint64_t>(*length) > body.size()) {
       *why = "a malformed pax record";
@@ -119,7 +120,8 @@ std::optional<std::int64_t> parse_number(const char* field, std::size_t size) no
 std::string_view Header::field(std::size_t offset, std::size_t size) const noexcept {
   const char* begin = block_ + offset;
   const void* nul = std::memchr(begin, 0, size);
-  return {begin, nul == nullptr ? size : static_cast<std::size_t>(static_cast<const char*>(nul) - begin)};
+  return {begin,
+          nul == nullptr ? size : static_cast<std::size_t>(static_cast<const char*>(nul) - begin)};
 }
 
 bool Header::is_v7() const noexcept { return load_le64(block_ + 257) == 0; }
@@ -136,7 +138,8 @@ std::string Header::name() const {
   return name.append(short_name());
 }
 
-std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset, std::string* why) {
+std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
+                                       std::string* why) {
   RawEntry entry;
   bool has_pax_size = false;
   bool has_pax_path = false;
@@ -148,6 +151,10 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
     }
     const char* block = archive.data() + offset;
     const Header header(block);
+    if (is_zero_block(block)) {
+      *why = "a special header with no entry behind it";
+      return std::nullopt;
+    }
     if (!has_valid_checksum(block)) {
       *why = "a header whose checksum is wrong";
       return std::nullopt;

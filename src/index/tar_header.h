@@ -18,11 +18,12 @@ constexpr std::uint64_t padded(std::uint64_t size) noexcept {
 }
 
 bool is_zero_block(const char* block) noexcept;
-/// True if the block's checksum field is right, for bytes taken as unsigned or (old tars) as signed.
+/// True if the block's checksum field is right, for bytes taken as unsigned or (old tars) as
+/// signed.
 bool has_valid_checksum(const char* block) noexcept;
 
-/// A number field: octal with blanks or NULs around it (all blank is 0), or base-256. Nothing if it is
-/// malformed or does not fit; negative only in base-256.
+/// A number field: octal with blanks or NULs around it (all blank is 0), or base-256. Nothing if it
+/// is malformed or does not fit; negative only in base-256.
 std::optional<std::int64_t> parse_number(const char* field, std::size_t size) noexcept;
 
 /// The 512-byte header block of an entry, read in place.
@@ -33,8 +34,12 @@ class Header {
   char type() const noexcept { return block_[156]; }
   std::optional<std::int64_t> size() const noexcept { return parse_number(block_ + 124, 12); }
   /// POSIX ustar: the only dialect in which `prefix` holds part of the name.
-  bool is_ustar() const noexcept { return std::string_view(block_ + 257, 6) == std::string_view("ustar\0", 6); }
-  bool is_gnu() const noexcept { return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8); }
+  bool is_ustar() const noexcept {
+    return std::string_view(block_ + 257, 6) == std::string_view("ustar\0", 6);
+  }
+  bool is_gnu() const noexcept {
+    return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8);
+  }
   bool is_v7() const noexcept;
   /// The name field alone, up to its NUL.
   std::string_view short_name() const noexcept { return field(0, 100); }
@@ -54,10 +59,10 @@ class Header {
 struct RawEntry {
   std::uint64_t header_offset = 0;
   std::uint64_t data_offset = 0;
-  std::uint64_t size = 0;   ///< by pax if given there, else by the header
+  std::uint64_t size = 0;  ///< by pax if given there, else by the header
   char type = '0';
   bool sparse = false;
-  std::string name;         ///< by pax, else GNU long name, else the header
+  std::string name;  ///< by pax, else GNU long name, else the header
 };
 
 /// Reads the special headers at `offset` and the entry they belong to.

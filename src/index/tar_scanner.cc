@@ -22,16 +22,27 @@ using tar::kBlockBytes;
 constexpr std::string_view kDamagedRemedy =
     "restore or repack the shard, or index with the policy `skip`";
 
+constexpr std::string_view kSparseRemedy =
+    "repack the shard without `tar --sparse`, or index with the policy `skip`";
+
 struct ArchiveDeleter {
   void operator()(archive* a) const noexcept { archive_read_free(a); }
 };
 using ArchivePtr = std::unique_ptr<archive, ArchiveDeleter>;
 
+std::string error_of(archive* a) {
+  const char* text = archive_error_string(a);
+  return text == nullptr ? "libarchive does not say why" : text;
+}
+
 std::string_view compression_of(std::string_view bytes) noexcept {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kMagics = {{
       {"\x1f\x8b", "gzip"},
       {"\x28\xb5\x2f\xfd", "zstd"},
-      {std::string_view("\xfd" "7zXZ\0", 6), "xz"},
+      {std::string_view("\xfd"
+                        "7zXZ\0",
+                        6),
+       "xz"},
       {"BZh", "bzip2"},
       {"\x04\x22\x4d\x18", "lz4"},
   }};
@@ -78,22 +89,25 @@ class Scanner {
       throw CorruptShard("the file is empty, not a tar archive", in_quotes(shard_),
                          "a tar archive has at least its end marker; copy or pack the shard again");
     }
-    if (archive_.size() >= kBlockBytes && (tar::has_valid_checksum(archive_.data()) ||
-                                           tar::is_zero_block(archive_.data()))) {
+    if (archive_.size() >= kBlockBytes &&
+        (tar::has_valid_checksum(archive_.data()) || tar::is_zero_block(archive_.data()))) {
       return;
     }
     if (const std::string_view compression = compression_of(archive_); !compression.empty()) {
-      throw Unsupported("the shard is compressed (" + std::string(compression) + ")", in_quotes(shard_),
+      throw Unsupported("the shard is compressed (" + std::string(compression) + ")",
+                        in_quotes(shard_),
                         "samples cannot be read in place from it; expand it and index the .tar");
     }
-    throw CorruptShard("the file is not a tar archive", in_quotes(shard_) + ", offset 0",
-                       "its first 512 bytes are no tar header; check that the right file was given");
+    throw CorruptShard(
+        "the file is not a tar archive", in_quotes(shard_) + ", offset 0",
+        "its first 512 bytes are no tar header; check that the right file was given");
   }
 
   [[noreturn]] void raise(const TarProblem& problem) const {
     std::string where = in_quotes(shard_) + ", offset " + std::to_string(problem.offset);
     if (!problem.member.empty()) where += ", member " + in_quotes(problem.member);
-    if (problem.code == ErrorCode::kUnsupported) throw Unsupported(problem.what, where, kDamagedRemedy);
+    if (problem.code == ErrorCode::kUnsupported)
+      throw Unsupported(problem.what, where, kSparseRemedy);
     throw CorruptShard(problem.what, where, kDamagedRemedy);
   }
 
@@ -119,9 +133,11 @@ class Scanner {
     // Some writers leave rubbish in their last record; but rubbish that holds a header means that
     // members would be lost.
     for (std::uint64_t i = at + kBlockBytes; range_fits(i, kBlockBytes, end); i += kBlockBytes) {
-      if (!tar::is_zero_block(archive_.data() + i) && tar::has_valid_checksum(archive_.data() + i)) {
-        damaged(at, {}, "malformed data after an end marker, with a header after it at offset " +
-                            std::to_string(i));
+      if (!tar::is_zero_block(archive_.data() + i) &&
+          tar::has_valid_checksum(archive_.data() + i)) {
+        damaged(at, {},
+                "malformed data after an end marker, with a header after it at offset " +
+                    std::to_string(i));
       }
     }
     report_.trailing_bytes = rest.size();
@@ -137,7 +153,8 @@ class Scanner {
     if (type != '0' && type != '\0' && type != '5' && type != '2') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
-    if (!(header.is_ustar() || ((header.is_gnu() || header.is_v7()) && prefix.empty()))) return false;
+    if (!(header.is_ustar() || ((header.is_gnu() || header.is_v7()) && prefix.empty())))
+      return false;
     const std::string_view short_name = header.short_name();
     if (short_name.empty()) return false;
     if ((static_cast<unsigned char>(block[124]) & 0x80) != 0) return false;
@@ -187,9 +204,11 @@ class Scanner {
     const ArchivePtr reader(archive_read_new());
     if (!reader) throw std::bad_alloc();
     archive* a = reader.get();
+    // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
+    const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
     if (archive_read_support_format_tar(a) != ARCHIVE_OK ||
-        archive_read_open_memory(a, archive_.data() + base, archive_.size() - base) != ARCHIVE_OK) {
-      damaged(base, {}, std::string("libarchive cannot read on: ") + archive_error_string(a));
+        archive_read_open_memory(a, archive_.data() + base, size) != ARCHIVE_OK) {
+      damaged(base, {}, "libarchive cannot read on: " + error_of(a));
     }
     // After an entry that is no regular file the next header follows at once, or after a body.
     std::uint64_t body_of_last = 0;
@@ -198,15 +217,17 @@ class Scanner {
       const int status = archive_read_next_header(a, &entry);
       if (status == ARCHIVE_EOF) {
         if (!is_end(position_) && !is_end(position_ + body_of_last)) {
-          damaged(position_, {}, "libarchive sees the end of the archive where the raw bytes hold more");
+          damaged(position_, {},
+                  "libarchive sees the end of the archive where the raw bytes hold more");
         }
         if (!is_end(position_)) position_ += body_of_last;
         return;
       }
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
-        damaged(position_, {}, std::string("malformed: ") + archive_error_string(a));
+        damaged(position_, {}, "malformed: " + error_of(a));
       }
-      const std::uint64_t data_offset = base + static_cast<std::uint64_t>(archive_filter_bytes(a, 0));
+      const std::uint64_t data_offset =
+          base + static_cast<std::uint64_t>(archive_filter_bytes(a, 0));
       const tar::RawEntry raw = matching_raw_entry(data_offset, body_of_last);
       headers_.update(archive_.substr(position_, raw.data_offset - position_));
       body_of_last = 0;
@@ -231,8 +252,8 @@ class Scanner {
     return std::all_of(rest.begin(), rest.end(), [](char c) { return c == 0; });
   }
 
-  /// The entry that the raw headers give for what libarchive found; moves position_ over the body of
-  /// the entry before if there was one.
+  /// The entry that the raw headers give for what libarchive found; moves position_ over the body
+  /// of the entry before if there was one.
   tar::RawEntry matching_raw_entry(std::uint64_t data_offset, std::uint64_t body_of_last) {
     std::string why;
     auto raw = tar::read_raw_entry(archive_, position_, &why);
@@ -313,7 +334,8 @@ class Scanner {
 
 }  // namespace
 
-TarScanReport scan_tar(std::string_view archive, const std::string& shard, const TarScanOptions& options,
+TarScanReport scan_tar(std::string_view archive, const std::string& shard,
+                       const TarScanOptions& options,
                        const std::function<void(const TarMember&)>& visit) {
   return Scanner(archive, shard, options, visit).run();
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "shardwise/base/file.h"
+#include "support/shards.h"
 
 namespace shardwise::test {
 namespace fs = std::filesystem;
@@ -64,7 +65,10 @@ std::string TarBuilder::header(std::string_view name, char type, std::uint64_t s
   std::memcpy(h.data() + 136, "14747507020", 11);
   h[156] = type;
   std::memcpy(h.data() + 157, link.data(), std::min<std::size_t>(link.size(), 100));
-  std::memcpy(h.data() + 257, "ustar\0" "00", 8);
+  std::memcpy(h.data() + 257,
+              "ustar\0"
+              "00",
+              8);
   fix_checksum(h.data());
   return h;
 }
@@ -103,6 +107,27 @@ TarBuilder& TarBuilder::raw(std::string_view bytes) {
 TarBuilder& TarBuilder::end() {
   bytes_.append(1024, '\0');
   return *this;
+}
+
+std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int samples_per_shard,
+                                      const std::string& prefix) {
+  std::vector<std::string> paths;
+  int sample = 0;
+  for (int shard = 0; shard < num_shards; ++shard) {
+    TarBuilder tar;
+    for (int i = 0; i < samples_per_shard; ++i, ++sample) {
+      char key[16];
+      std::snprintf(key, sizeof key, "s%06d", sample);
+      tar.file(std::string(key) + ".txt", "text " + std::to_string(sample));
+      tar.file(std::string(key) + ".cls", std::to_string(sample % 10));
+    }
+    tar.end();
+    char number[16];
+    std::snprintf(number, sizeof number, "%06d", shard);
+    paths.push_back(dir / (prefix + "-" + number + ".tar"));
+    write_file(paths.back(), tar.bytes());
+  }
+  return paths;
 }
 
 }  // namespace shardwise::test

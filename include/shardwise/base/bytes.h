@@ -19,8 +19,12 @@ inline std::uint64_t load_le64(const char* p) noexcept {
   std::memcpy(&value, p, sizeof value);
   return value;
 }
-inline void store_le32(char* p, std::uint32_t value) noexcept { std::memcpy(p, &value, sizeof value); }
-inline void store_le64(char* p, std::uint64_t value) noexcept { std::memcpy(p, &value, sizeof value); }
+inline void store_le32(char* p, std::uint32_t value) noexcept {
+  std::memcpy(p, &value, sizeof value);
+}
+inline void store_le64(char* p, std::uint64_t value) noexcept {
+  std::memcpy(p, &value, sizeof value);
+}
 
 /// True if [offset, offset + size) lies within [0, total). Written so that nothing can wrap.
 constexpr bool range_fits(std::uint64_t offset, std::uint64_t size, std::uint64_t total) noexcept {

@@ -11,21 +11,21 @@ namespace shardwise {
 
 /// What went wrong, for programs; `what()` says it for people.
 enum class ErrorCode : std::uint8_t {
-  kInvalidArgument,   ///< an option or argument that cannot be meant; the text lists what can
-  kOutOfRange,        ///< a sample, position or rank outside its half-open range
-  kNotFound,          ///< a path, key or field that does not exist
-  kIo,                ///< the operating system refused; the text carries its reason
-  kNoSpace,           ///< the disk, a quota or a file-size limit is full
-  kCorruptShard,      ///< a shard breaks the tar format, or a strict rule of WebDataset
-  kUnsupported,       ///< valid, but not read by this version (compressed or sparse shards)
-  kStaleIndex,        ///< a shard is not the one that was indexed
-  kCorruptIndex,      ///< an index file is damaged or hostile
-  kVersionMismatch,   ///< an index or token of another format version
-  kBadField,          ///< a field's bytes are not what was asked for (a number, an image, ...)
-  kMismatch,          ///< a resume token or merge part that belongs to something else
-  kNotExact,          ///< an epoch proof failed
-  kCancelled,         ///< the caller asked to stop
-  kDistributed,       ///< a process group could not be formed, or a peer was lost
+  kInvalidArgument,  ///< an option or argument that cannot be meant; the text lists what can
+  kOutOfRange,       ///< a sample, position or rank outside its half-open range
+  kNotFound,         ///< a path, key or field that does not exist
+  kIo,               ///< the operating system refused; the text carries its reason
+  kNoSpace,          ///< the disk, a quota or a file-size limit is full
+  kCorruptShard,     ///< a shard breaks the tar format, or a strict rule of WebDataset
+  kUnsupported,      ///< valid, but not read by this version (compressed or sparse shards)
+  kStaleIndex,       ///< a shard is not the one that was indexed
+  kCorruptIndex,     ///< an index file is damaged or hostile
+  kVersionMismatch,  ///< an index or token of another format version
+  kBadField,         ///< a field's bytes are not what was asked for (a number, an image, ...)
+  kMismatch,         ///< a resume token or merge part that belongs to something else
+  kNotExact,         ///< an epoch proof failed
+  kCancelled,        ///< the caller asked to stop
+  kDistributed,      ///< a process group could not be formed, or a peer was lost
 };
 
 /// The name of `code` without its `k`, as "StaleIndex".

@@ -50,8 +50,8 @@ class SHARDWISE_EXPORT File {
   void write_at(std::uint64_t offset, std::string_view bytes);
   /// Forces content and size to the device.
   void sync();
-  /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel frees
-  /// it when the last descriptor closes, however the process ends.
+  /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel
+  /// frees it when the last descriptor closes, however the process ends.
   bool try_lock();
   void close() noexcept;
 
@@ -66,8 +66,8 @@ class SHARDWISE_EXPORT File {
 ///
 /// Bytes go to `<path>.<random>.tmp` in the same directory, locked while it is written; commit()
 /// syncs it, renames it over `path`, and syncs the directory. A writer that is destroyed without
-/// commit, or killed, leaves the old file as it was; sweep_temporaries removes what a killed one left.
-/// One thread.
+/// commit, or killed, leaves the old file as it was; sweep_temporaries removes what a killed one
+/// left. One thread.
 class SHARDWISE_EXPORT AtomicFile {
  public:
   explicit AtomicFile(std::string path);

@@ -28,8 +28,8 @@ SHARDWISE_EXPORT std::uint64_t hash64(std::string_view bytes, std::uint64_t seed
 /// XXH3, 128 bits, of `bytes`.
 SHARDWISE_EXPORT Hash128 hash128(std::string_view bytes) noexcept;
 
-/// XXH3-128 of bytes that come in pieces. One thread. `digest` may be asked for at any time and does
-/// not end the stream. Equal to hash128 of the joined pieces.
+/// XXH3-128 of bytes that come in pieces. One thread. `digest` may be asked for at any time and
+/// does not end the stream. Equal to hash128 of the joined pieces.
 class SHARDWISE_EXPORT Hasher128 {
  public:
   Hasher128();

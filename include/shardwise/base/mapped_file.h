@@ -23,8 +23,8 @@ class SHARDWISE_EXPORT MappedFile {
   };
 
   /// Maps the regular file at `path`. An empty file gives an empty view.
-  /// Errors: NotFound; kIo, also when the address space is full; InvalidArgument if it is a directory
-  /// or a device.
+  /// Errors: NotFound; kIo, also when the address space is full; InvalidArgument if it is a
+  /// directory or a device.
   static MappedFile open(const std::string& path, Access access = Access::kNormal);
   ~MappedFile();
   MappedFile(MappedFile&&) noexcept;

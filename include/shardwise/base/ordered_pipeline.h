@@ -25,15 +25,16 @@ struct PipelineOptions {
 
 /// Work done ahead by threads, delivered in order.
 ///
-/// Takes items from `source`, gives each to `work` on one of its threads, and delivers the results in
-/// the order of the items, whatever the number of threads.
+/// Takes items from `source`, gives each to `work` on one of its threads, and delivers the results
+/// in the order of the items, whatever the number of threads.
 ///
-/// Threads: next() is for one consumer. `source` is called by one thread at a time; `work` by several
-/// at once. The destructor and stop() end the threads after the items in hand, also when the consumer
-/// left in the middle: nothing hangs, nothing leaks.
-/// Memory: at most `prefetch` results exist at any time.
-/// Errors: what `work` throws for an item is thrown by next() in that item's place, and the pipeline
-///   goes on with the next item; what `source` throws is thrown by next() in its place, and is the end.
+/// Threads: next() is for one consumer. `source` is called by one thread at a time; `work` by
+/// several at once. The destructor and stop() end the threads after the items in hand, also when
+/// the consumer left in the middle: nothing hangs, nothing leaks. Memory: at most `prefetch`
+/// results exist at any time. Errors: what `work` throws for an item is thrown by next() in that
+/// item's place, and the pipeline
+///   goes on with the next item; what `source` throws is thrown by next() in its place, and is the
+///   end.
 template <class Item, class Result>
 class OrderedPipeline {
  public:
@@ -66,7 +67,8 @@ class OrderedPipeline {
     if (!deliverable()) {
       const auto start = std::chrono::steady_clock::now();
       slot_ready_.wait(lock, deliverable);
-      wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      wait_seconds_ +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     if (stopping_ || slots_.empty()) return std::nullopt;
     Slot slot = std::move(slots_.front());
@@ -129,9 +131,8 @@ class OrderedPipeline {
         const std::lock_guard turn(source_mutex_);
         {
           std::unique_lock lock(mutex_);
-          slot_free_.wait(lock, [this] {
-            return stopping_ || source_ended_ || slots_.size() < prefetch_;
-          });
+          slot_free_.wait(
+              lock, [this] { return stopping_ || source_ended_ || slots_.size() < prefetch_; });
           if (stopping_ || source_ended_) {
             slot_free_.notify_one();  // the next thread in line ends too
             return;
@@ -177,11 +178,11 @@ class OrderedPipeline {
   std::mutex mutex_;         // guards all below
   std::condition_variable slot_ready_;
   std::condition_variable slot_free_;
-  std::deque<Slot> slots_;         // slots_[i] is of item first_slot_ + i
-  std::uint64_t first_slot_ = 0;   // items delivered
+  std::deque<Slot> slots_;        // slots_[i] is of item first_slot_ + i
+  std::uint64_t first_slot_ = 0;  // items delivered
   bool source_ended_ = false;
   bool stopping_ = false;
-  double wait_seconds_ = 0;        // of the consumer's own
+  double wait_seconds_ = 0;  // of the consumer's own
   std::vector<std::thread> threads_;
 };
 

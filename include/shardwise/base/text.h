@@ -12,7 +12,8 @@ namespace shardwise {
 /// True if `bytes` is well-formed UTF-8 (no surrogates, nothing above U+10FFFF, no overlong forms).
 SHARDWISE_EXPORT bool is_utf8(std::string_view bytes) noexcept;
 
-/// `bytes` as one printable line: control characters, backslash and what is not UTF-8 become \n, \t,
+/// `bytes` as one printable line: control characters, backslash and what is not UTF-8 become \n,
+/// \t,
 /// \\ or \xNN. Names in archives are bytes and may hold anything.
 SHARDWISE_EXPORT std::string escaped(std::string_view bytes);
 
@@ -22,8 +23,8 @@ SHARDWISE_EXPORT std::string in_quotes(std::string_view bytes);
 /// Two lower-case hexadecimal digits a byte.
 SHARDWISE_EXPORT std::string hex(std::string_view bytes);
 
-/// A whole decimal number with an optional minus sign and nothing else; nothing if `text` is not one
-/// or does not fit.
+/// A whole decimal number with an optional minus sign and nothing else; nothing if `text` is not
+/// one or does not fit.
 SHARDWISE_EXPORT std::optional<std::int64_t> parse_int64(std::string_view text) noexcept;
 
 /// "1.5 GiB", "831 B": for people, in powers of 1,024.

@@ -15,14 +15,14 @@
 namespace shardwise {
 
 struct DatasetOptions {
-  ShardPoolOptions pool;
+  ShardPoolOptions pool = {};
 };
 
 /// The samples of an index, by number and by key, read in place.
 ///
-/// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a reference
-/// count. Threads: safe concurrently; threads take the place of worker processes. After fork() the
-/// child may go on using it.
+/// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a
+/// reference count. Threads: safe concurrently; threads take the place of worker processes. After
+/// fork() the child may go on using it.
 class SHARDWISE_EXPORT Dataset {
  public:
   /// Opens the index at `path`; a shard is mapped, and checked against the index, when it is first
@@ -37,9 +37,11 @@ class SHARDWISE_EXPORT Dataset {
 
   /// The sample at `index`.
   /// @param index  in [0, size()), in the order of the shard list.
-  /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and checks
+  /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
+  /// checks
   ///   its records.
-  /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is gone);
+  /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
+  /// gone);
   ///   CorruptIndex. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   Sample operator[](std::uint64_t index) const;

@@ -25,10 +25,10 @@ struct Field {
 
 /// One sample, read in place: views into the mapped shard, nothing copied.
 ///
-/// A Sample shares ownership of its shard's mapping and of the index, so its views stay valid while it
-/// (or a copy of it) lives, whatever is evicted or closed. Views cannot be taken from a temporary
-/// Sample: `data[42]["jpg"]` does not compile. Immutable: any thread. Copying costs one reference
-/// count.
+/// A Sample shares ownership of its shard's mapping and of the index, so its views stay valid while
+/// it (or a copy of it) lives, whatever is evicted or closed. Views cannot be taken from a
+/// temporary Sample: `data[42]["jpg"]` does not compile. Immutable: any thread. Copying costs one
+/// reference count.
 class SHARDWISE_EXPORT Sample {
  public:
   /// The sample's number in its dataset.
@@ -66,7 +66,8 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
-  Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local, std::uint64_t index) noexcept;
+  Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local,
+         std::uint64_t index) noexcept;
 
   std::string_view bytes_of(const MemberRecord& member) const noexcept;
 

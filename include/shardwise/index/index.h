@@ -15,16 +15,16 @@ namespace shardwise {
 
 /// What the catalogue knows of one shard.
 struct ShardInfo {
-  std::uint64_t number = 0;        ///< place in the source list, from 0
-  std::string url;                 ///< as stored: relative to the index's directory, or absolute
-  std::string path;                ///< where the bytes are looked for
+  std::uint64_t number = 0;  ///< place in the source list, from 0
+  std::string url;           ///< as stored: relative to the index's directory, or absolute
+  std::string path;          ///< where the bytes are looked for
   std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;       ///< when it was indexed
+  std::int64_t mtime_ns = 0;  ///< when it was indexed
   std::uint64_t first_sample = 0;
   std::uint64_t num_samples = 0;
-  std::uint64_t num_members = 0;   ///< members of samples; links, directories and devices are not
-  std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
-  Hash128 header_hash;             ///< of every header block in the shard, in order
+  std::uint64_t num_members = 0;  ///< members of samples; links, directories and devices are not
+  std::uint64_t num_not_samples = 0;    ///< links, directories, devices: seen, and left out
+  Hash128 header_hash;                  ///< of every header block in the shard, in order
   std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
 };
 
@@ -50,18 +50,18 @@ struct IndexSummary {
   std::uint64_t shard_bytes = 0;    ///< the shards' sizes
   std::uint64_t content_bytes = 0;  ///< the members' sizes
   Hash128 fingerprint;
-  std::string built_with;           ///< "shardwise 0.1.0"
-  std::string built_at;             ///< UTC, ISO 8601
-  std::string on_bad;               ///< "error" or "skip"
-  std::vector<FieldInfo> fields;    ///< by name
+  std::string built_with;         ///< "shardwise 0.1.0"
+  std::string built_at;           ///< UTC, ISO 8601
+  std::string on_bad;             ///< "error" or "skip"
+  std::vector<FieldInfo> fields;  ///< by name
   std::uint64_t num_skipped = 0;
 };
 
 /// An index opened for reading: sample number or key -> where its members lie.
 ///
 /// Immutable; any thread. It is a snapshot: a later `build_index` on the same path does not change
-/// it. After fork() the child may go on using it. Opening maps the offset table and reads a few rows
-/// of the catalogue: the cost does not depend on the number of samples.
+/// it. After fork() the child may go on using it. Opening maps the offset table and reads a few
+/// rows of the catalogue: the cost does not depend on the number of samples.
 class SHARDWISE_EXPORT Index {
  public:
   /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format

@@ -45,13 +45,13 @@ namespace shardwise {
 //   | field names, keys  | bytes, not terminated; zero-padded to 8
 //   +--------------------+
 //
-// Why segments: a build appends them as scans finish in shard order, in constant memory; parts built
-// on several machines join by copying; and a shard's records are checked (checksum and every range)
-// when the shard is first touched, so that opening costs the same for any number of samples.
+// Why segments: a build appends them as scans finish in shard order, in constant memory; parts
+// built on several machines join by copying; and a shard's records are checked (checksum and every
+// range) when the shard is first touched, so that opening costs the same for any number of samples.
 //
-// A key's hash is hash64(key). Its top `key_bucket_bits` bits choose the bucket, the next 24 are the
-// tag; a hit is confirmed against the key's bytes, so that a damaged entry may hide a key, which
-// Index::check finds, but never gives a wrong sample.
+// A key's hash is hash64(key). Its top `key_bucket_bits` bits choose the bucket, the next 24 are
+// the tag; a hit is confirmed against the key's bytes, so that a damaged entry may hide a key,
+// which Index::check finds, but never gives a wrong sample.
 
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
 inline constexpr std::uint32_t kTableVersion = 1;
@@ -73,9 +73,9 @@ struct TableHeader {
   std::uint32_t reserved;
   std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
   std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
-  std::uint64_t keys_checksum;       ///< low half of the hash128 of the entries, plus that of the starts
+  std::uint64_t keys_checksum;  ///< low half of the hash128 of the entries, plus that of the starts
   std::uint64_t padding[2];
-  std::uint64_t header_checksum;     ///< hash64 of the bytes before this one
+  std::uint64_t header_checksum;  ///< hash64 of the bytes before this one
 };
 static_assert(sizeof(TableHeader) == 128);
 
@@ -108,7 +108,9 @@ struct MemberRecord {
   std::uint64_t block_and_field;  ///< data offset in tar blocks << 24 | field number
 
   std::uint64_t data_offset() const noexcept { return (block_and_field >> 24) * kTarBlockBytes; }
-  std::uint32_t field() const noexcept { return static_cast<std::uint32_t>(block_and_field & 0xFFFFFF); }
+  std::uint32_t field() const noexcept {
+    return static_cast<std::uint32_t>(block_and_field & 0xFFFFFF);
+  }
 };
 static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 
@@ -142,10 +144,11 @@ class SegmentView {
   /// record against the segment itself.
   /// @return  nothing if the bytes are no intact segment; `why` then says what is wrong.
   /// Cost: O(members).
-  SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes, std::string* why);
+  SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
+                                                           std::string* why);
 
-  /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is checked;
-  /// nothing if it does not lie within. For look-ups that must not cost a whole segment.
+  /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is
+  /// checked; nothing if it does not lie within. For look-ups that must not cost a whole segment.
   SHARDWISE_EXPORT static std::optional<std::string_view> find_key(std::string_view bytes,
                                                                    std::uint64_t i) noexcept;
 

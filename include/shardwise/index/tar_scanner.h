@@ -29,15 +29,15 @@ struct TarProblem {
 };
 
 struct TarScanReport {
-  std::uint64_t num_members = 0;      ///< regular files visited
+  std::uint64_t num_members = 0;  ///< regular files visited
   std::uint64_t num_directories = 0;
-  std::uint64_t num_links = 0;        ///< symbolic and hard
-  std::uint64_t num_special = 0;      ///< devices, FIFOs, volume labels, unknown types
-  std::uint64_t num_archives = 1;     ///< more than one: archives were concatenated
-  std::uint64_t trailing_bytes = 0;   ///< after the end marker, neither zero nor another archive
+  std::uint64_t num_links = 0;       ///< symbolic and hard
+  std::uint64_t num_special = 0;     ///< devices, FIFOs, volume labels, unknown types
+  std::uint64_t num_archives = 1;    ///< more than one: archives were concatenated
+  std::uint64_t trailing_bytes = 0;  ///< after the end marker, neither zero nor another archive
   bool end_marker = false;
-  Hash128 header_hash;                ///< of every header block, special ones and their bodies included
-  std::vector<TarProblem> skipped;    ///< lenient scans only
+  Hash128 header_hash;  ///< of every header block, special ones and their bodies included
+  std::vector<TarProblem> skipped;  ///< lenient scans only
 };
 
 struct TarScanOptions {
@@ -50,10 +50,10 @@ struct TarScanOptions {
 /// Finds every regular file of an uncompressed tar archive in memory, without touching its data.
 ///
 /// Reads v7, ustar (prefix), old GNU, GNU long names and links, pax (path, size, global headers),
-/// star, base-256 and blank-padded numbers, signed checksums; archives without an end marker that end
-/// at a member boundary; archives one after another. Plain headers are read directly; from the first
-/// header that is anything else the rest of the archive goes through libarchive, and each of its
-/// entries is held against the raw headers: where the two disagree, the error says both.
+/// star, base-256 and blank-padded numbers, signed checksums; archives without an end marker that
+/// end at a member boundary; archives one after another. Plain headers are read directly; from the
+/// first header that is anything else the rest of the archive goes through libarchive, and each of
+/// its entries is held against the raw headers: where the two disagree, the error says both.
 ///
 /// @param shard  for error texts.
 /// Threads: safe concurrently. Cost: O(headers); memory O(1), special headers above 1 MiB refused.

@@ -21,7 +21,7 @@ struct ShardPoolOptions {
 };
 
 struct ShardPoolStats {
-  std::uint64_t opened = 0;   ///< shards opened, each time counted
+  std::uint64_t opened = 0;  ///< shards opened, each time counted
   std::uint64_t evicted = 0;
   std::size_t open_shards = 0;
   std::uint64_t open_bytes = 0;
@@ -29,11 +29,11 @@ struct ShardPoolStats {
 
 /// A bounded pool of opened shards, by number.
 ///
-/// `Shard` is whatever an opened shard is to the caller; it must have `size_bytes()`. The pool hands
-/// out shared ownership: what a caller holds stays valid however long, and a shard that somebody
-/// holds is pinned, not evicted; when all are pinned the pool exceeds its bounds until they are not.
-/// Eviction takes the shard that was least recently used, where "recently" is counted in openings: the
-/// order of uses between two openings is not kept, which makes a hit cheap.
+/// `Shard` is whatever an opened shard is to the caller; it must have `size_bytes()`. The pool
+/// hands out shared ownership: what a caller holds stays valid however long, and a shard that
+/// somebody holds is pinned, not evicted; when all are pinned the pool exceeds its bounds until
+/// they are not. Eviction takes the shard that was least recently used, where "recently" is counted
+/// in openings: the order of uses between two openings is not kept, which makes a hit cheap.
 ///
 /// Threads: internally synchronised. A shard is opened by one thread; others that want it wait, and
 /// those that want another shard do not.

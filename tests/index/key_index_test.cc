@@ -1,0 +1,56 @@
+#include "index/key_index.h"
+
+#include <algorithm>
+#include <random>
+
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+TEST(KeySorterTest, SpilledRunsMergeToTheSameOrderAsOneBuffer) {
+  const test::TempDir dir;
+  std::mt19937_64 random(7);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> expected;
+  KeySorter in_memory(dir / "a.idx");
+  KeySorter spilling(dir / "a.idx", 100);
+  for (std::uint64_t i = 0; i < 12345; ++i) {
+    const std::uint64_t hash = random() % 1000 << 50;  // many equal ones
+    expected.emplace_back(hash, i);
+    in_memory.add(hash, i);
+    spilling.add(hash, i);
+  }
+  EXPECT_EQ(dir.list().size(), 1U) << "one spill file, beside the index";
+  std::sort(expected.begin(), expected.end());
+  for (KeySorter* sorter : {&in_memory, &spilling}) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> got;
+    sorter->drain(
+        [&](std::uint64_t hash, std::uint64_t sample) { got.emplace_back(hash, sample); });
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(KeySorterTest, TheSpillFileGoesWithTheSorter) {
+  const test::TempDir dir;
+  {
+    KeySorter sorter(dir / "a.idx", 2);
+    for (std::uint64_t i = 0; i < 10; ++i) sorter.add(i, i);
+    EXPECT_FALSE(dir.list().empty());
+  }
+  EXPECT_TRUE(dir.list().empty());
+}
+
+TEST(KeyHashTest, BucketAndTagTakeTheTopBits) {
+  EXPECT_EQ(KeyHash::bucket_bits(0), 0U);
+  EXPECT_EQ(KeyHash::bucket_bits(8), 0U);
+  EXPECT_EQ(KeyHash::bucket_bits(9), 1U);
+  EXPECT_EQ(KeyHash::bucket_bits(1 << 20), 17U);
+  constexpr std::uint64_t kHash = 0xABCDEF0123456789;
+  EXPECT_EQ(KeyHash::bucket(kHash, 0), 0U);
+  EXPECT_EQ(KeyHash::tag(kHash, 0), 0xABCDEFU);
+  EXPECT_EQ(KeyHash::bucket(kHash, 8), 0xABU);
+  EXPECT_EQ(KeyHash::tag(kHash, 8), 0xCDEF01U);
+}
+
+}  // namespace
+}  // namespace shardwise

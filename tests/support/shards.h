@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/support.h"
+
+namespace shardwise::test {
+
+/// Writes `num_shards` shards of `samples_per_shard` samples with fields "txt" and "cls" into
+/// `dir`, and returns their paths. Sample i (counted over all shards) has key "s<i, 6 digits>", txt
+/// "text <i>" and cls "<i % 10>".
+std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int samples_per_shard,
+                                      const std::string& prefix = "train");
+
+}  // namespace shardwise::test
