@@ -41,6 +41,15 @@ FileIdentity checked_identity(const struct stat& st, const std::string& path) {
           .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
 }
 
+/// False if the file was unlinked since it was opened.
+bool has_name(const File& file) {
+  struct stat st {};
+  if (retry_eintr([&] { return ::fstat(file.fd(), &st); }) != 0) {
+    throw_errno(errno, "cannot examine", file.path());
+  }
+  return st.st_nlink != 0;
+}
+
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -135,11 +144,12 @@ void File::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)),
-      file_(File::create_exclusive(path_ + "." + random_name(kRandomLength) +
-                                   std::string(kTemporarySuffix))) {
-  file_.try_lock();
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  // A sweep between creation and lock takes the file for a stray one: then another is made.
+  do {
+    file_ = File::create_exclusive(path_ + "." + random_name(kRandomLength) +
+                                   std::string(kTemporarySuffix));
+  } while (!file_.try_lock() || !has_name(file_));
 }
 
 AtomicFile::~AtomicFile() {
@@ -166,7 +176,8 @@ void sweep_temporaries(const std::string& path) noexcept {
     while (const dirent* entry = ::readdir(entries)) {
       const std::string_view name = entry->d_name;
       if (name.size() != prefix.size() + kRandomLength + kTemporarySuffix.size() ||
-          !name.starts_with(prefix) || !name.ends_with(kTemporarySuffix)) {
+          !name.starts_with(prefix) || !name.ends_with(kTemporarySuffix) ||
+          !is_hex(name.substr(prefix.size(), kRandomLength))) {
         continue;
       }
       try {

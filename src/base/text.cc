@@ -85,6 +85,10 @@ std::string hex(std::string_view bytes) {
   return out;
 }
 
+bool is_hex(std::string_view text) noexcept {
+  return text.find_first_not_of(kHexDigits) == std::string_view::npos;
+}
+
 std::optional<std::int64_t> parse_int64(std::string_view text) noexcept {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

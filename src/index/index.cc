@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 
 #include "index/index_files.h"
 #include "index/key_index.h"
@@ -12,10 +13,19 @@
 namespace shardwise {
 namespace {
 
-ShardInfo to_info(const std::string& index_path, std::uint64_t number, const ShardRow& row) {
+/// The directory of the index at `path`, absolute: shards are looked for in it long after the path
+/// was given, when the process may work elsewhere.
+std::string home_of(const std::string& path) {
+  const std::string directory = directory_of(path);
+  if (directory[0] == '/') return directory;
+  const std::filesystem::path here = std::filesystem::current_path();
+  return directory == "." ? here.string() : (here / directory).string();
+}
+
+ShardInfo to_info(const std::string& home, std::uint64_t number, const ShardRow& row) {
   return {.number = number,
           .url = row.url,
-          .path = resolve_url(index_path, row.url),
+          .path = resolve_url(home, row.url),
           .size_bytes = row.size_bytes,
           .mtime_ns = row.mtime_ns,
           .first_sample = row.first_sample,
@@ -40,7 +50,7 @@ std::string iso_time(std::int64_t ns) {
 }  // namespace
 
 struct Index::Impl {
-  explicit Impl(const std::string& path) : files(path) {}
+  explicit Impl(const std::string& path) : files(path), home(home_of(path)) {}
 
   void require_shard(std::uint64_t shard) const {
     if (shard < files.header().num_shards) return;
@@ -50,6 +60,7 @@ struct Index::Impl {
   }
 
   IndexFiles files;
+  const std::string home;
 };
 
 Index::Index(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -92,7 +103,7 @@ ShardInfo Index::shard(std::uint64_t shard) const {
       row.num_samples != first_sample(shard + 1) - first_sample(shard)) {
     impl_->files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
   }
-  return to_info(path(), shard, row);
+  return to_info(impl_->home, shard, row);
 }
 
 SegmentView Index::segment(std::uint64_t shard) const {

@@ -255,7 +255,8 @@ class Build {
       while (const dirent* entry = ::readdir(entries.get())) {
         const std::string name = entry->d_name;
         if (name.size() != prefix.size() + kTableNameLength + kTableSuffix.size() ||
-            !name.starts_with(prefix) || !name.ends_with(kTableSuffix)) {
+            !name.starts_with(prefix) || !name.ends_with(kTableSuffix) ||
+            !is_hex(std::string_view(name).substr(prefix.size(), kTableNameLength))) {
           continue;
         }
         File file = File::open_read(directory + "/" + name);

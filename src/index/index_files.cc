@@ -164,10 +164,9 @@ void IndexFiles::check_sections() const {
   }
 }
 
-std::string resolve_url(const std::string& index_path, const std::string& url) {
+std::string resolve_url(const std::string& home, const std::string& url) {
   if (!url.empty() && url[0] == '/') return url;
-  const std::string directory = directory_of(index_path);
-  return directory == "." ? url : directory + "/" + url;
+  return home == "/" ? "/" + url : home + "/" + url;
 }
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {

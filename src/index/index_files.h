@@ -51,9 +51,8 @@ class IndexFiles {
   const std::uint64_t* key_entries_ = nullptr;
 };
 
-/// The path under which a shard's stored url is looked for: relative ones from the index's
-/// directory.
-std::string resolve_url(const std::string& index_path, const std::string& url);
+/// The path under which a shard's stored url is looked for. `home` is the directory of the index.
+std::string resolve_url(const std::string& home, const std::string& url);
 /// How the path of a shard is stored: relative to the index's directory if it lies below it, so
 /// that the two can be moved together; absolute otherwise. No file is touched.
 std::string url_of_path(const std::string& index_path, const std::string& path);

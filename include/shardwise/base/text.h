@@ -22,6 +22,8 @@ SHARDWISE_EXPORT std::string in_quotes(std::string_view bytes);
 
 /// Two lower-case hexadecimal digits a byte.
 SHARDWISE_EXPORT std::string hex(std::string_view bytes);
+/// True if `text` holds nothing but such digits.
+SHARDWISE_EXPORT bool is_hex(std::string_view text) noexcept;
 
 /// A whole decimal number with an optional minus sign and nothing else; nothing if `text` is not
 /// one or does not fit.

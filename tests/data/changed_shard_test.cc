@@ -1,0 +1,163 @@
+// faults rows 8 and 9: a shard that is not the one that was indexed. The error names the shard and
+// the remedy, and the dataset goes on serving the other shards.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "data/shards.h"
+#include "shardwise/data/dataset.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+namespace fs = std::filesystem;
+using test::content_of;
+using test::error_code;
+using test::error_text;
+using test::read_file;
+using test::set_old_time;
+using test::Shards;
+using test::write_file;
+using test::wrong_with;
+using ::testing::HasSubstr;
+
+constexpr char kRemedy[] =
+    "; run `shardwise index` again (it reads only what changed), or bring the old shard back";
+
+class ChangedShardTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kPerShard = 10;
+
+  /// Shard 1 of 3 fails with `code` and a text that holds `parts`, again and again, and the others
+  /// do not mind.
+  void expect_only_shard_1_fails(const Dataset& data, ErrorCode code,
+                                 const std::vector<std::string>& parts) {
+    for (int round = 0; round < 2; ++round) {
+      for (std::uint64_t i = 0; i < kPerShard; ++i) {
+        EXPECT_EQ(wrong_with(data, i), "");
+        EXPECT_EQ(error_code([&] { data[kPerShard + i]; }), code);
+        EXPECT_EQ(wrong_with(data, 2 * kPerShard + i), "");
+      }
+    }
+    const std::string text = error_text([&] { data[kPerShard]; });
+    EXPECT_EQ(error_text([&] { static_cast<void>(data.find(test::key_of(kPerShard))); }), text);
+    for (const std::string& part : parts) EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_THAT(text, HasSubstr("'" + shards_.path(1) + "'"));
+  }
+
+  /// The other shard of the same size, with a newer time.
+  std::string other_bytes() const { return test::shard_bytes(2 * kPerShard, kPerShard); }
+
+  const Shards shards_{3, kPerShard};
+};
+
+TEST_F(ChangedShardTest, ReplacedByRenameBeforeTheFirstTouchIsStale) {
+  write_file(shards_.dir() / "new", other_bytes() + std::string(512, '\0'));
+  ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
+  const Dataset data = Dataset::open(shards_.index_path());
+  expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
+                            {"the shard changed since it was indexed: '",
+                             std::to_string(fs::file_size(shards_.path(1))) + " bytes now, " +
+                                 std::to_string(fs::file_size(shards_.path(1)) - 512) + " then)",
+                             kRemedy});
+}
+
+TEST_F(ChangedShardTest, ReplacedByRenameWhileMappedKeepsItsOldBytesUntilReopened) {
+  const Dataset data = Dataset::open(shards_.index_path());
+  const Sample held = data[kPerShard];
+  write_file(shards_.dir() / "new", other_bytes());
+  ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
+  EXPECT_EQ(wrong_with(data), "");
+  EXPECT_EQ(held["bin"], content_of(kPerShard));
+  expect_only_shard_1_fails(Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex, {kRemedy});
+}
+
+TEST_F(ChangedShardTest, ReplacedWhileEvictedIsStaleAtTheNextTouch) {
+  const Dataset data = Dataset::open(shards_.index_path(), {.pool = {.max_shards = 1}});
+  EXPECT_EQ(wrong_with(data), "");
+  write_file(shards_.dir() / "new", other_bytes());
+  ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
+  expect_only_shard_1_fails(data, ErrorCode::kStaleIndex, {kRemedy});
+}
+
+TEST_F(ChangedShardTest, EditedInPlaceWithTheSameSizeIsStale) {
+  std::string bytes = read_file(shards_.path(1));
+  bytes[600] ^= 1;
+  write_file(shards_.path(1), bytes);
+  expect_only_shard_1_fails(
+      Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
+      {"(modified ", ", indexed as of 2001-09-09 01:46:40.000000000 UTC)", kRemedy});
+}
+
+TEST_F(ChangedShardTest, TouchedIsStaleForTheTimeIsAllThatIsKnown) {
+  set_old_time(shards_.path(1), 1'000'000'001);
+  expect_only_shard_1_fails(Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
+                            {"(modified 2001-09-09 01:46:41.000000000 UTC, indexed as of "
+                             "2001-09-09 01:46:40.000000000 UTC)",
+                             kRemedy});
+}
+
+TEST_F(ChangedShardTest, ReplacedWithSizeAndTimeRestoredIsSeenByItsFirstHeader) {
+  std::string bytes = read_file(shards_.path(1));
+  bytes[0] = 'e';
+  test::TarBuilder::fix_checksum(bytes.data());
+  write_file(shards_.path(1), bytes);
+  set_old_time(shards_.path(1));
+  expect_only_shard_1_fails(
+      Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
+      {"the shard changed since it was indexed, though its size and time did not",
+       "', offset 0; run `shardwise verify`"});
+}
+
+TEST_F(ChangedShardTest, TruncatedBeforeTheFirstTouchIsStale) {
+  const auto size = fs::file_size(shards_.path(1));
+  ASSERT_EQ(::truncate(shards_.path(1).c_str(), 1000), 0);
+  const Dataset data = Dataset::open(shards_.index_path());
+  expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
+                            {"(1000 bytes now, " + std::to_string(size) + " then)", kRemedy});
+  ASSERT_EQ(::truncate(shards_.path(1).c_str(), 0), 0);
+  expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
+                            {"(0 bytes now, " + std::to_string(size) + " then)", kRemedy});
+}
+
+TEST_F(ChangedShardTest, DeletedIsNotFound) {
+  ASSERT_EQ(::unlink(shards_.path(1).c_str()), 0);
+  const Dataset data = Dataset::open(shards_.index_path());
+  expect_only_shard_1_fails(data, ErrorCode::kNotFound,
+                            {"cannot examine: '", "(No such file or directory); check the path"});
+}
+
+TEST_F(ChangedShardTest, ADirectoryInItsPlaceIsATypedError) {
+  ASSERT_EQ(::unlink(shards_.path(1).c_str()), 0);
+  fs::create_directory(shards_.path(1));
+  expect_only_shard_1_fails(Dataset::open(shards_.index_path()), ErrorCode::kInvalidArgument,
+                            {"is a directory, not a file"});
+}
+
+TEST_F(ChangedShardTest, BroughtBackIsServedAgainByTheSameDataset) {
+  const std::string bytes = read_file(shards_.path(1));
+  ASSERT_EQ(::unlink(shards_.path(1).c_str()), 0);
+  const Dataset data = Dataset::open(shards_.index_path());
+  EXPECT_EQ(error_code([&] { data[kPerShard]; }), ErrorCode::kNotFound);
+  write_file(shards_.path(1), bytes);
+  EXPECT_EQ(error_code([&] { data[kPerShard]; }), ErrorCode::kStaleIndex);
+  set_old_time(shards_.path(1));
+  EXPECT_EQ(wrong_with(data), "");
+}
+
+TEST_F(ChangedShardTest, IndexedAgainIsServedByANewDataset) {
+  set_old_time(shards_.path(1), 1'000'000'001);
+  const Dataset old = Dataset::open(shards_.index_path());
+  EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);
+  const BuildReport report = build_index(shards_.index_path(), shards_.paths(), {.num_threads = 1});
+  EXPECT_EQ(report.shards_scanned, 1U);
+  EXPECT_EQ(wrong_with(Dataset::open(shards_.index_path())), "");
+  EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);  // a snapshot
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,325 @@
+#include "shardwise/storage/shard_pool.h"
+
+#include <atomic>
+#include <barrier>
+#include <future>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+/// Something to pool that counts itself.
+struct FakeShard {
+  FakeShard(std::uint64_t shard_number, std::uint64_t size, std::atomic<int>& count)
+      : number(shard_number), size_of_it(size), alive(count) {
+    ++alive;
+  }
+  FakeShard(const FakeShard&) = delete;
+  FakeShard& operator=(const FakeShard&) = delete;
+  ~FakeShard() {
+    if (at_end) at_end();
+    --alive;
+  }
+
+  std::uint64_t size_bytes() const { return size_of_it; }
+
+  std::uint64_t number;
+  std::uint64_t size_of_it;
+  std::atomic<int>& alive;
+  std::function<void()> at_end;
+};
+
+using Pool = ShardPool<FakeShard>;
+
+class ShardPoolTest : public ::testing::Test {
+ protected:
+  /// Shard n has (n + 1) * 10 bytes; openings are noted. For one thread.
+  Pool::Opener opener() {
+    return [this](std::uint64_t number) {
+      opened_.push_back(number);
+      return std::make_shared<FakeShard>(number, (number + 1) * 10, alive_);
+    };
+  }
+
+  std::vector<std::uint64_t> opened_;
+  std::atomic<int> alive_{0};
+};
+
+TEST_F(ShardPoolTest, OpensAShardOnceWhileItFits) {
+  Pool pool(3, opener());
+  const auto first = pool.get(1);
+  EXPECT_EQ(first->number, 1U);
+  EXPECT_EQ(pool.get(1), first);
+  EXPECT_EQ(pool.get(0)->number, 0U);
+  EXPECT_EQ(pool.get(1), first);
+  EXPECT_THAT(opened_, ElementsAre(1, 0));
+}
+
+TEST_F(ShardPoolTest, EvictsTheLeastRecentlyUsed) {
+  Pool pool(10, opener(), {.max_shards = 3});
+  for (const std::uint64_t number : {0U, 1U, 2U}) pool.get(number);
+  pool.get(0);  // now 1 is the oldest
+  pool.get(3);  // evicts 1
+  pool.get(2);
+  pool.get(4);  // evicts 0
+  EXPECT_THAT(opened_, ElementsAre(0, 1, 2, 3, 4));
+  opened_.clear();
+  for (const std::uint64_t number : {2U, 3U, 4U}) pool.get(number);
+  EXPECT_THAT(opened_, ElementsAre());
+  pool.get(0);
+  pool.get(1);
+  EXPECT_THAT(opened_, ElementsAre(0, 1));
+  EXPECT_EQ(alive_, 3);
+}
+
+TEST_F(ShardPoolTest, APinnedShardIsNotEvicted) {
+  Pool pool(10, opener(), {.max_shards = 2});
+  const auto pinned = pool.get(0);
+  for (std::uint64_t number = 1; number < 10; ++number) pool.get(number);
+  opened_.clear();
+  EXPECT_EQ(pool.get(0), pinned);
+  EXPECT_THAT(opened_, ElementsAre());
+  EXPECT_EQ(pool.stats().open_shards, 2U);
+}
+
+TEST_F(ShardPoolTest, ExceedsItsBoundWhileAllArePinnedAndComesBack) {
+  Pool pool(10, opener(), {.max_shards = 2});
+  std::vector<Pool::Handle> pinned;
+  for (std::uint64_t number = 0; number < 6; ++number) pinned.push_back(pool.get(number));
+  EXPECT_EQ(pool.stats().open_shards, 6U);
+  EXPECT_EQ(pool.stats().evicted, 0U);
+  pinned.clear();
+  pool.get(7);
+  EXPECT_EQ(pool.stats().open_shards, 2U);
+  EXPECT_EQ(pool.stats().evicted, 5U);
+  EXPECT_EQ(alive_, 2);
+}
+
+TEST_F(ShardPoolTest, KeepsWithinItsBytes) {
+  Pool pool(10, opener(), {.max_bytes = 100});  // sizes are 10, 20, 30, ...
+  pool.get(0);
+  pool.get(1);
+  pool.get(2);
+  EXPECT_EQ(pool.stats().open_bytes, 60U);
+  pool.get(3);
+  EXPECT_EQ(pool.stats().open_bytes, 100U);
+  pool.get(4);  // 50 more: 0, 1 and 2 must go, 60 bytes
+  EXPECT_EQ(pool.stats().open_bytes, 90U);
+  EXPECT_EQ(pool.stats().open_shards, 2U);
+  EXPECT_EQ(pool.stats().evicted, 3U);
+}
+
+TEST_F(ShardPoolTest, AShardLargerThanTheBoundIsServedAlone) {
+  Pool pool(10, opener(), {.max_bytes = 5});
+  pool.get(0);
+  EXPECT_EQ(pool.get(9)->number, 9U);
+  EXPECT_EQ(pool.stats().open_bytes, 100U);
+  EXPECT_EQ(pool.stats().open_shards, 1U);
+  EXPECT_EQ(pool.get(0)->number, 0U);
+  EXPECT_EQ(pool.stats().open_bytes, 10U);
+}
+
+TEST_F(ShardPoolTest, ABoundOfNoneStillServes) {
+  Pool pool(3, opener(), {.max_shards = 0, .max_bytes = 0});
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t number = 0; number < 3; ++number)
+      EXPECT_EQ(pool.get(number)->number, number);
+  }
+}
+
+TEST_F(ShardPoolTest, WhatTheOpenerThrowsReachesTheCallerAndNothingIsKept) {
+  bool broken = true;
+  Pool pool(3, [&, open = opener()](std::uint64_t number) {
+    if (broken) throw std::runtime_error("cannot open " + std::to_string(number));
+    return open(number);
+  });
+  for (int i = 0; i < 2; ++i) {
+    try {
+      pool.get(1);
+      ADD_FAILURE() << "did not throw";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "cannot open 1");
+    }
+  }
+  EXPECT_EQ(pool.stats().opened, 0U);
+  EXPECT_EQ(pool.stats().open_shards, 0U);
+  broken = false;
+  EXPECT_EQ(pool.get(1)->number, 1U);
+  EXPECT_EQ(pool.stats().opened, 1U);
+}
+
+TEST_F(ShardPoolTest, AnEvictedShardDiesWithItsLastHandle) {
+  std::weak_ptr<const FakeShard> watched;
+  Pool::Handle kept;
+  {
+    Pool pool(3, opener(), {.max_shards = 1});
+    kept = pool.get(0);
+    watched = kept;
+    pool.get(1);
+    pool.get(2);
+  }
+  EXPECT_EQ(kept->number, 0U);
+  EXPECT_EQ(alive_, 1);
+  kept.reset();
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(alive_, 0);
+}
+
+TEST_F(ShardPoolTest, StatsCountOpeningsAndEvictions) {
+  Pool pool(4, opener(), {.max_shards = 2});
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t number = 0; number < 4; ++number) pool.get(number);
+  }
+  const ShardPoolStats stats = pool.stats();
+  EXPECT_EQ(stats.opened, opened_.size());
+  EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
+  EXPECT_EQ(stats.open_shards, 2U);
+  EXPECT_EQ(stats.open_bytes, 70U);  // the last two
+}
+
+TEST_F(ShardPoolTest, AnEvictedShardIsDestroyedOutsideThePoolsLocks) {
+  std::unique_ptr<Pool> pool;
+  std::uint64_t seen = 0;
+  pool = std::make_unique<Pool>(
+      3,
+      [&](std::uint64_t number) {
+        auto shard = std::make_shared<FakeShard>(number, 1, alive_);
+        shard->at_end = [&] {
+          if (pool) seen = pool->stats().opened;  // would wait for ever under the pool's lock
+        };
+        return shard;
+      },
+      ShardPoolOptions{.max_shards = 1});
+  pool->get(0);
+  pool->get(1);
+  EXPECT_EQ(seen, 2U);
+  Pool* last = pool.release();
+  delete last;
+}
+
+TEST_F(ShardPoolTest, RacingThreadsOpenAShardOnce) {
+  constexpr int kThreads = 8;
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> openings{0};
+    Pool pool(1, [&](std::uint64_t number) {
+      ++openings;
+      std::this_thread::yield();
+      return std::make_shared<FakeShard>(number, 1, alive_);
+    });
+    std::barrier start(kThreads);
+    std::vector<Pool::Handle> handles(kThreads);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        start.arrive_and_wait();
+        handles[static_cast<std::size_t>(i)] = pool.get(0);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(openings, 1);
+    for (const auto& handle : handles) EXPECT_EQ(handle, handles[0]);
+  }
+}
+
+TEST_F(ShardPoolTest, AnOpeningDoesNotHoldUpOtherShards) {
+  std::promise<void> other_is_there;
+  std::promise<void> opening;
+  Pool pool(3,
+            [&](std::uint64_t number) {
+              if (number == 0) {
+                opening.set_value();
+                other_is_there.get_future().wait();
+              }
+              return std::make_shared<FakeShard>(number, 1, alive_);
+            },
+            {.max_shards = 1});
+  std::thread slow([&] { EXPECT_EQ(pool.get(0)->number, 0U); });
+  opening.get_future().wait();
+  EXPECT_EQ(pool.get(1)->number, 1U);
+  EXPECT_EQ(pool.get(2)->number, 2U);  // with an eviction
+  EXPECT_EQ(pool.stats().opened, 2U);
+  other_is_there.set_value();
+  slow.join();
+}
+
+TEST_F(ShardPoolTest, WaitersTryAgainWhenAnOpeningFails) {
+  constexpr int kThreads = 6;
+  std::atomic<int> attempts{0};
+  Pool pool(1, [&](std::uint64_t number) {
+    if (++attempts <= 3) throw std::runtime_error("not yet");
+    return std::make_shared<FakeShard>(number, 1, alive_);
+  });
+  std::atomic<int> failed{0};
+  std::atomic<int> served{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      try {
+        pool.get(0);
+        ++served;
+      } catch (const std::runtime_error&) {
+        ++failed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 3);
+  EXPECT_EQ(served, kThreads - 3);
+  EXPECT_EQ(attempts, 4);
+}
+
+TEST_F(ShardPoolTest, ManyThreadsWithSmallBoundsGetWhatTheyAskFor) {
+  constexpr std::uint64_t kSeed = 99;
+  constexpr std::size_t kShards = 20;
+  constexpr unsigned kThreads = 8;
+  RecordProperty("seed", std::to_string(kSeed));
+  for (const std::size_t max_shards : {1U, 2U, 5U}) {
+    std::atomic<int> openings{0};
+    Pool pool(kShards,
+              [&](std::uint64_t number) {
+                if (++openings % 50 == 0) throw std::runtime_error("now and then");
+                return std::make_shared<FakeShard>(number, number, alive_);
+              },
+              {.max_shards = max_shards, .max_bytes = 40});
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 random(kSeed + t);
+        std::vector<Pool::Handle> held(3);
+        for (int i = 0; i < 3000; ++i) {
+          const std::uint64_t number = random() % kShards;
+          try {
+            Pool::Handle shard = pool.get(number);
+            if (shard->number != number) ++wrong;
+            held[random() % held.size()] = std::move(shard);
+          } catch (const std::runtime_error&) {
+          }
+          for (const auto& shard : held) {
+            if (shard && shard->number >= kShards) ++wrong;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0) << "seed " << kSeed;
+    pool.get(0);
+    pool.get(1);
+    const ShardPoolStats stats = pool.stats();
+    EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
+    EXPECT_EQ(alive_, static_cast<int>(stats.open_shards));
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
