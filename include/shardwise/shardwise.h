@@ -11,3 +11,5 @@
 #include "shardwise/index/index.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/source_list.h"
+#include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/sampler.h"

@@ -1,0 +1,66 @@
+// README.md's C++ is what the example files hold, which are compiled; its commands name what exists.
+
+#include "support/support.h"
+
+#include <array>
+#include <cstdlib>
+#include <sstream>
+
+#include "shardwise/index/index_builder.h"
+
+namespace shardwise {
+namespace {
+
+std::string between(const std::string& text, const std::string& open, const std::string& close,
+                    std::size_t from = 0) {
+  const std::size_t begin = text.find(open, from);
+  if (begin == std::string::npos) return {};
+  const std::size_t end = text.find(close, begin + open.size());
+  return text.substr(begin + open.size(), end - begin - open.size());
+}
+
+TEST(ReadmeTest, ItsExamplesAreTheOnesThatAreCompiled) {
+  const std::string source = SHARDWISE_SOURCE_DIR;
+  const std::string readme = test::read_file(source + "/README.md");
+  const std::string marker = "// [README]\n";
+  std::size_t at = 0;
+  for (const char* file : {"core_example.cc", "libtorch_example.cc"}) {
+    const std::string code = between(test::read_file(source + "/tests/readme/" + file), marker, marker);
+    ASSERT_FALSE(code.empty());
+    at = readme.find("```cpp\n", at);
+    ASSERT_NE(at, std::string::npos) << "README.md lacks the example of " << file;
+    EXPECT_EQ(between(readme, "```cpp\n", "```", at), code) << file;
+    at += 7;
+  }
+}
+
+TEST(ReadmeTest, ItsFirstExampleRuns) {
+  const test::TempDir dir;
+  test::TarBuilder tar;
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = std::to_string(i);
+    tar.file(key + ".jpg", "not looked at").file(key + ".cls", std::to_string(i % 3));
+  }
+  test::write_file(dir / "t.tar", tar.end().bytes());
+  build_index(dir / "t.idx", {dir / "t.tar"});
+  const std::string command = std::string(SHARDWISE_CORE_EXAMPLE) + " " + (dir / "t.idx");
+  FILE* pipe = ::popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::array<char, 100> line{};
+  ASSERT_NE(std::fgets(line.data(), line.size(), pipe), nullptr);
+  EXPECT_EQ(::pclose(pipe), 0);
+  EXPECT_STREQ(line.data(), "3 samples, 39 bytes\n") << "20 samples on 8 ranks: 3 for rank 0";
+}
+
+TEST(ReadmeTest, TheTwoCommandsComeFirstAndExist) {
+  const std::string source = SHARDWISE_SOURCE_DIR;
+  const std::string readme = test::read_file(source + "/README.md");
+  const std::string first_block = between(readme, "```sh\n", "```");
+  for (const char* command : {"tools/demo.sh", "tools/test.sh"}) {
+    EXPECT_THAT(first_block, testing::HasSubstr(command));
+    EXPECT_EQ(::access((source + "/" + command).c_str(), X_OK), 0) << command;
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
