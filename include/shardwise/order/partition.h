@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise {
+
+/// What becomes of the slots that do not fill a whole row of ranks.
+enum class Tail : std::uint8_t {
+  kExact,  ///< every slot once; the first ranks get one more than the others
+  kDrop,   ///< the last slots are left out; all ranks get the same number
+  kPad,    ///< the epoch's first slots come again at its end; all ranks get the same number
+};
+
+/// "exact", "drop", "pad".
+SHARDWISE_EXPORT std::string_view tail_name(Tail tail) noexcept;
+/// Errors: InvalidArgument, with the valid names.
+SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
+
+/// How the n positions of an epoch become n global slots. Immutable; safe from any thread.
+///
+/// The positions form `streams` contiguous runs, the first n mod streams of them one longer, and
+/// slot j is the position number j div streams of run j mod streams:
+///
+///     n = 10, streams = 4      run 0    run 1    run 2  run 3
+///     positions                0 1 2    3 4 5    6 7    8 9
+///     slots 0, 1, 2 ...        0  3  6  8   1  4  7  9   2  5
+///
+/// Rank r of W takes the slots j with j mod W == r (see Partition). So the first t slots are the
+/// same set whatever W is, and a run may go on at any slot with another number of ranks. `streams`
+/// decides only which shards meet: with 1 the ranks walk through the same chunks together; with as
+/// many as there are nodes each node has its own chunks, if the ranks are numbered round the nodes.
+class SHARDWISE_EXPORT Streams {
+ public:
+  explicit Streams(std::uint64_t num_positions, std::uint64_t streams = 1);
+
+  std::uint64_t count() const noexcept { return streams_; }
+
+  /// REQUIRES: slot < num_positions.
+  std::uint64_t position_of_slot(std::uint64_t slot) const noexcept;
+  /// REQUIRES: position < num_positions.
+  std::uint64_t slot_of_position(std::uint64_t position) const noexcept;
+
+  /// Where the run of `stream` begins.
+  std::uint64_t run_begin(std::uint64_t stream) const noexcept {
+    return stream * run_length_ + (stream < longer_runs_ ? stream : longer_runs_);
+  }
+
+ private:
+  std::uint64_t streams_;
+  std::uint64_t run_length_;   ///< of the shorter runs
+  std::uint64_t longer_runs_;  ///< so many are one longer
+};
+
+/// Which of an epoch's global slots one rank delivers: those with slot mod world_size == rank.
+/// Immutable; safe from any thread. Exact: rank sizes differ by at most one, and size() is what is
+/// delivered, never an estimate.
+///
+/// Errors of the constructor: InvalidArgument if world_size is 0 or above 2^31, rank is not below
+/// world_size, or neither of streams and world_size divides the other; the text lists what is
+/// valid.
+class SHARDWISE_EXPORT Partition {
+ public:
+  Partition(std::uint64_t num_slots, std::uint64_t world_size = 1, std::uint64_t rank = 0,
+            Tail tail = Tail::kExact, std::uint64_t streams = 1);
+
+  std::uint64_t world_size() const noexcept { return world_size_; }
+  std::uint64_t rank() const noexcept { return rank_; }
+  Tail tail() const noexcept { return tail_; }
+
+  /// Slots that exist, before the tail policy.
+  std::uint64_t num_slots() const noexcept { return num_slots_; }
+  /// Slots that all ranks deliver together: num_slots rounded by the tail policy. Padded slot j
+  /// holds what slot j mod num_slots holds.
+  std::uint64_t delivered_slots() const noexcept { return delivered_slots_; }
+
+  /// What this rank delivers.
+  std::uint64_t size() const noexcept { return size_of(rank_); }
+  std::uint64_t size_of(std::uint64_t rank) const noexcept {
+    return index_at(delivered_slots_, rank);
+  }
+  /// What the rank with the most delivers.
+  std::uint64_t max_size() const noexcept { return size_of(0); }
+
+  /// The slot of this rank's sample `index`, padded slots included. REQUIRES: index < size().
+  std::uint64_t slot(std::uint64_t index) const noexcept { return index * world_size_ + rank_; }
+  /// How many of this rank's slots lie before `slot`: where it goes on if `slot` were consumed.
+  std::uint64_t index_at(std::uint64_t slot) const noexcept { return index_at(slot, rank_); }
+
+  /// Steps of `batch_size` samples a rank, the same number for all ranks: in the last, a rank may
+  /// have one sample less, or none. REQUIRES: batch_size > 0.
+  std::uint64_t steps(std::uint64_t batch_size) const noexcept;
+  /// Global slots consumed once every rank took `num_steps` steps after slot `first`.
+  /// REQUIRES: batch_size > 0.
+  std::uint64_t slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
+                            std::uint64_t first = 0) const noexcept;
+
+ private:
+  std::uint64_t index_at(std::uint64_t slot, std::uint64_t rank) const noexcept {
+    return slot / world_size_ + (slot % world_size_ > rank ? 1 : 0);
+  }
+
+  std::uint64_t num_slots_;
+  std::uint64_t world_size_;
+  std::uint64_t rank_;
+  Tail tail_;
+  std::uint64_t delivered_slots_;
+};
+
+}  // namespace shardwise

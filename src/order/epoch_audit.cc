@@ -1,0 +1,342 @@
+#include "shardwise/order/epoch_audit.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "order/arithmetic.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/key.h"
+
+namespace shardwise {
+
+namespace {
+
+using order_detail::mix64;
+using order_detail::mix64_b;
+using order_detail::uint128;
+
+constexpr std::uint64_t kLow32 = 0xffffffffU;
+/// Most samples that an error text names.
+constexpr std::size_t kMaxNamed = 10;
+
+uint128 join(Hash128 h) noexcept { return (static_cast<uint128>(h.high) << 64) | h.low; }
+Hash128 split(uint128 x) noexcept {
+  return {static_cast<std::uint64_t>(x >> 64), static_cast<std::uint64_t>(x)};
+}
+
+Hash128 audit_key(Hash128 fingerprint) noexcept {
+  return derive_key(fingerprint.low, fingerprint.high, KeyPurpose::kAudit);
+}
+
+inline uint128 hash_of(std::uint64_t sample, const Hash128& key) noexcept {
+  return (static_cast<uint128>(mix64_b(sample + key.high)) << 64) | mix64(sample + key.low);
+}
+
+AuditSum sum_of_one(std::uint64_t sample, const Hash128& key) noexcept {
+  return {1, split(hash_of(sample, key)), {0, sample}};
+}
+
+std::string number(std::uint64_t n) { return std::to_string(n); }
+
+/// "17, 20 (3 times), 31 and 12 more".
+std::string listed(const std::vector<AuditVerdict::Count>& counts) {
+  std::string text;
+  const std::size_t named = std::min(counts.size(), kMaxNamed);
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) text += ", ";
+    text += number(counts[i].sample);
+    if (counts[i].times > 1) text += " (" + number(counts[i].times) + " times)";
+  }
+  if (counts.size() > named) text += " and " + number(counts.size() - named) + " more";
+  return text;
+}
+
+void check_sample(std::uint64_t sample, std::uint64_t num_samples) {
+  if (sample < num_samples) return;
+  throw OutOfRange("no sample " + number(sample), {},
+                   "sample numbers are in [0, " + number(num_samples) + ")");
+}
+
+}  // namespace
+
+AuditSum AuditSum::of_range(std::uint64_t begin, std::uint64_t end, Hash128 fingerprint) {
+  const Hash128 key = audit_key(fingerprint);
+  uint128 hashes = 0;
+  uint128 numbers = 0;
+  for (std::uint64_t sample = begin; sample < end; ++sample) {
+    hashes += hash_of(sample, key);
+    numbers += sample;
+  }
+  return {begin < end ? end - begin : 0, split(hashes), split(numbers)};
+}
+
+AuditSum AuditSum::of(std::span<const std::uint64_t> samples, Hash128 fingerprint) {
+  const Hash128 key = audit_key(fingerprint);
+  uint128 hashes = 0;
+  uint128 numbers = 0;
+  for (const std::uint64_t sample : samples) {
+    hashes += hash_of(sample, key);
+    numbers += sample;
+  }
+  return {samples.size(), split(hashes), split(numbers)};
+}
+
+AuditSum& AuditSum::operator+=(const AuditSum& other) noexcept {
+  count += other.count;
+  hashes = split(join(hashes) + join(other.hashes));
+  numbers = split(join(numbers) + join(other.numbers));
+  return *this;
+}
+
+AuditSum& AuditSum::operator-=(const AuditSum& other) noexcept {
+  count -= other.count;
+  hashes = split(join(hashes) - join(other.hashes));
+  numbers = split(join(numbers) - join(other.numbers));
+  return *this;
+}
+
+std::array<std::int64_t, AuditSum::kNumWords> AuditSum::to_words() const noexcept {
+  std::array<std::int64_t, kNumWords> words{};
+  const std::array<std::uint64_t, 5> parts{count, hashes.low, hashes.high, numbers.low,
+                                           numbers.high};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    words[2 * i] = static_cast<std::int64_t>(parts[i] & kLow32);
+    words[2 * i + 1] = static_cast<std::int64_t>(parts[i] >> 32);
+  }
+  return words;
+}
+
+AuditSum AuditSum::from_words(std::span<const std::int64_t, kNumWords> words) {
+  if (std::any_of(words.begin(), words.end(), [](std::int64_t w) { return w < 0; })) {
+    throw InvalidArgument(
+        "not the words of an epoch proof", "a word is negative",
+        "reduce them as signed 64-bit integers with SUM, over at most 2^31 ranks");
+  }
+  const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
+    uint128 value = 0;
+    for (std::size_t i = 0; i < num_limbs; ++i) {
+      value += static_cast<uint128>(words[first + i]) << (32 * i);  // carries past 2^128 fall away
+    }
+    return value;
+  };
+  AuditSum sum;
+  sum.count = static_cast<std::uint64_t>(join_limbs(0, 2));
+  sum.hashes = split(join_limbs(2, 4));
+  sum.numbers = split(join_limbs(6, 4));
+  return sum;
+}
+
+AuditExpectation::AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint)
+    : AuditExpectation(num_samples, fingerprint, AuditSum::of_range(0, num_samples, fingerprint)) {}
+
+AuditExpectation::AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint,
+                                   const AuditSum& all)
+    : num_samples_(num_samples), fingerprint_(fingerprint), sum_(all) {}
+
+AuditExpectation AuditExpectation::of(std::span<const std::uint64_t> samples,
+                                      std::uint64_t num_samples, Hash128 fingerprint) {
+  AuditExpectation expectation;
+  expectation.num_samples_ = num_samples;
+  expectation.base_times_ = 0;
+  expectation.fingerprint_ = fingerprint;
+  expectation.sum_ = AuditSum::of(samples, fingerprint);
+  for (const std::uint64_t sample : samples) {
+    check_sample(sample, num_samples);
+    if (++expectation.times_[sample] > 1) ++expectation.num_repeated_;
+  }
+  expectation.num_left_out_ = num_samples - expectation.times_.size();
+  return expectation;
+}
+
+std::uint64_t AuditExpectation::times(std::uint64_t sample) const {
+  const auto at = times_.find(sample);
+  return at == times_.end() ? base_times_ : at->second;
+}
+
+void AuditExpectation::repeat(std::uint64_t sample) {
+  check_sample(sample, num_samples_);
+  const std::uint64_t before = times(sample);
+  times_[sample] = before + 1;
+  sum_ += sum_of_one(sample, audit_key(fingerprint_));
+  if (before == 0) {
+    --num_left_out_;
+  } else {
+    ++num_repeated_;
+  }
+}
+
+void AuditExpectation::leave_out(std::uint64_t sample) {
+  check_sample(sample, num_samples_);
+  const std::uint64_t before = times(sample);
+  if (before == 0) {
+    throw InvalidArgument("cannot leave out sample " + number(sample), {},
+                          "the epoch does not expect it any more");
+  }
+  times_[sample] = before - 1;
+  sum_ -= sum_of_one(sample, audit_key(fingerprint_));
+  if (before == 1) {
+    ++num_left_out_;
+  } else {
+    --num_repeated_;
+  }
+}
+
+std::string AuditVerdict::text(std::uint64_t epoch) const {
+  std::string text = "epoch " + number(epoch) + ": ";
+  if (proven) {
+    text += number(expected - num_repeated_on_purpose) + " samples, each exactly once";
+    if (num_repeated_on_purpose > 0)
+      text += ", " + number(num_repeated_on_purpose) + " repeated as asked";
+    if (num_left_out_on_purpose > 0)
+      text += ", " + number(num_left_out_on_purpose) + " left out as asked";
+    return text + ": proven";
+  }
+  text += "not exact: " + number(delivered) + " deliveries of " + number(expected) + ": ";
+  if (!complete) {
+    text += "at least ";
+  }
+  text += number(num_missing) + " missing, " + number(num_repeated) + " repeated";
+  if (num_unknown > 0) text += ", " + number(num_unknown) + " of numbers that are no sample";
+  if (!complete) return text + "; a debug audit says which";
+  if (!missing.empty()) text += "; missing: " + listed(missing);
+  if (!repeated.empty()) text += "; repeated: " + listed(repeated);
+  return text;
+}
+
+EpochAudit::EpochAudit(Hash128 fingerprint)
+    : fingerprint_(fingerprint), key_(audit_key(fingerprint)) {}
+
+EpochAudit EpochAudit::with_debug(std::uint64_t num_samples, Hash128 fingerprint) {
+  EpochAudit audit(fingerprint);
+  audit.counts_.resize(num_samples);
+  return audit;
+}
+
+void EpochAudit::add(std::uint64_t sample) noexcept { add({&sample, 1}); }
+
+void EpochAudit::add(std::span<const std::uint64_t> samples) noexcept {
+  uint128 hashes = join(sum_.hashes);
+  uint128 numbers = join(sum_.numbers);
+  for (const std::uint64_t sample : samples) {
+    hashes += hash_of(sample, key_);
+    numbers += sample;
+  }
+  sum_.count += samples.size();
+  sum_.hashes = split(hashes);
+  sum_.numbers = split(numbers);
+  if (counts_.empty()) return;
+  for (const std::uint64_t sample : samples) {
+    if (sample < counts_.size()) ++counts_[sample];
+  }
+}
+
+void EpochAudit::merge(const EpochAudit& other) {
+  if (other.fingerprint_ != fingerprint_ || other.counts_.size() != counts_.size()) {
+    throw Mismatch("cannot merge two epoch audits", {},
+                   "they must be of one data set, and both or neither in debug mode");
+  }
+  sum_ += other.sum_;
+  counts_complete_ = counts_complete_ && other.counts_complete_;
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+}
+
+void EpochAudit::merge(const AuditSum& other) noexcept {
+  sum_ += other;
+  if (other.count > 0) counts_complete_ = false;
+}
+
+void EpochAudit::reset() noexcept {
+  sum_ = {};
+  std::fill(counts_.begin(), counts_.end(), 0);
+  counts_complete_ = true;
+}
+
+namespace {
+
+/// Finds the single sample that is missing, came once too often, or came in place of another, if
+/// that alone explains the difference of the sums.
+void explain_by_one(const AuditExpectation& expectation, const AuditSum& sum, const Hash128& key,
+                    AuditVerdict& verdict) {
+  const uint128 hashes = join(expectation.sum().hashes) - join(sum.hashes);
+  const uint128 numbers = join(expectation.sum().numbers) - join(sum.numbers);
+  const std::uint64_t n = expectation.num_samples();
+  if (verdict.expected == verdict.delivered + 1) {
+    const auto sample = static_cast<std::uint64_t>(numbers);
+    if (numbers >= n || expectation.times(sample) == 0 || hash_of(sample, key) != hashes) return;
+    verdict.missing = {{sample, 1}};
+  } else if (verdict.expected + 1 == verdict.delivered) {
+    const uint128 extra = uint128{0} - numbers;
+    const auto sample = static_cast<std::uint64_t>(extra);
+    if (extra >= n || hash_of(sample, key) != uint128{0} - hashes) return;
+    verdict.repeated = {{sample, 1}};
+  } else if (verdict.expected == verdict.delivered) {
+    // missing - repeated = numbers, with both below n.
+    const auto shift = static_cast<std::uint64_t>(numbers);
+    for (std::uint64_t repeated = 0; repeated < n; ++repeated) {
+      const std::uint64_t missing = repeated + shift;
+      if (missing >= n || hash_of(missing, key) - hash_of(repeated, key) != hashes) continue;
+      if (expectation.times(missing) == 0) return;
+      verdict.missing = {{missing, 1}};
+      verdict.repeated = {{repeated, 1}};
+      break;
+    }
+  }
+  verdict.complete = !verdict.missing.empty() || !verdict.repeated.empty();
+}
+
+}  // namespace
+
+AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
+  AuditVerdict verdict;
+  verdict.expected = expectation.sum().count;
+  verdict.delivered = sum_.count;
+  verdict.num_repeated_on_purpose = expectation.num_repeated();
+  verdict.num_left_out_on_purpose = expectation.num_left_out();
+  verdict.proven = sum_ == expectation.sum();
+  if (verdict.proven) {
+    verdict.complete = true;
+    return verdict;
+  }
+  if (!counts_.empty() && counts_complete_ && counts_.size() == expectation.num_samples()) {
+    std::uint64_t known = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      const auto came = static_cast<std::uint64_t>(counts_[i]);
+      const std::uint64_t expected = expectation.times(i);
+      known += came;
+      if (came < expected) {
+        verdict.missing.push_back({i, expected - came});
+        verdict.num_missing += expected - came;
+      } else if (came > expected) {
+        verdict.repeated.push_back({i, came - expected});
+        verdict.num_repeated += came - expected;
+      }
+    }
+    verdict.num_unknown = verdict.delivered - std::min(verdict.delivered, known);
+    verdict.complete = true;
+    return verdict;
+  }
+  explain_by_one(expectation, sum_, key_, verdict);
+  if (verdict.complete) {
+    verdict.num_missing = verdict.missing.size();
+    verdict.num_repeated = verdict.repeated.size();
+  } else if (verdict.expected > verdict.delivered) {
+    verdict.num_missing = verdict.expected - verdict.delivered;
+  } else if (verdict.expected < verdict.delivered) {
+    verdict.num_repeated = verdict.delivered - verdict.expected;
+  } else {
+    verdict.num_missing = 1;
+    verdict.num_repeated = 1;
+  }
+  return verdict;
+}
+
+void EpochAudit::prove(const AuditExpectation& expectation, std::uint64_t epoch) const {
+  if (expectation.fingerprint() != fingerprint_) {
+    throw Mismatch("cannot prove epoch " + number(epoch), {},
+                   "the expectation is of another data set than the audit");
+  }
+  const AuditVerdict outcome = verdict(expectation);
+  if (!outcome.proven) throw NotExact(outcome.text(epoch));
+}
+
+}  // namespace shardwise

@@ -1,0 +1,279 @@
+#include "shardwise/order/epoch_order.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "order/arithmetic.h"
+#include "order/check_options.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/key.h"
+
+namespace shardwise {
+
+namespace {
+
+using order_detail::ceil_div;
+using order_detail::divide;
+
+/// As many positions as are computed in one go, on the stack.
+constexpr std::size_t kBlock = 512;
+
+void check_size(std::uint64_t n) {
+  if (n <= kMaxSamples) return;
+  throw InvalidArgument("cannot order " + std::to_string(n) + " samples", {},
+                        "at most 2^62 are possible");
+}
+
+void check_window(std::uint64_t window) {
+  if (window > 0) return;
+  throw InvalidArgument("window is 0 chunks", {},
+                        "it is at least 1; 1 shuffles inside each chunk, more mixes that many");
+}
+
+}  // namespace
+
+/// The layout of permuted shards: begin[i] is where place i begins, shard[i] what lies there.
+struct EpochOrder::ShardTable {
+  ShardOffsets offsets;
+  std::vector<std::uint64_t> begin;
+  std::vector<std::uint64_t> shard;
+};
+
+ShardOffsets shard_offsets_from_lengths(std::span<const std::uint64_t> lengths) {
+  auto offsets = std::make_shared<std::vector<std::uint64_t>>();
+  offsets->reserve(lengths.size() + 1);
+  std::uint64_t total = 0;
+  offsets->push_back(0);
+  for (const std::uint64_t length : lengths) {
+    if (length > kMaxSamples - total) check_size(~std::uint64_t{0});
+    total += length;
+    offsets->push_back(total);
+  }
+  return offsets;
+}
+
+EpochOrder::EpochOrder(Kind kind, std::uint64_t n, std::uint64_t num_chunks, const Shuffle& shuffle,
+                       std::uint64_t chunk_size)
+    : kind_(kind),
+      n_(n),
+      seed_(shuffle.seed),
+      epoch_(shuffle.epoch),
+      window_(std::clamp<std::uint64_t>(shuffle.window, 1, std::max<std::uint64_t>(num_chunks, 1))),
+      chunks_(num_chunks, derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kChunks)),
+      chunk_size_(chunk_size) {}
+
+EpochOrder EpochOrder::sequential(std::uint64_t n) {
+  check_size(n);
+  return {Kind::kSequential, n, 0, {}, 1};
+}
+
+EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle) {
+  check_size(n);
+  if (chunk_size == 0) {
+    throw InvalidArgument("chunk_size is 0 samples", {}, "it is at least 1, and 1000 is usual");
+  }
+  check_window(shuffle.window);
+  chunk_size = std::min(chunk_size, std::max<std::uint64_t>(n, 1));
+  const std::uint64_t num_chunks = ceil_div(n, chunk_size);
+  EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
+  order.chunk_reciprocal_ = order_detail::reciprocal_of(chunk_size);
+  order.group_size_ = order.window_ * chunk_size;
+  order.full_group_ = PermutationDomain(std::min(order.group_size_, n));
+  if (num_chunks > 0) {
+    order.missing_ = num_chunks * chunk_size - n;
+    order.short_place_ = order.chunks_.inverse(num_chunks - 1);
+    order.short_end_ = (order.short_place_ + 1) * chunk_size - order.missing_;
+  }
+  return order;
+}
+
+EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
+  order_detail::checked(offsets);
+  check_window(shuffle.window);
+  const std::uint64_t num_shards = offsets->size() - 1;
+  EpochOrder order(Kind::kSharded, offsets->back(), num_shards, shuffle, 1);
+  auto table = std::make_shared<ShardTable>();
+  table->shard.resize(num_shards);
+  for (std::uint64_t i = 0; i < num_shards; ++i) table->shard[i] = i;
+  order.chunks_.apply(table->shard);
+  table->begin.reserve(num_shards + 1);
+  std::uint64_t begin = 0;
+  for (const std::uint64_t shard : table->shard) {
+    table->begin.push_back(begin);
+    begin += (*offsets)[shard + 1] - (*offsets)[shard];
+  }
+  table->begin.push_back(begin);
+  table->offsets = std::move(offsets);
+  order.shards_ = std::move(table);
+  return order;
+}
+
+std::uint64_t EpochOrder::at(std::uint64_t position) const {
+  if (position >= n_) {
+    throw OutOfRange("no position " + std::to_string(position) + " in an epoch", {},
+                     "positions are in [0, " + std::to_string(n_) + ")");
+  }
+  std::uint64_t sample = 0;
+  fill(position, 1, {&sample, 1});
+  return sample;
+}
+
+EpochOrder::Group EpochOrder::chunked_group(std::uint64_t number) const noexcept {
+  // Groups after the short chunk begin earlier by what it lacks.
+  const std::uint64_t short_group = short_place_ / window_;
+  const std::uint64_t begin = number * group_size_ - (number > short_group ? missing_ : 0);
+  const std::uint64_t full_end =
+      (number + 1) * group_size_ - (number >= short_group ? missing_ : 0);
+  return {number, begin, std::min(full_end, n_)};
+}
+
+EpochOrder::Group EpochOrder::sharded_group(std::uint64_t number) const noexcept {
+  const std::vector<std::uint64_t>& begin = shards_->begin;
+  const std::uint64_t num_shards = begin.size() - 1;
+  const std::uint64_t first = number * window_;
+  const std::uint64_t last = window_ > num_shards - first ? num_shards : first + window_;
+  return {number, begin[first], begin[last]};
+}
+
+EpochOrder::Group EpochOrder::group_at(std::uint64_t position) const noexcept {
+  if (kind_ == Kind::kChunked) {
+    const std::uint64_t short_group = short_place_ / window_;
+    const bool after = position >= chunked_group(short_group).end;
+    return chunked_group((position + (after ? missing_ : 0)) / group_size_);
+  }
+  const std::vector<std::uint64_t>& begin = shards_->begin;
+  const auto after = std::upper_bound(begin.begin(), begin.end(), position);
+  return sharded_group((static_cast<std::uint64_t>(after - begin.begin()) - 1) / window_);
+}
+
+Permutation EpochOrder::permutation_of(const Group& group) const {
+  const Hash128 key = derive_key(seed_, epoch_, KeyPurpose::kSamples, group.number);
+  const std::uint64_t size = group.end - group.begin;
+  if (size == full_group_.size) return {full_group_, key};
+  return {size, key};
+}
+
+void EpochOrder::fill(std::uint64_t first, std::uint64_t stride,
+                      std::span<std::uint64_t> out) const {
+  if (kind_ == Kind::kSequential) {
+    for (std::uint64_t& sample : out) {
+      sample = first;
+      first += stride;
+    }
+    return;
+  }
+  while (!out.empty()) {
+    const Group group = group_at(first);
+    const std::uint64_t left = (group.end - 1 - first) / stride + 1;
+    std::span<std::uint64_t> rest = out.first(std::min<std::uint64_t>(left, out.size()));
+    out = out.subspan(rest.size());
+    const Permutation permutation = permutation_of(group);
+    while (!rest.empty()) {
+      const std::span<std::uint64_t> block = rest.first(std::min(rest.size(), kBlock));
+      for (std::uint64_t& value : block) {
+        value = first - group.begin;
+        first += stride;
+      }
+      permutation.apply(block);
+      lay_out(group, block);
+      rest = rest.subspan(block.size());
+    }
+  }
+}
+
+/// Turns offsets in a group's layout into sample numbers.
+void EpochOrder::lay_out(const Group& group, std::span<std::uint64_t> layout_positions) const {
+  if (kind_ == Kind::kChunked) {
+    lay_out_chunked(group, layout_positions);
+  } else {
+    lay_out_sharded(group, layout_positions);
+  }
+}
+
+void EpochOrder::lay_out_chunked(const Group& group,
+                                 std::span<std::uint64_t> layout_positions) const {
+  const std::uint64_t first_place = group.number * window_;
+  if (window_ == 1) {
+    const std::uint64_t first_sample = chunks_(first_place) * chunk_size_;
+    for (std::uint64_t& value : layout_positions) value += first_sample;
+    return;
+  }
+  // Relative to the group: past the end of the short chunk, everything lies `missing_` earlier.
+  const std::uint64_t short_end =
+      short_end_ >= group.begin ? short_end_ - group.begin : std::uint64_t{0};
+  const bool has_short = short_place_ >= first_place && short_place_ - first_place < window_;
+  const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
+  std::array<std::uint64_t, kBlock> chunk;
+  const std::size_t count = layout_positions.size();
+  const bool few_places = window_ <= count;
+  if (few_places) {  // all chunks of the group at once, then a table
+    const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
+    for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = first_place + i;
+    chunks_.apply({chunk.data(), num_places});
+    for (std::uint64_t& value : layout_positions) {
+      const std::uint64_t padded = value >= limit ? value + missing_ : value;
+      const auto [place, offset] = divide(padded, chunk_size_, chunk_reciprocal_);
+      value = chunk[place] * chunk_size_ + offset;
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t value = layout_positions[i];
+    const std::uint64_t padded = value >= limit ? value + missing_ : value;
+    const auto [place, offset] = divide(padded, chunk_size_, chunk_reciprocal_);
+    chunk[i] = first_place + place;
+    layout_positions[i] = offset;
+  }
+  chunks_.apply({chunk.data(), count});
+  for (std::size_t i = 0; i < count; ++i) layout_positions[i] += chunk[i] * chunk_size_;
+}
+
+void EpochOrder::lay_out_sharded(const Group& group,
+                                 std::span<std::uint64_t> layout_positions) const {
+  const ShardTable& table = *shards_;
+  const std::vector<std::uint64_t>& offsets = *table.offsets;
+  const std::uint64_t first_place = group.number * window_;
+  if (window_ == 1) {
+    const std::uint64_t first_sample = offsets[table.shard[first_place]];
+    for (std::uint64_t& value : layout_positions) value += first_sample;
+    return;
+  }
+  const std::uint64_t num_places = std::min(window_, table.shard.size() - first_place);
+  const auto begin = table.begin.begin() + static_cast<std::ptrdiff_t>(first_place);
+  const auto end = begin + static_cast<std::ptrdiff_t>(num_places);
+  for (std::uint64_t& value : layout_positions) {
+    const std::uint64_t position = group.begin + value;
+    const auto after = std::upper_bound(begin, end, position);
+    const auto place = static_cast<std::size_t>(after - table.begin.begin()) - 1;
+    value = offsets[table.shard[place]] + (position - table.begin[place]);
+  }
+}
+
+std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
+  if (sample >= n_) {
+    throw OutOfRange("no sample " + std::to_string(sample), {},
+                     "sample numbers are in [0, " + std::to_string(n_) + ")");
+  }
+  if (kind_ == Kind::kSequential) return sample;
+  std::uint64_t place = 0;
+  std::uint64_t layout_position = 0;
+  Group group{};
+  if (kind_ == Kind::kChunked) {
+    const auto [chunk, offset] = divide(sample, chunk_size_, chunk_reciprocal_);
+    place = chunks_.inverse(chunk);
+    layout_position = place * chunk_size_ - (place > short_place_ ? missing_ : 0) + offset;
+    group = chunked_group(place / window_);
+  } else {
+    const std::vector<std::uint64_t>& offsets = *shards_->offsets;
+    const auto after = std::upper_bound(offsets.begin(), offsets.end(), sample);
+    const auto shard = static_cast<std::uint64_t>(after - offsets.begin()) - 1;
+    place = chunks_.inverse(shard);
+    layout_position = shards_->begin[place] + (sample - offsets[shard]);
+    group = sharded_group(place / window_);
+  }
+  return group.begin + permutation_of(group).inverse(layout_position - group.begin);
+}
+
+}  // namespace shardwise

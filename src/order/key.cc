@@ -1,0 +1,20 @@
+#include "shardwise/order/key.h"
+
+#include <array>
+#include <string_view>
+
+#include "shardwise/base/bytes.h"
+
+namespace shardwise {
+
+Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
+                   std::uint64_t index) noexcept {
+  std::array<char, 32> bytes{};
+  store_le64(bytes.data(), seed);
+  store_le64(bytes.data() + 8, epoch);
+  store_le64(bytes.data() + 16, static_cast<std::uint64_t>(purpose));
+  store_le64(bytes.data() + 24, index);
+  return hash128(std::string_view(bytes.data(), bytes.size()));
+}
+
+}  // namespace shardwise

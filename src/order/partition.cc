@@ -1,0 +1,141 @@
+#include "shardwise/order/partition.h"
+
+#include <algorithm>
+#include <string>
+
+#include "order/arithmetic.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/order/permutation.h"
+
+namespace shardwise {
+
+namespace {
+
+constexpr std::uint64_t kMaxWorldSize = std::uint64_t{1} << 31;
+
+/// "1, 2, 4, 8, 16, 24": the numbers of streams near `streams` that `world_size` ranks can share.
+std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
+  std::string list;
+  const auto add = [&list](std::uint64_t value) {
+    list += (list.empty() ? "" : ", ") + std::to_string(value);
+  };
+  // Divisors up to the square root and their partners, then the multiples on both sides.
+  std::string large;
+  for (std::uint64_t d = 1; d * d <= world_size; ++d) {
+    if (world_size % d != 0) continue;
+    add(d);
+    if (d * d != world_size) {
+      large = ", " + std::to_string(world_size / d) + large;
+    }
+  }
+  list += large;
+  const std::uint64_t below = streams / world_size * world_size;
+  for (const std::uint64_t multiple : {below, below + world_size}) {
+    if (multiple > world_size) add(multiple);
+  }
+  return list;
+}
+
+/// "8 or 16": the world sizes nearest below and above `world_size` that can share `streams`
+/// streams. Looks 100,000 ranks far; beyond that it names a multiple of streams, or one rank.
+std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
+  constexpr std::uint64_t kFar = 100'000;
+  const auto valid = [streams](std::uint64_t w) { return streams % w == 0 || w % streams == 0; };
+  std::uint64_t below = world_size > streams ? world_size / streams * streams : 1;
+  for (std::uint64_t w = world_size; w > below && w + kFar > world_size; --w) {
+    if (valid(w)) below = w;
+  }
+  std::uint64_t above = (world_size / streams + 1) * streams;
+  for (std::uint64_t w = world_size; w < above && w < world_size + kFar; ++w) {
+    if (valid(w)) above = w;
+  }
+  return std::to_string(below) + " or " + std::to_string(above);
+}
+
+}  // namespace
+
+std::string_view tail_name(Tail tail) noexcept {
+  switch (tail) {
+    case Tail::kExact:
+      return "exact";
+    case Tail::kDrop:
+      return "drop";
+    case Tail::kPad:
+      return "pad";
+  }
+  return "?";
+}
+
+Tail parse_tail(std::string_view name) {
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    if (name == tail_name(tail)) return tail;
+  }
+  throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
+}
+
+Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
+    : streams_(streams), run_length_(0), longer_runs_(0) {
+  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it is at least 1");
+  run_length_ = num_positions / streams;
+  longer_runs_ = num_positions % streams;
+}
+
+std::uint64_t Streams::position_of_slot(std::uint64_t slot) const noexcept {
+  return run_begin(slot % streams_) + slot / streams_;
+}
+
+std::uint64_t Streams::slot_of_position(std::uint64_t position) const noexcept {
+  const std::uint64_t in_longer_runs = longer_runs_ * (run_length_ + 1);
+  if (position < in_longer_runs) {
+    return position % (run_length_ + 1) * streams_ + position / (run_length_ + 1);
+  }
+  const std::uint64_t rest = position - in_longer_runs;
+  return rest % run_length_ * streams_ + longer_runs_ + rest / run_length_;
+}
+
+Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uint64_t rank,
+                     Tail tail, std::uint64_t streams)
+    : num_slots_(num_slots),
+      world_size_(world_size),
+      rank_(rank),
+      tail_(tail),
+      delivered_slots_(num_slots) {
+  if (num_slots > kMaxSamples) {
+    throw InvalidArgument("cannot share out " + std::to_string(num_slots) + " samples", {},
+                          "at most 2^62 are possible");
+  }
+  if (world_size == 0 || world_size > kMaxWorldSize) {
+    throw InvalidArgument("world_size is " + std::to_string(world_size), {},
+                          "it is the number of ranks, from 1 to 2^31");
+  }
+  if (rank >= world_size) {
+    throw InvalidArgument(
+        "rank is " + std::to_string(rank) + " with world_size " + std::to_string(world_size), {},
+        "ranks are in [0, " + std::to_string(world_size) + ")");
+  }
+  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it is at least 1");
+  if (streams % world_size != 0 && world_size % streams != 0) {
+    throw InvalidArgument(
+        "streams " + std::to_string(streams) + " with world_size " + std::to_string(world_size),
+        "one must divide the other",
+        "valid here are streams " + valid_streams(world_size, streams) + ", or with streams " +
+            std::to_string(streams) + " world_size " + valid_world_sizes(world_size, streams));
+  }
+  const std::uint64_t left_over = num_slots % world_size;
+  if (tail == Tail::kDrop) delivered_slots_ -= left_over;
+  if (tail == Tail::kPad && left_over != 0) delivered_slots_ += world_size - left_over;
+}
+
+std::uint64_t Partition::steps(std::uint64_t batch_size) const noexcept {
+  return order_detail::ceil_div(max_size(), batch_size);
+}
+
+std::uint64_t Partition::slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
+                                     std::uint64_t first) const noexcept {
+  using order_detail::uint128;
+  const uint128 consumed = static_cast<uint128>(num_steps) * batch_size * world_size_ + first;
+  return consumed < delivered_slots_ ? static_cast<std::uint64_t>(consumed) : delivered_slots_;
+}
+
+}  // namespace shardwise

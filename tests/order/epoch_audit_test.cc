@@ -1,0 +1,194 @@
+#include "shardwise/order/epoch_audit.h"
+
+#include "order/order_test_support.h"
+
+namespace shardwise {
+namespace {
+
+using test::Samples;
+
+constexpr Hash128 kFingerprint{11, 22};
+
+EpochAudit audit_of(const Samples& samples) {
+  EpochAudit audit(kFingerprint);
+  audit.add(samples);
+  return audit;
+}
+
+TEST(EpochAuditTest, ProvesAnEpochInAnyOrder) {
+  Samples samples = test::first_numbers(20000);
+  std::shuffle(samples.begin(), samples.end(), std::mt19937_64(1));
+  const AuditExpectation expected(20000, kFingerprint);
+  const EpochAudit audit = audit_of(samples);
+  EXPECT_TRUE(audit.verdict(expected).proven);
+  EXPECT_EQ(audit.verdict(expected).text(3), "epoch 3: 20000 samples, each exactly once: proven");
+  EXPECT_NO_THROW(audit.prove(expected, 3));
+}
+
+TEST(EpochAuditTest, GoldenSumNeverChanges) {
+  const AuditSum sum = AuditSum::of_range(0, 1000, kFingerprint);
+  EXPECT_EQ(sum.count, 1000U);
+  EXPECT_EQ(to_string(sum.hashes), "85401c081a66200e5eb6177557a9ebd1");
+  EXPECT_EQ(sum.numbers, (Hash128{0, 499500}));
+}
+
+TEST(EpochAuditTest, PartsAddUp) {
+  const AuditSum all = AuditSum::of_range(0, 1000, kFingerprint);
+  AuditSum parts = AuditSum::of_range(0, 300, kFingerprint);
+  parts += AuditSum::of_range(300, 1000, kFingerprint);
+  EXPECT_EQ(parts, all);
+  parts -= AuditSum::of_range(500, 1000, kFingerprint);
+  EXPECT_EQ(parts, AuditSum::of(test::first_numbers(500), kFingerprint));
+  EpochAudit first = audit_of({0, 2, 4});
+  first.merge(audit_of({3, 1}));
+  first.merge(AuditSum::of(Samples{5}, kFingerprint));
+  EXPECT_TRUE(first.verdict(AuditExpectation(6, kFingerprint)).proven);
+  first.reset();
+  EXPECT_EQ(first.sum(), AuditSum{});
+}
+
+TEST(EpochAuditTest, AnOrdinarySumAllReduceMergesRanks) {
+  std::mt19937_64 random(5);
+  for (const std::size_t world : {1U, 2U, 7U, 1000U}) {
+    std::array<std::int64_t, AuditSum::kNumWords> reduced{};
+    AuditSum expected;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      // As if each rank had a large random sum, so that every limb carries.
+      const AuditSum sum{random() >> 12, {random(), random()}, {random(), random()}};
+      expected += sum;
+      const auto words = sum.to_words();
+      for (std::size_t i = 0; i < words.size(); ++i) reduced[i] += words[i];
+    }
+    EXPECT_EQ(AuditSum::from_words(reduced), expected) << world;
+  }
+  std::array<std::int64_t, AuditSum::kNumWords> negative{};
+  negative[3] = -1;
+  EXPECT_THAT(test::error_text([&] { AuditSum::from_words(negative); }),
+              testing::HasSubstr("a word is negative"));
+}
+
+TEST(EpochAuditTest, NamesTheOneSampleThatExplainsTheSums) {
+  const AuditExpectation expected(1000, kFingerprint);
+  Samples samples = test::first_numbers(1000);
+  samples.erase(samples.begin() + 17);
+  EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
+            "epoch 1: not exact: 999 deliveries of 1000: 1 missing, 0 repeated; missing: 17");
+  samples.push_back(600);
+  EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
+            "epoch 1: not exact: 1000 deliveries of 1000: 1 missing, 1 repeated; missing: 17; "
+            "repeated: 600");
+  samples.push_back(17);
+  EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
+            "epoch 1: not exact: 1001 deliveries of 1000: 0 missing, 1 repeated; repeated: 600");
+}
+
+TEST(EpochAuditTest, SaysAtLeastHowManyWhereSumsTellNoMore) {
+  const AuditExpectation expected(1000, kFingerprint);
+  Samples samples = test::first_numbers(990);
+  EXPECT_EQ(audit_of(samples).verdict(expected).text(0),
+            "epoch 0: not exact: 990 deliveries of 1000: at least 10 missing, 0 repeated; a debug "
+            "audit says which");
+  samples.insert(samples.end(), 10, 3);
+  EXPECT_THAT(test::error_text([&] { audit_of(samples).prove(expected, 0); }),
+              testing::HasSubstr("at least 1 missing, 1 repeated"));
+  EXPECT_EQ(test::error_code([&] { audit_of(samples).prove(expected, 0); }), ErrorCode::kNotExact);
+}
+
+TEST(EpochAuditTest, DebugModeSaysExactlyWhich) {
+  EpochAudit audit = EpochAudit::with_debug(100, kFingerprint);
+  Samples samples = test::first_numbers(95);
+  samples.insert(samples.end(), {3, 3, 7, 1000});
+  audit.add(samples);
+  const AuditExpectation expected(100, kFingerprint);
+  const AuditVerdict verdict = audit.verdict(expected);
+  EXPECT_FALSE(verdict.proven);
+  EXPECT_TRUE(verdict.complete);
+  EXPECT_EQ(verdict.num_missing, 5U);
+  EXPECT_EQ(verdict.num_repeated, 3U);
+  EXPECT_EQ(verdict.num_unknown, 1U);
+  EXPECT_THAT(verdict.repeated,
+              testing::ElementsAre(AuditVerdict::Count{3, 2}, AuditVerdict::Count{7, 1}));
+  EXPECT_EQ(
+      verdict.text(2),
+      "epoch 2: not exact: 99 deliveries of 100: 5 missing, 3 repeated, 1 of numbers that are "
+      "no sample; missing: 95, 96, 97, 98, 99; repeated: 3 (2 times), 7");
+}
+
+TEST(EpochAuditTest, DebugModeMergesRanksByReducingCountsToo) {
+  EpochAudit first = EpochAudit::with_debug(10, kFingerprint);
+  EpochAudit second = EpochAudit::with_debug(10, kFingerprint);
+  first.add(Samples{0, 1, 2, 3});
+  second.add(Samples{4, 5, 6, 6});
+  AuditSum sum = first.sum();
+  sum += second.sum();
+  first.set_sum(sum);
+  for (std::size_t i = 0; i < 10; ++i) first.counts()[i] += second.counts()[i];
+  const AuditVerdict verdict = first.verdict(AuditExpectation(10, kFingerprint));
+  EXPECT_EQ(verdict.num_missing, 3U);
+  EXPECT_EQ(verdict.num_repeated, 1U);
+}
+
+TEST(EpochAuditTest, LongListsAreCutShort) {
+  EpochAudit audit = EpochAudit::with_debug(50, kFingerprint);
+  EXPECT_THAT(audit.verdict(AuditExpectation(50, kFingerprint)).text(0),
+              testing::EndsWith("missing: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 40 more"));
+}
+
+TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
+  AuditExpectation expected(10, kFingerprint);
+  expected.leave_out(4);
+  expected.repeat(0);
+  expected.repeat(0);
+  EpochAudit audit = audit_of({0, 0, 0, 1, 2, 3, 5, 6, 7, 8, 9});
+  EXPECT_EQ(
+      audit.verdict(expected).text(0),
+      "epoch 0: 9 samples, each exactly once, 2 repeated as asked, 1 left out as asked: proven");
+  EXPECT_EQ(test::error_code([&] { expected.leave_out(4); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test::error_code([&] { expected.repeat(10); }), ErrorCode::kOutOfRange);
+  const AuditExpectation subset = AuditExpectation::of(Samples{2, 5, 9}, 10, kFingerprint);
+  EXPECT_TRUE(audit_of({9, 2, 5}).verdict(subset).proven);
+  EXPECT_FALSE(audit_of({9, 2, 6}).verdict(subset).proven);
+}
+
+TEST(EpochAuditTest, RefusesWhatBelongsToAnotherDataSet) {
+  EpochAudit audit(kFingerprint);
+  EXPECT_EQ(test::error_code([&] { audit.merge(EpochAudit()); }), ErrorCode::kMismatch);
+  EXPECT_EQ(test::error_code([&] { audit.prove(AuditExpectation(1, {}), 0); }),
+            ErrorCode::kMismatch);
+  EXPECT_NE(AuditSum::of_range(0, 10, {}), AuditSum::of_range(0, 10, kFingerprint));
+}
+
+TEST(EpochAuditTest, NoneOfAMillionMutationsIsUnnoticed) {
+  const std::uint64_t seed = 20240;
+  std::mt19937_64 random(seed);
+  const std::uint64_t n = 997;
+  const AuditSum all = AuditSum::of_range(0, n, kFingerprint);
+  std::size_t unnoticed = 0;
+  for (int trial = 0; trial < 1'000'000; ++trial) {
+    AuditSum sum = all;
+    const auto take = [&](std::uint64_t s) { sum -= AuditSum::of({&s, 1}, kFingerprint); };
+    const auto give = [&](std::uint64_t s) { sum += AuditSum::of({&s, 1}, kFingerprint); };
+    // Some deliveries are dropped, doubled, or come in place of others.
+    const std::uint64_t changes = 1 + random() % 4;
+    std::vector<int> net(n);
+    for (std::uint64_t i = 0; i < changes; ++i) {
+      const std::uint64_t x = random() % n;
+      const std::uint64_t y = random() % n;
+      const std::uint64_t kind = random() % 3;
+      if (kind != 1) {
+        take(x);
+        --net[x];
+      }
+      if (kind != 0) {
+        give(y);
+        ++net[y];
+      }
+    }
+    const bool changed = std::any_of(net.begin(), net.end(), [](int c) { return c != 0; });
+    if (changed == (sum == all)) ++unnoticed;
+  }
+  EXPECT_EQ(unnoticed, 0U) << "seed " << seed;
+}
+
+}  // namespace
+}  // namespace shardwise

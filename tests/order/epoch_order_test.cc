@@ -1,0 +1,214 @@
+#include "shardwise/order/epoch_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "order/order_test_support.h"
+#include "shardwise/order/key.h"
+
+namespace shardwise {
+namespace {
+
+using test::Samples;
+
+Samples all_of(const EpochOrder& order) {
+  Samples samples(order.size());
+  order.fill(0, 1, samples);
+  return samples;
+}
+
+/// The definition in the header, done naively: lays the chunks out in a vector and permutes groups.
+Samples naive(const std::vector<std::uint64_t>& lengths, const EpochOrder::Shuffle& shuffle) {
+  Samples begin;
+  std::uint64_t n = 0;
+  for (const std::uint64_t length : lengths) {
+    begin.push_back(n);
+    n += length;
+  }
+  const Permutation chunks(lengths.size(),
+                           derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kChunks));
+  Samples order;
+  for (std::uint64_t place = 0; place < lengths.size(); place += shuffle.window) {
+    Samples group;
+    for (std::uint64_t p = place;
+         p < std::min<std::uint64_t>(place + shuffle.window, lengths.size()); ++p) {
+      const std::uint64_t chunk = chunks(p);
+      for (std::uint64_t i = 0; i < lengths[chunk]; ++i) group.push_back(begin[chunk] + i);
+    }
+    const Permutation inside(
+        group.size(),
+        derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kSamples, place / shuffle.window));
+    for (std::uint64_t i = 0; i < group.size(); ++i) order.push_back(group[inside(i)]);
+  }
+  return order;
+}
+
+std::vector<std::uint64_t> chunk_lengths(std::uint64_t n, std::uint64_t chunk_size) {
+  std::vector<std::uint64_t> lengths(n / chunk_size, chunk_size);
+  if (n % chunk_size != 0) lengths.push_back(n % chunk_size);
+  return lengths;
+}
+
+void expect_consistent(const EpochOrder& order, const Samples& expected) {
+  ASSERT_EQ(all_of(order), expected);
+  ASSERT_TRUE(test::is_each_once(expected, order.size()));
+  for (std::uint64_t p = 0; p < order.size(); ++p) {
+    ASSERT_EQ(order[p], expected[p]);
+    ASSERT_EQ(order.position_of(expected[p]), p);
+  }
+  for (const std::uint64_t stride : {2U, 3U, 7U, 50U}) {
+    for (std::uint64_t first = 0; first < std::min<std::uint64_t>(order.size(), 3); ++first) {
+      Samples out((order.size() - first - 1) / stride + 1);
+      order.fill(first, stride, out);
+      for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], expected[first + i * stride]);
+    }
+  }
+}
+
+TEST(EpochOrderTest, SequentialIsTheIdentity) {
+  expect_consistent(EpochOrder::sequential(20), test::first_numbers(20));
+  EXPECT_EQ(EpochOrder::sequential(0).size(), 0U);
+}
+
+TEST(EpochOrderTest, ChunkedIsItsDefinitionForAllSmallCases) {
+  for (std::uint64_t n = 0; n <= 60; ++n) {
+    for (const std::uint64_t chunk_size : {1U, 2U, 3U, 7U, 13U, 64U}) {
+      for (const std::uint64_t window : {1U, 2U, 3U, 5U, 100U}) {
+        const EpochOrder::Shuffle shuffle{n, chunk_size, window};
+        const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
+        ASSERT_NO_FATAL_FAILURE(
+            expect_consistent(EpochOrder::chunked(n, chunk_size, shuffle), expected))
+            << "n " << n << " chunk_size " << chunk_size << " window " << window;
+      }
+    }
+  }
+}
+
+TEST(EpochOrderTest, ChunkedIsItsDefinitionForRandomCases) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::uint64_t n = random() % 20000;
+    const std::uint64_t chunk_size = 1 + random() % 900;
+    const std::uint64_t window = 1 + random() % 12;
+    const EpochOrder::Shuffle shuffle{random(), random() % 100, window};
+    const EpochOrder order = EpochOrder::chunked(n, chunk_size, shuffle);
+    const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
+    ASSERT_EQ(all_of(order), expected) << "trial " << trial;
+    for (int i = 0; i < 20 && n > 0; ++i) {
+      const std::uint64_t p = random() % n;
+      ASSERT_EQ(order.at(p), expected[p]) << "trial " << trial;
+      ASSERT_EQ(order.position_of(expected[p]), p) << "trial " << trial;
+    }
+  }
+}
+
+TEST(EpochOrderTest, ShardedIsItsDefinitionWithEmptyShardsToo) {
+  for (std::uint64_t n = 0; n <= 80; ++n) {
+    for (const std::uint64_t window : {1U, 2U, 4U, 100U}) {
+      const std::vector<std::uint64_t> lengths = test::some_lengths(n, 1 + n % 17, n);
+      const EpochOrder::Shuffle shuffle{n, 1, window};
+      ASSERT_NO_FATAL_FAILURE(expect_consistent(
+          EpochOrder::sharded(test::offsets_of(lengths), shuffle), naive(lengths, shuffle)))
+          << "n " << n << " window " << window;
+    }
+  }
+}
+
+TEST(EpochOrderTest, EqualShardsGiveTheOrderOfEqualChunks) {
+  const std::vector<std::uint64_t> lengths(20, 50);
+  const EpochOrder::Shuffle shuffle{3, 4, 3};
+  EXPECT_EQ(all_of(EpochOrder::sharded(test::offsets_of(lengths), shuffle)),
+            all_of(EpochOrder::chunked(1000, 50, shuffle)));
+}
+
+TEST(EpochOrderTest, GoldenOrdersNeverChange) {
+  EXPECT_EQ(
+      all_of(EpochOrder::chunked(23, 5, {17, 3, 1})),
+      (Samples{17, 19, 15, 18, 16, 9, 5, 6, 7, 8, 21, 20, 22, 14, 10, 12, 11, 13, 4, 0, 2, 1, 3}));
+  EXPECT_EQ(
+      all_of(EpochOrder::chunked(23, 5, {17, 3, 2})),
+      (Samples{9, 15, 6, 17, 8, 5, 19, 16, 7, 18, 22, 13, 14, 21, 20, 10, 11, 12, 1, 3, 2, 0, 4}));
+  EXPECT_EQ(all_of(EpochOrder::sharded(test::offsets_of({3, 0, 7, 2, 5}), {17, 3, 1})),
+            (Samples{11, 10, 13, 15, 14, 12, 16, 9, 3, 6, 4, 7, 5, 8, 1, 0, 2}));
+  const EpochOrder large = EpochOrder::chunked(1'000'000'000'000, 1000, {17, 3, 8});
+  EXPECT_EQ((Samples{large[0], large[1], large[999'999'999'999]}),
+            (Samples{314050442634, 64774110093, 572311914165}));
+  EXPECT_EQ(large.position_of(large[123'456'789'012]), 123'456'789'012U);
+}
+
+TEST(EpochOrderTest, SeedAndEpochAreNotAdded) {
+  const auto order = [](std::uint64_t seed, std::uint64_t epoch) {
+    return all_of(EpochOrder::chunked(100, 10, {seed, epoch, 1}));
+  };
+  EXPECT_NE(order(0, 1), order(1, 0));
+  EXPECT_NE(order(0, 0), order(0, 1));
+  EXPECT_EQ(order(5, 6), order(5, 6));
+}
+
+TEST(EpochOrderTest, WorksAtTheLargestSizes) {
+  for (const std::uint64_t n : {kMaxSamples, kMaxSamples - 1, std::uint64_t{1'000'000'000'007}}) {
+    for (const std::uint64_t chunk_size :
+         {std::uint64_t{1}, std::uint64_t{1000}, n / 3, n, ~std::uint64_t{0}}) {
+      for (const std::uint64_t window : {std::uint64_t{1}, std::uint64_t{8}, ~std::uint64_t{0}}) {
+        const EpochOrder order = EpochOrder::chunked(n, chunk_size, {1, 2, window});
+        for (const std::uint64_t p : {std::uint64_t{0}, n / 2, n - 1}) {
+          ASSERT_LT(order[p], n);
+          ASSERT_EQ(order.position_of(order[p]), p) << n << " " << chunk_size << " " << window;
+        }
+      }
+    }
+  }
+}
+
+TEST(EpochOrderTest, SamplesStayInTheirGroupOfChunks) {
+  const EpochOrder order = EpochOrder::chunked(10000, 100, {1, 1, 4});
+  const Samples samples = all_of(order);
+  for (std::size_t group = 0; group < 25; ++group) {
+    std::set<std::uint64_t> chunks;
+    for (std::size_t i = 0; i < 400; ++i) chunks.insert(samples[group * 400 + i] / 100);
+    EXPECT_EQ(chunks.size(), 4U) << group;
+  }
+}
+
+TEST(EpochOrderTest, EveryPositionTakesEverySampleEquallyOftenOverEpochs) {
+  const std::uint64_t n = 60;
+  const std::size_t epochs = 30000;
+  std::vector<double> counts(n * n);
+  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+    const Samples samples = all_of(EpochOrder::chunked(n, 10, {9, epoch, 2}));
+    for (std::size_t p = 0; p < n; ++p) ++counts[p * n + samples[p]];
+  }
+  const double expected = static_cast<double>(epochs) / static_cast<double>(n);
+  double chi_square = 0;
+  for (const double count : counts)
+    chi_square += (count - expected) * (count - expected) / expected;
+  const double degrees = static_cast<double>((n - 1) * (n - 1));
+  // Samples of a chunk move together, which leaves the mean of the sum as it is but widens it; 12
+  // standard deviations of independent draws.
+  EXPECT_NEAR(chi_square, degrees, 12 * std::sqrt(2 * degrees));
+}
+
+TEST(EpochOrderTest, RefusesWhatCannotBe) {
+  EXPECT_THAT(test::error_text([] { EpochOrder::chunked(10, 0, {}); }),
+              testing::HasSubstr("chunk_size is 0"));
+  EXPECT_THAT(test::error_text([] {
+                EpochOrder::chunked(10, 1, {0, 0, 0});
+              }),
+              testing::HasSubstr("window is 0"));
+  EXPECT_EQ(test::error_code([] { EpochOrder::chunked(kMaxSamples + 1, 1, {}); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_THAT(test::error_text([] {
+                EpochOrder::sharded(std::make_shared<const Samples>(Samples{0, 5, 3}), {});
+              }),
+              testing::HasSubstr("not a list of shard offsets"));
+  EXPECT_EQ(test::error_code([] { EpochOrder::sharded(nullptr, {}); }),
+            ErrorCode::kInvalidArgument);
+  const EpochOrder order = EpochOrder::chunked(10, 3, {});
+  EXPECT_THAT(test::error_text([&] { order.at(10); }),
+              testing::HasSubstr("positions are in [0, 10)"));
+  EXPECT_THAT(test::error_text([&] { order.position_of(12); }), testing::HasSubstr("no sample 12"));
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,284 @@
+#include "shardwise/order/permutation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "order/order_test_support.h"
+#include "shardwise/order/key.h"
+
+namespace shardwise {
+namespace {
+
+using test::Samples;
+
+Permutation make(std::uint64_t n, std::uint64_t seed) {
+  return {n, derive_key(seed, 0, KeyPurpose::kSamples)};
+}
+
+Samples images(const Permutation& permutation) {
+  Samples values = test::first_numbers(permutation.size());
+  permutation.apply(values);
+  return values;
+}
+
+/// Quantile of the chi-square distribution with many degrees of freedom (Wilson and Hilferty), z
+/// standard deviations up.
+double chi_square_limit(double degrees, double z) {
+  const double c = 2.0 / (9.0 * degrees);
+  return degrees * std::pow(1.0 - c + z * std::sqrt(c), 3);
+}
+
+TEST(KeyTest, DependsOnEveryPartAndNeverOnSums) {
+  const Hash128 key = derive_key(0, 1, KeyPurpose::kChunks, 0);
+  EXPECT_NE(key, derive_key(1, 0, KeyPurpose::kChunks, 0));
+  EXPECT_NE(key, derive_key(0, 1, KeyPurpose::kSamples, 0));
+  EXPECT_NE(key, derive_key(0, 1, KeyPurpose::kChunks, 1));
+  EXPECT_EQ(to_string(derive_key(17, 3, KeyPurpose::kChunks, 5)),
+            "4a8d4061892ece9e6b01d98f00235409");
+}
+
+TEST(PermutationTest, IsABijectionWithItsInverseForEverySmallSize) {
+  for (std::uint64_t n = 0; n <= 300; ++n) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const Permutation permutation = make(n, seed);
+      const Samples values = images(permutation);
+      ASSERT_TRUE(test::is_each_once(values, n)) << "n " << n << " seed " << seed;
+      for (std::uint64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(permutation(i), values[i]) << "n " << n;
+        ASSERT_EQ(permutation.inverse(values[i]), i) << "n " << n;
+      }
+    }
+  }
+}
+
+TEST(PermutationTest, IsABijectionForLargerSizes) {
+  for (const std::uint64_t n :
+       {511U, 512U, 1000U, 1023U, 1024U, 1025U, 4095U, 10007U, 65536U, 1000003U}) {
+    ASSERT_TRUE(test::is_each_once(images(make(n, 5)), n)) << n;
+  }
+}
+
+TEST(PermutationTest, InvertsForHugeSizes) {
+  for (const std::uint64_t n : {std::uint64_t{1'000'000'000'000}, (std::uint64_t{1} << 40) + 1,
+                                (std::uint64_t{1} << 61) - 1, kMaxSamples - 1, kMaxSamples}) {
+    const Permutation permutation = make(n, 7);
+    Samples values;
+    std::mt19937_64 random(n);
+    for (int i = 0; i < 1000; ++i) values.push_back(random() % n);
+    values.insert(values.end(), {0, 1, n / 2, n - 2, n - 1});
+    Samples mapped = values;
+    permutation.apply(mapped);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_LT(mapped[i], n);
+      ASSERT_EQ(permutation(values[i]), mapped[i]);
+      ASSERT_EQ(permutation.inverse(mapped[i]), values[i]);
+    }
+  }
+}
+
+TEST(PermutationTest, IsWhatItsSpecificationSays) {
+  const auto first = [](std::uint64_t n) {
+    const Permutation permutation(n, Hash128{0x0123456789abcdef, 0xfedcba9876543210});
+    Samples values;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(n, 8); ++i)
+      values.push_back(permutation(i));
+    return values;
+  };
+  EXPECT_EQ(first(1), (Samples{0}));
+  EXPECT_EQ(first(5), (Samples{0, 1, 2, 3, 4}));
+  EXPECT_EQ(first(8), (Samples{2, 1, 4, 0, 3, 5, 7, 6}));
+  EXPECT_EQ(first(64), (Samples{15, 57, 25, 35, 44, 63, 27, 53}));
+  EXPECT_EQ(first(65), (Samples{14, 27, 30, 26, 43, 56, 22, 33}));
+  EXPECT_EQ(first(100), (Samples{5, 74, 41, 83, 6, 26, 8, 54}));
+  EXPECT_EQ(first(511), (Samples{205, 4, 51, 13, 357, 115, 241, 263}));
+  EXPECT_EQ(first(512), (Samples{284, 243, 293, 295, 267, 156, 458, 450}));
+  EXPECT_EQ(first(1000), (Samples{17, 735, 98, 539, 634, 609, 990, 292}));
+  EXPECT_EQ(first(1000003),
+            (Samples{199276, 388088, 869255, 925412, 53953, 204652, 961515, 719909}));
+  EXPECT_EQ(first(1000000000000U),
+            (Samples{348949140766, 863420091077, 509917532216, 262071947676, 153770261700,
+                     348284582190, 689652420100, 413379149192}));
+  EXPECT_EQ(first(4611686018427387904U),
+            (Samples{3114415033415278111, 1858056636298237433, 2578301686601221269,
+                     1363944331937127269, 1146580075441764044, 3026758616639191026,
+                     3938367097861805168, 3091799237539594694}));
+}
+
+TEST(PermutationTest, RefusesWhatIsOutOfRange) {
+  const Permutation permutation = make(10, 0);
+  EXPECT_EQ(test::error_code([&] { permutation.at(10); }), ErrorCode::kOutOfRange);
+  EXPECT_THAT(test::error_text([&] { permutation.inverse(11); }),
+              testing::HasSubstr("numbers are in [0, 10)"));
+  EXPECT_EQ(test::error_code([] { make(kMaxSamples + 1, 0); }), ErrorCode::kInvalidArgument);
+}
+
+// Statistics. Seeds are fixed, so these pass always or never; the limits are 4.5 standard
+// deviations (p about 3e-6) for each of some 60 sums.
+
+TEST(PermutationStatisticsTest, TinyPermutationsAreAllEquallyLikely) {
+  for (std::uint64_t n = 2; n <= 6; ++n) {
+    std::size_t factorial = 1;
+    for (std::size_t i = 2; i <= n; ++i) factorial *= i;
+    const std::size_t trials = 400 * factorial;
+    std::map<Samples, std::size_t> counts;
+    for (std::size_t seed = 0; seed < trials; ++seed) ++counts[images(make(n, seed))];
+    ASSERT_EQ(counts.size(), factorial) << n;
+    double chi_square = 0;
+    for (const auto& [permutation, count] : counts) {
+      const double difference = static_cast<double>(count) - 400;
+      chi_square += difference * difference / 400;
+    }
+    EXPECT_LT(chi_square, chi_square_limit(static_cast<double>(factorial - 1), 4.5)) << n;
+  }
+}
+
+TEST(PermutationStatisticsTest, EveryPositionTakesEveryValueEquallyOften) {
+  for (const std::uint64_t n : {3U, 7U, 16U, 33U, 64U, 65U, 100U, 128U, 257U}) {
+    const std::size_t trials = 200 * n;
+    std::vector<std::uint32_t> counts(n * n);
+    for (std::size_t seed = 0; seed < trials; ++seed) {
+      const Samples values = images(make(n, seed));
+      for (std::size_t i = 0; i < n; ++i) ++counts[i * n + values[i]];
+    }
+    double chi_square = 0;
+    for (const std::uint32_t count : counts) {
+      const double difference = static_cast<double>(count) - 200;
+      chi_square += difference * difference / 200;
+    }
+    const double degrees = static_cast<double>((n - 1) * (n - 1));
+    // Rows and columns are fixed sums, which scales the statistic by n / (n - 1).
+    EXPECT_LT(chi_square * static_cast<double>(n - 1) / static_cast<double>(n),
+              chi_square_limit(degrees, 4.5))
+        << n;
+    EXPECT_GT(chi_square * static_cast<double>(n - 1) / static_cast<double>(n),
+              chi_square_limit(degrees, -4.5))
+        << n;
+  }
+}
+
+TEST(PermutationStatisticsTest, EveryPairOfPositionsTakesEveryPairOfValuesEquallyOften) {
+  const std::uint64_t n = 70;  // the weakest grid: the smallest, of halves 9 and 8
+  const std::size_t pairs = n * (n - 1);
+  const std::size_t trials = 60 * pairs;
+  // Neighbours in a row, in a column, and far apart.
+  for (const auto& [x, y] :
+       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 1}, {0, 8}, {3, 69}}) {
+    std::vector<std::uint32_t> counts(n * n);
+    for (std::size_t seed = 0; seed < trials; ++seed) {
+      const Permutation permutation = make(n, seed);
+      ++counts[permutation(x) * n + permutation(y)];
+    }
+    double chi_square = 0;
+    for (std::size_t v = 0; v < n; ++v) {
+      for (std::size_t w = 0; w < n; ++w) {
+        if (v == w) continue;
+        const double difference = static_cast<double>(counts[v * n + w]) - 60;
+        chi_square += difference * difference / 60;
+      }
+    }
+    EXPECT_LT(chi_square, chi_square_limit(static_cast<double>(pairs - 1), 4.5)) << x << " " << y;
+  }
+}
+
+TEST(PermutationStatisticsTest, ConsecutiveValuesAreNotCorrelated) {
+  for (const std::uint64_t n : {200U, 1000U, 5000U, 100000U}) {
+    const std::size_t trials = 2'000'000 / n;
+    for (const std::size_t lag : {1U, 2U, 7U, 32U}) {
+      double sum = 0;
+      std::size_t terms = 0;
+      const double mean = static_cast<double>(n - 1) / 2;
+      const double variance = (static_cast<double>(n) * static_cast<double>(n) - 1) / 12;
+      for (std::size_t seed = 0; seed < trials; ++seed) {
+        const Samples values = images(make(n, seed));
+        for (std::size_t i = 0; i + lag < n; ++i) {
+          sum += (static_cast<double>(values[i]) - mean) *
+                 (static_cast<double>(values[i + lag]) - mean);
+          ++terms;
+        }
+      }
+      // Without replacement two values correlate by -1 / (n - 1).
+      const double correlation = sum / static_cast<double>(terms) / variance;
+      const double expected = -1.0 / static_cast<double>(n - 1);
+      EXPECT_NEAR(correlation, expected, 4.5 / std::sqrt(static_cast<double>(terms)))
+          << n << " " << lag;
+    }
+  }
+}
+
+TEST(PermutationStatisticsTest, TheFirstElementIsUniform) {
+  for (const std::uint64_t n : {65U, 1000U, 1024U, 3000U}) {
+    std::vector<std::uint32_t> counts(n);
+    for (std::size_t seed = 0; seed < 100 * n; ++seed) ++counts[make(n, seed)(0)];
+    double chi_square = 0;
+    for (const std::uint32_t count : counts) {
+      const double difference = static_cast<double>(count) - 100;
+      chi_square += difference * difference / 100;
+    }
+    EXPECT_LT(chi_square, chi_square_limit(static_cast<double>(n - 1), 4.5)) << n;
+  }
+}
+
+/// Distances |p(i + 1) - p(i)| in 20 classes that are about equally likely in a random permutation.
+std::vector<double> neighbour_distances(std::uint64_t n, std::size_t trials,
+                                        const std::function<Samples(std::size_t)>& values_of) {
+  std::vector<double> counts(20);
+  for (std::size_t seed = 0; seed < trials; ++seed) {
+    const Samples values = values_of(seed);
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+      const auto distance = static_cast<double>(
+          values[i] > values[i + 1] ? values[i] - values[i + 1] : values[i + 1] - values[i]);
+      const double rest = 1 - distance / static_cast<double>(n);
+      ++counts[static_cast<std::size_t>((1 - rest * rest) * 20 * 0.999999)];
+    }
+  }
+  return counts;
+}
+
+TEST(PermutationStatisticsTest, NeighboursAreAsFarApartAsUnderFisherYates) {
+  for (const std::uint64_t n : {100U, 1000U, 20000U}) {
+    const std::size_t trials = 2'000'000 / n;
+    const std::vector<double> ours =
+        neighbour_distances(n, trials, [n](std::size_t seed) { return images(make(n, seed)); });
+    std::mt19937_64 random(1);
+    const std::vector<double> theirs = neighbour_distances(n, trials, [&](std::size_t) {
+      Samples values = test::first_numbers(n);
+      std::shuffle(values.begin(), values.end(), random);
+      return values;
+    });
+    double chi_square = 0;  // of two samples of the same size
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const double difference = ours[i] - theirs[i];
+      chi_square += difference * difference / (ours[i] + theirs[i]);
+    }
+    EXPECT_LT(chi_square, chi_square_limit(19, 4.5)) << n;
+  }
+}
+
+TEST(PermutationStatisticsTest, EvenAndOddPermutationsAreEquallyLikely) {
+  for (const std::uint64_t n : {65U, 81U, 100U, 500U, 529U, 600U, 1000U, 1024U}) {
+    int odd = 0;
+    const int trials = 4000;
+    for (int seed = 0; seed < trials; ++seed) {
+      const Samples values = images(make(n, static_cast<std::uint64_t>(seed)));
+      std::vector<bool> seen(n);
+      std::size_t cycles = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (seen[i]) continue;
+        ++cycles;
+        for (std::size_t j = i; !seen[j]; j = values[j]) seen[j] = true;
+      }
+      if ((n - cycles) % 2 == 1) ++odd;
+    }
+    // A square grid of odd sides (81, 529) without walks has only even ones.
+    if (n == 81 || n == 529) {
+      EXPECT_EQ(odd, 0) << n;
+    } else {
+      EXPECT_NEAR(odd, trials / 2, 4.5 * std::sqrt(trials) / 2) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
