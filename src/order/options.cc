@@ -29,7 +29,7 @@ SamplerKind parse_sampler(std::string_view name) {
         SamplerKind::kResampled, SamplerKind::kWids}) {
     if (name == sampler_name(kind)) return kind;
   }
-  throw InvalidArgument("no sampler " + quoted(name), {},
+  throw InvalidArgument("no sampler " + in_quotes(name), {},
                         "use chunked, sharded, sequential, resampled or wids");
 }
 

@@ -71,7 +71,7 @@ Tail parse_tail(std::string_view name) {
   for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
     if (name == tail_name(tail)) return tail;
   }
-  throw InvalidArgument("no tail policy " + quoted(name), {}, "use exact, drop or pad");
+  throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
 }
 
 Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
