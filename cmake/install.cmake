@@ -1,0 +1,43 @@
+# What is installed: the libraries with their headers, the programs, and the package that
+# find_package(shardwise [COMPONENTS libtorch]) finds.
+include(CMakePackageConfigHelpers)
+
+set(SHARDWISE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardwise)
+
+install(TARGETS shardwise EXPORT shardwise-core
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(EXPORT shardwise-core NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h"
+        PATTERN libtorch EXCLUDE
+        PATTERN libtorch.h EXCLUDE)
+
+if(TARGET shardwise_libtorch)
+  install(TARGETS shardwise_libtorch EXPORT shardwise-libtorch
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT shardwise-libtorch NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+  install(FILES include/shardwise/libtorch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise)
+  install(DIRECTORY include/shardwise/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise
+          FILES_MATCHING PATTERN "*.h")
+endif()
+
+foreach(program IN ITEMS shardwise_program shardwise_train)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+get_target_property(SHARDWISE_LIBRARY_TYPE shardwise TYPE)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shardwise-config.cmake.in
+  ${PROJECT_BINARY_DIR}/shardwise-config.cmake
+  INSTALL_DESTINATION ${SHARDWISE_PACKAGE_DIR}
+  NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/shardwise-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/shardwise-config.cmake
+              ${PROJECT_BINARY_DIR}/shardwise-config-version.cmake
+        DESTINATION ${SHARDWISE_PACKAGE_DIR})

@@ -1,0 +1,93 @@
+// Ctrl-C leaves nothing half-written.
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+namespace fs = std::filesystem;
+
+/// Many shards that are one file under many names, so that indexing takes seconds and space does
+/// not.
+class InterruptTest : public testing::Test {
+ protected:
+  static constexpr int kSamples = 20'000;
+  static constexpr int kShards = 1000;
+
+  InterruptTest() {
+    TarBuilder tar;
+    for (int i = 0; i < kSamples; ++i) tar.file(std::to_string(i) + ".txt", "");
+    fs::create_directory(shards_.path() + "/all");
+    write_file(shards_ / "all/0.tar", tar.end().bytes());
+    for (int i = 1; i < kShards; ++i) {
+      fs::create_hard_link(shards_ / "all/0.tar", shards_ / ("all/" + std::to_string(i) + ".tar"));
+    }
+  }
+
+  std::vector<std::string> command() const {
+    return {SHARDWISE_PROGRAM, "index", "--quiet", "-o", out_ / "x.idx", shards_ / "all"};
+  }
+
+  /// Starts to index, sends `signal` as soon as something was written, and waits.
+  Finished interrupted_by(int signal) const {
+    const std::size_t before = out_.list().size();
+    Process build(command());
+    while (out_.list().size() == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    build.send(signal);
+    return build.wait();
+  }
+
+  const TempDir shards_;
+  const TempDir out_;
+};
+
+TEST_F(InterruptTest, WithoutAnIndexThereIsNone) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Finished finished = interrupted_by(signal);
+    EXPECT_EQ(finished.code, 130);
+    EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
+    EXPECT_THAT(finished.out, testing::IsEmpty());
+    EXPECT_THAT(out_.list(), testing::IsEmpty());
+  }
+}
+
+TEST_F(InterruptTest, AnOldIndexStaysAsItWas) {
+  shardwise_output({"index", "-o", out_ / "x.idx", shards_ / "all/0.tar"});
+  const std::vector<std::string> names = out_.list();
+  const std::string bytes = read_file(out_ / "x.idx");
+  EXPECT_EQ(interrupted_by(SIGINT).code, 130);
+  EXPECT_EQ(out_.list(), names);
+  EXPECT_EQ(read_file(out_ / "x.idx"), bytes);
+  EXPECT_EQ(json_lines(shardwise_output({"info", "--json", out_ / "x.idx"}))[0]["shards"], 1);
+}
+
+TEST_F(InterruptTest, PackLeavesWholeShardsOnly) {
+  const TempDir images;
+  fs::create_directory(images / "class");
+  write_file(images / "class/0.png", std::string(100'000, 'x'));
+  for (int i = 1; i < 20'000; ++i) {
+    fs::create_hard_link(images / "class/0.png", images / ("class/" + std::to_string(i) + ".png"));
+  }
+  const std::string out = out_ / "made";
+  Process pack(
+      {SHARDWISE_PROGRAM, "pack", "--images", images.path(), "-o", out, "--max-samples", "50"});
+  while (!fs::exists(out + "/shard-000001.tar")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  pack.send(SIGINT);
+  EXPECT_EQ(pack.wait().code, 130);
+  for (const auto& entry : fs::directory_iterator(out)) {
+    EXPECT_EQ(entry.path().extension(), ".tar") << entry.path();
+  }
+  const auto report =
+      nlohmann::json::parse(shardwise_output({"index", "-o", out_ / "x.idx", "--json", out}));
+  EXPECT_EQ(report["samples"].get<int>() % 50, 0);
+  EXPECT_LT(report["samples"].get<int>(), 20'000);
+}
+
+}  // namespace
+}  // namespace shardwise::test

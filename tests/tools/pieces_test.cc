@@ -1,0 +1,79 @@
+// The program's pieces on their own: JSON text, progress, standard output.
+
+#include <nlohmann/json.hpp>
+
+#include "output.h"
+#include "progress.h"
+#include "support/support.h"
+
+namespace shardwise::tools {
+namespace {
+
+TEST(JsonTextTest, EveryByteOfTextSurvives) {
+  std::string text;
+  for (char c = 1; c < 127; ++c) text += c;
+  text += '\0';
+  text += "\x7f\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+  std::string json = "{";
+  append_json_name(json, "key", text);
+  json += "}";
+  EXPECT_EQ(nlohmann::json::parse(json)["key"], text);
+}
+
+TEST(JsonTextTest, BytesThatAreNoTextAreHexadecimal) {
+  std::string json;
+  append_json_name(json, "key",
+                   "\xff"
+                   "a\n");
+  EXPECT_EQ(json, R"("key_hex":"ff610a")");
+}
+
+TEST(CountedTest, TakesThePluralExceptForOne) {
+  EXPECT_EQ(counted(0, "shard"), "0 shards");
+  EXPECT_EQ(counted(1, "shard"), "1 shard");
+  EXPECT_EQ(counted(2000, "shard"), "2,000 shards");
+}
+
+TEST(ProgressTest, BarShowsPartRateAndTimeLeft) {
+  const ProgressState state{.done = 1 << 20,
+                            .total = 4 << 20,
+                            .unit = Unit::kBytes,
+                            .seconds = 2,
+                            .detail = "1 of 4 shards"};
+  EXPECT_EQ(progress_bar("indexing", state, 100),
+            "indexing [==========>                             ]  25 %  512.0 KiB/s  0:06 left  "
+            "1 of 4 shards");
+  EXPECT_EQ(progress_line("indexing", state),
+            "indexing: 25 %, 512.0 KiB/s, 0:06 left, 1 of 4 shards");
+}
+
+TEST(ProgressTest, BarFitsAnyWidth) {
+  const ProgressState state{
+      .done = 5, .total = 9, .unit = Unit::kSamples, .seconds = 1.5, .detail = "d"};
+  for (std::size_t width = 0; width < 200; ++width) {
+    const std::string bar = progress_bar("packing", state, width);
+    EXPECT_LE(bar.size(), width == 0 ? 0 : width - 1) << bar;
+  }
+}
+
+TEST(ProgressTest, NothingDoneAndAllDoneAreWellFormed) {
+  EXPECT_EQ(
+      progress_line("packing",
+                    {.done = 0, .total = 10, .unit = Unit::kSamples, .seconds = 0, .detail = ""}),
+      "packing: 0 %, 0 samples/s, -:-- left");
+  EXPECT_EQ(
+      progress_line("packing",
+                    {.done = 10, .total = 10, .unit = Unit::kSamples, .seconds = 5, .detail = ""}),
+      "packing: 100 %, 2 samples/s, 0:00 left");
+  EXPECT_EQ(
+      progress_line("packing",
+                    {.done = 0, .total = 0, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
+      "packing: 0 %, 0 samples/s, -:-- left");
+  EXPECT_EQ(
+      progress_line("packing",
+                    {.done = 1, .total = 7202, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
+      "packing: 0 %, 1 samples/s, 2:00:01 left");
+}
+
+}  // namespace
+}  // namespace shardwise::tools

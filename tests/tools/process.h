@@ -1,0 +1,42 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "support/support.h"
+
+namespace shardwise::test {
+
+/// How a process ended.
+struct Finished {
+  int code = 0;  ///< the exit code, or 128 + the signal that killed it
+  std::string out;
+  std::string err;
+};
+
+/// A child process whose standard output and error are kept in files. One thread.
+class Process {
+ public:
+  /// Starts `arguments[0]`, with `input` on its standard input. If `out_fd` is given, standard
+  /// output goes there instead.
+  explicit Process(std::vector<std::string> arguments, const std::string& input = {},
+                   int out_fd = -1);
+  /// Kills the child if it still runs.
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void send(int signal) const;
+  Finished wait();
+
+ private:
+  TempDir dir_;
+  pid_t pid_ = -1;
+};
+
+/// Runs a program to its end.
+Finished run(std::vector<std::string> arguments, const std::string& input = {});
+
+}  // namespace shardwise::test

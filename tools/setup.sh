@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Installs what Shardwise is built with, on Debian 12 or newer and Ubuntu 22.04 or newer, as root or
+# through sudo. Only what is missing is installed. The list is packages.txt beside this script.
+#
+#   tools/setup.sh [GROUP...]     GROUP is build, libtorch, test or ci; without any: build libtorch
+#
+# Other scripts source this file and use its functions.
+set -euo pipefail
+
+SHARDWISE_SOURCE_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+heading() { printf '\n== %s\n' "$*"; }
+say() { printf '%s\n' "$*"; }
+fail() {
+  printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+packages_of() {  # GROUP...
+  local group
+  for group in "$@"; do
+    awk -v group="$group" '$1 == group { print $2 }' "$SHARDWISE_SOURCE_DIR/tools/packages.txt"
+  done
+}
+
+is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+# The version of PACKAGE that apt would install; empty if it knows none.
+candidate_of() {  # PACKAGE
+  local version
+  version=$(apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" { print $2 }')
+  [[ $version == '(none)' ]] || printf '%s' "$version"
+}
+
+# apt's lists are fetched once, and only if they are needed: a fresh container has none.
+PACKAGE_LISTS_FRESH=
+refresh_package_lists() {
+  [[ -z $PACKAGE_LISTS_FRESH ]] || return 0
+  say "fetching the lists of packages"
+  as_root apt-get -q -q update || fail "apt-get update failed: check the network and apt's sources"
+  PACKAGE_LISTS_FRESH=1
+}
+
+install_packages() {  # PACKAGE...
+  local package missing=()
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
+    fail "this is no Debian-like system; install by hand what ${missing[*]} are called here"
+  [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null ||
+    fail "neither root nor sudo; have an administrator run: apt-get install ${missing[*]}"
+  refresh_package_lists
+  for package in "${missing[@]}"; do
+    [[ -n $(candidate_of "$package") ]] ||
+      fail "apt knows no package $package; on Ubuntu, turn 'universe' on: add-apt-repository universe"
+  done
+  say "installing: ${missing[*]}"
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${missing[@]}" >/dev/null ||
+    fail "apt-get install failed: see its messages above"
+}
+
+install_groups() {  # GROUP...
+  # shellcheck disable=SC2046  # one word a package
+  install_packages $(packages_of "$@")
+}
+
+# True if CMake will find a LibTorch: one that the user points to, or the distribution's, which is
+# installed if there is one that is new enough.
+have_libtorch() {
+  if [[ -n ${Torch_DIR:-} || -n ${CMAKE_PREFIX_PATH:-} ]]; then
+    # shellcheck disable=SC2046  # one word a package
+    install_packages $(packages_of libtorch | grep -v '^libtorch-dev$')
+    return 0
+  fi
+  if ! is_installed libtorch-dev; then
+    command -v apt-cache >/dev/null || return 1
+    [[ -n $(candidate_of libtorch-dev) ]] || refresh_package_lists
+    local version
+    version=$(candidate_of libtorch-dev)
+    [[ -n $version ]] && dpkg --compare-versions "$version" ge 1.13 || return 1
+  fi
+  install_groups libtorch
+}
+
+NO_LIBTORCH="this release has no package libtorch-dev of 1.13 or newer; unpack LibTorch from \
+pytorch.org, export CMAKE_PREFIX_PATH=/path/to/libtorch, and run this again"
+
+compiler_major() { "$1" -dumpversion | cut -d. -f1; }
+
+# Exports CC and CXX if the system's g++ is too old and a newer one is packaged beside it.
+choose_compiler() {
+  [[ -z ${CXX:-} ]] || return 0
+  [[ $(compiler_major g++) -lt 12 ]] || return 0
+  say "the system's g++ is older than 12: taking g++-12"
+  install_packages g++-12
+  export CC=gcc-12 CXX=g++-12
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  [[ $# -gt 0 ]] || set -- build libtorch
+  for group in "$@"; do
+    [[ -n $(packages_of "$group") ]] || fail "no group '$group' in packages.txt"
+    if [[ $group == libtorch ]]; then
+      have_libtorch || fail "$NO_LIBTORCH"
+    else
+      install_groups "$group"
+    fi
+  done
+  say "everything is installed"
+fi

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "output.h"
+
+namespace shardwise::tools {
+
+// Each adds one sub-command. Parsing runs it: results go to `out`, everything else to standard
+// error; what fails leaves as an exception, wrong usage as a CLI::ParseError.
+
+void add_index_command(CLI::App& program, Output& out);
+void add_info_command(CLI::App& program, Output& out);
+void add_ls_command(CLI::App& program, Output& out);
+void add_cat_command(CLI::App& program, Output& out);
+void add_verify_command(CLI::App& program, Output& out);
+void add_pack_command(CLI::App& program, Output& out);
+
+}  // namespace shardwise::tools

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <atomic>
+
+namespace shardwise::tools {
+
+/// From now on the first SIGINT or SIGTERM sets the flag below, and a second one of its kind ends
+/// the process at once. A signal that is ignored when the program starts (nohup, a job in the
+/// background of a script) stays ignored. Also ignores SIGPIPE, so that a write to a closed pipe is
+/// an error.
+void install_signal_handlers();
+
+/// Becomes true at the first Ctrl-C; long work in the library polls it.
+const std::atomic<bool>& interrupt_flag();
+
+/// Throws Cancelled if Ctrl-C was pressed.
+void throw_if_interrupted();
+
+}  // namespace shardwise::tools

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "options.h"
+#include "shardwise/base/text.h"
+#include "shardwise/index/index.h"
+
+namespace shardwise::tools {
+namespace {
+
+struct LsOptions {
+  std::string index;
+  bool json = false;
+  std::optional<std::uint64_t> shard;
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+};
+
+/// What is the same for all members of a shard, or of a field, is made once.
+struct ShardText {
+  std::string start;                ///< of each line: shard and path
+  std::vector<std::string> fields;  ///< by field number
+};
+
+ShardText shard_text(const ShardInfo& shard, const SegmentView& segment, bool json) {
+  ShardText text;
+  if (json) {
+    text.start = fmt::format("{{\"shard\":{},", shard.number);
+    append_json_name(text.start, "url", shard.path);
+    text.start += ",\"sample\":";
+  } else {
+    text.start = escaped(shard.path) + "\t";
+  }
+  for (std::uint32_t field = 0; field < segment.num_fields(); ++field) {
+    std::string name;
+    if (json) {
+      append_json_name(name, "field", segment.field_name(field));
+    } else {
+      name = escaped(segment.field_name(field));
+    }
+    text.fields.push_back(std::move(name));
+  }
+  return text;
+}
+
+/// Lists at most `limit` members of a shard, and returns how many it did.
+std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, std::uint64_t limit,
+                         Output& out) {
+  const ShardInfo shard = index.shard(number);
+  const SegmentView segment = index.segment(number);
+  const ShardText text = shard_text(shard, segment, json);
+  std::uint64_t listed = 0;
+  std::string key;
+  for (std::uint32_t i = 0; i < segment.num_samples() && listed < limit; ++i) {
+    key.clear();
+    if (json) {
+      append_json_name(key, "key", segment.key(i));
+    } else {
+      key = escaped(segment.key(i));
+    }
+    for (const MemberRecord& member : segment.members(i)) {
+      if (listed == limit) break;
+      if (json) {
+        out.print("{}{},{},{},\"offset\":{},\"size\":{}}}\n", text.start, shard.first_sample + i,
+                  key, text.fields[member.field()], member.data_offset(), member.size_bytes);
+      } else {
+        out.print("{}{}\t{}\t{}\t{}\t{}\n", text.start, shard.first_sample + i, key,
+                  text.fields[member.field()], member.data_offset(), member.size_bytes);
+      }
+      ++listed;
+    }
+  }
+  return listed;
+}
+
+void run(const LsOptions& options, Output& out) {
+  const std::shared_ptr<const Index> index = Index::open(options.index);
+  std::uint64_t left = options.limit;
+  if (options.shard) {
+    list_shard(*index, *options.shard, options.json, left, out);
+    return;
+  }
+  for (std::uint64_t shard = 0; shard < index->num_shards() && left > 0; ++shard) {
+    throw_if_interrupted();
+    left -= list_shard(*index, shard, options.json, left, out);
+  }
+}
+
+}  // namespace
+
+void add_ls_command(CLI::App& program, Output& out) {
+  CLI::App* command = program.add_subcommand(
+      "ls", "List every member: shard, sample, key, field, offset and size, separated by tabs");
+  const auto options = std::make_shared<LsOptions>();
+  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  command->add_flag("--json", options->json, "print one JSON object a line");
+  command->add_option("--shard", options->shard, "only this shard, counted from 0")
+      ->check(kWholeNumber)
+      ->type_name("N");
+  command->add_option("--limit", options->limit, "at most so many members")
+      ->check(kWholeNumber)
+      ->type_name("N");
+  command->footer("Example:\n  shardwise ls train.idx --limit 10");
+  command->callback([options, &out] { run(*options, out); });
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,83 @@
+#include "output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "interrupt.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+
+void Output::write(std::string_view bytes) {
+  if (bytes.size() >= kFlushBytes) {
+    flush();
+    write_through(bytes);
+    return;
+  }
+  buffer_ += bytes;
+  if (buffer_.size() >= kFlushBytes) flush();
+}
+
+void Output::flush() {
+  write_through(buffer_);
+  buffer_.clear();
+}
+
+void Output::write_through(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EINTR) {
+      throw_if_interrupted();
+    } else if (errno == EPIPE) {
+      throw ReaderGone();
+    } else {
+      throw_errno(errno, "cannot write the results", "standard output");
+    }
+  }
+}
+
+void say(std::string_view kind, std::string_view text) {
+  fmt::print(stderr, "shardwise: {}: {}\n", kind, text);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_json_name(std::string& out, std::string_view name, std::string_view bytes) {
+  out += '"';
+  out += name;
+  if (is_utf8(bytes)) {
+    out += "\":";
+    append_json_string(out, bytes);
+  } else {
+    out += "_hex\":\"";
+    out += hex(bytes);
+    out += '"';
+  }
+}
+
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string counted(std::uint64_t count, std::string_view singular) {
+  return fmt::format("{} {}{}", human_count(count), singular, count == 1 ? "" : "s");
+}
+
+}  // namespace shardwise::tools

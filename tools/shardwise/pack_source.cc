@@ -1,0 +1,168 @@
+#include "pack_source.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "interrupt.h"
+#include "shardwise/base/bytes.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/index/sample_name.h"
+
+namespace shardwise::tools {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 9> kImageExtensions = {"bmp", "gif", "jpeg", "jpg", "png",
+                                                              "ppm", "tif", "tiff", "webp"};
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+/// Calls `visit` for each entry of a folder, hidden ones left out. Folders below it that are
+/// symbolic links are not entered, so that there is no way round in circles.
+template <class Iterator, class Visit>
+void for_each_entry(const std::string& directory, Visit visit) {
+  try {
+    Iterator entries(directory);
+    for (const Iterator end; entries != end; ++entries) {
+      throw_if_interrupted();
+      if (!is_hidden(entries->path())) {
+        visit(*entries);
+      } else if constexpr (std::is_same_v<Iterator, fs::recursive_directory_iterator>) {
+        entries.disable_recursion_pending();
+      }
+    }
+  } catch (const fs::filesystem_error& e) {
+    const fs::path& culprit = e.path1();
+    throw_errno(e.code().value(), "cannot list the folder",
+                culprit.empty() ? directory : culprit.string());
+  }
+}
+
+/// Paths of all files below `directory`, relative to it, bytewise sorted.
+std::vector<std::string> files_below(const std::string& directory) {
+  std::vector<std::string> files;
+  for_each_entry<fs::recursive_directory_iterator>(
+      directory, [&](const fs::directory_entry& entry) {
+        if (entry.is_regular_file()) {
+          files.push_back(entry.path().lexically_relative(directory).native());
+        }
+      });
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> folders_in(const std::string& directory) {
+  std::vector<std::string> folders;
+  for_each_entry<fs::directory_iterator>(directory, [&](const fs::directory_entry& entry) {
+    if (entry.is_directory()) folders.push_back(entry.path().filename().native());
+  });
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+/// Key and field of an image, or nothing if its name has no image's extension.
+std::optional<std::pair<std::string, std::string>> image_name(const std::string& relative) {
+  const std::size_t name_start = relative.rfind('/') + 1;
+  const std::size_t dot = relative.rfind('.');
+  if (dot == std::string::npos || dot <= name_start) return std::nullopt;
+  std::string field = lower_case(std::string_view(relative).substr(dot + 1));
+  if (std::ranges::find(kImageExtensions, field) == kImageExtensions.end()) return std::nullopt;
+  std::string key = relative.substr(0, dot);
+  std::replace(key.begin() + static_cast<std::ptrdiff_t>(name_start), key.end(), '.', '_');
+  return std::pair(std::move(key), std::move(field));
+}
+
+}  // namespace
+
+PackList list_images(const std::string& directory) {
+  PackList list;
+  list.classes = folders_in(directory);
+  if (list.classes.empty()) {
+    throw NotFound("no folder of a class", in_quotes(directory),
+                   "put the images of each class into a folder of its own, or use --files");
+  }
+  for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
+    const std::string& name = list.classes[number];
+    std::map<std::string, std::string> path_of_key;
+    for (const std::string& file : files_below(directory + "/" + name)) {
+      const std::string path = directory + "/" + name + "/" + file;
+      auto parts = image_name(file);
+      if (!parts) {
+        list.left_out.push_back(path);
+        continue;
+      }
+      auto& [key, field] = *parts;
+      key.insert(0, name + "/");
+      const auto [other, is_new] = path_of_key.emplace(key, path);
+      if (!is_new) {
+        throw InvalidArgument("two images would be one sample, " + in_quotes(key),
+                              in_quotes(other->second) + " and " + in_quotes(path),
+                              "rename one of them");
+      }
+      list.samples.push_back({std::move(key), {{std::move(field), path}}, number});
+    }
+  }
+  if (list.samples.empty()) {
+    throw NotFound(
+        "no image", in_quotes(directory),
+        "images are known by their extensions: bmp, gif, jpeg, jpg, png, ppm, tif, tiff, webp");
+  }
+  return list;
+}
+
+PackList list_files(const std::string& directory) {
+  PackList list;
+  std::map<std::string, PackSample> samples;
+  for (const std::string& file : files_below(directory)) {
+    const std::string path = directory + "/" + file;
+    const std::optional<SampleName> name = split_sample_name(file);
+    if (!name) {
+      list.left_out.push_back(path);
+      continue;
+    }
+    PackSample& sample = samples[std::string(name->key)];
+    sample.key = name->key;
+    const std::string field = lower_case(name->field);
+    const auto other = std::ranges::find(sample.files, field, &PackFile::field);
+    if (other != sample.files.end()) {
+      throw InvalidArgument("two files would be one field of a sample",
+                            in_quotes(other->path) + " and " + in_quotes(path),
+                            "rename one of them");
+    }
+    sample.files.push_back({field, path});
+  }
+  for (auto& [key, sample] : samples) {
+    std::ranges::sort(sample.files, {}, &PackFile::field);
+    list.samples.push_back(std::move(sample));
+  }
+  if (list.samples.empty()) {
+    throw NotFound("no file that makes a sample", in_quotes(directory),
+                   "a name needs a key, a dot and a field, as in 000001.jpg");
+  }
+  return list;
+}
+
+void shuffle_samples(std::vector<PackSample>& samples, std::uint64_t seed) {
+  for (std::uint64_t i = samples.size(); i > 1; --i) {
+    std::array<char, 8> bytes{};
+    store_le64(bytes.data(), i);
+    const std::uint64_t j = hash64({bytes.data(), bytes.size()}, seed) % i;
+    std::swap(samples[i - 1], samples[j]);
+  }
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace shardwise::tools {
+
+enum class Unit : std::uint8_t { kBytes, kSamples };
+
+/// Where some long work stands.
+struct ProgressState {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  Unit unit = Unit::kSamples;
+  double seconds = 0;  ///< since the start
+  std::string detail;  ///< "12 of 100 shards"; may be empty
+};
+
+/// "[=====>    ]  45 %  1.2 GiB/s  0:12 left  12 of 100 shards", at most `width` columns.
+std::string progress_bar(std::string_view verb, const ProgressState& state, std::size_t width);
+
+/// "indexing: 45 %, 1.2 GiB/s, 0:12 left, 12 of 100 shards"
+std::string progress_line(std::string_view verb, const ProgressState& state);
+
+/// Shows on standard error how far some work is: a bar on a terminal, a plain line every ten
+/// seconds elsewhere, nothing when quiet. One thread.
+class Progress {
+ public:
+  Progress(std::string verb, Unit unit, bool quiet);
+  /// Wipes the bar.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Cheap; draws only now and then.
+  void update(std::uint64_t done, std::uint64_t total, const std::function<std::string()>& detail);
+  /// Wipes the bar, so that other text can be printed.
+  void clear();
+
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const std::string verb_;
+  const Unit unit_;
+  const bool terminal_;
+  const bool quiet_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point next_ = start_;
+  bool drawn_ = false;
+};
+
+}  // namespace shardwise::tools

@@ -1,0 +1,107 @@
+#include "tar_writer.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 512;
+constexpr int kRecordBytes = 10240;  // what the end of an archive is padded to, as tar does
+constexpr int kWriteBytes = 1 << 20;
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+
+/// libarchive's sink: appends to the AtomicFile behind `file`.
+la_ssize_t write_to_file(archive* writer, void* file, const void* bytes, std::size_t size) {
+  try {
+    static_cast<File*>(file)->write({static_cast<const char*>(bytes), size});
+    return static_cast<la_ssize_t>(size);
+  } catch (const Error& e) {
+    archive_set_error(writer, e.code() == ErrorCode::kNoSpace ? ENOSPC : EIO, "%s", e.what());
+    return -1;
+  }
+}
+
+}  // namespace
+
+TarWriter::TarWriter(const std::string& path) : file_(path), archive_(archive_write_new()) {
+  if (archive_ == nullptr) throw std::bad_alloc();
+  require(archive_write_set_format_pax_restricted(archive_), "cannot write tar to");
+  require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write tar to");
+  require(archive_write_set_bytes_in_last_block(archive_, kRecordBytes), "cannot write tar to");
+  require(archive_write_open(archive_, &file_.file(), nullptr, write_to_file, nullptr),
+          "cannot write tar to");
+}
+
+TarWriter::~TarWriter() {
+  archive_write_fail(archive_);  // so that freeing it writes nothing more
+  archive_write_free(archive_);
+}
+
+void TarWriter::add(const std::string& name, std::string_view content) {
+  begin(name, content.size());
+  write(content);
+}
+
+void TarWriter::add_file(const std::string& name, const std::string& source) {
+  const File file = File::open_read(source);
+  const std::uint64_t size_bytes = file_identity(file.fd(), source).size_bytes;
+  begin(name, size_bytes);
+  std::vector<char> buffer(std::min<std::uint64_t>(size_bytes, kCopyBytes));
+  for (std::uint64_t done = 0; done < size_bytes;) {
+    const std::size_t wanted = std::min<std::uint64_t>(buffer.size(), size_bytes - done);
+    if (file.read_at(done, buffer.data(), wanted) != wanted) {
+      throw Error(ErrorCode::kIo, "file got shorter while it was packed", in_quotes(source),
+                  "run again when nothing writes to it");
+    }
+    write({buffer.data(), wanted});
+    done += wanted;
+  }
+}
+
+void TarWriter::commit() {
+  require(archive_write_close(archive_), "cannot finish");
+  file_.commit();
+}
+
+std::uint64_t TarWriter::member_bytes(std::uint64_t content_bytes) {
+  return kBlockBytes + (content_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+void TarWriter::begin(const std::string& name, std::uint64_t size_bytes) {
+  const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(),
+                                                                            archive_entry_free);
+  if (!entry) throw std::bad_alloc();
+  archive_entry_copy_pathname(entry.get(), name.c_str());
+  archive_entry_set_filetype(entry.get(), AE_IFREG);
+  archive_entry_set_perm(entry.get(), 0644);
+  archive_entry_set_mtime(entry.get(), 0, 0);
+  archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size_bytes));
+  const int result = archive_write_header(archive_, entry.get());
+  // A warning: the name is not text, and goes into the pax header as the bytes it is.
+  if (result != ARCHIVE_WARN) require(result, "cannot write a header to");
+}
+
+void TarWriter::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const la_ssize_t n = archive_write_data(archive_, bytes.data(), bytes.size());
+    if (n <= 0) require(ARCHIVE_FATAL, "cannot write");
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void TarWriter::require(int result, const char* action) {
+  if (result == ARCHIVE_OK) return;
+  throw_errno(archive_errno(archive_), action, file_.temporary_path());
+}
+
+}  // namespace shardwise::tools
