@@ -54,6 +54,8 @@ int run(int argc, char** argv) {
   add_ls_command(program, out);
   add_cat_command(program, out);
   add_verify_command(program, out);
+  add_order_command(program, out);
+  add_epoch_command(program, out);
   add_pack_command(program, out);
   try {
     program.parse(argc, argv);

@@ -1,0 +1,219 @@
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "options.h"
+#include "order_options.h"
+#include "progress.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/loader.h"
+#include "shardwise/order/epoch_audit.h"
+
+namespace shardwise::tools {
+namespace {
+
+struct EpochOptions {
+  std::string index;
+  OrderArguments order;
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  std::uint64_t batch = 64;
+  std::string decode = "none";
+  bool quiet = false;
+  bool json = false;
+};
+
+using Batch = std::vector<std::uint64_t>;
+
+/// What a loader's thread makes of a batch: every byte of every field was read.
+struct LoadedBatch {
+  Batch samples;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
+LoadedBatch load(const Dataset& data, const Batch& batch) {
+  LoadedBatch loaded;
+  for (const std::uint64_t number : batch) {
+    const Sample sample = data[number];
+    for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+      const Field field = sample.field(i);
+      loaded.bytes += field.bytes.size();
+      loaded.checksum += hash64(field.bytes);
+    }
+    loaded.samples.push_back(sample.index());
+  }
+  return loaded;
+}
+
+struct EpochReport {
+  explicit EpochReport(const Hash128& fingerprint) : audit(fingerprint) {}
+
+  EpochAudit audit;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;  ///< of all contents; does not depend on their order
+  double wait_seconds = 0;
+};
+
+/// Loads all that `sampler` gives, from where it stands.
+void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sampler,
+               std::uint64_t num_samples, Progress& progress, EpochReport& report) {
+  const auto next_batch = [&]() -> std::optional<Batch> {
+    throw_if_interrupted();
+    Batch batch(options.batch);
+    batch.resize(sampler.next_batch(batch));
+    if (batch.empty()) return std::nullopt;
+    return batch;
+  };
+  Loader<Batch, LoadedBatch> loader(next_batch,
+                                    [&](const Batch& batch) { return load(data, batch); },
+                                    {.num_threads = options.threads});
+  while (const std::optional<LoadedBatch> loaded = loader.next()) {
+    report.audit.add(loaded->samples);
+    report.bytes += loaded->bytes;
+    report.checksum += loaded->checksum;
+    progress.update(report.audit.sum().count, num_samples,
+                    [&] { return human_bytes(report.bytes); });
+  }
+  report.wait_seconds += loader.wait_seconds();
+}
+
+/// Of one rank: that it got what its order says. Whether the epoch is whole only all ranks can
+/// tell.
+std::string prove_rank(const Sampler& sampler, const EpochReport& report,
+                       const Hash128& fingerprint) {
+  const std::unique_ptr<Sampler> again = sampler.for_rank(sampler.rank());
+  AuditSum expected;
+  Batch batch(4096);
+  while (const std::size_t got = again->next_batch(batch)) {
+    expected += AuditSum::of({batch.data(), got}, fingerprint);
+  }
+  if (report.audit.sum() != expected) {
+    throw NotExact("this rank did not get the samples of its order",
+                   fmt::format("rank {} of {}, epoch {}", sampler.rank(), sampler.world_size(),
+                               sampler.epoch()),
+                   "this is a fault in shardwise: please report it");
+  }
+  return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
+                     sampler.rank(), sampler.world_size(), expected.count);
+}
+
+std::string prove_epoch(const Sampler& sampler, const EpochReport& report,
+                        const Hash128& fingerprint) {
+  const AuditExpectation expectation = sampler.expectation(fingerprint);
+  report.audit.prove(expectation, sampler.epoch());
+  return report.audit.verdict(expectation).text(sampler.epoch());
+}
+
+std::uint64_t peak_memory_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+/// Memory that is this process's own, mapped shards not counted.
+std::uint64_t private_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+void run(const EpochOptions& options, Output& out) {
+  const Dataset data = Dataset::open(options.index);
+  const std::shared_ptr<const Index> index(std::shared_ptr<const Index>(), &data.index());
+  const std::unique_ptr<Sampler> first = make_sampler(options.order, {index, data.size()});
+  const bool whole = !options.order.rank;
+  const std::uint64_t num_samples =
+      whole ? first->partition().delivered_slots() : first->partition().size();
+
+  Progress progress("loading", Unit::kSamples, options.quiet);
+  EpochReport report(data.fingerprint());
+  const std::uint64_t end = whole ? first->world_size() : first->rank() + 1;
+  for (std::uint64_t rank = first->rank(); rank < end; ++rank) {
+    load_rank(options, data, *first->for_rank(rank), num_samples, progress, report);
+  }
+  const double seconds = progress.seconds();
+  progress.clear();
+  const std::string proof = whole ? prove_epoch(*first, report, data.fingerprint())
+                                  : prove_rank(*first, report, data.fingerprint());
+
+  const std::uint64_t samples = report.audit.sum().count;
+  const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
+  const ShardPoolStats pool = data.pool_stats();
+  if (options.json) {
+    nlohmann::ordered_json json = {
+        {"samples", samples},
+        {"bytes", report.bytes},
+        {"seconds", seconds},
+        {"samples_per_second", rate},
+        {"wait_seconds", report.wait_seconds},
+        {"threads", options.threads},
+        {"shards_opened", pool.opened},
+        {"peak_memory_bytes", peak_memory_bytes()},
+        {"private_memory_bytes", private_memory_bytes()},
+        {"checksum", fmt::format("{:016x}", report.checksum)},
+        {"epoch", first->epoch()},
+        {"world_size", first->world_size()},
+        {"rank", nullptr},
+        {"proof", proof},
+    };
+    if (!whole) json["rank"] = first->rank();
+    out.print("{}\n", json_text(json));
+    return;
+  }
+  out.print("samples   {}\n", human_count(samples));
+  out.print("bytes     {}, {}/s\n", human_bytes(report.bytes),
+            human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
+                                                   std::max(seconds, 1e-9))));
+  out.print("seconds   {:.3f}, of which the consumer waited {:.3f}\n", seconds,
+            report.wait_seconds);
+  out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
+            counted(options.threads, "thread"));
+  out.print("shards    opened {} times\n", human_count(pool.opened));
+  out.print("memory    {} at most with mapped shards, {} without\n",
+            human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
+  out.print("{}\n", proof);
+}
+
+}  // namespace
+
+void add_epoch_command(CLI::App& program, Output& out) {
+  CLI::App* command = program.add_subcommand(
+      "epoch",
+      "Load one epoch, every byte of it, and prove it: with --rank that rank's part, "
+      "otherwise those of all ranks one after another");
+  const auto options = std::make_shared<EpochOptions>();
+  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  command->add_option("--threads", options->threads, "threads that load; 0: the consumer does")
+      ->check(kWholeNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "samples a batch")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 24))
+      ->type_name("B")
+      ->capture_default_str();
+  command->add_option("--decode", options->decode, "what is made of the bytes; none: they are read")
+      ->check(CLI::IsMember({"none"}))
+      ->capture_default_str();
+  command->add_flag("--quiet", options->quiet, "show no progress");
+  command->add_flag("--json", options->json, "print one JSON object");
+  add_order_options(*command, options->order);
+  command->footer("Example:\n  shardwise epoch train.idx --world 8 --threads 4");
+  command->callback([options, &out] { run(*options, out); });
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shardwise/index/index.h"
+#include "shardwise/order/sampler.h"
+
+namespace shardwise::tools {
+
+/// ORDER: the options that decide which sample comes when. The same for every command that takes
+/// them, and the same names as the library's OrderOptions.
+struct OrderArguments {
+  OrderOptions options;
+  std::string sampler = "chunked";
+  std::string tail = "exact";
+  std::optional<std::uint64_t> rank;
+};
+
+/// Adds the ORDER options to `command`. `arguments` must live as long as it does.
+void add_order_options(CLI::App& command, OrderArguments& arguments);
+
+/// What is to be ordered: the samples of an index, or `size` samples of nothing in particular.
+struct OrderedThing {
+  std::shared_ptr<const Index> index;
+  std::uint64_t size = 0;
+};
+
+/// The order of rank `arguments.rank`, or of rank 0 if none was given.
+/// Errors: CLI::ValidationError for options that do not go together.
+std::unique_ptr<Sampler> make_sampler(const OrderArguments& arguments, const OrderedThing& thing);
+
+}  // namespace shardwise::tools
