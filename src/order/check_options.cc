@@ -28,6 +28,7 @@ const OrderOptions& checked(SamplerKind kind, const OrderOptions& options) {
   const bool sharded = kind == SamplerKind::kSharded;
   const bool sequential = kind == SamplerKind::kSequential;
   const bool resampled = kind == SamplerKind::kResampled;
+  const bool mixture = kind == SamplerKind::kMixture;
   const bool wids = kind == SamplerKind::kWids;
   if (options.chunk_size == 0) {
     throw InvalidArgument("chunk_size is 0 samples", {}, "it is at least 1, and 1000 is usual");
@@ -40,18 +41,21 @@ const OrderOptions& checked(SamplerKind kind, const OrderOptions& options) {
           "chunked and wids");
   require(chunked || sharded || options.window == defaults.window, kind, "window",
           "chunked and sharded");
-  require(!wids || options.streams == defaults.streams, kind, "streams",
+  require((!wids && !mixture) || options.streams == defaults.streams, kind, "streams",
           "chunked, sharded, sequential and resampled");
   require(chunked || sharded || sequential || options.tail == defaults.tail, kind, "tail",
           "chunked, sharded and sequential");
   require(wids || options.shufflefirst == defaults.shufflefirst, kind, "shufflefirst", "wids");
-  require(chunked || sharded || sequential || !options.balance_bytes, kind, "balance_bytes",
-          "chunked, sharded and sequential");
+  if (options.balance_bytes) {
+    throw InvalidArgument("balance_bytes without the sizes of the samples", {},
+                          "use BalancedSampler, or make_sampler with sizes");
+  }
   require(resampled || options.resample == defaults.resample, kind, "resample", "resampled");
-  require(resampled || options.epoch_size == defaults.epoch_size, kind, "epoch_size", "resampled");
+  require(resampled || mixture || options.epoch_size == defaults.epoch_size, kind, "epoch_size",
+          "resampled and mixture");
   require(chunked || sharded || sequential || options.skip.empty(), kind, "skip",
           "chunked, sharded and sequential");
-  require(!resampled || options.shuffle, kind, "shuffle = false",
+  require((!resampled && !mixture) || options.shuffle, kind, "shuffle = false",
           "chunked, sharded, sequential and wids");
   return options;
 }

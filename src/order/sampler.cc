@@ -219,19 +219,23 @@ SlotSampler::SlotSampler(OrderSpec spec, const OrderOptions& options, std::uint6
     : Sampler(spec, options), streams_(num_positions, options.streams) {}
 
 void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
-  const std::uint64_t world = world_size();
+  fill_kept(partition().slot(first), world_size(), out);
+}
+
+void SlotSampler::fill_kept(std::uint64_t first, std::uint64_t stride,
+                            std::span<std::uint64_t> out) const {
   const std::uint64_t num_slots = partition().num_slots();
   while (!out.empty()) {
-    std::uint64_t slot = partition().slot(first);
+    std::uint64_t slot = first;
     std::size_t count = 1;
     if (slot >= num_slots) {
-      slot %= num_slots;  // padded: at most one a rank
+      slot %= num_slots;  // padded: at most one a rank, so one by one
     } else {
       const std::uint64_t run = std::min(num_slots - slot, kept().run_length(slot));
-      count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), ceil_div(run, world)));
+      count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), ceil_div(run, stride)));
     }
-    fill_slots(kept().slot(slot), world, out.first(count));
-    first += count;
+    fill_slots(kept().slot(slot), stride, out.first(count));
+    first += count * stride;
     out = out.subspan(count);
   }
 }

@@ -46,8 +46,7 @@ struct OrderOptions {
   bool shufflefirst = false;   ///< wids: also permute the chunks of epoch 0
   bool balance_bytes = false;  ///< see BalancedSampler
   ResampleUnit resample = ResampleUnit::kSample;  ///< resampled
-  std::uint64_t epoch_size =
-      0;  ///< resampled: samples of all ranks in an epoch; 0: as many as there are
+  std::uint64_t epoch_size = 0;  ///< resampled and mixture: slots of all ranks; 0: num_samples
   SkipList skip{};
 };
 

@@ -188,13 +188,14 @@ class SHARDWISE_EXPORT Sampler {
   /// Tells the base how many slots there are and which are kept.
   void set_slots(KeptSlots kept);
   void set_size(std::uint64_t size) noexcept { size_ = size; }
+  OrderSpec& mutable_spec() noexcept { return spec_; }
   const KeptSlots& kept() const noexcept { return kept_; }
   /// The kept slot from which this rank counts: 0, or where it resumed.
   std::uint64_t first_kept() const noexcept { return first_kept_; }
 
  private:
   static constexpr std::size_t kBufferSize = 512;
-  static constexpr std::size_t kFirstFill = 8;  ///< small, so that the first sample comes at once
+  static constexpr std::size_t kFirstFill = 1;  ///< so that the first sample comes at once
 
   bool take(std::uint64_t& sample) {
     if (cursor_ == filled_ && !refill()) return false;
@@ -227,10 +228,16 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
   SlotSampler(OrderSpec spec, const OrderOptions& options, std::uint64_t num_positions);
 
   const Streams& streams() const noexcept { return streams_; }
+  void set_positions(std::uint64_t num_positions) {
+    streams_ = Streams(num_positions, streams_.count());
+  }
   /// out[i] = the sample at position first + i * stride.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
+  /// out[i] = the sample in kept slot first + i * stride, padded slots included. REQUIRES: stride
+  /// is 1 or world_size().
+  void fill_kept(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
   /// out[i] = the sample in slot first + i * stride. REQUIRES: stride and the number of streams
   /// divide one another.
   void fill_slots(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;

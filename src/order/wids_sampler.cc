@@ -1,0 +1,231 @@
+#include "shardwise/order/wids_sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "order/arithmetic.h"
+#include "order/check_options.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise {
+
+namespace {
+
+using order_detail::ceil_div;
+using order_detail::uint128;
+
+/// The part of CPython's random.Random that wids uses.
+class PythonRandom {
+ public:
+  explicit PythonRandom(uint128 seed) {
+    InitByArray sequence(seed);
+    engine_.seed(sequence);
+  }
+
+  /// random.shuffle(values).
+  void shuffle(std::vector<std::uint64_t>& values) {
+    for (std::size_t i = values.size(); i-- > 1;) std::swap(values[i], values[below(i + 1)]);
+  }
+
+ private:
+  /// Matsumoto and Nishimura's init_by_array, as a seed sequence that writes the whole state at
+  /// once.
+  class InitByArray {
+   public:
+    using result_type = std::uint32_t;
+
+    explicit InitByArray(uint128 seed) {
+      do {
+        key_.push_back(static_cast<std::uint32_t>(seed));
+        seed >>= 32;
+      } while (seed != 0);
+    }
+
+    template <class Iterator>
+    void generate(Iterator first, Iterator last) {
+      const auto size = static_cast<std::size_t>(last - first);
+      std::vector<std::uint32_t> state(size);
+      state[0] = 19650218;
+      for (std::size_t i = 1; i < size; ++i) {
+        state[i] = 1812433253U * mixed(state[i - 1]) + static_cast<std::uint32_t>(i);
+      }
+      std::size_t i = 1;
+      const auto advance = [&] {
+        if (++i < size) return;
+        state[0] = state[size - 1];
+        i = 1;
+      };
+      std::size_t j = 0;
+      for (std::size_t k = std::max(size, key_.size()); k > 0; --k) {
+        state[i] =
+            (state[i] ^ (mixed(state[i - 1]) * 1664525U)) + key_[j] + static_cast<std::uint32_t>(j);
+        advance();
+        j = (j + 1) % key_.size();
+      }
+      for (std::size_t k = size - 1; k > 0; --k) {
+        state[i] = (state[i] ^ (mixed(state[i - 1]) * 1566083941U)) - static_cast<std::uint32_t>(i);
+        advance();
+      }
+      state[0] = 0x80000000U;
+      std::copy(state.begin(), state.end(), first);
+    }
+
+   private:
+    static std::uint32_t mixed(std::uint32_t x) { return x ^ (x >> 30); }
+    std::vector<std::uint32_t> key_;
+  };
+
+  /// _randbelow(n): as many bits as n has, until they make a number below n.
+  std::uint64_t below(std::uint64_t n) {
+    const auto num_bits = static_cast<unsigned>(std::bit_width(n));
+    std::uint64_t value = bits(num_bits);
+    while (value >= n) value = bits(num_bits);
+    return value;
+  }
+
+  /// getrandbits(num_bits), from 1 to 64: words from the low end, the last one cut.
+  std::uint64_t bits(unsigned num_bits) {
+    if (num_bits <= 32) return word() >> (32 - num_bits);
+    const std::uint64_t low = word();
+    return low | (word() >> (64 - num_bits)) << 32;
+  }
+
+  std::uint64_t word() { return engine_(); }
+
+  std::mt19937 engine_;
+};
+
+OrderSpec wids_spec(std::uint64_t n, const OrderOptions& options) {
+  order_detail::checked(SamplerKind::kWids, options);
+  OrderSpec spec;
+  spec.order_version = EpochOrder::kVersion;
+  spec.sampler = SamplerKind::kWids;
+  spec.num_samples = n;
+  spec.seed = options.seed;
+  spec.chunk_size = options.chunk_size;
+  spec.shuffle = options.shuffle;
+  spec.shufflefirst = options.shufflefirst;
+  spec.world_size = options.world_size;
+  return spec;
+}
+
+}  // namespace
+
+/// An epoch in the middle: iterate_ranges(), stopped inside one of its ranges.
+struct WidsSampler::Replay {
+  PythonRandom random;
+  std::vector<Range> ranges;
+  std::vector<std::uint64_t> places;  ///< permuted numbers of ranges
+  std::size_t next_place = 0;
+  std::uint64_t first = 0;             ///< this rank's index of samples[0]
+  std::vector<std::uint64_t> samples;  ///< of the range that is being read
+};
+
+WidsSampler::WidsSampler(OrderSpec spec, const OrderOptions& options, ShardOffsets offsets)
+    : Sampler(spec, options),
+      offsets_(std::move(offsets)),
+      block_size_(ceil_div(spec.num_samples, options.world_size)) {
+  prepare();
+}
+
+WidsSampler::WidsSampler(SampleCount n, const OrderOptions& options)
+    : WidsSampler(wids_spec(n.value(), options), options, nullptr) {}
+
+WidsSampler WidsSampler::shard_list(const ShardOffsets& offsets, const OrderOptions& options) {
+  OrderSpec spec = wids_spec(order_detail::checked(offsets).back(), options);
+  if (options.world_size != 1 || options.chunk_size != kDefaultChunkSize) {
+    throw InvalidArgument("the order of wids' ShardListSampler has no chunk_size and no ranks", {},
+                          "leave chunk_size and world_size at their defaults");
+  }
+  spec.layout = order_detail::layout_hash(*offsets);
+  return {spec, options, offsets};
+}
+
+WidsSampler::WidsSampler(const WidsSampler& other)
+    : Sampler(other),
+      offsets_(other.offsets_),
+      block_size_(other.block_size_),
+      replay_(std::make_unique<Replay>(*other.replay_)) {}
+
+WidsSampler::WidsSampler(WidsSampler&&) noexcept = default;
+WidsSampler::~WidsSampler() = default;
+
+std::unique_ptr<Sampler> WidsSampler::clone() const { return std::make_unique<WidsSampler>(*this); }
+
+std::vector<WidsSampler::Range> WidsSampler::ranges() const {
+  std::vector<Range> ranges;
+  if (offsets_) {
+    for (std::size_t i = 0; i + 1 < offsets_->size(); ++i) {
+      ranges.push_back({(*offsets_)[i], (*offsets_)[i + 1]});
+    }
+    return ranges;
+  }
+  const std::uint64_t n = spec().num_samples;
+  const std::uint64_t chunk_size = spec().chunk_size;
+  const std::uint64_t end = std::min((rank() + 1) * block_size_, n);
+  for (std::uint64_t begin = std::min(rank() * block_size_, n); begin < end;) {
+    const std::uint64_t chunk_end = chunk_size < end - begin ? begin + chunk_size : end;
+    ranges.push_back({begin, chunk_end});
+    begin = chunk_end;
+  }
+  return ranges;
+}
+
+void WidsSampler::prepare() {
+  // As many slots as if every rank had a whole block: those that do not exist lie at the ranks'
+  // ends.
+  set_slots(KeptSlots(block_size_ * world_size()));
+  std::vector<Range> blocks = ranges();
+  std::uint64_t size = 0;
+  for (const Range& range : blocks) size += range.end - range.begin;
+  set_size(size);
+  const uint128 seed = spec().seed + uint128{1289738273} * epoch();
+  std::vector<std::uint64_t> places(blocks.size());
+  std::iota(places.begin(), places.end(), std::uint64_t{0});
+  replay_ = std::make_unique<Replay>(
+      Replay{PythonRandom(seed), std::move(blocks), std::move(places), 0, 0, {}});
+  if (spec().shuffle && (spec().shufflefirst || epoch() > 0))
+    replay_->random.shuffle(replay_->places);
+}
+
+void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
+  if (first < replay_->first) {
+    WidsSampler again(*this);
+    again.prepare();
+    *replay_ = std::move(*again.replay_);
+  }
+  Replay& replay = *replay_;
+  for (std::uint64_t& sample : out) {
+    while (first - replay.first >= replay.samples.size()) {
+      replay.first += replay.samples.size();
+      const Range range = replay.ranges[replay.places[replay.next_place++]];
+      replay.samples.resize(range.end - range.begin);
+      std::iota(replay.samples.begin(), replay.samples.end(), range.begin);
+      if (spec().shuffle) replay.random.shuffle(replay.samples);
+    }
+    sample = replay.samples[first - replay.first];
+    ++first;
+  }
+}
+
+std::vector<std::uint64_t> WidsSampler::slots_of(std::uint64_t sample) const {
+  std::vector<std::uint64_t> slots;
+  for (const Delivery& delivery : find_deliveries(sample)) slots.push_back(delivery.slot);
+  return slots;
+}
+
+std::vector<Delivery> WidsSampler::find_deliveries(std::uint64_t sample) const {
+  const std::uint64_t owner = sample / block_size_;
+  const std::unique_ptr<Sampler> replayed = for_rank(owner);
+  while (replayed->next() != sample) {
+  }
+  const std::uint64_t index = replayed->position() - 1;
+  return {{owner, index, index * world_size() + owner}};
+}
+
+void WidsSampler::expect_epoch(AuditExpectation& /*expectation*/) const {}  // every sample once
+
+}  // namespace shardwise
