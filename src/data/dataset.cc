@@ -8,10 +8,9 @@
 namespace shardwise {
 namespace {
 
-using ShardHandle = std::shared_ptr<const detail::OpenShard>;
-
 /// Maps a shard and checks it against the index.
-ShardHandle open_shard(const std::shared_ptr<const Index>& index, std::uint64_t number) {
+std::unique_ptr<const detail::OpenShard> open_shard(const std::shared_ptr<const Index>& index,
+                                                    std::uint64_t number) {
   const ShardInfo info = index->shard(number);
   MappedFile file = MappedFile::open(info.path);
   require_unchanged(info, file.identity().size_bytes, file.identity().mtime_ns);
@@ -27,7 +26,7 @@ ShardHandle open_shard(const std::shared_ptr<const Index>& index, std::uint64_t 
                            ": a member lies outside it)",
                        "build the index again with `shardwise index`");
   }
-  return std::make_shared<const detail::OpenShard>(
+  return std::make_unique<const detail::OpenShard>(
       detail::OpenShard{index, std::move(file), segment, info.first_sample, info.path});
 }
 
@@ -60,9 +59,7 @@ Sample Dataset::operator[](std::uint64_t index) const {
                      "sample " + std::to_string(index) + " of " + in_quotes(table.path()),
                      "it has " + std::to_string(table.size()) + " samples, from 0");
   }
-  const std::uint64_t shard = table.shard_of(index);
-  const auto local = static_cast<std::uint32_t>(index - table.first_sample(shard));
-  return Sample(impl_->pool.get(shard), local, index);
+  return Sample(impl_->pool.get(table.shard_of(index)), index);
 }
 
 std::optional<Sample> Dataset::find(std::string_view key) const {

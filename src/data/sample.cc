@@ -16,12 +16,12 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Sample::Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local,
-               std::uint64_t index) noexcept
+Sample::Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept
     : shard_(std::move(shard)),
-      members_(shard_->segment.members(local)),
       index_(index),
-      local_(local) {}
+      local_(static_cast<std::uint32_t>(index - shard_->first_sample)) {
+  members_ = shard_->segment.members(local_);
+}
 
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 

@@ -197,12 +197,18 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
       view.samples_[header.num_samples].first_key_byte != header.key_bytes) {
     return fail("a segment's sample records are wrong");
   }
+  bool uniform = true;
+  const std::uint32_t members_a_sample =
+      header.num_samples == 0 ? 0 : view.samples_[1].first_member;
   for (std::uint32_t i = 0; i < header.num_samples; ++i) {
-    if (view.samples_[i].first_member > view.samples_[i + 1].first_member ||
-        view.samples_[i].first_key_byte > view.samples_[i + 1].first_key_byte) {
+    const std::uint32_t begin = view.samples_[i].first_member;
+    const std::uint32_t end = view.samples_[i + 1].first_member;
+    if (begin > end || view.samples_[i].first_key_byte > view.samples_[i + 1].first_key_byte) {
       return fail("a segment's sample records are wrong");
     }
+    uniform = uniform && end - begin == members_a_sample;
   }
+  if (uniform) view.members_a_sample_ = members_a_sample;
   if (view.field_ends_[0] != 0 || view.field_ends_[header.num_fields] != header.field_bytes) {
     return fail("a segment's field names are wrong");
   }

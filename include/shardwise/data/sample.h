@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/index/offset_table.h"
+#include "shardwise/storage/shard_handle.h"
 
 namespace shardwise {
 
@@ -66,12 +66,11 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
-  Sample(std::shared_ptr<const detail::OpenShard> shard, std::uint32_t local,
-         std::uint64_t index) noexcept;
+  Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept;
 
   std::string_view bytes_of(const MemberRecord& member) const noexcept;
 
-  std::shared_ptr<const detail::OpenShard> shard_;
+  ShardHandle<detail::OpenShard> shard_;
   std::span<const MemberRecord> members_;
   std::uint64_t index_;
   std::uint32_t local_;

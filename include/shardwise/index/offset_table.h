@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -131,6 +132,9 @@ class SegmentView {
   }
   /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
   std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
+    if (members_a_sample_ != 0) {  // saves a visit to the sample records
+      return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
+    }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
   /// All members of the shard, in archive order.
@@ -164,6 +168,7 @@ class SegmentView {
   std::uint32_t num_samples_ = 0;
   std::uint32_t num_members_ = 0;
   std::uint32_t num_fields_ = 0;
+  std::uint32_t members_a_sample_ = 0;  // if all samples have as many, else 0
 };
 
 }  // namespace shardwise
