@@ -25,11 +25,9 @@ if(TARGET shardwise_libtorch)
           FILES_MATCHING PATTERN "*.h")
 endif()
 
-foreach(program IN ITEMS shardwise_program shardwise_train)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
-endforeach()
+if(TARGET shardwise_program)
+  install(TARGETS shardwise_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 get_target_property(SHARDWISE_LIBRARY_TYPE shardwise TYPE)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shardwise-config.cmake.in

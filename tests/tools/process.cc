@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,10 +62,12 @@ void Process::send(int signal) const { ::kill(pid_, signal); }
 
 Finished Process::wait() {
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  rusage usage{};
+  while (::wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   pid_ = -1;
   Finished finished;
+  finished.peak_memory_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (std::filesystem::exists(dir_ / "out")) finished.out = read_file(dir_ / "out");
   finished.err = read_file(dir_ / "err");

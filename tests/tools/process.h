@@ -14,6 +14,7 @@ struct Finished {
   int code = 0;  ///< the exit code, or 128 + the signal that killed it
   std::string out;
   std::string err;
+  std::uint64_t peak_memory_bytes = 0;
 };
 
 /// A child process whose standard output and error are kept in files. One thread.

@@ -26,6 +26,7 @@ struct OrderCommandOptions {
 
 OrderedThing ordered_thing(const OrderCommandOptions& options) {
   if (options.size) return {nullptr, *options.size};
+  if (options.index.empty()) throw CLI::RequiredError("INDEX or --size");
   std::shared_ptr<const Index> index = Index::open(options.index);
   const std::uint64_t size = index->size();
   return {std::move(index), size};
@@ -51,12 +52,12 @@ void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("order", "Print the sample numbers that one rank gets, one a line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  CLI::Option_group* samples = command->add_option_group("samples", "What is ordered; one of");
-  samples->add_option("INDEX", options->index, "the samples of an index")->type_name("");
-  samples->add_option("--size", options->size, "so many samples")
+  CLI::Option* index =
+      command->add_option("INDEX", options->index, "order the samples of an index")->type_name("");
+  command->add_option("--size", options->size, "or so many samples")
       ->check(kWholeNumber)
+      ->excludes(index)
       ->type_name("N");
-  samples->require_option(1);
   command->add_option("--from", options->from, "begin at this one of the rank's samples, from 0")
       ->check(kWholeNumber)
       ->type_name("POS");

@@ -48,7 +48,7 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       ->check(CLI::IsMember({"exact", "drop", "pad"}))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_flag("!--no-shuffle", options.shuffle, "in order: 0, 1, 2 ...")->group(kGroup);
+  command.add_flag("--no-shuffle", arguments.no_shuffle, "in order: 0, 1, 2 ...")->group(kGroup);
 }
 
 std::unique_ptr<Sampler> make_sampler(const OrderArguments& arguments, const OrderedThing& thing) {
@@ -56,6 +56,7 @@ std::unique_ptr<Sampler> make_sampler(const OrderArguments& arguments, const Ord
   options.sampler = parse_sampler(arguments.sampler);
   options.tail = parse_tail(arguments.tail);
   options.rank = arguments.rank.value_or(0);
+  options.shuffle = !arguments.no_shuffle;
   try {
     return sampler_of(options, thing);
   } catch (const InvalidArgument& e) {

@@ -17,6 +17,7 @@ struct OrderArguments {
   std::string sampler = "chunked";
   std::string tail = "exact";
   std::optional<std::uint64_t> rank;
+  bool no_shuffle = false;
 };
 
 /// Adds the ORDER options to `command`. `arguments` must live as long as it does.

@@ -1,0 +1,158 @@
+// shardwise order and shardwise epoch.
+
+#include <algorithm>
+#include <charconv>
+
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::uint64_t> numbers_of(const std::string& text) {
+  std::vector<std::uint64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p < end; ++p) {
+    p = std::from_chars(p, end, numbers.emplace_back()).ptr;
+  }
+  return numbers;
+}
+
+std::vector<std::uint64_t> order(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "order");
+  return numbers_of(shardwise_output(std::move(arguments)));
+}
+
+TEST(OrderCommandTest, RanksShareEachNumberOnce) {
+  constexpr std::uint64_t kSize = 1'000'003;
+  constexpr std::uint64_t kWorld = 7;
+  std::vector<bool> seen(kSize);
+  std::uint64_t total = 0;
+  for (std::uint64_t rank = 0; rank < kWorld; ++rank) {
+    const auto numbers = order({"--size", std::to_string(kSize), "--world", std::to_string(kWorld),
+                                "--rank", std::to_string(rank)});
+    EXPECT_GE(numbers.size(), kSize / kWorld);
+    EXPECT_LE(numbers.size(), kSize / kWorld + 1);
+    for (const std::uint64_t number : numbers) {
+      ASSERT_LT(number, kSize);
+      EXPECT_FALSE(seen[number]) << number;
+      seen[number] = true;
+    }
+    total += numbers.size();
+  }
+  EXPECT_EQ(total, kSize);
+}
+
+TEST(OrderCommandTest, SameArgumentsSameOrder) {
+  const std::vector<std::string> base = {"--size", "5000", "--world", "4", "--rank", "1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), base.begin(), base.end());
+    return order(std::move(more));
+  };
+  const auto first = with({});
+  EXPECT_EQ(with({}), first);
+  EXPECT_EQ(with({"--seed", "0", "--epoch", "0", "--chunk", "1000"}), first);
+  EXPECT_NE(with({"--seed", "1"}), first);
+  EXPECT_NE(with({"--epoch", "1"}), first);
+  EXPECT_NE(with({"--chunk", "10"}), first);
+  EXPECT_NE(with({"--window", "2"}), first);
+  EXPECT_NE(with({"--streams", "2"}), first);
+}
+
+TEST(OrderCommandTest, HugeSizesAnswerAtOnceInLittleMemory) {
+  const Finished finished = shardwise({"order", "--size", "1000000000000", "--limit", "5"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(numbers_of(finished.out).size(), 5u);
+  EXPECT_LT(finished.peak_memory_bytes, 50'000'000u);
+}
+
+TEST(OrderCommandTest, FromAndLimitCutThePartAsked) {
+  const auto all = order({"--size", "100", "--world", "3", "--rank", "2"});
+  const auto part =
+      order({"--size", "100", "--world", "3", "--rank", "2", "--from", "10", "--limit", "5"});
+  EXPECT_EQ(part, std::vector<std::uint64_t>(all.begin() + 10, all.begin() + 15));
+  EXPECT_TRUE(order({"--size", "100", "--from", "100"}).empty());
+  EXPECT_TRUE(order({"--size", "100", "--limit", "0"}).empty());
+  const Finished beyond = shardwise({"order", "--size", "100", "--from", "101"});
+  EXPECT_EQ(beyond.code, 1);
+  EXPECT_THAT(beyond.err, HasSubstr("101"));
+}
+
+TEST(OrderCommandTest, SamplersAndTailsOfAnIndex) {
+  const SmallIndex index;  // shards of 3 and 4 samples
+  const std::vector<std::uint64_t> in_order = {0, 1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(order({index.path(), "--sampler", "sequential"}), in_order);
+  EXPECT_EQ(order({index.path(), "--no-shuffle"}), in_order);
+  auto sharded = order({index.path(), "--sampler", "sharded"});
+  ASSERT_EQ(sharded.size(), 7u);
+  const bool first_shard_first = sharded[0] < 3;
+  EXPECT_TRUE(std::all_of(sharded.begin(), sharded.begin() + (first_shard_first ? 3 : 4),
+                          [&](std::uint64_t n) { return (n < 3) == first_shard_first; }));
+  std::sort(sharded.begin(), sharded.end());
+  EXPECT_EQ(sharded, in_order);
+  const auto size_with = [&](const char* tail) {
+    return order({index.path(), "--world", "2", "--rank", "1", "--tail", tail}).size();
+  };
+  EXPECT_EQ(size_with("exact"), 3u);
+  EXPECT_EQ(size_with("drop"), 3u);
+  EXPECT_EQ(size_with("pad"), 4u);
+}
+
+nlohmann::json epoch(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"epoch", "--json", "--quiet"});
+  return nlohmann::json::parse(shardwise_output(std::move(arguments)));
+}
+
+TEST(EpochCommandTest, LoadsEverySampleOnceWhateverTheRanksAndThreads) {
+  const SmallIndex index;
+  const auto one = epoch({index.path()});
+  EXPECT_EQ(one["samples"], 7);
+  EXPECT_EQ(one["bytes"], 7 * 8);
+  EXPECT_EQ(one["proof"], "epoch 0: 7 samples, each exactly once: proven");
+  EXPECT_EQ(one["shards_opened"], 2);
+  for (const char* world : {"2", "3", "7", "9"}) {
+    for (const char* threads : {"0", "1", "4"}) {
+      const auto many = epoch({index.path(), "--world", world, "--threads", threads, "--batch", "2",
+                               "--epoch", "5", "--sampler", "sharded"});
+      EXPECT_EQ(many["samples"], 7);
+      EXPECT_EQ(many["checksum"], one["checksum"]);
+      EXPECT_EQ(many["proof"], "epoch 5: 7 samples, each exactly once: proven");
+    }
+  }
+}
+
+TEST(EpochCommandTest, OneRankProvesItsPart) {
+  const SmallIndex index;
+  const auto part = epoch({index.path(), "--world", "2", "--rank", "1"});
+  EXPECT_EQ(part["samples"], 3);
+  EXPECT_EQ(part["rank"], 1);
+  EXPECT_EQ(part["proof"], "epoch 0: rank 1 of 2: 3 samples as ordered: proven");
+}
+
+TEST(EpochCommandTest, TailsAreSaidInTheProof) {
+  const SmallIndex index;
+  EXPECT_EQ(epoch({index.path(), "--world", "2", "--tail", "drop"})["samples"], 6);
+  const auto padded = epoch({index.path(), "--world", "2", "--tail", "pad"});
+  EXPECT_EQ(padded["samples"], 8);
+  EXPECT_THAT(padded["proof"].get<std::string>(), HasSubstr("1 repeated as asked: proven"));
+}
+
+TEST(EpochCommandTest, PrintsForPeople) {
+  const SmallIndex index;
+  const std::string text = shardwise_output({"epoch", index.path()});
+  EXPECT_THAT(text, HasSubstr("samples   7\n"));
+  EXPECT_EQ(lines_of(text).back(), "epoch 0: 7 samples, each exactly once: proven");
+}
+
+TEST(EpochCommandTest, AChangedShardStopsIt) {
+  const SmallIndex index;
+  write_file(index.dir() / "b.tar", small_shard(3, 5));
+  const Finished finished = shardwise({"epoch", index.path()});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("b.tar"));
+  EXPECT_THAT(finished.out, testing::Not(HasSubstr("proven")));
+}
+
+}  // namespace
+}  // namespace shardwise::test
