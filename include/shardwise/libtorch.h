@@ -1,0 +1,8 @@
+#pragma once
+
+/// Everything in shardwise::libtorch: decoders to tensors, adapters for torch::data, process groups,
+/// the image loader, and exact evaluation and gradient averaging over ranks. The target
+/// shardwise::libtorch brings LibTorch and shardwise::shardwise along.
+
+#include "shardwise/libtorch/decode.h"
+#include "shardwise/shardwise.h"
