@@ -5,4 +5,6 @@
 /// shardwise::libtorch brings LibTorch and shardwise::shardwise along.
 
 #include "shardwise/libtorch/decode.h"
+#include "shardwise/libtorch/local_ranks.h"
+#include "shardwise/libtorch/process_group.h"
 #include "shardwise/shardwise.h"

@@ -10,13 +10,14 @@
 
 #include "libtorch/decode_internal.h"
 #include "libtorch/npy_header.h"
+#include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise::libtorch {
 namespace detail {
 
 std::string decode_action(std::string_view field, std::string_view type) {
-  return "cannot decode field " + quoted(field) + " as " + std::string(type);
+  return "cannot decode field " + in_quotes(field) + " as " + std::string(type);
 }
 
 void throw_bad_field(std::string_view action, std::string_view reason, const std::string& where) {

@@ -37,7 +37,7 @@ class HeaderText {
         has_shape = true;
         parse_shape(header);
       } else {
-        throw DecodeFailure("npy: the header has an unexpected or repeated key " + quoted(key));
+        throw DecodeFailure("npy: the header has an unexpected or repeated key " + in_quotes(key));
       }
       if (!take(',')) {
         expect('}');
@@ -100,7 +100,7 @@ class HeaderText {
     }
     const std::string_view descr = quoted_text();
     const auto unknown = [&]() -> DecodeFailure {
-      return DecodeFailure("npy: no tensor type for the type " + quoted(descr));
+      return DecodeFailure("npy: no tensor type for the type " + in_quotes(descr));
     };
     if (descr.find('O') != std::string_view::npos) {
       throw DecodeFailure("npy: an array of Python objects, which is a pickle and is never read");
