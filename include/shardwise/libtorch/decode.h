@@ -35,7 +35,7 @@ struct ImageOptions {
   /// Every image is brought to this size, its aspect ratio not kept, by antialiased bilinear
   /// interpolation: a triangle filter whose width grows with the scale when the image shrinks, as
   /// Pillow's BILINEAR and torch's interpolate(antialias=True), pixel centres at halves.
-  ImageSize resize;
+  ImageSize resize{};
   /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB).
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
 };
@@ -100,8 +100,8 @@ using Value = std::variant<torch::Tensor, std::int64_t, std::string,
                            std::shared_ptr<const nlohmann::json>, Bytes>;
 
 struct DecodeOptions {
-  ImageOptions image;
-  JsonOptions json;
+  ImageOptions image{};
+  JsonOptions json{};
 };
 
 /// One field, decoded as field_kind says. Errors: NotFound; BadField.
