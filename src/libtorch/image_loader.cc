@@ -147,11 +147,11 @@ class BatchMaker {
   ImageOptions image_options_;
 };
 
-OrderOptions order_options(const ImageLoaderOptions& options, const ProcessGroup& group) {
+OrderOptions order_options(const ImageLoaderOptions& options, int rank, int world_size) {
   OrderOptions order;
   order.sampler = options.sampler;
-  order.rank = static_cast<std::uint64_t>(group.rank());
-  order.world_size = static_cast<std::uint64_t>(group.world_size());
+  order.rank = static_cast<std::uint64_t>(rank);
+  order.world_size = static_cast<std::uint64_t>(world_size);
   order.seed = options.seed;
   order.chunk_size = options.chunk_size;
   order.window = options.window;
@@ -164,9 +164,28 @@ OrderOptions order_options(const ImageLoaderOptions& options, const ProcessGroup
   return order;
 }
 
-ShardOffsets shard_offsets(const Dataset& data, const ImageLoaderOptions& options) {
-  if (options.sampler != SamplerKind::kSharded) return nullptr;
-  return std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts());
+/// Errors: InvalidArgument.
+std::unique_ptr<shardwise::Sampler> sampler_for(const Dataset& data, const ImageLoaderOptions& options,
+                                                int rank, int world_size) {
+  if (options.batch_size < 1 || options.batch_size > (1 << 24)) {
+    throw InvalidArgument("a batch size out of range", std::to_string(options.batch_size),
+                          "choose 1 to 16,777,216");
+  }
+  detail::require_size(options.resize);
+  const OrderOptions order = order_options(options, rank, world_size);
+  switch (options.sampler) {
+    case SamplerKind::kChunked:
+      return std::make_unique<ChunkedSampler>(data, order);
+    case SamplerKind::kSharded:
+      return std::make_unique<ShardedSampler>(
+          std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()), order);
+    case SamplerKind::kSequential:
+      return std::make_unique<SequentialSampler>(data, order);
+    default:
+      throw InvalidArgument("a sampler that the image loader does not have",
+                            std::string(sampler_name(options.sampler)),
+                            "choose chunked, sharded or sequential");
+  }
 }
 
 AuditSum reduced(const AuditSum& sum, const ProcessGroup& group) {
@@ -185,7 +204,7 @@ struct ImageLoader::Impl {
         options(std::move(loader_options)),
         batch_size(static_cast<std::uint64_t>(options.batch_size)),
         maker(std::make_shared<const BatchMaker>(data, options)),
-        sampler(make_sampler(data, order_options(options, group), shard_offsets(data, options))),
+        sampler(sampler_for(data, options, group.rank(), group.world_size())),
         audit(data.fingerprint()) {
     count_steps();
   }
@@ -214,8 +233,8 @@ struct ImageLoader::Impl {
       next.samples.resize(ahead->next_batch(next.samples));
       return next;
     };
-    const auto make = [maker = maker, partition = sampler->partition()](const BatchPlan& plan) {
-      return Made{plan.samples, maker->make(plan, partition)};
+    const auto make = [maker = maker, partition = sampler->partition()](const BatchPlan& batch) {
+      return Made{batch.samples, maker->make(batch, partition)};
     };
     LoaderOptions loader_options;
     loader_options.num_threads = options.threads;
@@ -243,13 +262,11 @@ struct ImageLoader::Impl {
   std::unique_ptr<Loader<BatchPlan, Made>> pipeline;  ///< nullptr: not started
 };
 
-ImageLoader::ImageLoader(Dataset data, ProcessGroup group, ImageLoaderOptions options) {
-  if (options.batch_size < 1 || options.batch_size > (1 << 24)) {
-    throw InvalidArgument("a batch size out of range", std::to_string(options.batch_size),
-                          "choose 1 to 16,777,216");
-  }
-  detail::require_size(options.resize);
-  impl_ = std::make_unique<Impl>(std::move(data), std::move(group), std::move(options));
+ImageLoader::ImageLoader(Dataset data, ProcessGroup group, ImageLoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(group), std::move(options))) {}
+
+void ImageLoader::check(const Dataset& data, const ImageLoaderOptions& options, int world_size) {
+  sampler_for(data, options, 0, world_size);
 }
 
 ImageLoader::~ImageLoader() = default;

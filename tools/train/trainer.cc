@@ -19,7 +19,7 @@
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
-#include "shardwise/order/sampler.h"
+#include "shardwise/order/resume.h"
 
 namespace shardwise::train {
 
@@ -308,25 +308,6 @@ class Reporter {
 
 // ------------------------------------------------------------------------------------------ train
 
-OrderOptions order_options(const Options& options, int rank, int world_size) {
-  OrderOptions order;
-  order.sampler = options.sampler;
-  order.rank = static_cast<std::uint64_t>(rank);
-  order.world_size = static_cast<std::uint64_t>(world_size);
-  order.seed = options.seed;
-  order.chunk_size = options.chunk_size;
-  order.window = options.window;
-  order.streams = options.streams;
-  order.tail = options.tail;
-  order.shuffle = options.shuffle;
-  order.shufflefirst = options.shufflefirst;
-  return order;
-}
-
-ShardOffsets offsets_of(const Dataset& data) {
-  return std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts());
-}
-
 libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads, int world_size) {
   libtorch::ImageLoaderOptions loader;
   loader.batch_size = options.rank_batch_size(world_size);
@@ -411,10 +392,9 @@ std::string rank_prefix() {
 }
 
 void check(const Options& options, int world_size) {
-  options.rank_batch_size(world_size);
   const Dataset train = Dataset::open(options.train_index);
   require_samples(train, options.train_index);
-  make_sampler(train, order_options(options, 0, world_size), offsets_of(train));
+  libtorch::ImageLoader::check(train, loader_options(options, 1, world_size), world_size);
   if (!options.eval_index.empty()) {
     require_samples(Dataset::open(options.eval_index), options.eval_index);
   }

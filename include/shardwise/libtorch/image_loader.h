@@ -138,6 +138,9 @@ class SHARDWISE_EXPORT ImageLoader {
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
+  /// Throws what the constructor would for one of `world_size` ranks.
+  static void check(const Dataset& data, const ImageLoaderOptions& options, int world_size);
+
   class Epochs;
   /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
   /// total number of epochs of a run, also of one that is resumed.
