@@ -1,9 +1,11 @@
 #include "shardwise/libtorch/decode.h"
 
+#include <torch/torch.h>
+
 #include <nlohmann/json.hpp>
 
-#include "support/images.h"
-#include "support/torch_support.h"
+#include "libtorch/support/dataset.h"
+#include "libtorch/support/images.h"
 
 namespace shardwise::libtorch {
 namespace {

@@ -1,4 +1,4 @@
-#include "images.h"
+#include "libtorch/support/images.h"
 
 #include <png.h>
 
@@ -126,6 +126,12 @@ std::string encode_cmyk_jpeg(const Rgb& image) {
     inks.insert(inks.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], 255});
   }
   return encode_components(inks, image.width, image.height, 4, JCS_CMYK, 95, false);
+}
+
+std::string solid_png(int width, int height, int level) {
+  const auto value = static_cast<std::uint8_t>(level);
+  return encode_png({width, height,
+                     std::vector<std::uint8_t>(static_cast<std::size_t>(width * height * 3), value)});
 }
 
 OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency) {

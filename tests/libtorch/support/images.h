@@ -25,6 +25,9 @@ std::string encode_png(const Rgb& image);
 std::string encode_ppm(const Rgb& image);
 std::string encode_jpeg(const Rgb& image, int quality = 95, bool progressive = false);
 
+/// Every value `level`.
+std::string solid_png(int width, int height, int level);
+
 /// A PNG of any kind, and the RGB that it stands for: rows and palette are random.
 struct OddPng {
   std::string bytes;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <torch/torch.h>
-
+#include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
