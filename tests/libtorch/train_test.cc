@@ -214,7 +214,9 @@ TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
   const auto a = json_lines(whole.out);
   const auto b = json_lines(rest.out);
   ASSERT_GE(b.size(), 1u);
-  if (b.size() >= 2) EXPECT_EQ(a[a.size() - 2]["loss"], b[b.size() - 2]["loss"]);
+  if (b.size() >= 2) {
+    EXPECT_EQ(a[a.size() - 2]["loss"], b[b.size() - 2]["loss"]);
+  }
   EXPECT_EQ(a.back()["accuracy"], b.back()["accuracy"]);
 }
 
@@ -247,7 +249,9 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   const auto text = [&](std::vector<std::string> arguments, int code) {
     const auto result = run(dir_, std::move(arguments));
     EXPECT_EQ(result.code, code) << result.err;
-    if (code == 1) EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+    if (code == 1) {
+      EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+    }
     return result.err;
   };
   EXPECT_THAT(text({"--train", dir_ / "none.idx", "--local-ranks", "2"}, 1), HasSubstr("none.idx"));
