@@ -1,0 +1,219 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <torch/types.h>
+
+#include "shardwise/base/export.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/libtorch/decode.h"
+#include "shardwise/libtorch/process_group.h"
+#include "shardwise/order/options.h"
+#include "shardwise/order/resume.h"
+
+namespace shardwise::libtorch {
+
+/// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while others
+/// have; the tensors then have their other sizes all the same.
+struct ImageBatch {
+  torch::Tensor images;     ///< uint8 [N, 3, H, W], contiguous, CPU
+  torch::Tensor labels;     ///< int64 [N]
+  torch::Tensor samples;    ///< int64 [N]: sample numbers in the data set
+  torch::Tensor positions;  ///< int64 [N]: places in the epoch, numbered over all ranks
+
+  std::int64_t size() const noexcept { return labels.numel(); }
+};
+
+struct ImageLoaderOptions {
+  /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
+  std::int64_t batch_size = 32;
+  /// Threads that read, decode and collate ahead. 0: the work is done when a batch is asked for.
+  unsigned threads = 2;
+  /// As ImageOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
+  ImageSize resize{};
+  std::uint64_t seed = 0;
+
+  // The order: as in OrderOptions, and as on the command line.
+  SamplerKind sampler = SamplerKind::kChunked;
+  std::uint64_t chunk_size = kDefaultChunkSize;
+  std::uint64_t window = 1;
+  std::uint64_t streams = 1;
+  Tail tail = Tail::kExact;
+  bool shuffle = true;
+  bool shufflefirst = false;
+  std::uint64_t epoch_size = 0;
+  SkipList skip{};
+
+  /// The field with the image, or several with semicolons between them, the first that a sample has:
+  /// "jpg;png". Empty: the sample's one field that is an image by its name.
+  std::string image_field{};
+  /// A field with a whole number.
+  std::string label_field = "cls";
+  /// Larger images are refused.
+  std::uint64_t max_pixels = std::uint64_t{1} << 28;
+  /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0: two a thread.
+  std::size_t prefetch = 0;
+};
+
+class ImageLoader;
+
+/// One epoch of an ImageLoader: a range of batches, and at its end the proof. A handle: valid while
+/// the loader lives and has not moved on to another epoch.
+class SHARDWISE_EXPORT ImageEpoch {
+ public:
+  class SHARDWISE_EXPORT Iterator {
+   public:
+    using value_type = ImageBatch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    Iterator() = default;
+    ImageBatch& operator*() const noexcept { return *batch_; }
+    ImageBatch* operator->() const noexcept { return batch_.get(); }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.batch_ == nullptr;
+    }
+
+   private:
+    friend class ImageEpoch;
+    explicit Iterator(ImageLoader& loader) : loader_(&loader) { ++*this; }
+
+    ImageLoader* loader_ = nullptr;
+    std::shared_ptr<ImageBatch> batch_;
+  };
+
+  /// Starts, or goes on with, the epoch. Errors: those of ImageLoader::next().
+  Iterator begin() const { return Iterator(*loader_); }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  std::uint64_t number() const noexcept { return number_; }
+  /// Steps in this epoch that were left when it began, the same number on all ranks.
+  std::uint64_t steps() const noexcept;
+
+  /// Proves, with all ranks, that what their batches held was what the order promises: with the
+  /// exact orders each sample exactly once. Every rank must call it, after its last batch.
+  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
+  /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
+  ///   taken all its batches. kDistributed.
+  /// Cost: one small all-reduce.
+  std::string prove() const;
+
+ private:
+  friend class ImageLoader;
+  ImageEpoch(ImageLoader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
+
+  ImageLoader* loader_;
+  std::uint64_t number_;
+};
+
+/// Batches of images and labels of a data set, in exact epochs over the ranks of a process group.
+///
+///     ImageLoader loader(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
+///     for (auto epoch : loader.epochs(90)) {
+///       for (auto& batch : epoch) step(model, batch);
+///       epoch.prove();
+///     }
+///
+/// Threads decode straight into the batches' memory. What a batch holds depends on the data, the
+/// options, the epoch and the ranks, never on the number of threads. All ranks get the same number of
+/// batches, so that collective calls in a step meet; see ImageBatch.
+///
+/// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or destroying
+/// the loader, does not hang. Samples count for the proof when their batch is handed out.
+/// Memory: (prefetch + 1) batches, and one decoded image a thread.
+/// Errors: as next().
+class SHARDWISE_EXPORT ImageLoader {
+ public:
+  /// Every rank gives the same data, and the same options but for threads and prefetch.
+  /// Errors: InvalidArgument, naming the option and what is valid.
+  ImageLoader(Dataset data, ProcessGroup group, ImageLoaderOptions options = {});
+  ~ImageLoader();
+  ImageLoader(const ImageLoader&) = delete;
+  ImageLoader& operator=(const ImageLoader&) = delete;
+
+  /// Throws what the constructor would for one of `world_size` ranks.
+  static void check(const Dataset& data, const ImageLoaderOptions& options, int world_size);
+
+  class Epochs;
+  /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
+  /// total number of epochs of a run, also of one that is resumed.
+  Epochs epochs(std::uint64_t end);
+  /// The current epoch.
+  ImageEpoch epoch();
+  /// Moves to the beginning of an epoch; what was made ahead is dropped.
+  void set_epoch(std::uint64_t epoch);
+
+  /// The next batch of the epoch, or nothing at its end. Waits for it.
+  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with the
+  ///   batch after it, but the epoch cannot be proven any more. InvalidArgument if images of one batch
+  ///   differ in size and there is no `resize`.
+  std::optional<ImageBatch> next();
+
+  /// Where the run stands after the batches that were handed out: call it when the last of them has
+  /// been used. Every rank must call it, and gets the same token; save that of one.
+  /// Cost: one small all-reduce.
+  ResumeToken state();
+  /// Goes on where the token stands, with any number of ranks, batch size and number of threads. A
+  /// token from the end of an epoch goes on with the next one.
+  /// Errors: Mismatch, naming all that differs in data set and order; the loader stays as it is. Also
+  ///   if the token stands within an epoch and was not made by state(), which keeps the proof.
+  void restore(const ResumeToken& token);
+
+  /// Steps of the current epoch that are left, the same on all ranks.
+  std::uint64_t steps_left() const noexcept;
+  /// Seconds that next() has waited in total.
+  double wait_seconds() const noexcept;
+
+ private:
+  friend class ImageEpoch;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The range that ImageLoader::epochs() gives: each step moves the loader to the next epoch.
+class ImageLoader::Epochs {
+ public:
+  class Iterator {
+   public:
+    using value_type = ImageEpoch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    Iterator(ImageLoader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
+    ImageEpoch operator*() const { return loader_->epoch(); }
+    Iterator& operator++() {
+      ++number_;
+      if (number_ < end_) loader_->set_epoch(number_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.number_ >= it.end_;
+    }
+
+   private:
+    friend class Epochs;
+    ImageLoader* loader_;
+    std::uint64_t number_;
+    std::uint64_t end_ = 0;
+  };
+
+  Iterator begin() const;
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  friend class ImageLoader;
+  Epochs(ImageLoader& loader, std::uint64_t end) : loader_(&loader), end_(end) {}
+
+  ImageLoader* loader_;
+  std::uint64_t end_;
+};
+
+}  // namespace shardwise::libtorch

@@ -1,0 +1,200 @@
+#include "shardwise/libtorch/local_ranks.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+
+#include "libtorch/store_server.h"
+#include "shardwise/base/error.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
+
+namespace shardwise::libtorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Takes these signals from handlers, in this thread and those it makes, while it lives.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigemptyset(&waited_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&waited_, signal);
+    pthread_sigmask(SIG_BLOCK, &waited_, &before_);
+  }
+  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  const sigset_t& before() const noexcept { return before_; }
+
+  /// The next of them, or 0 after `milliseconds`.
+  int wait(std::int64_t milliseconds) const noexcept {
+    const timespec limit{milliseconds / 1000, static_cast<long>(milliseconds % 1000) * 1'000'000};
+    const int signal = sigtimedwait(&waited_, nullptr, &limit);
+    return signal > 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t waited_{};
+  sigset_t before_{};
+};
+
+/// "NAME=value" strings: this process's, with some replaced.
+class EnvironmentBlock {
+ public:
+  explicit EnvironmentBlock(const std::vector<std::pair<std::string, std::string>>& changes) {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      const std::string name = text.substr(0, text.find('='));
+      const bool replaced = std::any_of(changes.begin(), changes.end(),
+                                        [&](const auto& change) { return change.first == name; });
+      if (!replaced) texts_.push_back(text);
+    }
+    for (const auto& [name, value] : changes) texts_.push_back(name + "=" + value);
+    for (std::string& text : texts_) pointers_.push_back(text.data());
+    pointers_.push_back(nullptr);
+  }
+  char** get() noexcept { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<char*> pointers_;
+};
+
+/// The ranks that run. Destroying it ends them.
+class Children {
+ public:
+  explicit Children(std::size_t num_ranks) : pids_(num_ranks, -1) {}
+  ~Children() {
+    signal_all(SIGKILL);
+    for (const pid_t pid : pids_) {
+      while (pid > 0 && ::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  void start(std::size_t rank, char* const* arguments, char* const* environment,
+             const sigset_t& mask) {
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid < 0) throw_errno(errno, "cannot start a process", arguments[0]);
+    if (pid == 0) {
+      // Only calls that are safe after fork in a process with threads.
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (::getppid() != parent) ::_exit(127);
+      ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+      ::execve(arguments[0], arguments, environment);
+      ::_exit(127);
+    }
+    pids_[rank] = pid;
+  }
+
+  void signal_all(int signal) noexcept {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) ::kill(pid, signal);
+    }
+  }
+
+  /// Takes the ranks that have ended; `ended(rank, status)` for each.
+  template <class Ended>
+  void reap(Ended&& ended) {
+    for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
+      int status = 0;
+      if (pids_[rank] <= 0 || ::waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
+      pids_[rank] = -1;
+      ended(rank, status);
+    }
+  }
+
+  bool any() const noexcept {
+    return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+}  // namespace
+
+LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
+  constexpr int kMostRanks = 4096;
+  if (options.num_ranks < 1 || options.num_ranks > kMostRanks) {
+    throw InvalidArgument("a number of local ranks out of range", std::to_string(options.num_ranks),
+                          "choose 1 to 4,096");
+  }
+  if (options.arguments.empty()) {
+    throw InvalidArgument("no program to run as local ranks", "", "give its path");
+  }
+  const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
+  const BlockedSignals signals;  // before the store makes its threads
+  const detail::StoreServer server = detail::start_store_server();
+
+  std::vector<std::string> texts = options.arguments;
+  std::vector<char*> arguments;
+  for (std::string& text : texts) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
+
+  LocalRanksResult result;
+  result.ranks.resize(num_ranks);
+  Children children(num_ranks);
+  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+    auto changes = options.environment;
+    const std::string number = std::to_string(rank);
+    const std::string count = std::to_string(num_ranks);
+    changes.insert(changes.end(), {{"RANK", number},
+                                   {"LOCAL_RANK", number},
+                                   {"WORLD_SIZE", count},
+                                   {"LOCAL_WORLD_SIZE", count},
+                                   {"MASTER_ADDR", "127.0.0.1"},
+                                   {"MASTER_PORT", std::to_string(server.port)},
+                                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                   {"TORCHELASTIC_RUN_ID", "local"},
+                                   {"TORCHELASTIC_RESTART_COUNT", "0"}});
+    EnvironmentBlock environment(changes);
+    children.start(rank, arguments.data(), environment.get(), signals.before());
+  }
+
+  bool stopping = false;
+  bool killed = false;
+  Clock::time_point deadline{};
+  const auto stop = [&](int signal) {
+    children.signal_all(signal);
+    if (!stopping) deadline = Clock::now() + std::chrono::milliseconds(options.grace_ms);
+    stopping = true;
+  };
+  while (children.any()) {
+    const int signal = signals.wait(stopping ? 50 : 1000);
+    const bool was_stopping = stopping;
+    children.reap([&](std::size_t rank, int status) {
+      RankExit& end = result.ranks[rank];
+      end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+      end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      end.stopped_by_us = was_stopping;
+      if (end.exit_code != 0 && result.first_failed < 0) {
+        result.first_failed = static_cast<int>(rank);
+      }
+    });
+    if (signal != 0 && signal != SIGCHLD) {
+      result.forwarded_signal = signal;
+      stop(signal);
+    } else if (result.first_failed >= 0 && !stopping) {
+      stop(SIGTERM);
+    }
+    if (stopping && !killed && Clock::now() > deadline) {
+      children.signal_all(SIGKILL);
+      killed = true;
+    }
+  }
+  return result;
+}
+
+}  // namespace shardwise::libtorch

@@ -1,0 +1,208 @@
+#include "libtorch/npy_header.h"
+
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "libtorch/image_codec.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::libtorch::detail {
+namespace {
+
+constexpr std::size_t kMaxHeaderBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxDimensions = 64;  // NumPy's own limit
+
+/// Reads the header's text: a Python dict of three known keys, nothing else of Python.
+class HeaderText {
+ public:
+  explicit HeaderText(std::string_view text) : rest_(text) {}
+
+  void parse(NpyHeader& header) {
+    bool has_descr = false;
+    bool has_order = false;
+    bool has_shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string_view key = quoted_text();
+      expect(':');
+      if (key == "descr" && !has_descr) {
+        has_descr = true;
+        parse_type(header);
+      } else if (key == "fortran_order" && !has_order) {
+        has_order = true;
+        header.fortran_order = parse_bool();
+      } else if (key == "shape" && !has_shape) {
+        has_shape = true;
+        parse_shape(header);
+      } else {
+        throw DecodeFailure("npy: the header has an unexpected or repeated key " + in_quotes(key));
+      }
+      if (!take(',')) {
+        expect('}');
+        break;
+      }
+    }
+    if (!has_descr || !has_order || !has_shape) {
+      throw DecodeFailure("npy: the header lacks descr, fortran_order or shape");
+    }
+    skip_blanks();
+    if (!rest_.empty()) throw DecodeFailure("npy: something follows the header's dict");
+  }
+
+ private:
+  void skip_blanks() {
+    while (!rest_.empty() && std::isspace(static_cast<unsigned char>(rest_[0])) != 0) {
+      rest_.remove_prefix(1);
+    }
+  }
+
+  bool take(char c) {
+    skip_blanks();
+    if (rest_.empty() || rest_[0] != c) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  void expect(char c) {
+    if (!take(c)) throw DecodeFailure(std::string("npy: the header lacks a '") + c + "'");
+  }
+
+  std::string_view quoted_text() {
+    skip_blanks();
+    if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"')) {
+      throw DecodeFailure("npy: the header lacks a quoted name");
+    }
+    const std::size_t end = rest_.find(rest_[0], 1);
+    if (end == std::string_view::npos) throw DecodeFailure("npy: a name in the header has no end");
+    const std::string_view text = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+
+  bool parse_bool() {
+    skip_blanks();
+    for (const auto& [word, value] : {std::pair<std::string_view, bool>{"True", true},
+                                      std::pair<std::string_view, bool>{"False", false}}) {
+      if (rest_.substr(0, word.size()) == word) {
+        rest_.remove_prefix(word.size());
+        return value;
+      }
+    }
+    throw DecodeFailure("npy: fortran_order is neither True nor False");
+  }
+
+  void parse_type(NpyHeader& header) {
+    skip_blanks();
+    if (!rest_.empty() && rest_[0] == '[') {
+      throw DecodeFailure("npy: an array of records; store one array a field");
+    }
+    const std::string_view descr = quoted_text();
+    const auto unknown = [&]() -> DecodeFailure {
+      return DecodeFailure("npy: no tensor type for the type " + in_quotes(descr));
+    };
+    if (descr.find('O') != std::string_view::npos) {
+      throw DecodeFailure("npy: an array of Python objects, which is a pickle and is never read");
+    }
+    if (descr.size() < 3) throw unknown();
+    switch (descr[0]) {
+      case '<':
+      case '|':
+      case '=':
+        break;
+      case '>':
+        header.big_endian = true;
+        break;
+      default:
+        throw unknown();
+    }
+    header.kind = descr[1];
+    const auto digits = descr.substr(2);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), header.item_bytes);
+    if (error != std::errc() || end != digits.data() + digits.size()) throw unknown();
+    static constexpr std::string_view kPlain[] = {"b1", "i1", "i2", "i4", "i8", "u1", "u2",
+                                                  "u4", "f2", "f4", "f8", "c8", "c16"};
+    for (const auto plain : kPlain) {
+      if (descr.substr(1) == plain) return;
+    }
+    throw unknown();
+  }
+
+  void parse_shape(NpyHeader& header) {
+    expect('(');
+    while (!take(')')) {
+      skip_blanks();
+      std::int64_t size = 0;
+      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
+      if (error != std::errc() || size < 0) {
+        throw DecodeFailure("npy: the shape holds something that is no size");
+      }
+      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      take('L');  // as Python 2 wrote
+      header.shape.push_back(size);
+      if (header.shape.size() > kMaxDimensions) throw DecodeFailure("npy: too many dimensions");
+      if (!take(',')) {
+        expect(')');
+        break;
+      }
+    }
+  }
+
+  std::string_view rest_;
+};
+
+/// The number of items, with zero sizes left out of the check for overflow: strides need it too.
+std::uint64_t checked_items(const NpyHeader& header) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  std::uint64_t product = header.item_bytes;
+  bool is_empty = false;
+  for (const std::int64_t size : header.shape) {
+    if (size == 0) {
+      is_empty = true;
+    } else if (static_cast<std::uint64_t>(size) > kMost / product) {
+      throw DecodeFailure("npy: the shape overflows");
+    } else {
+      product *= static_cast<std::uint64_t>(size);
+    }
+  }
+  return is_empty ? 0 : product / header.item_bytes;
+}
+
+}  // namespace
+
+NpyHeader parse_npy_header(std::string_view bytes) {
+  if (bytes.substr(0, 6) != "\x93NUMPY") throw DecodeFailure("npy: not a NumPy array");
+  const auto byte = [&](std::size_t i) -> std::size_t { return static_cast<unsigned char>(bytes[i]); };
+  if (bytes.size() < 10) throw DecodeFailure("npy: the data ends early");
+  const std::size_t version = byte(6);
+  if (version < 1 || version > 3 || byte(7) != 0) {
+    throw DecodeFailure("npy: version " + std::to_string(version) + "." + std::to_string(byte(7)) +
+                        " is none of 1.0, 2.0, 3.0");
+  }
+  std::size_t text_offset = 10;
+  std::size_t text_size = byte(8) | byte(9) << 8;
+  if (version > 1) {
+    if (bytes.size() < 12) throw DecodeFailure("npy: the data ends early");
+    text_offset = 12;
+    text_size |= byte(10) << 16 | byte(11) << 24;
+  }
+  if (text_size > kMaxHeaderBytes) throw DecodeFailure("npy: a header of more than 1 MiB");
+  if (text_size > bytes.size() - text_offset) throw DecodeFailure("npy: the data ends early");
+
+  NpyHeader header;
+  HeaderText(bytes.substr(text_offset, text_size)).parse(header);
+  header.data_offset = text_offset + text_size;
+  header.num_items = checked_items(header);
+  const std::uint64_t there = bytes.size() - header.data_offset;
+  const std::uint64_t needed = header.num_items * header.item_bytes;
+  if (there != needed) {
+    throw DecodeFailure("npy: the data " + std::string(there < needed ? "ends early" : "is too long") +
+                        ", " + std::to_string(there) + " bytes where the shape needs " +
+                        std::to_string(needed));
+  }
+  return header;
+}
+
+}  // namespace shardwise::libtorch::detail

@@ -1,0 +1,226 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "libtorch/support/dataset.h"
+#include "libtorch/support/images.h"
+#include "shardwise/libtorch/local_ranks.h"
+#include "support/support.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+LocalRanksResult run(int num_ranks, std::vector<std::string> arguments) {
+  LocalRanksOptions options;
+  options.num_ranks = num_ranks;
+  options.arguments = {SHARDWISE_RANK_PROGRAM};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  return run_local_ranks(options);
+}
+
+/// Samples with 4x4 images whose level tells the class (20 a class), classes in turn; the label of
+/// every fifth is another.
+Dataset make_levels(const test::TempDir& dir, const std::string& name, std::size_t count) {
+  std::vector<test::Fields> samples;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t shown = i % 12;
+    const std::size_t label = i % 5 == 4 ? (shown + 1) % 12 : shown;
+    samples.push_back({{"png", test::solid_png(4, 4, static_cast<int>(20 * shown + 10))},
+                       {"cls", std::to_string(label)}});
+  }
+  return test::make_dataset(dir, name, samples, 10);
+}
+
+std::vector<std::vector<std::int64_t>> read_rows(const std::string& path) {
+  std::vector<std::vector<std::int64_t>> rows;
+  std::istringstream in(test::read_file(path));
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    rows.emplace_back();
+    for (std::int64_t value = 0; words >> value;) rows.back().push_back(value);
+  }
+  return rows;
+}
+
+TEST(DistributedTest, CollectivesGiveEveryRankTheSameResult) {
+  for (const int world : {2, 3}) EXPECT_TRUE(run(world, {"reduce"}).ok()) << world;
+}
+
+TEST(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
+  EXPECT_TRUE(run(3, {"gradients"}).ok());
+}
+
+TEST(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
+  const test::TempDir dir;
+  for (const std::size_t count : {1u, 3u, 17u, 41u}) {
+    const std::string name = "eval" + std::to_string(count);
+    make_levels(dir, name, count);
+    const std::string right = std::to_string(count - count / 5);
+    for (const int world : {1, 2, 3}) {
+      EXPECT_TRUE(run(world, {"evaluate", dir / (name + ".idx"), right}).ok())
+          << count << " samples, " << world << " ranks";
+    }
+  }
+  // More ranks than samples.
+  EXPECT_TRUE(run(5, {"evaluate", dir / "eval3.idx", "3"}).ok());
+}
+
+TEST(DistributedTest, EpochsAreExactAndInStepWhateverTheThreads) {
+  const test::TempDir dir;
+  constexpr std::size_t kSamples = 31;
+  make_levels(dir, "train", kSamples);
+  using Step = std::pair<std::int64_t, std::int64_t>;  // epoch, step
+  std::map<std::pair<int, int>, std::map<Step, std::set<std::int64_t>>> runs;
+  for (const auto& [world, batch] : {std::pair{1, 6}, std::pair{2, 3}, std::pair{3, 2}}) {
+    for (const int threads : {0, 3}) {
+      const std::string out = dir / ("out" + std::to_string(world) + std::to_string(threads));
+      ASSERT_TRUE(run(world, {"epochs", dir / "train.idx", out, std::to_string(threads),
+                              std::to_string(batch)})
+                      .ok());
+      std::map<std::int64_t, std::multiset<std::int64_t>> seen;
+      std::map<std::int64_t, std::set<std::int64_t>> positions;
+      auto& steps = runs[{world, threads}];
+      for (int rank = 0; rank < world; ++rank) {
+        for (const auto& row : read_rows(out + "." + std::to_string(rank))) {
+          seen[row[0]].insert(row[2]);
+          positions[row[0]].insert(row[3]);
+          steps[{row[0], row[1]}].insert(row[2]);
+        }
+      }
+      for (const std::int64_t epoch : {0, 1}) {
+        EXPECT_EQ(seen[epoch].size(), kSamples);
+        EXPECT_EQ(positions[epoch].size(), kSamples);
+        for (std::int64_t i = 0; i < static_cast<std::int64_t>(kSamples); ++i) {
+          EXPECT_EQ(seen[epoch].count(i), 1u);
+          EXPECT_EQ(positions[epoch].count(i), 1u);
+        }
+      }
+      EXPECT_NE((steps[{0, 0}]), (steps[{1, 0}])) << "epochs are shuffled alike";
+    }
+  }
+  // With the same samples a step over all ranks, every step is the same set for every world size.
+  for (const auto& [key, steps] : runs) EXPECT_EQ(steps, runs.begin()->second);
+}
+
+TEST(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing) {
+  const test::TempDir dir;
+  constexpr std::int64_t kSamples = 41;
+  make_levels(dir, "train", kSamples);
+  const std::string out = dir / "out";
+  // 2 ranks take 3 steps of 3, 3 ranks one, 1 rank two, 4 ranks the rest; each proves what it can.
+  for (const auto& [world, steps] : {std::pair{2, 3}, {3, 1}, {1, 2}, {4, 100}}) {
+    ASSERT_TRUE(run(world, {"resume", dir / "train.idx", dir / "token", std::to_string(steps), out}).ok())
+        << world;
+  }
+  std::multiset<std::int64_t> seen;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const auto& row : read_rows(out + "." + std::to_string(rank))) seen.insert(row[0]);
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kSamples));
+  for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen.count(i), 1u) << i;
+}
+
+TEST(DistributedTest, AnEpochWithABatchLeftOutIsNotProvenOnAnyRank) {
+  const test::TempDir dir;
+  make_levels(dir, "train", 20);
+  EXPECT_TRUE(run(3, {"unproven", dir / "train.idx"}).ok());
+}
+
+TEST(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
+  const test::TempDir dir;
+  const auto result = run(3, {"lost", dir / "error"});
+  EXPECT_EQ(result.first_failed, 1);
+  EXPECT_EQ(result.ranks[1].signal, SIGKILL);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].exit_code, 0);
+    const auto text = test::read_file(dir / ("error." + std::to_string(rank)));
+    EXPECT_THAT(text, AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
+                            HasSubstr("a peer ended or hangs"), HasSubstr("after an earlier failure")));
+  }
+}
+
+TEST(DistributedTest, APeerThatHangsIsAnErrorAtTheTimeout) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(2, {"hang", dir / "error"}).ok());
+  EXPECT_THAT(test::read_file(dir / "error"), HasSubstr("a peer ended or hangs"));
+}
+
+TEST(DistributedTest, RanksThatDoNotComeAreNamed) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(1, {"absent", dir / "error"}).ok());
+  EXPECT_THAT(test::read_file(dir / "error"),
+              AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("missing rank 1, 2")));
+}
+
+TEST(DistributedTest, TwoProcessesOfOneRankAreRefused) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(2, {"twice", dir / "error"}).ok());
+  std::string texts;
+  for (const auto& name : dir.list()) texts += test::read_file(dir / name);
+  EXPECT_THAT(texts, HasSubstr("two processes are the same rank"));
+}
+
+TEST(DistributedTest, RankZeroMayHoldTheStoreAndLeaveFirst) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(3, {"own-store", dir / "port"}).ok());
+}
+
+TEST(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }
+
+TEST(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
+  const test::TempDir dir;
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = run(3, {"fail", dir / "pid"});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_EQ(result.first_failed, 1);
+  EXPECT_EQ(result.ranks[1].exit_code, 7);
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_TRUE(result.ranks[rank].stopped_by_us);
+    EXPECT_EQ(result.ranks[rank].signal, SIGTERM);
+  }
+}
+
+TEST(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
+  const test::TempDir dir;
+  // From another process: a thread of this one would take the signal itself.
+  const pid_t sender = ::fork();
+  ASSERT_GE(sender, 0);
+  if (sender == 0) {
+    for (int i = 0; i < 1000 && dir.list().size() < 2; ++i) ::usleep(10'000);
+    ::usleep(100'000);
+    ::kill(::getppid(), SIGTERM);
+    ::_exit(0);
+  }
+  LocalRanksOptions options;
+  options.num_ranks = 2;
+  options.arguments = {"/bin/sh", "-c", "echo $$ > \"$0.$RANK\"; exec sleep 60", dir / "pid"};
+  const auto result = run_local_ranks(options);
+  ::waitpid(sender, nullptr, 0);
+  EXPECT_EQ(result.forwarded_signal, SIGTERM);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].signal, SIGTERM);
+    const int pid = std::stoi(test::read_file(dir / ("pid." + std::to_string(rank))));
+    EXPECT_EQ(::kill(pid, 0), -1);
+    EXPECT_EQ(errno, ESRCH);
+  }
+}
+
+TEST(LocalRanksTest, ImpossibleOptionsAreRefused) {
+  EXPECT_EQ(test::error_code([] { run(0, {}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test::error_code([] { run_local_ranks({}); }), ErrorCode::kInvalidArgument);
+  LocalRanksOptions missing;
+  missing.arguments = {"/does/not/exist"};
+  EXPECT_EQ(run_local_ranks(missing).ranks[0].exit_code, 127);
+}
+
+}  // namespace
+}  // namespace shardwise::libtorch

@@ -1,0 +1,329 @@
+// One rank of the distributed tests: rank_program CASE [ARGUMENTS]. Ends with 0 if the case held, else
+// says on stderr what did not.
+
+#include <torch/torch.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/base/error.h"
+#include "shardwise/libtorch.h"
+
+namespace {
+
+using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
+namespace sl = shardwise::libtorch;
+
+#define REQUIRE(condition)                                                              \
+  do {                                                                                  \
+    if (!(condition)) {                                                                 \
+      throw std::runtime_error(std::string("line ") + std::to_string(__LINE__) + ": " + \
+                               #condition);                                             \
+    }                                                                                   \
+  } while (false)
+
+using Arguments = std::vector<std::string>;
+
+void reduce(const Arguments&) {
+  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000, .timeout_ms = 60'000});
+  const int rank = group.rank();
+  const int world = group.world_size();
+  REQUIRE(world > 1 && group.local_rank() == rank && group.local_world_size() == world);
+  const std::int64_t sum_of_ranks = world * (world - 1) / 2;
+
+  REQUIRE(group.all_reduce(std::int64_t{rank}) == sum_of_ranks);
+  REQUIRE(group.all_reduce(std::int64_t{rank}, sl::ReduceOp::kMax) == world - 1);
+  REQUIRE(group.all_reduce(rank + 0.5, sl::ReduceOp::kMin) == 0.5);
+  REQUIRE(group.any(rank == world - 1));
+  REQUIRE(!group.any(false));
+
+  for (const auto type : {torch::kFloat, torch::kDouble, torch::kInt32, torch::kInt64, torch::kUInt8}) {
+    const auto tensor = torch::full({3, 5}, rank, type);
+    group.all_reduce(tensor);
+    REQUIRE(tensor.eq(sum_of_ranks).all().item<bool>());
+  }
+  // Strided: every second column of a matrix; the others stay.
+  auto matrix = torch::full({4, 6}, rank, torch::kFloat);
+  auto columns = matrix.slice(1, 0, 6, 2);
+  group.all_reduce(columns);
+  REQUIRE(columns.eq(static_cast<double>(sum_of_ranks)).all().item<bool>());
+  REQUIRE(matrix.slice(1, 1, 6, 2).eq(rank).all().item<bool>());
+  group.all_reduce(torch::empty({0}, torch::kFloat));
+
+  for (int root = 0; root < world; ++root) {
+    const auto tensor = torch::full({7}, rank, torch::kInt64);
+    group.broadcast(tensor, root);
+    REQUIRE(tensor.eq(root).all().item<bool>());
+  }
+  bool refused = false;
+  try {
+    group.broadcast(torch::zeros({1}), world);
+  } catch (const OutOfRange&) {
+    refused = true;
+  }
+  REQUIRE(refused);
+  group.barrier();
+}
+
+/// Gradients of one linear layer over samples shared unequally equal those of one process.
+void gradients(const Arguments&) {
+  const auto group = sl::init_process_group();
+  const int world = group.world_size();
+  const auto inputs = torch::arange(40, torch::kFloat).view({10, 4}).div(40);
+  const auto targets = torch::arange(10, torch::kFloat).view({10, 1});
+  const auto gradient = [&](torch::nn::Linear& layer, std::int64_t from, std::int64_t to) {
+    torch::mse_loss(layer->forward(inputs.slice(0, from, to)), targets.slice(0, from, to),
+                    torch::Reduction::Sum)
+        .backward();
+  };
+  torch::manual_seed(group.rank());
+  torch::nn::Linear layer(4, 1);
+  sl::broadcast_parameters(*layer, group);
+  torch::manual_seed(0);
+  torch::nn::Linear alone(4, 1);
+  REQUIRE(layer->weight.equal(alone->weight) && layer->bias.equal(alone->bias));
+  gradient(alone, 0, 10);
+
+  // Rank 0 takes 7, the next the rest, and every other none.
+  sl::GradientAverager averager(layer->parameters());
+  const std::int64_t from = group.rank() == 0 ? 0 : 7;
+  const std::int64_t to = group.rank() == 0 ? 7 : (group.rank() == 1 ? 10 : 7);
+  if (to > from) gradient(layer, from, to);
+  REQUIRE(averager.average(to - from, group) == 10);
+  REQUIRE(torch::allclose(layer->weight.grad(), alone->weight.grad() / 10, 1e-5, 1e-6));
+  REQUIRE(torch::allclose(layer->bias.grad(), alone->bias.grad() / 10, 1e-5, 1e-6));
+  // A step without any sample gives zeros.
+  REQUIRE(averager.average(0, group) == 0);
+  REQUIRE(layer->weight.grad().abs().max().item<float>() == 0);
+  REQUIRE(world > 1);
+}
+
+/// evaluate INDEX RIGHT: a model that reads the class out of the pixels; RIGHT of them are labelled so.
+void evaluate(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  int calls = 0;
+  const auto accuracy = sl::exact_accuracy(
+      sl::Predict([&](const torch::Tensor& images) {
+        ++calls;
+        REQUIRE(images.size(0) > 0 && images.dtype() == torch::kUInt8);
+        const auto classes = images.select(1, 0).select(1, 0).select(1, 0).to(torch::kInt64) / 20;
+        return torch::one_hot(classes.to(torch::kInt64), 13).to(torch::kFloat);
+      }),
+      data, group, {.batch_size = 4, .threads = 1});
+  REQUIRE(accuracy.count == static_cast<std::int64_t>(data.size()));
+  REQUIRE(accuracy.sum == std::stod(arguments[2]));
+  REQUIRE(calls > 0 || group.rank() >= static_cast<int>(data.size()));
+}
+
+/// epochs INDEX OUT THREADS BATCH: writes OUT.<rank>: "step sample label" lines of two epochs.
+void epochs(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  sl::ImageLoader loader(data, group,
+                         {.batch_size = std::stoi(arguments[4]),
+                          .threads = static_cast<unsigned>(std::stoi(arguments[3])),
+                          .seed = 5,
+                          .chunk_size = 7,
+                          .window = 2});
+  std::ofstream out(arguments[2] + "." + std::to_string(group.rank()));
+  for (auto epoch : loader.epochs(2)) {
+    std::uint64_t step = 0;
+    for (auto& batch : epoch) {
+      REQUIRE(batch.images.sizes().slice(1).equals({3, 4, 4}));
+      for (std::int64_t i = 0; i < batch.size(); ++i) {
+        out << epoch.number() << ' ' << step << ' ' << batch.samples[i].item<std::int64_t>() << ' '
+            << batch.positions[i].item<std::int64_t>() << '\n';
+      }
+      ++step;
+      REQUIRE(group.all_reduce(std::int64_t(step), sl::ReduceOp::kMin) == static_cast<std::int64_t>(step));
+    }
+    REQUIRE(step == epoch.steps());
+    REQUIRE(epoch.prove() == "epoch " + std::to_string(epoch.number()) + ": " +
+                                 std::to_string(data.size()) + " samples, each exactly once: proven");
+  }
+}
+
+/// resume INDEX TOKEN STEPS OUT: goes on from the file TOKEN, if it is there, for at most STEPS steps;
+/// appends the samples to OUT.<rank>, and leaves the token, or proves the epoch.
+void resume(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  sl::ImageLoader loader(data, group, {.batch_size = 3, .threads = 1, .seed = 5, .chunk_size = 7});
+  if (std::ifstream in(arguments[2]); in) {
+    std::string text;
+    in >> text;
+    loader.restore(ResumeToken::from_text(text));
+  }
+  group.barrier();
+  std::ofstream out(arguments[4] + "." + std::to_string(group.rank()), std::ios::app);
+  int steps = std::stoi(arguments[3]);
+  while (steps-- > 0) {
+    const auto batch = loader.next();
+    if (!batch) break;
+    for (std::int64_t i = 0; i < batch->size(); ++i) {
+      out << batch->samples[i].item<std::int64_t>() << '\n';
+    }
+  }
+  const auto token = loader.state();
+  if (loader.steps_left() == 0) {
+    REQUIRE(loader.epoch().prove() == "epoch 0: " + std::to_string(data.size()) +
+                                          " samples, each exactly once: proven");
+  }
+  if (group.is_first()) std::ofstream(arguments[2]) << token.to_text();
+}
+
+/// A rank skips a batch: every rank must hear of it.
+void unproven(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  sl::ImageLoader loader(data, group, {.batch_size = 2, .threads = 1});
+  auto epoch = loader.epoch();
+  std::uint64_t steps = epoch.steps() - (group.rank() == 1 ? 1 : 0);
+  while (steps-- > 0) loader.next();
+  try {
+    epoch.prove();
+  } catch (const NotExact&) {
+    return;
+  }
+  throw std::runtime_error("the proof did not fail");
+}
+
+/// lost OUT: rank 1 is killed in the middle; the others must get an error, soon.
+void lost(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);  // the launcher ends ranks whose peer failed: not so fast
+  const auto group = sl::init_process_group();
+  const auto tensor = torch::ones({1000});
+  for (int i = 0; i < 5; ++i) group.all_reduce(tensor);
+  if (group.rank() == 1) std::raise(SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  std::string text;
+  for (int i = 0; i < 2; ++i) {
+    try {
+      group.all_reduce(tensor);
+    } catch (const Error& e) {
+      REQUIRE(e.code() == ErrorCode::kDistributed);
+      text += std::string(e.what()) + "\n";
+    }
+  }
+  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  std::ofstream(arguments[1] + "." + std::to_string(group.rank())) << text;
+}
+
+/// hang OUT: rank 1 does not answer; the others' calls must end at their timeout.
+void hang(const Arguments& arguments) {
+  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000, .timeout_ms = 1000});
+  if (group.rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(6));
+    return;
+  }
+  try {
+    group.barrier();
+  } catch (const Error& e) {
+    std::ofstream(arguments[1]) << e.what();
+  }
+}
+
+/// absent OUT: one rank waits for two more that never come.
+void absent(const Arguments& arguments) {
+  ::setenv("WORLD_SIZE", "3", 1);
+  ::setenv("LOCAL_WORLD_SIZE", "3", 1);
+  try {
+    sl::init_process_group({.connect_timeout_ms = 700});
+  } catch (const Error& e) {
+    REQUIRE(e.code() == ErrorCode::kDistributed);
+    std::ofstream(arguments[1]) << e.what();
+  }
+}
+
+/// twice OUT: both processes say they are rank 0.
+void twice(const Arguments& arguments) {
+  const std::string own = std::getenv("RANK");
+  ::setenv("RANK", "0", 1);
+  try {
+    sl::init_process_group({.connect_timeout_ms = 1500});
+  } catch (const Error& e) {
+    std::ofstream(arguments[1] + "." + own) << e.what();
+  }
+}
+
+/// own-store OUT: no launcher's store; rank 0 listens itself, and may leave first.
+void own_store(const Arguments& arguments) {
+  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+  const std::string rank = std::getenv("RANK");
+  // Rank 0 binds a port of the kernel's choice and lets it go; the others learn it from a file.
+  const std::string path = arguments[1];
+  if (rank == "0") {
+    const c10d::TCPStore probe("127.0.0.1", [] {
+      c10d::TCPStoreOptions options;
+      options.port = 0;
+      options.isServer = true;
+      options.waitWorkers = false;
+      return options;
+    }());
+    std::ofstream(path + ".tmp") << probe.getPort();
+    std::rename((path + ".tmp").c_str(), path.c_str());
+  }
+  std::string port;
+  for (int i = 0; i < 2000 && port.empty(); ++i) {
+    std::ifstream(path) >> port;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ::setenv("MASTER_PORT", port.c_str(), 1);
+  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000});
+  REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
+  if (group.rank() == 0) return;  // takes the store with it
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
+void early_stop(const Arguments&) {
+  const auto group = sl::init_process_group();
+  sl::EarlyStop stop(group, {.patience = 2});
+  // The ranks see other figures; rank 0's count.
+  const std::vector<double> figures = {0.5, 0.6, 0.55, 0.6, 0.9};
+  std::vector<bool> answers;
+  for (const double figure : figures) {
+    answers.push_back(stop.should_stop(group.rank() == 0 ? figure : 1.0 - figure));
+  }
+  REQUIRE((answers == std::vector<bool>{false, false, false, true, false}));
+}
+
+void fail(const Arguments& arguments) {
+  const auto rank = std::string(std::getenv("RANK"));
+  if (rank == "1") std::_Exit(7);
+  std::ofstream(arguments[1] + "." + rank) << ::getpid();
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments(argv + 1, argv + argc);
+  const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
+      {"reduce", reduce},     {"gradients", gradients}, {"evaluate", evaluate}, {"epochs", epochs},
+      {"resume", resume},     {"unproven", unproven},   {"lost", lost},         {"hang", hang},
+      {"absent", absent},     {"twice", twice},         {"own-store", own_store},
+      {"early-stop", early_stop}, {"fail", fail}};
+  torch::set_num_threads(1);
+  try {
+    for (const auto& [name, run] : cases) {
+      if (!arguments.empty() && arguments[0] == name) {
+        run(arguments);
+        return 0;
+      }
+    }
+    throw std::runtime_error("no such case");
+  } catch (const std::exception& e) {
+    const char* rank = std::getenv("RANK");
+    std::cerr << "rank " << (rank != nullptr ? rank : "?") << ": " << e.what() << std::endl;
+    return 1;
+  }
+}

@@ -1,0 +1,275 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "libtorch/support/dataset.h"
+#include "libtorch/support/images.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A running shardwise-train, its outputs going to files.
+class Trainer {
+ public:
+  Trainer(const test::TempDir& dir, std::vector<std::string> arguments)
+      : out_(dir / "stdout"), err_(dir / "stderr") {
+    arguments.insert(arguments.begin(), SHARDWISE_TRAIN);
+    arguments.insert(arguments.end(), {"--threads", "1", "--compute-threads", "1"});
+    std::vector<char*> pointers;
+    for (auto& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      if (std::freopen(out_.c_str(), "w", stdout) == nullptr ||
+          std::freopen(err_.c_str(), "w", stderr) == nullptr) {
+        ::_exit(99);
+      }
+      ::execv(pointers[0], pointers.data());
+      ::_exit(98);
+    }
+  }
+  ~Trainer() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// Its exit code, or minus the signal that ended it.
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  std::string out() const { return test::read_file(out_); }
+  std::string err() const { return test::read_file(err_); }
+
+  /// The processes whose parent this one is.
+  std::vector<pid_t> children() const {
+    std::ifstream in("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children");
+    std::vector<pid_t> pids;
+    for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
+    return pids;
+  }
+
+ private:
+  std::string out_;
+  std::string err_;
+  pid_t pid_ = -1;
+};
+
+struct Outcome {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(const test::TempDir& dir, std::vector<std::string> arguments) {
+  Trainer trainer(dir, std::move(arguments));
+  const int code = trainer.wait();
+  return {code, trainer.out(), trainer.err()};
+}
+
+/// Three classes that differ in colour: learnt in no time.
+class TrainTest : public testing::Test {
+ protected:
+  static std::vector<test::Fields> samples(std::size_t count) {
+    std::vector<test::Fields> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t label = i % 3;
+      test::Rgb image{12, 12, std::vector<std::uint8_t>(12 * 12 * 3, 40)};
+      for (std::size_t p = 0; p < 144; ++p) {
+        image.pixels[3 * p + label] = static_cast<std::uint8_t>(150 + (i * 7 + p) % 100);
+      }
+      all.push_back({{"png", test::encode_png(image)}, {"cls", std::to_string(label)}});
+    }
+    return all;
+  }
+
+  void SetUp() override {
+    test::make_dataset(dir_, "train", samples(120), 50);
+    test::make_dataset(dir_, "eval", samples(37), 50);
+  }
+
+  std::vector<std::string> with(std::vector<std::string> more) const {
+    std::vector<std::string> all = {"--train", dir_ / "train.idx", "--eval",       dir_ / "eval.idx",
+                                    "--batch-size", "12", "--quiet"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  test::TempDir dir_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> all;
+  for (const auto& line : lines_of(text)) all.push_back(nlohmann::json::parse(line));
+  return all;
+}
+
+TEST_F(TrainTest, TwoRanksLearnAndEndWithAccuracyAndProofs) {
+  const auto run_ = run(dir_, with({"--local-ranks", "2", "--epochs", "3"}));
+  ASSERT_EQ(run_.code, 0) << run_.err;
+  EXPECT_EQ(run_.err, "");
+  const auto lines = lines_of(run_.out);
+  ASSERT_EQ(lines.size(), 7u) << run_.out;
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("epoch 0: loss "), HasSubstr("120 images"), HasSubstr("images/s")));
+  EXPECT_EQ(lines[3], "accuracy 100.00 % (37 of 37), each sample counted once");
+  for (const int epoch : {0, 1, 2}) {
+    EXPECT_EQ(lines[static_cast<std::size_t>(4 + epoch)],
+              "epoch " + std::to_string(epoch) + ": 120 samples, each exactly once: proven");
+  }
+}
+
+TEST_F(TrainTest, TheSameRunTwiceIsTheSameAndOtherRanksTakeTheSameSteps) {
+  const auto losses = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--json", "--epochs", "2", "--seed", "4"});
+    const auto result = run(dir_, with(more));
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::vector<double> all;
+    for (const auto& line : json_lines(result.out)) {
+      if (line.contains("loss")) all.push_back(line["loss"]);
+    }
+    return all;
+  };
+  const auto two = losses({"--local-ranks", "2"});
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(losses({"--local-ranks", "2"}), two);
+  // A step is the same set of samples whatever the number of ranks: only the rounding differs.
+  const auto one = losses({});
+  EXPECT_NEAR(one[0], two[0], 1e-3);
+  EXPECT_NEAR(losses({"--local-ranks", "3"})[0], two[0], 1e-3);
+}
+
+TEST_F(TrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
+  const std::string checkpoint = dir_ / "run.pt";
+  // Killed, rank and all, in the middle of epoch 1: a checkpoint is written every 2 of 10 steps.
+  {
+    Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "1000", "--checkpoint", checkpoint,
+                                "--checkpoint-steps", "2"}));
+    for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
+    ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0) << trainer.err();
+    const auto ranks = trainer.children();
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(ranks[1], SIGKILL);
+    EXPECT_EQ(trainer.wait(), 1);
+    EXPECT_THAT(trainer.err(), AllOf(HasSubstr("ended by signal 9"), HasSubstr("rank 1 of 2"),
+                                     HasSubstr("--resume")));
+    for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1) << "a rank is left";
+  }
+  // How far it came is a matter of luck: as many epochs as it takes, and one more.
+  const auto probe = run(dir_, with({"--epochs", "1", "--checkpoint", checkpoint}));
+  EXPECT_EQ(probe.code, 1);
+  EXPECT_THAT(probe.err, HasSubstr("the checkpoint is there already"));
+  int epochs = 0;
+  Outcome resumed;
+  do {
+    epochs += 3;
+    resumed = run(dir_, with({"--local-ranks", "3", "--epochs", std::to_string(epochs), "--json",
+                              "--resume", "--checkpoint", checkpoint}));
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+  } while (json_lines(resumed.out).size() < 2 && epochs < 3000);
+  const auto lines = json_lines(resumed.out);
+  ASSERT_GE(lines.size(), 2u);
+  // The first epoch was begun by 2 ranks and ended by 3; its proof covers both parts.
+  EXPECT_EQ(lines[0]["proof"], "epoch " + std::to_string(lines[0]["epoch"].get<int>()) +
+                                   ": 120 samples, each exactly once: proven");
+  EXPECT_EQ(lines.back()["correct"], 37);
+  for (const auto& name : dir_.list()) EXPECT_THAT(name, Not(HasSubstr(".tmp")));
+}
+
+TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
+  const auto whole = run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "whole.pt"}));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  // The rate follows --epochs, so the first part is stopped, not shortened.
+  Trainer part(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt",
+                           "--checkpoint-steps", "3"}));
+  for (int i = 0; i < 3000 && ::access((dir_ / "part.pt").c_str(), F_OK) != 0; ++i) ::usleep(1000);
+  ::kill(part.pid(), SIGKILL);
+  part.wait();
+  const auto rest = run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt", "--resume"}));
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  const auto a = json_lines(whole.out);
+  const auto b = json_lines(rest.out);
+  ASSERT_GE(b.size(), 1u);
+  if (b.size() >= 2) {
+    EXPECT_EQ(a[a.size() - 2]["loss"], b[b.size() - 2]["loss"]);
+  }
+  EXPECT_EQ(a.back()["accuracy"], b.back()["accuracy"]);
+}
+
+TEST_F(TrainTest, ASignalEndsAllRanksWith130AndLeavesNothingHalfWritten) {
+  const std::string checkpoint = dir_ / "run.pt";
+  Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "100000", "--checkpoint", checkpoint}));
+  for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
+  const auto ranks = trainer.children();
+  EXPECT_EQ(ranks.size(), 2u);
+  ::kill(trainer.pid(), SIGINT);
+  EXPECT_EQ(trainer.wait(), 130);
+  EXPECT_THAT(trainer.err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error"))));
+  for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1);
+  for (const auto& name : dir_.list()) EXPECT_THAT(name, Not(HasSubstr(".tmp")));
+}
+
+TEST_F(TrainTest, ABadImageEndsTheRunWithItsName) {
+  auto bad = samples(30);
+  bad[17][0].second = bad[17][0].second.substr(0, 60);
+  test::make_dataset(dir_, "bad", bad, 50);
+  const auto result =
+      run(dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "6", "--quiet"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("shardwise-train: error: rank "), HasSubstr("bad-0.tar"),
+                                HasSubstr("s00017"), HasSubstr("png")));
+  EXPECT_EQ(lines_of(result.err).size(), 1u) << "said once, by the rank that met it: " << result.err;
+}
+
+TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
+  const auto text = [&](std::vector<std::string> arguments, int code) {
+    const auto result = run(dir_, std::move(arguments));
+    EXPECT_EQ(result.code, code) << result.err;
+    if (code == 1) {
+      EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+    }
+    return result.err;
+  };
+  EXPECT_THAT(text({"--train", dir_ / "none.idx", "--local-ranks", "2"}, 1), HasSubstr("none.idx"));
+  EXPECT_THAT(text(with({"--local-ranks", "5"}), 1), AllOf(HasSubstr("12 samples for 5 ranks"), HasSubstr("10 or 15")));
+  EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
+  test::write_file(dir_ / "junk.pt", "junk");
+  EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
+              AllOf(HasSubstr("no checkpoint of shardwise-train"), HasSubstr("junk.pt")));
+  EXPECT_THAT(text(with({"--label-field", "txt"}), 1), HasSubstr("txt"));
+  EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
+  EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 1), HasSubstr("streams"));
+  text({}, 2);
+  text(with({"--resume"}), 2);
+  text(with({"--tail", "some"}), 2);
+  text(with({"--sampler", "some"}), 2);
+  text(with({"--resize", "0x4"}), 2);
+  text(with({"--unknown"}), 2);
+}
+
+}  // namespace
+}  // namespace shardwise

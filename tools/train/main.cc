@@ -1,0 +1,102 @@
+// shardwise-train: trains a small CNN on an index of (image, label) samples, and proves each epoch.
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <string>
+
+#include "options.h"
+#include "shardwise/base/error.h"
+#include "shardwise/libtorch/local_ranks.h"
+#include "trainer.h"
+
+namespace {
+
+using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
+
+/// Under --local-ranks a rank ends with this if it lost a peer: the launcher says what happened.
+constexpr int kLostPeer = 75;
+constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { train::stop_signal = signal; };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+int interrupted(int signal) {
+  if (std::getenv(kChildVariable) == nullptr) std::fprintf(stderr, "shardwise-train: interrupted\n");
+  return 128 + signal;
+}
+
+int run_rank(const train::Options& options) {
+  catch_signals();
+  try {
+    train::train(options);
+    return 0;
+  } catch (const std::exception& e) {
+    // Peers that stopped first look like lost ones.
+    if (train::stop_signal != 0) return interrupted(train::stop_signal);
+    const auto* error = dynamic_cast<const Error*>(&e);
+    if (error != nullptr && error->code() == ErrorCode::kDistributed &&
+        std::getenv(kChildVariable) != nullptr) {
+      return kLostPeer;
+    }
+    std::fprintf(stderr, "shardwise-train: error: %s%s\n", train::rank_prefix().c_str(), e.what());
+    return 1;
+  }
+}
+
+int run_launcher(const train::Options& options, int argc, char** argv) {
+  train::check(options, options.local_ranks);
+  libtorch::LocalRanksOptions launch;
+  launch.num_ranks = options.local_ranks;
+  launch.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  // The ranks get the same arguments; the variable tells them that they are ranks.
+  for (int i = 1; i < argc; ++i) launch.arguments.emplace_back(argv[i]);
+  launch.environment = {{kChildVariable, "1"}};
+  const auto result = libtorch::run_local_ranks(launch);
+  if (result.forwarded_signal != 0) return interrupted(result.forwarded_signal);
+  if (result.ok()) return 0;
+  bool was_said = false;
+  int killed = -1;
+  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    const auto& end = result.ranks[rank];
+    if (end.exit_code > 0 && end.exit_code != kLostPeer && !end.stopped_by_us) was_said = true;
+    if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
+  }
+  if (killed >= 0) {
+    const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
+    std::fprintf(stderr,
+                 "shardwise-train: error: a rank was ended by signal %d (%s): rank %d of %d; the "
+                 "others were stopped; start again%s\n",
+                 signal, ::strsignal(signal), killed, options.local_ranks,
+                 options.checkpoint.empty() ? "" : ", with --resume");
+  } else if (!was_said) {
+    std::fprintf(stderr,
+                 "shardwise-train: error: the ranks lost each other: rank %d of %d first; start "
+                 "again%s\n",
+                 result.first_failed, options.local_ranks,
+                 options.checkpoint.empty() ? "" : ", with --resume");
+  }
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  train::Options options;
+  int exit_code = 0;
+  if (!train::parse_options(argc, argv, options, exit_code)) return exit_code;
+  if (options.local_ranks == 0 || std::getenv(kChildVariable) != nullptr) return run_rank(options);
+  try {
+    return run_launcher(options, argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "shardwise-train: error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,492 @@
+#include "trainer.h"
+
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/libtorch/data_parallel.h"
+#include "shardwise/libtorch/evaluate.h"
+#include "shardwise/libtorch/image_loader.h"
+#include "shardwise/order/resume.h"
+
+namespace shardwise::train {
+
+std::atomic<int> stop_signal{0};
+
+namespace {
+
+using libtorch::Mean;
+using libtorch::ProcessGroup;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// ----------------------------------------------------------------------------------------- model
+
+/// 3x3 convolutions with group normalisation, halving the image between them, then the largest
+/// response of each channel wherever it is. Nothing depends on which samples share a batch, so how a
+/// step is spread over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any size.
+struct SmallCnnImpl : torch::nn::Module {
+  static constexpr std::array<std::int64_t, 4> kWidths = {16, 32, 64, 96};
+
+  explicit SmallCnnImpl(std::int64_t classes) {
+    std::int64_t in = 3;
+    for (const std::int64_t width : kWidths) {
+      const std::string number = std::to_string(convolutions.size());
+      convolutions.push_back(register_module(
+          "convolution" + number,
+          torch::nn::Conv2d(torch::nn::Conv2dOptions(in, width, 3).padding(1).bias(false))));
+      norms.push_back(register_module("norm" + number, torch::nn::GroupNorm(4, width)));
+      in = width;
+    }
+    scores = register_module("scores", torch::nn::Linear(in, classes));
+  }
+
+  torch::Tensor forward(const torch::Tensor& images) {
+    torch::Tensor x = images.to(torch::kFloat).sub_(127.5).div_(64);
+    for (std::size_t i = 0; i < convolutions.size(); ++i) {
+      x = torch::relu(norms[i](convolutions[i](x)));
+      const bool can_halve = x.size(2) >= 2 && x.size(3) >= 2;
+      if (i + 1 < convolutions.size() && can_halve) x = torch::max_pool2d(x, 2);
+    }
+    return scores(x.amax({2, 3}));
+  }
+
+  std::vector<torch::nn::Conv2d> convolutions;
+  std::vector<torch::nn::GroupNorm> norms;
+  torch::nn::Linear scores{nullptr};
+};
+TORCH_MODULE(SmallCnn);
+
+/// Warm-up over the first tenth of `total` steps, then a cosine to 0.
+double rate_at(std::uint64_t step, std::uint64_t total, double highest) {
+  const double done = static_cast<double>(step) / static_cast<double>(std::max<std::uint64_t>(total, 1));
+  constexpr double kWarmUp = 0.1;
+  if (done < kWarmUp) {
+    return highest * std::min(1.0, (static_cast<double>(step) + 1) / (kWarmUp * static_cast<double>(total)));
+  }
+  constexpr double kPi = 3.14159265358979323846;
+  return highest * 0.5 * (1 + std::cos(kPi * std::min(1.0, (done - kWarmUp) / (1 - kWarmUp))));
+}
+
+// -------------------------------------------------------------------------------------------- run
+
+/// Everything that a checkpoint holds.
+struct Run {
+  explicit Run(std::int64_t num_classes)
+      : classes(num_classes),
+        model(num_classes),
+        optimizer(model->parameters(), torch::optim::AdamWOptions(1e-3).weight_decay(1e-2)) {}
+
+  std::int64_t classes;
+  SmallCnn model;
+  torch::optim::AdamW optimizer;
+  std::uint64_t step = 0;   ///< steps taken since the beginning of the run
+  double loss_sum = 0;      ///< of this epoch so far, all ranks
+  std::int64_t samples = 0; ///< of this epoch so far, all ranks
+};
+
+constexpr std::int64_t kCheckpointVersion = 1;
+
+torch::Tensor bytes_tensor(const std::string& bytes) {
+  return torch::from_blob(const_cast<char*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())},
+                          torch::kUInt8).clone();
+}
+
+std::string bytes_of(const torch::Tensor& tensor) {
+  const auto plain = tensor.contiguous();
+  return {reinterpret_cast<const char*>(plain.data_ptr()), static_cast<std::size_t>(plain.nbytes())};
+}
+
+std::string to_checkpoint(const Run& run, const ResumeToken& token) {
+  torch::serialize::OutputArchive archive;
+  torch::serialize::OutputArchive model;
+  torch::serialize::OutputArchive optimizer;
+  run.model->save(model);
+  run.optimizer.save(optimizer);
+  archive.write("model", model);
+  archive.write("optimizer", optimizer);
+  const auto number = [&](const char* name, std::int64_t value) {
+    archive.write(name, torch::full({}, value, torch::kInt64), /*is_buffer=*/true);
+  };
+  number("version", kCheckpointVersion);
+  number("classes", run.classes);
+  number("step", static_cast<std::int64_t>(run.step));
+  number("samples", run.samples);
+  archive.write("loss_sum", torch::full({}, run.loss_sum, torch::kFloat64), true);
+  archive.write("token", bytes_tensor(token.to_text()), true);
+  std::ostringstream out;
+  archive.save_to(out);
+  return out.str();
+}
+
+/// Errors: InvalidArgument, VersionMismatch, Mismatch.
+ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, Run& run) {
+  try {
+    std::istringstream in(bytes);
+    torch::serialize::InputArchive archive;
+    archive.load_from(in);
+    const auto read = [&](const char* name) {
+      torch::Tensor value;
+      archive.read(name, value, /*is_buffer=*/true);
+      return value;
+    };
+    if (read("version").item<std::int64_t>() != kCheckpointVersion) {
+      throw VersionMismatch("a checkpoint of another version", in_quotes(path),
+                            "use the program that wrote it");
+    }
+    const auto classes = read("classes").item<std::int64_t>();
+    if (classes != run.classes) {
+      throw Mismatch("the checkpoint has another number of classes",
+                     in_quotes(path) + ", " + std::to_string(classes) + " there, " +
+                         std::to_string(run.classes) + " here",
+                     "train on the same data, or start without --resume");
+    }
+    torch::serialize::InputArchive model;
+    torch::serialize::InputArchive optimizer;
+    archive.read("model", model);
+    archive.read("optimizer", optimizer);
+    run.model->load(model);
+    run.optimizer.load(optimizer);
+    run.step = static_cast<std::uint64_t>(read("step").item<std::int64_t>());
+    run.samples = read("samples").item<std::int64_t>();
+    run.loss_sum = read("loss_sum").item<double>();
+    return ResumeToken::from_text(bytes_of(read("token")));
+  } catch (const c10::Error& e) {
+    const std::string reason = e.what_without_backtrace();
+    throw InvalidArgument("no checkpoint of shardwise-train (" +
+                              escaped(reason.substr(0, reason.find('\n'))) + ")",
+                          in_quotes(path), "name another file, or start without --resume");
+  }
+}
+
+/// Rank 0 reads the file; the others get its bytes, so that only one machine needs it.
+std::string read_on_all(const std::string& path, const ProcessGroup& group) {
+  std::string bytes;
+  std::exception_ptr failure;
+  if (group.is_first()) {
+    try {
+      const File file = File::open_read(path);
+      bytes.resize(file_identity(file.fd(), path).size_bytes);
+      bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  // The others add nothing: it is rank 0's size, or -1.
+  const auto size =
+      group.all_reduce(failure ? std::int64_t{-1} : static_cast<std::int64_t>(bytes.size()));
+  if (failure) std::rethrow_exception(failure);
+  if (size < 0) throw Error(ErrorCode::kDistributed, "rank 0 could not read the checkpoint", in_quotes(path), "");
+  auto tensor = group.is_first() ? bytes_tensor(bytes) : torch::empty({size}, torch::kUInt8);
+  group.broadcast(tensor);
+  return bytes_of(tensor);
+}
+
+void write_checkpoint(const std::string& path, const Run& run, const ResumeToken& token) {
+  AtomicFile file(path);
+  file.file().write(to_checkpoint(run, token));
+  file.commit();
+}
+
+// --------------------------------------------------------------------------------------- progress
+
+/// What rank 0 says: results on stdout, progress on stderr.
+class Reporter {
+ public:
+  Reporter(const Options& options, bool speaks)
+      : json_(options.json),
+        speaks_(speaks),
+        progress_(speaks && !options.quiet),
+        terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+  void progress(std::uint64_t epoch, std::uint64_t step, std::uint64_t steps, double loss,
+                double images_per_second) {
+    const auto now = Clock::now();
+    if (!progress_ || now - last_ < (terminal_ ? std::chrono::milliseconds(200)
+                                               : std::chrono::milliseconds(5000))) {
+      return;
+    }
+    last_ = now;
+    const double left = images_per_second > 0 ? rest_seconds(step, steps) : 0;
+    std::fprintf(stderr, "%sepoch %llu: step %llu of %llu, loss %.4f, %.0f images/s, %.0f s left%s",
+                 terminal_ ? "\r" : "", static_cast<unsigned long long>(epoch),
+                 static_cast<unsigned long long>(step), static_cast<unsigned long long>(steps), loss,
+                 images_per_second, left, terminal_ ? "   " : "\n");
+    line_open_ = terminal_;
+  }
+  void begin_epoch() {
+    epoch_start_ = Clock::now();
+    last_ = epoch_start_;
+  }
+
+  void epoch_done(std::uint64_t epoch, double loss, std::int64_t samples, double seconds,
+                  const std::optional<Mean>& accuracy, const std::string& proof) {
+    proofs_.push_back(proof);
+    if (accuracy) accuracy_ = accuracy;
+    if (!speaks_) return;
+    close_line();
+    const double rate = seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+    if (json_) {
+      nlohmann::ordered_json line = {{"epoch", epoch},     {"loss", loss},
+                                     {"samples", samples}, {"seconds", seconds},
+                                     {"images_per_second", rate}};
+      add_accuracy(line, accuracy);
+      line["proof"] = proof;
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      std::printf("epoch %llu: loss %.4f, %s%s images in %.1f s, %.0f images/s\n",
+                  static_cast<unsigned long long>(epoch), loss,
+                  accuracy ? (accuracy_text(*accuracy) + ", ").c_str() : "",
+                  human_count(static_cast<std::uint64_t>(samples)).c_str(), seconds, rate);
+    }
+    std::fflush(stdout);
+  }
+
+  void run_done(std::uint64_t epochs) {
+    if (!speaks_) return;
+    if (json_) {
+      nlohmann::ordered_json line = {{"epochs", epochs}};
+      add_accuracy(line, accuracy_);
+      line["proofs"] = proofs_;
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      if (accuracy_) std::printf("%s, each sample counted once\n", accuracy_text(*accuracy_).c_str());
+      for (const std::string& proof : proofs_) std::printf("%s\n", proof.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  void close_line() {
+    if (line_open_) std::fputc('\n', stderr);
+    line_open_ = false;
+  }
+
+ private:
+  double rest_seconds(std::uint64_t step, std::uint64_t steps) const {
+    return step == 0 ? 0
+                     : seconds_since(epoch_start_) / static_cast<double>(step) *
+                           static_cast<double>(steps - step);
+  }
+  static std::string accuracy_text(const Mean& accuracy) {
+    char text[96];
+    std::snprintf(text, sizeof text, "accuracy %.2f %% (%.0f of %lld)", 100 * accuracy.value(),
+                  accuracy.sum, static_cast<long long>(accuracy.count));
+    return text;
+  }
+  static void add_accuracy(nlohmann::ordered_json& line, const std::optional<Mean>& accuracy) {
+    if (!accuracy) return;
+    line["accuracy"] = accuracy->value();
+    line["correct"] = static_cast<std::int64_t>(accuracy->sum);
+    line["evaluated"] = accuracy->count;
+  }
+
+  const bool json_;
+  const bool speaks_;
+  const bool progress_;
+  const bool terminal_;
+  bool line_open_ = false;
+  Clock::time_point last_{};
+  Clock::time_point epoch_start_{};
+  std::optional<Mean> accuracy_;
+  std::vector<std::string> proofs_;
+};
+
+// ------------------------------------------------------------------------------------------ train
+
+libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads, int world_size) {
+  libtorch::ImageLoaderOptions loader;
+  loader.batch_size = options.rank_batch_size(world_size);
+  loader.threads = threads;
+  loader.resize = {options.height, options.width};
+  loader.seed = options.seed;
+  loader.sampler = options.sampler;
+  loader.chunk_size = options.chunk_size;
+  loader.window = options.window;
+  loader.streams = options.streams;
+  loader.tail = options.tail;
+  loader.shuffle = options.shuffle;
+  loader.shufflefirst = options.shufflefirst;
+  loader.image_field = options.image_field;
+  loader.label_field = options.label_field;
+  return loader;
+}
+
+void require_samples(const Dataset& data, const std::string& path) {
+  if (data.empty()) throw InvalidArgument("an index without samples", in_quotes(path), "name another");
+}
+
+/// The largest label and one: each rank reads a part of the labels.
+std::int64_t count_classes(const Dataset& data, const Options& options, const ProcessGroup& group) {
+  const auto world = static_cast<std::uint64_t>(group.world_size());
+  const auto rank = static_cast<std::uint64_t>(group.rank());
+  std::int64_t most = -1;
+  const std::uint64_t end = data.size() / world * (rank + 1) + data.size() % world * (rank + 1) / world;
+  for (std::uint64_t i = data.size() / world * rank + data.size() % world * rank / world; i < end; ++i) {
+    const Sample sample = data[i];
+    const std::int64_t label = sample.integer(options.label_field);
+    if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
+      throw BadField("a label that is no class", sample.describe() + ", " +
+                         in_quotes(options.label_field) + " is " + std::to_string(label),
+                     "labels are numbers from 0, below --classes");
+    }
+    most = std::max(most, label);
+    if (stop_signal != 0) throw Cancelled("interrupted");
+  }
+  most = group.all_reduce(most, libtorch::ReduceOp::kMax);
+  return options.classes > 0 ? options.classes : most + 1;
+}
+
+/// One step; returns the sum of this rank's losses.
+double train_step(Run& run, libtorch::GradientAverager& gradients, const libtorch::ImageBatch& batch,
+                  const ProcessGroup& group) {
+  run.optimizer.zero_grad();
+  double loss_sum = 0;
+  if (batch.size() > 0) {
+    const auto loss = torch::nn::functional::cross_entropy(
+        run.model->forward(batch.images), batch.labels,
+        torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+    loss.backward();
+    loss_sum = loss.item<double>();
+  }
+  gradients.average(batch.size(), group);
+  run.optimizer.step();
+  ++run.step;
+  return loss_sum;
+}
+
+struct Threads {
+  unsigned loading;
+  int compute;
+};
+
+Threads choose_threads(const Options& options, const ProcessGroup& group) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int share = std::max(1, cores / group.local_world_size());
+  return {options.threads > 0 ? options.threads : static_cast<unsigned>(std::clamp(share, 1, 4)),
+          options.compute_threads > 0 ? options.compute_threads : share};
+}
+
+ProcessGroup* current_group = nullptr;  // for rank_prefix()
+
+}  // namespace
+
+std::string rank_prefix() {
+  if (current_group == nullptr || current_group->world_size() == 1) return {};
+  return "rank " + std::to_string(current_group->rank()) + " of " +
+         std::to_string(current_group->world_size()) + ": ";
+}
+
+void check(const Options& options, int world_size) {
+  const Dataset train = Dataset::open(options.train_index);
+  require_samples(train, options.train_index);
+  libtorch::ImageLoader::check(train, loader_options(options, 1, world_size), world_size);
+  if (!options.eval_index.empty()) {
+    require_samples(Dataset::open(options.eval_index), options.eval_index);
+  }
+  if (options.checkpoint.empty()) return;
+  const bool is_there = std::filesystem::exists(options.checkpoint);
+  if (options.resume && !is_there) {
+    throw NotFound("no checkpoint to resume from", in_quotes(options.checkpoint),
+                   "check the path, or start without --resume");
+  }
+  if (!options.resume && is_there) {
+    throw InvalidArgument("the checkpoint is there already", in_quotes(options.checkpoint),
+                          "go on from it with --resume, or remove it");
+  }
+}
+
+void train(const Options& options) {
+  static ProcessGroup group = libtorch::init_process_group();
+  current_group = &group;
+  if (group.is_first()) check(options, group.world_size());
+  const Threads threads = choose_threads(options, group);
+  torch::set_num_threads(threads.compute);
+  torch::manual_seed(options.seed);
+
+  const Dataset data = Dataset::open(options.train_index);
+  std::optional<Dataset> eval;
+  if (!options.eval_index.empty()) eval = Dataset::open(options.eval_index);
+  Run run(count_classes(data, options, group));
+  libtorch::broadcast_parameters(*run.model, group);
+  libtorch::GradientAverager gradients(run.model->parameters());
+  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, group.world_size()));
+  const std::uint64_t epoch_steps = loader.steps_left();
+  if (options.resume) {
+    loader.restore(from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run));
+  }
+  if (!options.checkpoint.empty() && group.is_first()) sweep_temporaries(options.checkpoint);
+  const auto save = [&] {
+    const ResumeToken token = loader.state();
+    if (group.is_first()) write_checkpoint(options.checkpoint, run, token);
+  };
+
+  libtorch::EvaluateOptions evaluate;
+  evaluate.threads = threads.loading;
+  evaluate.resize = {options.height, options.width};
+  evaluate.image_field = options.image_field;
+  evaluate.label_field = options.label_field;
+
+  Reporter reporter(options, group.is_first());
+  const std::uint64_t total_steps = epoch_steps * options.epochs;
+  for (auto epoch : loader.epochs(options.epochs)) {
+    const auto start = Clock::now();
+    const std::int64_t samples_before = run.samples;
+    double loss_sum = 0;
+    std::int64_t samples = 0;
+    reporter.begin_epoch();
+    run.model->train();
+    for (auto& batch : epoch) {
+      if (stop_signal != 0) throw Cancelled("interrupted");
+      const double rate = rate_at(run.step, total_steps, options.learning_rate);
+      for (auto& parameters : run.optimizer.param_groups()) {
+        static_cast<torch::optim::AdamWOptions&>(parameters.options()).lr(rate);
+      }
+      loss_sum += train_step(run, gradients, batch, group);
+      samples += batch.size();
+      const std::uint64_t done = epoch.steps() - loader.steps_left();
+      reporter.progress(epoch.number(), done, epoch.steps(),
+                        samples > 0 ? loss_sum / static_cast<double>(samples) : 0,
+                        static_cast<double>(samples * group.world_size()) / seconds_since(start));
+      if (options.checkpoint_steps > 0 && run.step % options.checkpoint_steps == 0 &&
+          loader.steps_left() > 0) {
+        const Mean so_far = libtorch::reduce_exact(loss_sum, samples, group);
+        run.loss_sum += so_far.sum;
+        run.samples += so_far.count;
+        loss_sum = 0;
+        samples = 0;
+        save();
+      }
+    }
+    const Mean rest = libtorch::reduce_exact(loss_sum, samples, group);
+    run.loss_sum += rest.sum;
+    run.samples += rest.count;
+    const double seconds = seconds_since(start);
+    const std::string proof = epoch.prove();
+    std::optional<Mean> accuracy;
+    if (eval) accuracy = libtorch::exact_accuracy(run.model, *eval, group, evaluate);
+    const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));
+    reporter.epoch_done(epoch.number(), loss, run.samples - samples_before, seconds, accuracy, proof);
+    run.loss_sum = 0;
+    run.samples = 0;
+    if (!options.checkpoint.empty()) save();
+  }
+  reporter.run_done(options.epochs);
+  group.barrier();
+}
+
+}  // namespace shardwise::train

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "options.h"
+
+namespace shardwise::train {
+
+/// Set by a signal handler: the run ends at the next step.
+extern std::atomic<int> stop_signal;
+
+/// Checks, before any rank is started, what every rank would stumble over.
+/// Errors: as train().
+void check(const Options& options, int world_size);
+
+/// Runs this rank, which init_process_group() makes one of several. Rank 0 prints.
+/// Errors: those of the library; Cancelled if stop_signal was set.
+void train(const Options& options);
+
+/// The rank and number of ranks of this process for error texts, as "rank 1 of 2: "; empty if alone.
+std::string rank_prefix();
+
+}  // namespace shardwise::train
