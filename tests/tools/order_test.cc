@@ -99,6 +99,50 @@ TEST(OrderCommandTest, SamplersAndTailsOfAnIndex) {
   EXPECT_EQ(size_with("pad"), 4u);
 }
 
+TEST(OrderCommandTest, WidsAndResampledOrders) {
+  auto wids = order({"--size", "50", "--sampler", "wids", "--chunk", "10", "--shufflefirst"});
+  EXPECT_NE(wids, order({"--size", "50", "--sampler", "wids", "--chunk", "10", "--epoch", "1"}));
+  std::sort(wids.begin(), wids.end());
+  EXPECT_EQ(wids, order({"--size", "50", "--sampler", "sequential"}));
+  EXPECT_EQ(order({"--size", "50", "--sampler", "resampled"}).size(), 50u);
+}
+
+TEST(ExplainCommandTest, ShowsWhatOrderPrints) {
+  const SmallIndex index;
+  const auto lines = lines_of(
+      shardwise_output({"explain", index.path(), "--world", "2", "--step", "1", "--batch", "2"}));
+  ASSERT_EQ(lines.size(), 4u);
+  for (std::uint64_t rank = 0; rank < 2; ++rank) {
+    const auto part = order({index.path(), "--world", "2", "--rank", std::to_string(rank)});
+    for (std::uint64_t i = 0; i < part.size() && i < 4; ++i) {
+      if (i < 2) continue;
+      const std::string number = std::to_string(part[i]);
+      const std::string shard = index.dir() / (part[i] < 3 ? "a.tar" : "b.tar");
+      EXPECT_THAT(lines, testing::Contains(std::to_string(rank) + "\t" + number + "\t" + number +
+                                           "\t" + shard));
+    }
+  }
+}
+
+TEST(WhenCommandTest, FindsWhatExplainShows) {
+  const SmallIndex index;
+  const auto part = order({index.path(), "--world", "2", "--rank", "1"});
+  const std::string key = std::to_string(part[2]);
+  const std::string expected = "rank 1, step 1, place 0\n";
+  const std::vector<std::string> base = {"when", index.path(), "--world", "2", "--batch", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  EXPECT_EQ(shardwise_output(with({"--key", key})), expected);
+  EXPECT_EQ(shardwise_output(with({"--sample", key})), expected);
+  const Finished other_rank = shardwise(with({"--sample", key, "--rank", "0"}));
+  EXPECT_EQ(other_rank.code, 1);
+  EXPECT_THAT(other_rank.err, HasSubstr("does not come: epoch 0, rank 0"));
+  EXPECT_EQ(shardwise(with({"--sample", "7"})).code, 1);
+  EXPECT_EQ(shardwise(with({"--key", "none"})).code, 1);
+}
+
 nlohmann::json epoch(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"epoch", "--json", "--quiet"});
   return nlohmann::json::parse(shardwise_output(std::move(arguments)));
@@ -136,6 +180,12 @@ TEST(EpochCommandTest, TailsAreSaidInTheProof) {
   const auto padded = epoch({index.path(), "--world", "2", "--tail", "pad"});
   EXPECT_EQ(padded["samples"], 8);
   EXPECT_THAT(padded["proof"].get<std::string>(), HasSubstr("1 repeated as asked: proven"));
+}
+
+TEST(EpochCommandTest, OrdersThatAreNotExactSaySo) {
+  const SmallIndex index;
+  EXPECT_EQ(epoch({index.path(), "--sampler", "resampled", "--world", "2"})["proof"],
+            "epoch 0: 7 samples drawn with replacement, as ordered: proven");
 }
 
 TEST(EpochCommandTest, PrintsForPeople) {

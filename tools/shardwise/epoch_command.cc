@@ -90,28 +90,40 @@ void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sample
   report.wait_seconds += loader.wait_seconds();
 }
 
+/// Throws NotExact unless the ranks [first, last] together got what their orders say.
+void prove_as_ordered(const Sampler& sampler, std::uint64_t first, std::uint64_t last,
+                      const EpochReport& report, const Hash128& fingerprint) {
+  AuditSum expected;
+  Batch batch(4096);
+  for (std::uint64_t rank = first; rank <= last; ++rank) {
+    const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
+    while (const std::size_t got = again->next_batch(batch)) {
+      expected += AuditSum::of({batch.data(), got}, fingerprint);
+    }
+  }
+  if (report.audit.sum() != expected) {
+    throw NotExact("samples were loaded that the order does not hold, or not those that it does",
+                   fmt::format("epoch {}, ranks {} to {}", sampler.epoch(), first, last),
+                   "this is a fault in shardwise: please report it");
+  }
+}
+
 /// Of one rank: that it got what its order says. Whether the epoch is whole only all ranks can
 /// tell.
 std::string prove_rank(const Sampler& sampler, const EpochReport& report,
                        const Hash128& fingerprint) {
-  const std::unique_ptr<Sampler> again = sampler.for_rank(sampler.rank());
-  AuditSum expected;
-  Batch batch(4096);
-  while (const std::size_t got = again->next_batch(batch)) {
-    expected += AuditSum::of({batch.data(), got}, fingerprint);
-  }
-  if (report.audit.sum() != expected) {
-    throw NotExact("this rank did not get the samples of its order",
-                   fmt::format("rank {} of {}, epoch {}", sampler.rank(), sampler.world_size(),
-                               sampler.epoch()),
-                   "this is a fault in shardwise: please report it");
-  }
+  prove_as_ordered(sampler, sampler.rank(), sampler.rank(), report, fingerprint);
   return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
-                     sampler.rank(), sampler.world_size(), expected.count);
+                     sampler.rank(), sampler.world_size(), report.audit.sum().count);
 }
 
 std::string prove_epoch(const Sampler& sampler, const EpochReport& report,
                         const Hash128& fingerprint) {
+  if (sampler.spec().sampler == SamplerKind::kResampled) {
+    prove_as_ordered(sampler, 0, sampler.world_size() - 1, report, fingerprint);
+    return fmt::format("epoch {}: {} samples drawn with replacement, as ordered: proven",
+                       sampler.epoch(), report.audit.sum().count);
+  }
   const AuditExpectation expectation = sampler.expectation(fingerprint);
   report.audit.prove(expectation, sampler.epoch());
   return report.audit.verdict(expectation).text(sampler.epoch());
@@ -135,7 +147,7 @@ std::uint64_t private_memory_bytes() {
 void run(const EpochOptions& options, Output& out) {
   const Dataset data = Dataset::open(options.index);
   const std::shared_ptr<const Index> index(std::shared_ptr<const Index>(), &data.index());
-  const std::unique_ptr<Sampler> first = make_sampler(options.order, {index, data.size()});
+  const std::unique_ptr<Sampler> first = sampler_for(options.order, {index, data.size()});
   const bool whole = !options.order.rank;
   const std::uint64_t num_samples =
       whole ? first->partition().delivered_slots() : first->partition().size();

@@ -55,6 +55,8 @@ int run(int argc, char** argv) {
   add_cat_command(program, out);
   add_verify_command(program, out);
   add_order_command(program, out);
+  add_explain_command(program, out);
+  add_when_command(program, out);
   add_epoch_command(program, out);
   add_pack_command(program, out);
   try {

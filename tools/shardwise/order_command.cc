@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "commands.h"
@@ -17,23 +16,15 @@ namespace {
 constexpr std::size_t kNumbersAtOnce = 4096;
 
 struct OrderCommandOptions {
-  std::string index;
-  std::optional<std::uint64_t> size;
+  OrderedArguments samples;
   OrderArguments order;
   std::uint64_t from = 0;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
 };
 
-OrderedThing ordered_thing(const OrderCommandOptions& options) {
-  if (options.size) return {nullptr, *options.size};
-  if (options.index.empty()) throw CLI::RequiredError("INDEX or --size");
-  std::shared_ptr<const Index> index = Index::open(options.index);
-  const std::uint64_t size = index->size();
-  return {std::move(index), size};
-}
-
 void run(const OrderCommandOptions& options, Output& out) {
-  const std::unique_ptr<Sampler> sampler = make_sampler(options.order, ordered_thing(options));
+  const std::unique_ptr<Sampler> sampler =
+      sampler_for(options.order, open_ordered(options.samples));
   sampler->seek(options.from);
   std::vector<std::uint64_t> numbers(std::min<std::uint64_t>(kNumbersAtOnce, options.limit));
   for (std::uint64_t left = options.limit; left > 0;) {
@@ -52,12 +43,7 @@ void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("order", "Print the sample numbers that one rank gets, one a line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  CLI::Option* index =
-      command->add_option("INDEX", options->index, "order the samples of an index")->type_name("");
-  command->add_option("--size", options->size, "or so many samples")
-      ->check(kWholeNumber)
-      ->excludes(index)
-      ->type_name("N");
+  add_ordered_arguments(*command, options->samples);
   command->add_option("--from", options->from, "begin at this one of the rank's samples, from 0")
       ->check(kWholeNumber)
       ->type_name("POS");

@@ -1,32 +1,36 @@
 #include "order_options.h"
 
+#include <utility>
+#include <vector>
+
 #include "options.h"
 #include "shardwise/base/error.h"
+#include "shardwise/order/make_sampler.h"
 
 namespace shardwise::tools {
-namespace {
 
-std::unique_ptr<Sampler> sampler_of(const OrderOptions& options, const OrderedThing& thing) {
-  switch (options.sampler) {
-    case SamplerKind::kSequential:
-      return std::make_unique<SequentialSampler>(thing.size, options);
-    case SamplerKind::kSharded: {
-      if (!thing.index) throw InvalidArgument("--sampler sharded needs an index, not --size");
-      auto starts = std::make_shared<const std::vector<std::uint64_t>>(thing.index->shard_starts());
-      return std::make_unique<ShardedSampler>(std::move(starts), options);
-    }
-    default:
-      return std::make_unique<ChunkedSampler>(thing.size, options);
-  }
+void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments) {
+  CLI::Option* index =
+      command.add_option("INDEX", arguments.index, "the samples of an index")->type_name("");
+  command.add_option("--size", arguments.size, "or so many samples")
+      ->check(kWholeNumber)
+      ->excludes(index)
+      ->type_name("N");
 }
 
-}  // namespace
+OrderedThing open_ordered(const OrderedArguments& arguments) {
+  if (arguments.size) return {nullptr, *arguments.size};
+  if (arguments.index.empty()) throw CLI::RequiredError("INDEX or --size");
+  std::shared_ptr<const Index> index = Index::open(arguments.index);
+  const std::uint64_t size = index->size();
+  return {std::move(index), size};
+}
 
 void add_order_options(CLI::App& command, OrderArguments& arguments) {
   OrderOptions& options = arguments.options;
   constexpr const char* kGroup = "ORDER";
   command.add_option("--sampler", arguments.sampler, "how samples are ordered")
-      ->check(CLI::IsMember({"chunked", "sharded", "sequential"}))
+      ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
       ->capture_default_str()
       ->group(kGroup);
   const auto number = [&](const char* name, auto& value, const char* what) {
@@ -40,7 +44,7 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
   number("--epoch", options.epoch, "which order within the run");
   number("--world", options.world_size, "number of ranks");
   number("--rank", arguments.rank, "which of them, from 0");
-  number("--chunk", options.chunk_size, "samples in a chunk (chunked)");
+  number("--chunk", options.chunk_size, "samples in a chunk (chunked, wids)");
   number("--window", options.window, "chunks, or shards, mixed together (chunked, sharded)");
   number("--streams", options.streams, "runs of the order that are read side by side");
   command
@@ -49,16 +53,23 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       ->capture_default_str()
       ->group(kGroup);
   command.add_flag("--no-shuffle", arguments.no_shuffle, "in order: 0, 1, 2 ...")->group(kGroup);
+  command
+      .add_flag("--shufflefirst", options.shufflefirst, "also permute the chunks of epoch 0 (wids)")
+      ->group(kGroup);
 }
 
-std::unique_ptr<Sampler> make_sampler(const OrderArguments& arguments, const OrderedThing& thing) {
+std::unique_ptr<Sampler> sampler_for(const OrderArguments& arguments, const OrderedThing& thing) {
   OrderOptions options = arguments.options;
   options.sampler = parse_sampler(arguments.sampler);
   options.tail = parse_tail(arguments.tail);
   options.rank = arguments.rank.value_or(0);
   options.shuffle = !arguments.no_shuffle;
+  ShardOffsets offsets;
+  if (thing.index) {
+    offsets = std::make_shared<const std::vector<std::uint64_t>>(thing.index->shard_starts());
+  }
   try {
-    return sampler_of(options, thing);
+    return shardwise::make_sampler(thing.size, options, std::move(offsets));
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }

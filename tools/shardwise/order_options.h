@@ -29,8 +29,17 @@ struct OrderedThing {
   std::uint64_t size = 0;
 };
 
+/// INDEX or --size N, for commands that need no more than a number of samples.
+struct OrderedArguments {
+  std::string index;
+  std::optional<std::uint64_t> size;
+};
+void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments);
+/// Errors: CLI::RequiredError if neither was given; as Index::open.
+OrderedThing open_ordered(const OrderedArguments& arguments);
+
 /// The order of rank `arguments.rank`, or of rank 0 if none was given.
 /// Errors: CLI::ValidationError for options that do not go together.
-std::unique_ptr<Sampler> make_sampler(const OrderArguments& arguments, const OrderedThing& thing);
+std::unique_ptr<Sampler> sampler_for(const OrderArguments& arguments, const OrderedThing& thing);
 
 }  // namespace shardwise::tools
