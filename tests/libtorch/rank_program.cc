@@ -237,7 +237,7 @@ void absent(const Arguments& arguments) {
   ::setenv("WORLD_SIZE", "3", 1);
   ::setenv("LOCAL_WORLD_SIZE", "3", 1);
   try {
-    sl::init_process_group({.connect_timeout_ms = 700});
+    sl::init_process_group({.connect_timeout_ms = 5000});
   } catch (const Error& e) {
     REQUIRE(e.code() == ErrorCode::kDistributed);
     std::ofstream(arguments[1]) << e.what();
@@ -249,7 +249,7 @@ void twice(const Arguments& arguments) {
   const std::string own = std::getenv("RANK");
   ::setenv("RANK", "0", 1);
   try {
-    sl::init_process_group({.connect_timeout_ms = 1500});
+    sl::init_process_group({.connect_timeout_ms = 10'000});
   } catch (const Error& e) {
     std::ofstream(arguments[1] + "." + own) << e.what();
   }
