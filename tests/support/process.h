@@ -71,6 +71,14 @@ class Child {
   int read_end_ = -1;
 };
 
+/// True in builds whose sanitizer needs what a test takes away: address space, or the last
+/// descriptor.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 /// Runs `body` in a child to its end, so that limits, the working directory and signals stay there.
 inline std::string in_child(const std::function<std::string()>& body) { return Child(body).wait(); }
 

@@ -57,14 +57,14 @@ void TarBuilder::fix_checksum(char* header) {
 std::string TarBuilder::header(std::string_view name, char type, std::uint64_t size,
                                std::string_view link) {
   std::string h(512, '\0');
-  std::memcpy(h.data(), name.data(), std::min<std::size_t>(name.size(), 100));
+  name.copy(h.data(), 100);
   std::memcpy(h.data() + 100, "0000644", 7);
   std::memcpy(h.data() + 108, "0001750", 7);
   std::memcpy(h.data() + 116, "0001750", 7);
   std::snprintf(h.data() + 124, 12, "%011llo", static_cast<unsigned long long>(size));
   std::memcpy(h.data() + 136, "14747507020", 11);
   h[156] = type;
-  std::memcpy(h.data() + 157, link.data(), std::min<std::size_t>(link.size(), 100));
+  link.copy(h.data() + 157, 100);
   std::memcpy(h.data() + 257,
               "ustar\0"
               "00",
