@@ -25,8 +25,9 @@ std::uint64_t one_rank(const char* index, const std::function<void(std::string_v
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   std::uint64_t bytes = 0;
-  const std::uint64_t samples = one_rank(
-      argv[1], [&](std::string_view jpg, std::int64_t label) { bytes += jpg.size() + (label < 0 ? 1 : 0); });
+  const std::uint64_t samples = one_rank(argv[1], [&](std::string_view jpg, std::int64_t label) {
+    bytes += jpg.size() + (label < 0 ? 1 : 0);
+  });
   std::printf("%llu samples, %llu bytes\n", static_cast<unsigned long long>(samples),
               static_cast<unsigned long long>(bytes));
 }

@@ -1,4 +1,5 @@
-// README.md's C++ is what the example files hold, which are compiled; its commands name what exists.
+// README.md's C++ is what the example files hold, which are compiled; its commands name what
+// exists.
 
 #include "support/support.h"
 
@@ -25,7 +26,8 @@ TEST(ReadmeTest, ItsExamplesAreTheOnesThatAreCompiled) {
   const std::string marker = "// [README]\n";
   std::size_t at = 0;
   for (const char* file : {"core_example.cc", "libtorch_example.cc"}) {
-    const std::string code = between(test::read_file(source + "/tests/readme/" + file), marker, marker);
+    const std::string code =
+        between(test::read_file(source + "/tests/readme/" + file), marker, marker);
     ASSERT_FALSE(code.empty());
     at = readme.find("```cpp\n", at);
     ASSERT_NE(at, std::string::npos) << "README.md lacks the example of " << file;
