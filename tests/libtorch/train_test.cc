@@ -248,7 +248,8 @@ TEST_F(TrainTest, ABadImageEndsTheRunWithItsName) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("shardwise-train: error: rank "), HasSubstr("bad-0.tar"),
                                 HasSubstr("s00017"), HasSubstr("png")));
-  // Said once, by the rank that met it; the other may add that it lost its peer, if it notices first.
+  // Said once, by the rank that met it; the other may add that it lost its peer, if it notices
+  // first.
   int said = 0;
   for (const auto& line : lines_of(result.err)) {
     if (line.find("cannot decode") != std::string::npos) {
