@@ -111,7 +111,7 @@ TEST(ExplainCommandTest, ShowsWhatOrderPrints) {
   const SmallIndex index;
   const auto lines = lines_of(
       shardwise_output({"explain", index.path(), "--world", "2", "--step", "1", "--batch", "2"}));
-  ASSERT_EQ(lines.size(), 4u);
+  ASSERT_EQ(lines.size(), 3u) << "of 7 samples rank 1 has one left";
   for (std::uint64_t rank = 0; rank < 2; ++rank) {
     const auto part = order({index.path(), "--world", "2", "--rank", std::to_string(rank)});
     for (std::uint64_t i = 0; i < part.size() && i < 4; ++i) {
