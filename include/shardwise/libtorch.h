@@ -1,7 +1,7 @@
 #pragma once
 
-/// Everything in shardwise::libtorch: decoders to tensors, adapters for torch::data, process groups,
-/// the image loader, and exact evaluation and gradient averaging over ranks. The target
+/// Everything in shardwise::libtorch: decoders to tensors, adapters for torch::data, process
+/// groups, the image loader, and exact evaluation and gradient averaging over ranks. The target
 /// shardwise::libtorch brings LibTorch and shardwise::shardwise along.
 
 #include "shardwise/libtorch/data_loader.h"

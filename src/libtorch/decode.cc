@@ -68,7 +68,8 @@ torch::Tensor image_of(std::string_view bytes, const ImageOptions& options) {
   thread_local detail::RgbImage scratch;
   detail::decode_rgb(bytes, options.max_pixels, scratch);
   const bool as_stored = options.resize.empty();
-  const auto height = as_stored ? static_cast<std::int64_t>(scratch.height()) : options.resize.height;
+  const auto height =
+      as_stored ? static_cast<std::int64_t>(scratch.height()) : options.resize.height;
   const auto width = as_stored ? static_cast<std::int64_t>(scratch.width()) : options.resize.width;
   auto image = torch::empty({3, height, width}, torch::kUInt8);
   detail::write_planes(scratch, static_cast<std::size_t>(height), static_cast<std::size_t>(width),
@@ -79,18 +80,25 @@ torch::Tensor image_of(std::string_view bytes, const ImageOptions& options) {
 /// The tensor type that holds the bytes as they are; uint16 and uint32 are widened afterwards.
 torch::ScalarType scalar_type(const detail::NpyHeader& header) {
   switch (header.kind) {
-    case 'b': return torch::kBool;
+    case 'b':
+      return torch::kBool;
     case 'f':
       return header.item_bytes == 2 ? torch::kHalf
                                     : (header.item_bytes == 4 ? torch::kFloat : torch::kDouble);
-    case 'c': return header.item_bytes == 8 ? torch::kComplexFloat : torch::kComplexDouble;
-    default: break;
+    case 'c':
+      return header.item_bytes == 8 ? torch::kComplexFloat : torch::kComplexDouble;
+    default:
+      break;
   }
   switch (header.item_bytes) {
-    case 1: return header.kind == 'u' ? torch::kUInt8 : torch::kInt8;
-    case 2: return torch::kInt16;
-    case 4: return torch::kInt32;
-    default: return torch::kInt64;
+    case 1:
+      return header.kind == 'u' ? torch::kUInt8 : torch::kInt8;
+    case 2:
+      return torch::kInt16;
+    case 4:
+      return torch::kInt32;
+    default:
+      return torch::kInt64;
   }
 }
 
@@ -132,8 +140,8 @@ torch::Tensor npy_of(std::string_view bytes) {
 
 nlohmann::json json_of(std::string_view bytes, const JsonOptions& options) {
   if (bytes.size() > options.max_bytes) {
-    throw DecodeFailure("JSON: " + std::to_string(bytes.size()) + " bytes are more than the limit of " +
-                        std::to_string(options.max_bytes));
+    throw DecodeFailure("JSON: " + std::to_string(bytes.size()) +
+                        " bytes are more than the limit of " + std::to_string(options.max_bytes));
   }
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
     const bool opens = event == nlohmann::json::parse_event_t::object_start ||
@@ -155,38 +163,43 @@ nlohmann::json json_of(std::string_view bytes, const JsonOptions& options) {
 torch::Tensor decode_image(const Sample& sample, std::string_view field,
                            const ImageOptions& options) {
   const std::string_view bytes = sample[field];
-  return translated(decode_action(field, "an image"), [&] { return sample.describe(); },
-                    [&] { return image_of(bytes, options); });
+  return translated(
+      decode_action(field, "an image"), [&] { return sample.describe(); },
+      [&] { return image_of(bytes, options); });
 }
 
 torch::Tensor decode_image(std::string_view bytes, const ImageOptions& options,
                            std::string_view where) {
-  return translated("cannot decode an image", [&] { return std::string(where); },
-                    [&] { return image_of(bytes, options); });
+  return translated(
+      "cannot decode an image", [&] { return std::string(where); },
+      [&] { return image_of(bytes, options); });
 }
 
 torch::Tensor decode_npy(const Sample& sample, std::string_view field) {
   const std::string_view bytes = sample[field];
-  return translated(decode_action(field, "an array"), [&] { return sample.describe(); },
-                    [&] { return npy_of(bytes); });
+  return translated(
+      decode_action(field, "an array"), [&] { return sample.describe(); },
+      [&] { return npy_of(bytes); });
 }
 
 torch::Tensor decode_npy(std::string_view bytes, std::string_view where) {
-  return translated("cannot decode an array", [&] { return std::string(where); },
-                    [&] { return npy_of(bytes); });
+  return translated(
+      "cannot decode an array", [&] { return std::string(where); }, [&] { return npy_of(bytes); });
 }
 
 nlohmann::json decode_json(const Sample& sample, std::string_view field,
                            const JsonOptions& options) {
   const std::string_view bytes = sample[field];
-  return translated(decode_action(field, "JSON"), [&] { return sample.describe(); },
-                    [&] { return json_of(bytes, options); });
+  return translated(
+      decode_action(field, "JSON"), [&] { return sample.describe(); },
+      [&] { return json_of(bytes, options); });
 }
 
 nlohmann::json decode_json(std::string_view bytes, const JsonOptions& options,
                            std::string_view where) {
-  return translated("cannot decode JSON", [&] { return std::string(where); },
-                    [&] { return json_of(bytes, options); });
+  return translated(
+      "cannot decode JSON", [&] { return std::string(where); },
+      [&] { return json_of(bytes, options); });
 }
 
 std::string decode_text(const Sample& sample, std::string_view field) {
@@ -203,32 +216,41 @@ FieldKind field_kind(std::string_view field) noexcept {
     FieldKind kind;
   };
   static constexpr std::array<Row, 19> kRows = {{
-      {"jpg", FieldKind::kImage},      {"jpeg", FieldKind::kImage},   {"png", FieldKind::kImage},
-      {"ppm", FieldKind::kImage},      {"pgm", FieldKind::kImage},    {"pnm", FieldKind::kImage},
-      {"cls", FieldKind::kInteger},    {"cls2", FieldKind::kInteger}, {"class", FieldKind::kInteger},
-      {"count", FieldKind::kInteger},  {"index", FieldKind::kInteger}, {"inx", FieldKind::kInteger},
-      {"id", FieldKind::kInteger},     {"txt", FieldKind::kText},     {"text", FieldKind::kText},
-      {"transcript", FieldKind::kText}, {"json", FieldKind::kJson},   {"jsn", FieldKind::kJson},
+      {"jpg", FieldKind::kImage},     {"jpeg", FieldKind::kImage},
+      {"png", FieldKind::kImage},     {"ppm", FieldKind::kImage},
+      {"pgm", FieldKind::kImage},     {"pnm", FieldKind::kImage},
+      {"cls", FieldKind::kInteger},   {"cls2", FieldKind::kInteger},
+      {"class", FieldKind::kInteger}, {"count", FieldKind::kInteger},
+      {"index", FieldKind::kInteger}, {"inx", FieldKind::kInteger},
+      {"id", FieldKind::kInteger},    {"txt", FieldKind::kText},
+      {"text", FieldKind::kText},     {"transcript", FieldKind::kText},
+      {"json", FieldKind::kJson},     {"jsn", FieldKind::kJson},
       {"npy", FieldKind::kNpy},
   }};
   const std::size_t dot = field.rfind('.');
   const std::string_view last = dot == std::string_view::npos ? field : field.substr(dot + 1);
   const auto equal = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; };
   for (const Row& row : kRows) {
-    if (std::equal(last.begin(), last.end(), row.name.begin(), row.name.end(), equal)) return row.kind;
+    if (std::equal(last.begin(), last.end(), row.name.begin(), row.name.end(), equal))
+      return row.kind;
   }
   return FieldKind::kBytes;
 }
 
 Value decode(const Sample& sample, std::string_view field, const DecodeOptions& options) {
   switch (field_kind(field)) {
-    case FieldKind::kImage: return decode_image(sample, field, options.image);
-    case FieldKind::kInteger: return sample.integer(field);
-    case FieldKind::kText: return decode_text(sample, field);
+    case FieldKind::kImage:
+      return decode_image(sample, field, options.image);
+    case FieldKind::kInteger:
+      return sample.integer(field);
+    case FieldKind::kText:
+      return decode_text(sample, field);
     case FieldKind::kJson:
       return std::make_shared<const nlohmann::json>(decode_json(sample, field, options.json));
-    case FieldKind::kNpy: return decode_npy(sample, field);
-    case FieldKind::kBytes: break;
+    case FieldKind::kNpy:
+      return decode_npy(sample, field);
+    case FieldKind::kBytes:
+      break;
   }
   return Bytes{sample.copy(field)};
 }

@@ -195,8 +195,7 @@ class JpegReader {
     }
     require_pixels(jpeg_.image_height, jpeg_.image_width, max_pixels);
     image.reshape(jpeg_.image_height, jpeg_.image_width);
-    const bool inks =
-        jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
+    const bool inks = jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK;
     if (!inks) {
       if (!read_rows(JCS_RGB, image.data(), image.width() * 3)) {
         throw DecodeFailure(errors_.message);
@@ -309,7 +308,9 @@ void RgbImage::reshape(std::size_t height, std::size_t width) {
 }
 
 void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image) {
-  const auto starts = [&](std::string_view magic) { return bytes.substr(0, magic.size()) == magic; };
+  const auto starts = [&](std::string_view magic) {
+    return bytes.substr(0, magic.size()) == magic;
+  };
   if (starts("\xFF\xD8\xFF")) {
     JpegReader().read(bytes, max_pixels, image);
   } else if (starts("\x89PNG\r\n\x1A\n")) {

@@ -12,6 +12,7 @@
 #include "shardwise/base/text.h"
 #include "shardwise/data/loader.h"
 #include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/make_sampler.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
@@ -124,9 +125,10 @@ class BatchMaker {
     const auto text = [](const ImageSize& s) {
       return std::to_string(s.width) + " x " + std::to_string(s.height);
     };
-    throw InvalidArgument("the images of one batch differ in size",
-                          sample.describe() + " is " + text(size) + ", the batch's first " + text(first),
-                          "set resize");
+    throw InvalidArgument(
+        "the images of one batch differ in size",
+        sample.describe() + " is " + text(size) + ", the batch's first " + text(first),
+        "set resize");
   }
 
   /// Without a size of its own an empty batch takes that of the data set's first image.
@@ -159,39 +161,30 @@ OrderOptions order_options(const ImageLoaderOptions& options, int rank, int worl
   order.tail = options.tail;
   order.shuffle = options.shuffle;
   order.shufflefirst = options.shufflefirst;
+  order.resample = options.resample;
   order.epoch_size = options.epoch_size;
   order.skip = options.skip;
   return order;
 }
 
 /// Errors: InvalidArgument.
-std::unique_ptr<shardwise::Sampler> sampler_for(const Dataset& data, const ImageLoaderOptions& options,
-                                                int rank, int world_size) {
+std::unique_ptr<shardwise::Sampler> sampler_for(const Dataset& data,
+                                                const ImageLoaderOptions& options, int rank,
+                                                int world_size) {
   if (options.batch_size < 1 || options.batch_size > (1 << 24)) {
     throw InvalidArgument("a batch size out of range", std::to_string(options.batch_size),
                           "choose 1 to 16,777,216");
   }
   detail::require_size(options.resize);
   const OrderOptions order = order_options(options, rank, world_size);
-  switch (options.sampler) {
-    case SamplerKind::kChunked:
-      return std::make_unique<ChunkedSampler>(data, order);
-    case SamplerKind::kSharded:
-      return std::make_unique<ShardedSampler>(
-          std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()), order);
-    case SamplerKind::kSequential:
-      return std::make_unique<SequentialSampler>(data, order);
-    default:
-      throw InvalidArgument("a sampler that the image loader does not have",
-                            std::string(sampler_name(options.sampler)),
-                            "choose chunked, sharded or sequential");
-  }
+  return make_sampler(
+      data, order, std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()));
 }
 
 AuditSum reduced(const AuditSum& sum, const ProcessGroup& group) {
   std::array<std::int64_t, AuditSum::kNumWords> words = sum.to_words();
-  group.all_reduce(torch::from_blob(words.data(), {static_cast<std::int64_t>(words.size())},
-                                    torch::kInt64));
+  group.all_reduce(
+      torch::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, torch::kInt64));
   return AuditSum::from_words(words);
 }
 
@@ -252,11 +245,12 @@ struct ImageLoader::Impl {
   const ImageLoaderOptions options;
   const std::uint64_t batch_size;
   const std::shared_ptr<const BatchMaker> maker;
-  std::unique_ptr<shardwise::Sampler> sampler;  ///< stands where this epoch, or the resumed rest, began
-  EpochAudit audit;                             ///< of what this rank handed out
-  std::optional<AuditSum> expected_all;         ///< of every sample once: the same in every epoch
-  std::uint64_t first_slot = 0;                 ///< of the epoch, consumed before this run
-  std::uint64_t steps = 0;                      ///< from first_slot to the end
+  std::unique_ptr<shardwise::Sampler>
+      sampler;                           ///< stands where this epoch, or the resumed rest, began
+  EpochAudit audit;                      ///< of what this rank handed out
+  std::optional<AuditSum> expected_all;  ///< of every sample once: the same in every epoch
+  std::uint64_t first_slot = 0;          ///< of the epoch, consumed before this run
+  std::uint64_t steps = 0;               ///< from first_slot to the end
   std::uint64_t steps_taken = 0;
   double waited_before = 0;
   std::unique_ptr<Loader<BatchPlan, Made>> pipeline;  ///< nullptr: not started
@@ -317,8 +311,7 @@ void ImageLoader::restore(const ResumeToken& token) {
   const bool at_end = resumed->steps(1, token.slots) == 0;
   if (!at_end && token.slots > 0 && !token.audit) {
     throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
-                   "epoch " + std::to_string(token.epoch),
-                   "take tokens from ImageLoader::state()");
+                   "epoch " + std::to_string(token.epoch), "take tokens from ImageLoader::state()");
   }
   impl.stop();
   impl.sampler->resume(token, impl.data.fingerprint());
@@ -355,8 +348,7 @@ std::string ImageEpoch::prove() const {
   }
   const Hash128 fingerprint = impl.data.fingerprint();
   if (!impl.expected_all) {
-    impl.expected_all =
-        AuditSum::of_range(0, impl.sampler->spec().num_samples, fingerprint);
+    impl.expected_all = AuditSum::of_range(0, impl.sampler->spec().num_samples, fingerprint);
   }
   EpochAudit whole(fingerprint);
   whole.set_sum(reduced(impl.audit.sum(), impl.group));

@@ -174,7 +174,9 @@ std::uint64_t checked_items(const NpyHeader& header) {
 
 NpyHeader parse_npy_header(std::string_view bytes) {
   if (bytes.substr(0, 6) != "\x93NUMPY") throw DecodeFailure("npy: not a NumPy array");
-  const auto byte = [&](std::size_t i) -> std::size_t { return static_cast<unsigned char>(bytes[i]); };
+  const auto byte = [&](std::size_t i) -> std::size_t {
+    return static_cast<unsigned char>(bytes[i]);
+  };
   if (bytes.size() < 10) throw DecodeFailure("npy: the data ends early");
   const std::size_t version = byte(6);
   if (version < 1 || version > 3 || byte(7) != 0) {
@@ -198,9 +200,9 @@ NpyHeader parse_npy_header(std::string_view bytes) {
   const std::uint64_t there = bytes.size() - header.data_offset;
   const std::uint64_t needed = header.num_items * header.item_bytes;
   if (there != needed) {
-    throw DecodeFailure("npy: the data " + std::string(there < needed ? "ends early" : "is too long") +
-                        ", " + std::to_string(there) + " bytes where the shape needs " +
-                        std::to_string(needed));
+    throw DecodeFailure(
+        "npy: the data " + std::string(there < needed ? "ends early" : "is too long") + ", " +
+        std::to_string(there) + " bytes where the shape needs " + std::to_string(needed));
   }
   return header;
 }

@@ -29,7 +29,8 @@ std::string reason_of(const std::exception& e) {
 }
 
 std::string name_of(const RankEnvironment& environment) {
-  return "rank " + std::to_string(environment.rank) + " of " + std::to_string(environment.world_size);
+  return "rank " + std::to_string(environment.rank) + " of " +
+         std::to_string(environment.world_size);
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ std::string name_of(const RankEnvironment& environment) {
 struct ProcessGroup::Impl {
   RankEnvironment environment;
   std::int64_t timeout_ms = 0;
-  c10::intrusive_ptr<c10d::Store> store;  // outlives gloo
+  c10::intrusive_ptr<c10d::Store> store;         // outlives gloo
   std::unique_ptr<c10d::ProcessGroupGloo> gloo;  // nullptr: one rank
   std::mutex mutex;
   bool broken = false;  // guarded by mutex
@@ -49,8 +50,8 @@ struct ProcessGroup::Impl {
   void call(const char* action, Collective&& collective) {
     const std::lock_guard lock(mutex);
     if (broken) {
-      throw Error(ErrorCode::kDistributed, action, name_of(environment) + ", after an earlier failure",
-                  "start all ranks again");
+      throw Error(ErrorCode::kDistributed, action,
+                  name_of(environment) + ", after an earlier failure", "start all ranks again");
     }
     try {
       collective(*gloo)->wait();
@@ -174,9 +175,12 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const RankEnvironment& environment
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return c10d::ReduceOp::SUM;
-    case ReduceOp::kMin: return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax: return c10d::ReduceOp::MAX;
+    case ReduceOp::kSum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
   }
   return c10d::ReduceOp::SUM;
 }

@@ -104,13 +104,14 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
   if (const auto address = env.text("MASTER_ADDR")) {
     found.master_address = *address;
   } else if (launcher == "torchrun") {
-    throw_environment("cannot tell where the ranks meet", "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
+    throw_environment("cannot tell where the ranks meet",
+                      "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
                       "set MASTER_ADDR to the address of rank 0, or start with torchrun");
   } else if (found.local_world_size == found.world_size) {
     found.master_address = "127.0.0.1";
   } else if (launcher == "Slurm") {
-    const auto nodes = env.text("SLURM_STEP_NODELIST").value_or(
-        env.text("SLURM_JOB_NODELIST").value_or(std::string()));
+    const auto nodes = env.text("SLURM_STEP_NODELIST")
+                           .value_or(env.text("SLURM_JOB_NODELIST").value_or(std::string()));
     found.master_address = first_host(nodes);
     if (found.master_address.empty()) {
       found.master_address = env.text("SLURM_LAUNCH_NODE_IPADDR").value_or(std::string());
@@ -125,7 +126,8 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
   if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
     found.master_port = static_cast<std::uint16_t>(*port);
   } else if (launcher == "torchrun") {
-    throw_environment("cannot tell where the ranks meet", "RANK and WORLD_SIZE are set, but not MASTER_PORT",
+    throw_environment("cannot tell where the ranks meet",
+                      "RANK and WORLD_SIZE are set, but not MASTER_PORT",
                       "set MASTER_PORT to a free port of rank 0's machine, or start with torchrun");
   } else {
     // Below the ports that Linux gives to outgoing connections.
@@ -151,8 +153,8 @@ RankEnvironment rank_environment(const Environment& get) {
   for (Names names : kLaunchers) {
     if (!env.has(names.rank) && !env.has(names.world_size)) continue;
     const bool is_slurm = std::string_view(names.launcher) == "Slurm";
-    // In a batch script without a number of tasks Slurm sets the rank alone; in an allocation's shell
-    // the number alone. Neither is a rank of anything.
+    // In a batch script without a number of tasks Slurm sets the rank alone; in an allocation's
+    // shell the number alone. Neither is a rank of anything.
     if (is_slurm && !env.has("SLURM_STEP_NUM_TASKS") && env.has("SLURM_JOB_ID") &&
         env.has(names.rank) != env.has(names.world_size)) {
       continue;
@@ -176,7 +178,8 @@ RankEnvironment rank_environment(const Environment& get) {
     const auto num_nodes = env.number("SLURM_STEP_NUM_NODES", 1, kMostRanks);
     if (local_size) {
       found.local_world_size = *local_size;
-    } else if (is_slurm && (num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMostRanks)) == 1) {
+    } else if (is_slurm &&
+               (num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMostRanks)) == 1) {
       found.local_world_size = found.world_size;
     }
     if (found.local_rank >= found.local_world_size && local_size) {

@@ -93,11 +93,14 @@ TEST(DecodeImageTest, ProgressiveAndBaselineOfOnePictureGiveTheSamePixels) {
 TEST(DecodeImageTest, PnmIsReadWithCommentsAndDepths) {
   const auto picture = test::test_picture(9, 5);
   EXPECT_TRUE(decoded(test::encode_ppm(picture)).equal(planes(picture)));
-  EXPECT_TRUE(decoded(std::string_view("P5 2 1 255\n\x10\x80", 13))
-                  .equal(torch::tensor({16, 128}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
-  EXPECT_TRUE(decoded(std::string_view("P5 2 1 65535\n\x80\x00\xFF\xFF", 17))
-                  .equal(torch::tensor({128, 255}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
-  EXPECT_THAT(test::error_text([] { decoded("P5 2 1 15\n\x01\xFF"); }), HasSubstr("above the maximum"));
+  EXPECT_TRUE(
+      decoded(std::string_view("P5 2 1 255\n\x10\x80", 13))
+          .equal(torch::tensor({16, 128}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
+  EXPECT_TRUE(
+      decoded(std::string_view("P5 2 1 65535\n\x80\x00\xFF\xFF", 17))
+          .equal(torch::tensor({128, 255}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
+  EXPECT_THAT(test::error_text([] { decoded("P5 2 1 15\n\x01\xFF"); }),
+              HasSubstr("above the maximum"));
 }
 
 TEST(DecodeImageTest, PicturesOfOthersHaveTheirGoldenPixels) {
@@ -107,7 +110,8 @@ TEST(DecodeImageTest, PicturesOfOthersHaveTheirGoldenPixels) {
   const auto ppm = decoded(test::read_file(media / "testorig.ppm"));
   EXPECT_EQ(ppm.sizes(), (std::vector<std::int64_t>{3, 149, 227}));
   const auto jpg = decoded(test::read_file(media / "testorig.jpg"));
-  EXPECT_LE(largest_difference(jpg, ppm), 3);  // the file was made from the pixels by libjpeg's djpeg
+  EXPECT_LE(largest_difference(jpg, ppm),
+            3);  // the file was made from the pixels by libjpeg's djpeg
   // Arithmetic coding: its own picture, near the other one.
   EXPECT_LE(largest_difference(decoded(test::read_file(media / "testimgari.jpg")), ppm), 20);
   // Sums of what Pillow reads: all pixels, and pixels weighted by their place modulo 251.
@@ -124,13 +128,13 @@ TEST(DecodeImageTest, ResizingIsTorchsAntialiasedBilinear) {
   for (const auto& c : {Case{45, 67, 20, 24}, Case{45, 67, 45, 30}, Case{45, 67, 90, 100},
                         Case{45, 67, 7, 200}, Case{5, 3, 1, 1}, Case{1, 1, 6, 5}}) {
     const auto picture = test::test_picture(c.width, c.height);
-    const auto image =
-        decoded(test::encode_png(picture), {.resize = {c.to_height, c.to_width}});
-    const auto reference = at::_upsample_bilinear2d_aa(planes(picture).to(torch::kFloat).unsqueeze(0),
-                                                       {c.to_height, c.to_width}, false)[0]
-                               .round()
-                               .clamp(0, 255)
-                               .to(torch::kUInt8);
+    const auto image = decoded(test::encode_png(picture), {.resize = {c.to_height, c.to_width}});
+    const auto reference =
+        at::_upsample_bilinear2d_aa(planes(picture).to(torch::kFloat).unsqueeze(0),
+                                    {c.to_height, c.to_width}, false)[0]
+            .round()
+            .clamp(0, 255)
+            .to(torch::kUInt8);
     EXPECT_LE(largest_difference(image, reference), 1)
         << c.height << "x" << c.width << " to " << c.to_height << "x" << c.to_width;
   }
@@ -139,7 +143,8 @@ TEST(DecodeImageTest, ResizingIsTorchsAntialiasedBilinear) {
 TEST(DecodeImageTest, ASizeThatCannotBeIsRefused) {
   const auto png = test::encode_png(test::test_picture(4, 4));
   for (const ImageSize size : {ImageSize{-1, 5}, ImageSize{5, 0}, ImageSize{1, 1 << 21}}) {
-    EXPECT_EQ(test::error_code([&] { decoded(png, {.resize = size}); }), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(test::error_code([&] { decoded(png, {.resize = size}); }),
+              ErrorCode::kInvalidArgument);
   }
 }
 
@@ -153,10 +158,10 @@ TEST(DecodeImageTest, EveryTruncationIsRefused) {
 }
 
 TEST(DecodeImageTest, NoFlippedByteDoesWorseThanAnError) {
-  for (const std::string& good : {test::encode_png(test::test_picture(12, 9)),
-                                  test::encode_jpeg(test::test_picture(12, 9)),
-                                  test::encode_cmyk_jpeg(test::test_picture(12, 9)),
-                                  test::make_odd_png(3, 4, true, true).bytes}) {
+  for (const std::string& good :
+       {test::encode_png(test::test_picture(12, 9)), test::encode_jpeg(test::test_picture(12, 9)),
+        test::encode_cmyk_jpeg(test::test_picture(12, 9)),
+        test::make_odd_png(3, 4, true, true).bytes}) {
     int refused = 0;
     for (std::size_t i = 0; i < good.size(); ++i) {
       for (const int flip : {0x01, 0x80, 0xFF}) {
@@ -283,8 +288,9 @@ TEST(DecodeNpyTest, ScalarsEmptyArraysAndAllVersionsAreRead) {
   const auto empty = npy_tensor(npy("<f4", "(0, 5)", ""));
   EXPECT_EQ(empty.sizes(), (std::vector<std::int64_t>{0, 5}));
   for (const int version : {1, 2, 3}) {
-    EXPECT_EQ(npy_tensor(npy("<i8", "(1,)", raw<std::int64_t>({9}), false, version)).item<std::int64_t>(),
-              9);
+    EXPECT_EQ(
+        npy_tensor(npy("<i8", "(1,)", raw<std::int64_t>({9}), false, version)).item<std::int64_t>(),
+        9);
   }
   EXPECT_EQ(npy_tensor(npy(R"({"shape":(1L,),"fortran_order":False,"descr":"<i8"})",
                            raw<std::int64_t>({9})))
@@ -297,8 +303,9 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
     return test::error_text([&] { npy_tensor(bytes); });
   };
   EXPECT_THAT(text(npy("|O", "(1,)", "cos\nsystem\n")), HasSubstr("pickle and is never read"));
-  EXPECT_THAT(text(npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }", "abcd")),
-              HasSubstr("array of records"));
+  EXPECT_THAT(
+      text(npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }", "abcd")),
+      HasSubstr("array of records"));
   for (const char* type : {"<u8", "<U3", "|S3", "<M8[ns]", "<f16", "<i3", "i4", ""}) {
     EXPECT_THAT(text(npy(type, "(1,)", "12345678")), HasSubstr("no tensor type")) << type;
   }
@@ -307,7 +314,8 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904, 0)", "")),
               HasSubstr("overflows"));
   EXPECT_THAT(text(npy("<i4", "(-1,)", "abcd")), HasSubstr("no size"));
-  EXPECT_THAT(text(npy("<i4", "(2,)", "abcd")), HasSubstr("ends early, 4 bytes where the shape needs 8"));
+  EXPECT_THAT(text(npy("<i4", "(2,)", "abcd")),
+              HasSubstr("ends early, 4 bytes where the shape needs 8"));
   EXPECT_THAT(text(npy("<i4", "(1,)", "abcdefgh")), HasSubstr("too long"));
   EXPECT_THAT(text(npy("<i4", "(1000000000000,)", "abcd")), HasSubstr("ends early"));
   EXPECT_THAT(text(npy("{'descr': '<i4', 'shape': (1,), }", "abcd")), HasSubstr("lacks descr"));
@@ -344,15 +352,14 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
 TEST(DecodeSampleTest, FieldsAreDecodedByTheirNames) {
   const test::TempDir dir;
   const auto picture = test::test_picture(8, 6);
-  const auto data = test::make_dataset(
-      dir, "mixed",
-      {{{"seg.png", test::encode_png(picture)},
-        {"jpg", test::encode_png(picture)},  // the content decides
-        {"cls", " 7\n"},
-        {"txt", "grüße"},
-        {"json", R"({"a": 1})"},
-        {"npy", npy("<i4", "(1,)", raw<std::int32_t>({5}))},
-        {"pkl", "cposix\nsystem\n(S'touch x'\ntR."}}});
+  const auto data = test::make_dataset(dir, "mixed",
+                                       {{{"seg.png", test::encode_png(picture)},
+                                         {"jpg", test::encode_png(picture)},  // the content decides
+                                         {"cls", " 7\n"},
+                                         {"txt", "grüße"},
+                                         {"json", R"({"a": 1})"},
+                                         {"npy", npy("<i4", "(1,)", raw<std::int32_t>({5}))},
+                                         {"pkl", "cposix\nsystem\n(S'touch x'\ntR."}}});
   const Sample sample = data[0];
   const auto values = decode(sample);
   ASSERT_EQ(values.size(), 7u);

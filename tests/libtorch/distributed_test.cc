@@ -61,7 +61,7 @@ TEST(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
 
 TEST(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
   const test::TempDir dir;
-  for (const std::size_t count : {1u, 3u, 17u, 41u}) {
+  for (const std::size_t count : {3u, 41u}) {
     const std::string name = "eval" + std::to_string(count);
     make_levels(dir, name, count);
     const std::string right = std::to_string(count - count / 5);
@@ -118,7 +118,8 @@ TEST(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing) {
   const std::string out = dir / "out";
   // 2 ranks take 3 steps of 3, 3 ranks one, 1 rank two, 4 ranks the rest; each proves what it can.
   for (const auto& [world, steps] : {std::pair{2, 3}, {3, 1}, {1, 2}, {4, 100}}) {
-    ASSERT_TRUE(run(world, {"resume", dir / "train.idx", dir / "token", std::to_string(steps), out}).ok())
+    ASSERT_TRUE(
+        run(world, {"resume", dir / "train.idx", dir / "token", std::to_string(steps), out}).ok())
         << world;
   }
   std::multiset<std::int64_t> seen;
@@ -143,8 +144,9 @@ TEST(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
   for (const int rank : {0, 2}) {
     EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].exit_code, 0);
     const auto text = test::read_file(dir / ("error." + std::to_string(rank)));
-    EXPECT_THAT(text, AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
-                            HasSubstr("a peer ended or hangs"), HasSubstr("after an earlier failure")));
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
+                      HasSubstr("a peer ended or hangs"), HasSubstr("after an earlier failure")));
   }
 }
 
@@ -176,13 +178,20 @@ TEST(DistributedTest, RankZeroMayHoldTheStoreAndLeaveFirst) {
 
 TEST(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }
 
+LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::string& argument) {
+  LocalRanksOptions options;
+  options.num_ranks = num_ranks;
+  options.arguments = {"/bin/sh", "-c", script, argument};
+  return run_local_ranks(options);
+}
+
 TEST(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
-  const test::TempDir dir;
   const auto start = std::chrono::steady_clock::now();
-  const auto result = run(3, {"fail", dir / "pid"});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  const auto result = run_shell(3, "test $RANK = 1 && exit 7; exec sleep 600", "");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_EQ(result.first_failed, 1);
   EXPECT_EQ(result.ranks[1].exit_code, 7);
+  EXPECT_FALSE(result.ranks[1].stopped_by_us);
   for (const std::size_t rank : {0u, 2u}) {
     EXPECT_TRUE(result.ranks[rank].stopped_by_us);
     EXPECT_EQ(result.ranks[rank].signal, SIGTERM);
@@ -200,10 +209,7 @@ TEST(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
     ::kill(::getppid(), SIGTERM);
     ::_exit(0);
   }
-  LocalRanksOptions options;
-  options.num_ranks = 2;
-  options.arguments = {"/bin/sh", "-c", "echo $$ > \"$0.$RANK\"; exec sleep 60", dir / "pid"};
-  const auto result = run_local_ranks(options);
+  const auto result = run_shell(2, "echo $$ > \"$0.$RANK\"; exec sleep 600", dir / "pid");
   ::waitpid(sender, nullptr, 0);
   EXPECT_EQ(result.forwarded_signal, SIGTERM);
   for (const int rank : {0, 1}) {

@@ -17,7 +17,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 /// Sample i has an 8x6 image of level i and the label i % 7; `broken` has bytes that are no image.
-Dataset make_levels(const test::TempDir& dir, std::size_t count, std::size_t broken = ~std::size_t{0}) {
+Dataset make_levels(const test::TempDir& dir, std::size_t count,
+                    std::size_t broken = ~std::size_t{0}) {
   std::vector<test::Fields> samples;
   for (std::size_t i = 0; i < count; ++i) {
     samples.push_back(
@@ -33,7 +34,8 @@ TEST(TorchDataTest, TorchsOwnLoaderSeesEverySampleOnceWithSeveralWorkers) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 37);
   TorchDataset dataset(data, [](const Sample& sample) {
-    return torch::data::Example<>(decode_image(sample, "png"), torch::tensor(sample.integer("cls")));
+    return torch::data::Example<>(decode_image(sample, "png"),
+                                  torch::tensor(sample.integer("cls")));
   });
   EXPECT_EQ(*dataset.size(), 37u);
   TorchSampler sampler(ChunkedSampler(data, {.seed = 3, .chunk_size = 5}), data.fingerprint());
@@ -180,7 +182,8 @@ TEST(ImageLoaderTest, TheNumberOfThreadsChangesNothing) {
   const auto data = make_levels(dir, 40);
   std::vector<torch::Tensor> orders;
   for (const unsigned threads : {0u, 1u, 4u}) {
-    ImageLoader loader(data, {}, {.batch_size = 3, .threads = threads, .resize = {5, 5}, .seed = 2});
+    ImageLoader loader(data, {},
+                       {.batch_size = 3, .threads = threads, .resize = {5, 5}, .seed = 2});
     std::vector<torch::Tensor> parts;
     for (auto epoch : loader.epochs(3)) {
       for (auto& batch : epoch) {
@@ -217,7 +220,8 @@ TEST(ImageLoaderTest, ABadImageIsThrownInItsPlaceAndTheRestStillComes) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 20, 9);
   for (const unsigned threads : {0u, 2u}) {
-    ImageLoader loader(data, {}, {.batch_size = 4, .threads = threads, .sampler = SamplerKind::kSequential});
+    ImageLoader loader(data, {},
+                       {.batch_size = 4, .threads = threads, .sampler = SamplerKind::kSequential});
     EXPECT_EQ(loader.next()->samples[0].item<std::int64_t>(), 0);
     EXPECT_EQ(loader.next()->samples[0].item<std::int64_t>(), 4);
     EXPECT_THAT(test::error_text([&] { loader.next(); }),
@@ -259,7 +263,8 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
   options.batch_size = 1;
   EXPECT_THAT(test::error_text([&] { first_of(2, options); }),
               AllOf(HasSubstr("several images"), HasSubstr("a.png, b.png, cls")));
-  EXPECT_THAT(test::error_text([&] { first_of(3, options); }), HasSubstr("no field that is an image"));
+  EXPECT_THAT(test::error_text([&] { first_of(3, options); }),
+              HasSubstr("no field that is an image"));
   EXPECT_EQ(test::error_code([&] { first_of(4, options); }), ErrorCode::kNotFound);
   options.image_field = "jpg;b.png;a.png";
   EXPECT_TRUE(first_of(2, options)->images.eq(2).all().item<bool>());
@@ -271,7 +276,9 @@ TEST(ImageLoaderTest, OptionsThatCannotBeMeantAreRefused) {
   const auto data = make_levels(dir, 3);
   EXPECT_EQ(test::error_code([&] { ImageLoader(data, {}, {.batch_size = 0}); }),
             ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { ImageLoader(data, {}, {.resize = {4, 0}}); }),
+  EXPECT_EQ(test::error_code([&] {
+              ImageLoader(data, {}, {.resize = {4, 0}});
+            }),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(test::error_code([&] { ImageLoader(data, {}, {.chunk_size = 0}); }),
             ErrorCode::kInvalidArgument);
@@ -323,7 +330,8 @@ TEST(ImageLoaderTest, ATokenOfAnotherOrderOrDataSetIsRefused) {
   EXPECT_EQ(test::error_code([&] { loader.restore(foreign); }), ErrorCode::kMismatch);
   auto unaudited = token;
   unaudited.audit.reset();
-  EXPECT_THAT(test::error_text([&] { loader.restore(unaudited); }), HasSubstr("ImageLoader::state()"));
+  EXPECT_THAT(test::error_text([&] { loader.restore(unaudited); }),
+              HasSubstr("ImageLoader::state()"));
 }
 
 TEST(ImageLoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
@@ -359,11 +367,16 @@ TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
   EXPECT_EQ(accuracy.sum, 23);
   EXPECT_EQ(accuracy, 1.0);
   EXPECT_TRUE(model->is_training());
-  const auto wrong = exact_accuracy(
-      Predict([](const torch::Tensor& images) { return torch::zeros({images.size(0), 7}); }), data, {});
+  const auto wrong = exact_accuracy(Predict([](const torch::Tensor& images) {
+                                      return torch::zeros({images.size(0), 7});
+                                    }),
+                                    data, {});
   EXPECT_EQ(wrong.sum, 4);  // the first class is taken: samples 0, 7, 14, 21
   EXPECT_EQ(test::error_code([&] {
-              exact_accuracy(Predict([](const torch::Tensor&) { return torch::zeros({1, 7}); }), data, {});
+              exact_accuracy(Predict([](const torch::Tensor&) {
+                               return torch::zeros({1, 7});
+                             }),
+                             data, {});
             }),
             ErrorCode::kInvalidArgument);
 }

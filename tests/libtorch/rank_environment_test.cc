@@ -33,36 +33,117 @@ TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
     int port;  // 0: made from the job
   };
   const std::vector<Row> rows = {
-      {{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-        {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}},
-       "torchrun", 5, 8, 1, 4, "10.0.0.1", 29500},
-      {{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
-       "Open MPI", 3, 4, 3, 4, "127.0.0.1", 0},
-      {{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-        {"MASTER_ADDR", "head"}, {"MASTER_PORT", "1234"}},
-       "Open MPI", 3, 4, 1, 2, "head", 1234},
-      {{{"SLURM_JOB_ID", "77"}, {"SLURM_PROCID", "9"}, {"SLURM_NTASKS", "16"},
-        {"SLURM_STEP_NUM_TASKS", "12"}, {"SLURM_LOCALID", "1"}, {"SLURM_STEP_NUM_NODES", "3"},
+      {{{"RANK", "5"},
+        {"WORLD_SIZE", "8"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "4"},
+        {"MASTER_ADDR", "10.0.0.1"},
+        {"MASTER_PORT", "29500"}},
+       "torchrun",
+       5,
+       8,
+       1,
+       4,
+       "10.0.0.1",
+       29500},
+      {{{"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
+       "Open MPI",
+       3,
+       4,
+       3,
+       4,
+       "127.0.0.1",
+       0},
+      {{{"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+        {"MASTER_ADDR", "head"},
+        {"MASTER_PORT", "1234"}},
+       "Open MPI",
+       3,
+       4,
+       1,
+       2,
+       "head",
+       1234},
+      {{{"SLURM_JOB_ID", "77"},
+        {"SLURM_PROCID", "9"},
+        {"SLURM_NTASKS", "16"},
+        {"SLURM_STEP_NUM_TASKS", "12"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_STEP_NUM_NODES", "3"},
         {"SLURM_STEP_NODELIST", "gpu[07-09,12],login1"}},
-       "Slurm", 9, 12, 1, 1, "gpu07", 0},
-      {{{"SLURM_JOB_ID", "77"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"},
-        {"SLURM_LOCALID", "1"}, {"SLURM_NNODES", "1"}},
-       "Slurm", 1, 2, 1, 2, "127.0.0.1", 0},
-      {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"},
+       "Slurm",
+       9,
+       12,
+       1,
+       1,
+       "gpu07",
+       0},
+      {{{"SLURM_JOB_ID", "77"},
+        {"SLURM_PROCID", "1"},
+        {"SLURM_STEP_NUM_TASKS", "2"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_NNODES", "1"}},
+       "Slurm",
+       1,
+       2,
+       1,
+       2,
+       "127.0.0.1",
+       0},
+      {{{"SLURM_PROCID", "1"},
+        {"SLURM_NTASKS", "2"},
+        {"SLURM_LOCALID", "0"},
         {"SLURM_JOB_NODELIST", "a3-n[2,5].rack"}},
-       "Slurm", 1, 2, 0, 1, "a3-n2.rack", 0},
+       "Slurm",
+       1,
+       2,
+       0,
+       1,
+       "a3-n2.rack",
+       0},
       {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.1.2.3"}},
-       "Slurm", 1, 2, 1, 1, "10.1.2.3", 0},
+       "Slurm",
+       1,
+       2,
+       1,
+       1,
+       "10.1.2.3",
+       0},
       {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
-       "PMI", 1, 2, 1, 2, "127.0.0.1", 0},
+       "PMI",
+       1,
+       2,
+       1,
+       2,
+       "127.0.0.1",
+       0},
       // torchrun inside of a Slurm job is torchrun; mpirun inside of one is Open MPI.
       {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}},
-       "torchrun", 0, 1, 0, 1, "", 0},
-      {{{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}, {"OMPI_COMM_WORLD_RANK", "1"},
-        {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-       "Open MPI", 1, 2, 1, 2, "127.0.0.1", 0},
+       "torchrun",
+       0,
+       1,
+       0,
+       1,
+       "",
+       0},
+      {{{"SLURM_JOB_ID", "5"},
+        {"SLURM_PROCID", "0"},
+        {"OMPI_COMM_WORLD_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "2"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+       "Open MPI",
+       1,
+       2,
+       1,
+       2,
+       "127.0.0.1",
+       0},
       // A batch script, or an allocation's shell, is no rank.
       {{{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}}, "none", 0, 1, 0, 1, "", 0},
       {{{"SLURM_JOB_ID", "5"}, {"SLURM_NTASKS", "4"}}, "none", 0, 1, 0, 1, "", 0},
@@ -88,8 +169,11 @@ TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
 
 TEST(RankEnvironmentTest, AllRanksOfAJobMeetAtOnePortAndJobsDiffer) {
   const auto port = [](const char* job, const char* rank) {
-    return read({{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", rank},
-                 {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NNODES", "1"}})
+    return read({{"SLURM_JOB_ID", job},
+                 {"SLURM_STEP_ID", "0"},
+                 {"SLURM_PROCID", rank},
+                 {"SLURM_STEP_NUM_TASKS", "4"},
+                 {"SLURM_NNODES", "1"}})
         .master_port;
   };
   EXPECT_EQ(port("100", "0"), port("100", "3"));
@@ -97,17 +181,23 @@ TEST(RankEnvironmentTest, AllRanksOfAJobMeetAtOnePortAndJobsDiffer) {
 }
 
 TEST(RankEnvironmentTest, TorchrunsOwnStoreAndRestartsAreSeen) {
-  const auto found =
-      read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"},
-            {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RUN_ID", "r"},
-            {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  const auto found = read({{"RANK", "0"},
+                           {"WORLD_SIZE", "2"},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", "1"},
+                           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                           {"TORCHELASTIC_RUN_ID", "r"},
+                           {"TORCHELASTIC_RESTART_COUNT", "2"}});
   EXPECT_TRUE(found.launcher_store);
   EXPECT_EQ(found.attempt, "r/2");
 }
 
 TEST(RankEnvironmentTest, HalfSetOrContradictingVariablesAreErrorsThatNameThem) {
-  const Variables torchrun = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"},
-                              {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
+  const Variables torchrun = {{"RANK", "0"},
+                              {"WORLD_SIZE", "2"},
+                              {"LOCAL_RANK", "0"},
+                              {"MASTER_ADDR", "a"},
+                              {"MASTER_PORT", "1"}};
   const auto text = [](Variables variables, const std::string& name, const std::string& value) {
     if (value.empty()) {
       variables.erase(name);
@@ -127,10 +217,13 @@ TEST(RankEnvironmentTest, HalfSetOrContradictingVariablesAreErrorsThatNameThem) 
   EXPECT_THAT(text(torchrun, "LOCAL_RANK", "2"), HasSubstr("LOCAL_RANK='2'"));
   EXPECT_THAT(text(torchrun, "LOCAL_WORLD_SIZE", "3"), HasSubstr("LOCAL_WORLD_SIZE='3'"));
 
-  EXPECT_THAT(test::error_text([] { read({{"OMPI_COMM_WORLD_RANK", "1"}}); }),
+  EXPECT_THAT(test::error_text([] {
+                read({{"OMPI_COMM_WORLD_RANK", "1"}});
+              }),
               HasSubstr("OMPI_COMM_WORLD_SIZE"));
   EXPECT_THAT(test::error_text([] {
-                read({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"},
+                read({{"OMPI_COMM_WORLD_RANK", "1"},
+                      {"OMPI_COMM_WORLD_SIZE", "4"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
               }),
               HasSubstr("MASTER_ADDR"));

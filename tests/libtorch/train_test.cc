@@ -61,7 +61,8 @@ class Trainer {
 
   /// The processes whose parent this one is.
   std::vector<pid_t> children() const {
-    std::ifstream in("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children");
+    std::ifstream in("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) +
+                     "/children");
     std::vector<pid_t> pids;
     for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
     return pids;
@@ -107,8 +108,9 @@ class TrainTest : public testing::Test {
   }
 
   std::vector<std::string> with(std::vector<std::string> more) const {
-    std::vector<std::string> all = {"--train", dir_ / "train.idx", "--eval",       dir_ / "eval.idx",
-                                    "--batch-size", "12", "--quiet"};
+    std::vector<std::string> all = {"--train",         dir_ / "train.idx", "--eval",
+                                    dir_ / "eval.idx", "--batch-size",     "12",
+                                    "--quiet"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -135,7 +137,8 @@ TEST_F(TrainTest, TwoRanksLearnAndEndWithAccuracyAndProofs) {
   EXPECT_EQ(run_.err, "");
   const auto lines = lines_of(run_.out);
   ASSERT_EQ(lines.size(), 7u) << run_.out;
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("epoch 0: loss "), HasSubstr("120 images"), HasSubstr("images/s")));
+  EXPECT_THAT(lines[0],
+              AllOf(HasSubstr("epoch 0: loss "), HasSubstr("120 images"), HasSubstr("images/s")));
   EXPECT_EQ(lines[3], "accuracy 100.00 % (37 of 37), each sample counted once");
   for (const int epoch : {0, 1, 2}) {
     EXPECT_EQ(lines[static_cast<std::size_t>(4 + epoch)],
@@ -167,8 +170,8 @@ TEST_F(TrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
   const std::string checkpoint = dir_ / "run.pt";
   // Killed, rank and all, in the middle of epoch 1: a checkpoint is written every 2 of 10 steps.
   {
-    Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "1000", "--checkpoint", checkpoint,
-                                "--checkpoint-steps", "2"}));
+    Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "1000", "--checkpoint",
+                                checkpoint, "--checkpoint-steps", "2"}));
     for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
     ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0) << trainer.err();
     const auto ranks = trainer.children();
@@ -201,7 +204,8 @@ TEST_F(TrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
 }
 
 TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
-  const auto whole = run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "whole.pt"}));
+  const auto whole =
+      run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "whole.pt"}));
   ASSERT_EQ(whole.code, 0) << whole.err;
   // The rate follows --epochs, so the first part is stopped, not shortened.
   Trainer part(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt",
@@ -209,7 +213,8 @@ TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
   for (int i = 0; i < 3000 && ::access((dir_ / "part.pt").c_str(), F_OK) != 0; ++i) ::usleep(1000);
   ::kill(part.pid(), SIGKILL);
   part.wait();
-  const auto rest = run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt", "--resume"}));
+  const auto rest =
+      run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt", "--resume"}));
   ASSERT_EQ(rest.code, 0) << rest.err;
   const auto a = json_lines(whole.out);
   const auto b = json_lines(rest.out);
@@ -222,7 +227,8 @@ TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
 
 TEST_F(TrainTest, ASignalEndsAllRanksWith130AndLeavesNothingHalfWritten) {
   const std::string checkpoint = dir_ / "run.pt";
-  Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "100000", "--checkpoint", checkpoint}));
+  Trainer trainer(dir_,
+                  with({"--local-ranks", "2", "--epochs", "100000", "--checkpoint", checkpoint}));
   for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
   const auto ranks = trainer.children();
   EXPECT_EQ(ranks.size(), 2u);
@@ -237,12 +243,13 @@ TEST_F(TrainTest, ABadImageEndsTheRunWithItsName) {
   auto bad = samples(30);
   bad[17][0].second = bad[17][0].second.substr(0, 60);
   test::make_dataset(dir_, "bad", bad, 50);
-  const auto result =
-      run(dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "6", "--quiet"});
+  const auto result = run(
+      dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "6", "--quiet"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("shardwise-train: error: rank "), HasSubstr("bad-0.tar"),
                                 HasSubstr("s00017"), HasSubstr("png")));
-  EXPECT_EQ(lines_of(result.err).size(), 1u) << "said once, by the rank that met it: " << result.err;
+  EXPECT_EQ(lines_of(result.err).size(), 1u)
+      << "said once, by the rank that met it: " << result.err;
 }
 
 TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
@@ -255,7 +262,8 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
     return result.err;
   };
   EXPECT_THAT(text({"--train", dir_ / "none.idx", "--local-ranks", "2"}, 1), HasSubstr("none.idx"));
-  EXPECT_THAT(text(with({"--local-ranks", "5"}), 1), AllOf(HasSubstr("12 samples for 5 ranks"), HasSubstr("10 or 15")));
+  EXPECT_THAT(text(with({"--local-ranks", "5"}), 1),
+              AllOf(HasSubstr("12 samples for 5 ranks"), HasSubstr("10 or 15")));
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
   test::write_file(dir_ / "junk.pt", "junk");
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),

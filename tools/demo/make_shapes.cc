@@ -71,8 +71,8 @@ std::string encode_jpeg(const std::vector<std::uint8_t>& rgb, int size) {
   jpeg_set_quality(&jpeg, 92, TRUE);
   jpeg_start_compress(&jpeg, TRUE);
   while (jpeg.next_scanline < jpeg.image_height) {
-    JSAMPROW row = const_cast<JSAMPROW>(rgb.data()) +
-                   static_cast<std::size_t>(jpeg.next_scanline) * static_cast<std::size_t>(size) * 3;
+    JSAMPROW row = const_cast<JSAMPROW>(rgb.data()) + static_cast<std::size_t>(jpeg.next_scanline) *
+                                                          static_cast<std::size_t>(size) * 3;
     jpeg_write_scanlines(&jpeg, &row, 1);
   }
   jpeg_finish_compress(&jpeg);
@@ -142,12 +142,15 @@ int main(int argc, char** argv) {
                "Example: make_shapes --count 20000 --seed 1 shapes/train"};
   app.add_option("OUT", options.out, "folder to make; must be empty or not there")->required();
   app.add_option("--count", options.count, "images in total, the classes in turn")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))->capture_default_str();
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
+      ->capture_default_str();
   app.add_option("--size", options.size, "width and height in pixels")
-      ->check(CLI::Range(8, 4096))->capture_default_str();
+      ->check(CLI::Range(8, 4096))
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "another seed gives other images")->capture_default_str();
   app.add_option("--format", options.format, "png or jpg")
-      ->check(CLI::IsMember({"png", "jpg"}))->capture_default_str();
+      ->check(CLI::IsMember({"png", "jpg"}))
+      ->capture_default_str();
   app.add_option("--threads", options.threads, "0: one a core")->check(CLI::Range(0, 1024));
   app.add_flag("--quiet", options.quiet, "print nothing");
   try {

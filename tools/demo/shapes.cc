@@ -61,7 +61,9 @@ double polygon_distance(const std::vector<Point>& corners, Point p) {
 }
 
 std::vector<Point> box(double half_width, double half_height) {
-  return {{-half_width, -half_height}, {half_width, -half_height}, {half_width, half_height},
+  return {{-half_width, -half_height},
+          {half_width, -half_height},
+          {half_width, half_height},
           {-half_width, half_height}};
 }
 
@@ -156,7 +158,8 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
   const double side = size;
   const double scale = side * random.uniform(0.24, 0.44);
   const double room = std::max(0.0, side / 2 - scale);
-  const Point centre{side / 2 + random.uniform(-room, room), side / 2 + random.uniform(-room, room)};
+  const Point centre{side / 2 + random.uniform(-room, room),
+                     side / 2 + random.uniform(-room, room)};
   // A point on the unit circle from its rational parameter: no sine that may differ by a bit.
   const double t = random.uniform(-1, 1);
   const double turn = (random.word() & 1) != 0 ? 1 : -1;
@@ -164,7 +167,8 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
   const double sine = turn * 2 * t / (1 + t * t);
   const double noise = random.uniform(4, 22);
 
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size) * static_cast<std::size_t>(size) * 3);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size) * static_cast<std::size_t>(size) *
+                                   3);
   std::uint8_t* out = pixels.data();
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) {
@@ -179,7 +183,8 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
         const double back = ground[c] + slope_x[c] * across + slope_y[c] * down;
         // The sum of two uniform numbers, in [-1, 1], near enough to a bell.
         const double grain = static_cast<double>(static_cast<int>(grains & 255) +
-                                                 static_cast<int>(grains >> 8 & 255) - 255) / 255;
+                                                 static_cast<int>(grains >> 8 & 255) - 255) /
+                             255;
         grains >>= 16;
         const double value = back + (ink[c] - back) * cover + 2.4 * noise * grain;
         *out++ = static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5);

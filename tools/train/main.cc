@@ -29,7 +29,8 @@ void catch_signals() {
 }
 
 int interrupted(int signal) {
-  if (std::getenv(kChildVariable) == nullptr) std::fprintf(stderr, "shardwise-train: interrupted\n");
+  if (std::getenv(kChildVariable) == nullptr)
+    std::fprintf(stderr, "shardwise-train: interrupted\n");
   return 128 + signal;
 }
 

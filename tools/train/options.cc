@@ -26,11 +26,11 @@ void parse_size(const std::string& text, Options& options) {
 std::int64_t Options::rank_batch_size(int world_size) const {
   if (batch_size % world_size == 0) return batch_size / world_size;
   const std::int64_t lower = batch_size / world_size * world_size;
-  throw InvalidArgument("--batch-size is of all ranks together and must divide among them",
-                        std::to_string(batch_size) + " samples for " + std::to_string(world_size) +
-                            " ranks",
-                        "choose " + (lower > 0 ? std::to_string(lower) + " or " : std::string()) +
-                            std::to_string(lower + world_size));
+  throw InvalidArgument(
+      "--batch-size is of all ranks together and must divide among them",
+      std::to_string(batch_size) + " samples for " + std::to_string(world_size) + " ranks",
+      "choose " + (lower > 0 ? std::to_string(lower) + " or " : std::string()) +
+          std::to_string(lower + world_size));
 }
 
 bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
@@ -43,18 +43,24 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
   app.add_option("--train", options.train_index, "index to train on")->required();
   app.add_option("--eval", options.eval_index, "index to evaluate on after each epoch");
   app.add_option("--epochs", options.epochs, "epochs in total, those before --resume counted")
-      ->check(CLI::Range(std::uint64_t{1}, kMany))->capture_default_str();
+      ->check(CLI::Range(std::uint64_t{1}, kMany))
+      ->capture_default_str();
   app.add_option("--batch-size", options.batch_size,
                  "samples of one step, all ranks together; a multiple of the number of ranks")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))->capture_default_str();
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
   app.add_option("--threads", options.threads, "loading threads of each rank; 0: by the cores")
-      ->check(CLI::Range(0u, 1024u))->capture_default_str();
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
   app.add_option("--compute-threads", options.compute_threads,
                  "LibTorch's threads of each rank; 0: the cores shared by the ranks of the machine")
-      ->check(CLI::Range(0, 1024))->capture_default_str();
-  app.add_option("--lr", options.learning_rate,
-                 "highest learning rate: AdamW, warmed up over a tenth of the steps, then cosine to 0")
-      ->check(CLI::Range(1e-12, 10.0))->capture_default_str();
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option(
+         "--lr", options.learning_rate,
+         "highest learning rate: AdamW, warmed up over a tenth of the steps, then cosine to 0")
+      ->check(CLI::Range(1e-12, 10.0))
+      ->capture_default_str();
   app.add_option_function<std::string>(
       "--resize", [&](const std::string& text) { parse_size(text, options); },
       "HxW; without it all images must be of one size");
@@ -65,14 +71,16 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
   app.add_option("--label-field", options.label_field, "field with the class as a whole number")
       ->capture_default_str();
   app.add_option("--classes", options.classes, "number of classes; 0: the largest label and one")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))->capture_default_str();
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str();
   auto* checkpoint = app.add_option("--checkpoint", options.checkpoint,
                                     "file to keep the run in, written whole after each epoch");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
                  "also after every so many steps; 0: not within an epoch")
-      ->needs(checkpoint)->capture_default_str();
-  app.add_flag("--resume", options.resume,
-               "go on from the checkpoint, with any number of ranks")->needs(checkpoint);
+      ->needs(checkpoint)
+      ->capture_default_str();
+  app.add_flag("--resume", options.resume, "go on from the checkpoint, with any number of ranks")
+      ->needs(checkpoint);
   app.add_option("--local-ranks", options.local_ranks,
                  "start so many ranks on this machine; without it this process is one rank")
       ->check(CLI::Range(1, 4096));
@@ -97,7 +105,8 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
   auto* window = order("--window", options.window,
                        "chunks mixed together; should span classes that lie one after another");
   window->capture_default_str();
-  order("--streams", options.streams, "contiguous runs that the ranks share")->capture_default_str();
+  order("--streams", options.streams, "contiguous runs that the ranks share")
+      ->capture_default_str();
   app.add_option_function<std::string>(
          "--tail",
          [&](const std::string& name) {

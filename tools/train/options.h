@@ -21,8 +21,8 @@ struct Options {
   std::uint64_t seed = 0;
   std::string image_field;
   std::string label_field = "cls";
-  std::int64_t classes = 0;  ///< 0: the largest label and one
-  std::string checkpoint;    ///< empty: none
+  std::int64_t classes = 0;            ///< 0: the largest label and one
+  std::string checkpoint;              ///< empty: none
   std::uint64_t checkpoint_steps = 0;  ///< also within an epoch; 0: at its end only
   bool resume = false;
   int local_ranks = 0;  ///< 0: this process is a rank, or alone

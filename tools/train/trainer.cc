@@ -38,8 +38,8 @@ double seconds_since(Clock::time_point start) {
 // ----------------------------------------------------------------------------------------- model
 
 /// 3x3 convolutions with group normalisation, halving the image between them, then the largest
-/// response of each channel wherever it is. Nothing depends on which samples share a batch, so how a
-/// step is spread over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any size.
+/// response of each channel wherever it is. Nothing depends on which samples share a batch, so how
+/// a step is spread over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any size.
 struct SmallCnnImpl : torch::nn::Module {
   static constexpr std::array<std::int64_t, 4> kWidths = {16, 32, 64, 96};
 
@@ -74,10 +74,12 @@ TORCH_MODULE(SmallCnn);
 
 /// Warm-up over the first tenth of `total` steps, then a cosine to 0.
 double rate_at(std::uint64_t step, std::uint64_t total, double highest) {
-  const double done = static_cast<double>(step) / static_cast<double>(std::max<std::uint64_t>(total, 1));
+  const double done =
+      static_cast<double>(step) / static_cast<double>(std::max<std::uint64_t>(total, 1));
   constexpr double kWarmUp = 0.1;
   if (done < kWarmUp) {
-    return highest * std::min(1.0, (static_cast<double>(step) + 1) / (kWarmUp * static_cast<double>(total)));
+    return highest *
+           std::min(1.0, (static_cast<double>(step) + 1) / (kWarmUp * static_cast<double>(total)));
   }
   constexpr double kPi = 3.14159265358979323846;
   return highest * 0.5 * (1 + std::cos(kPi * std::min(1.0, (done - kWarmUp) / (1 - kWarmUp))));
@@ -95,21 +97,23 @@ struct Run {
   std::int64_t classes;
   SmallCnn model;
   torch::optim::AdamW optimizer;
-  std::uint64_t step = 0;   ///< steps taken since the beginning of the run
-  double loss_sum = 0;      ///< of this epoch so far, all ranks
-  std::int64_t samples = 0; ///< of this epoch so far, all ranks
+  std::uint64_t step = 0;    ///< steps taken since the beginning of the run
+  double loss_sum = 0;       ///< of this epoch so far, all ranks
+  std::int64_t samples = 0;  ///< of this epoch so far, all ranks
 };
 
 constexpr std::int64_t kCheckpointVersion = 1;
 
 torch::Tensor bytes_tensor(const std::string& bytes) {
-  return torch::from_blob(const_cast<char*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())},
-                          torch::kUInt8).clone();
+  return torch::from_blob(const_cast<char*>(bytes.data()),
+                          {static_cast<std::int64_t>(bytes.size())}, torch::kUInt8)
+      .clone();
 }
 
 std::string bytes_of(const torch::Tensor& tensor) {
   const auto plain = tensor.contiguous();
-  return {reinterpret_cast<const char*>(plain.data_ptr()), static_cast<std::size_t>(plain.nbytes())};
+  return {reinterpret_cast<const char*>(plain.data_ptr()),
+          static_cast<std::size_t>(plain.nbytes())};
 }
 
 std::string to_checkpoint(const Run& run, const ResumeToken& token) {
@@ -168,9 +172,9 @@ ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, R
     return ResumeToken::from_text(bytes_of(read("token")));
   } catch (const c10::Error& e) {
     const std::string reason = e.what_without_backtrace();
-    throw InvalidArgument("no checkpoint of shardwise-train (" +
-                              escaped(reason.substr(0, reason.find('\n'))) + ")",
-                          in_quotes(path), "name another file, or start without --resume");
+    throw InvalidArgument(
+        "no checkpoint of shardwise-train (" + escaped(reason.substr(0, reason.find('\n'))) + ")",
+        in_quotes(path), "name another file, or start without --resume");
   }
 }
 
@@ -191,7 +195,9 @@ std::string read_on_all(const std::string& path, const ProcessGroup& group) {
   const auto size =
       group.all_reduce(failure ? std::int64_t{-1} : static_cast<std::int64_t>(bytes.size()));
   if (failure) std::rethrow_exception(failure);
-  if (size < 0) throw Error(ErrorCode::kDistributed, "rank 0 could not read the checkpoint", in_quotes(path), "");
+  if (size < 0)
+    throw Error(ErrorCode::kDistributed, "rank 0 could not read the checkpoint", in_quotes(path),
+                "");
   auto tensor = group.is_first() ? bytes_tensor(bytes) : torch::empty({size}, torch::kUInt8);
   group.broadcast(tensor);
   return bytes_of(tensor);
@@ -225,8 +231,8 @@ class Reporter {
     const double left = images_per_second > 0 ? rest_seconds(step, steps) : 0;
     std::fprintf(stderr, "%sepoch %llu: step %llu of %llu, loss %.4f, %.0f images/s, %.0f s left%s",
                  terminal_ ? "\r" : "", static_cast<unsigned long long>(epoch),
-                 static_cast<unsigned long long>(step), static_cast<unsigned long long>(steps), loss,
-                 images_per_second, left, terminal_ ? "   " : "\n");
+                 static_cast<unsigned long long>(step), static_cast<unsigned long long>(steps),
+                 loss, images_per_second, left, terminal_ ? "   " : "\n");
     line_open_ = terminal_;
   }
   void begin_epoch() {
@@ -242,8 +248,10 @@ class Reporter {
     close_line();
     const double rate = seconds > 0 ? static_cast<double>(samples) / seconds : 0;
     if (json_) {
-      nlohmann::ordered_json line = {{"epoch", epoch},     {"loss", loss},
-                                     {"samples", samples}, {"seconds", seconds},
+      nlohmann::ordered_json line = {{"epoch", epoch},
+                                     {"loss", loss},
+                                     {"samples", samples},
+                                     {"seconds", seconds},
                                      {"images_per_second", rate}};
       add_accuracy(line, accuracy);
       line["proof"] = proof;
@@ -265,7 +273,8 @@ class Reporter {
       line["proofs"] = proofs_;
       std::printf("%s\n", line.dump().c_str());
     } else {
-      if (accuracy_) std::printf("%s, each sample counted once\n", accuracy_text(*accuracy_).c_str());
+      if (accuracy_)
+        std::printf("%s, each sample counted once\n", accuracy_text(*accuracy_).c_str());
       for (const std::string& proof : proofs_) std::printf("%s\n", proof.c_str());
     }
     std::fflush(stdout);
@@ -308,7 +317,8 @@ class Reporter {
 
 // ------------------------------------------------------------------------------------------ train
 
-libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads, int world_size) {
+libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads,
+                                            int world_size) {
   libtorch::ImageLoaderOptions loader;
   loader.batch_size = options.rank_batch_size(world_size);
   loader.threads = threads;
@@ -327,7 +337,8 @@ libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned thr
 }
 
 void require_samples(const Dataset& data, const std::string& path) {
-  if (data.empty()) throw InvalidArgument("an index without samples", in_quotes(path), "name another");
+  if (data.empty())
+    throw InvalidArgument("an index without samples", in_quotes(path), "name another");
 }
 
 /// The largest label and one: each rank reads a part of the labels.
@@ -335,13 +346,16 @@ std::int64_t count_classes(const Dataset& data, const Options& options, const Pr
   const auto world = static_cast<std::uint64_t>(group.world_size());
   const auto rank = static_cast<std::uint64_t>(group.rank());
   std::int64_t most = -1;
-  const std::uint64_t end = data.size() / world * (rank + 1) + data.size() % world * (rank + 1) / world;
-  for (std::uint64_t i = data.size() / world * rank + data.size() % world * rank / world; i < end; ++i) {
+  const std::uint64_t end =
+      data.size() / world * (rank + 1) + data.size() % world * (rank + 1) / world;
+  for (std::uint64_t i = data.size() / world * rank + data.size() % world * rank / world; i < end;
+       ++i) {
     const Sample sample = data[i];
     const std::int64_t label = sample.integer(options.label_field);
     if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
-      throw BadField("a label that is no class", sample.describe() + ", " +
-                         in_quotes(options.label_field) + " is " + std::to_string(label),
+      throw BadField("a label that is no class",
+                     sample.describe() + ", " + in_quotes(options.label_field) + " is " +
+                         std::to_string(label),
                      "labels are numbers from 0, below --classes");
     }
     most = std::max(most, label);
@@ -352,8 +366,8 @@ std::int64_t count_classes(const Dataset& data, const Options& options, const Pr
 }
 
 /// One step; returns the sum of this rank's losses.
-double train_step(Run& run, libtorch::GradientAverager& gradients, const libtorch::ImageBatch& batch,
-                  const ProcessGroup& group) {
+double train_step(Run& run, libtorch::GradientAverager& gradients,
+                  const libtorch::ImageBatch& batch, const ProcessGroup& group) {
   run.optimizer.zero_grad();
   double loss_sum = 0;
   if (batch.size() > 0) {
@@ -424,10 +438,12 @@ void train(const Options& options) {
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);
   libtorch::GradientAverager gradients(run.model->parameters());
-  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, group.world_size()));
+  libtorch::ImageLoader loader(data, group,
+                               loader_options(options, threads.loading, group.world_size()));
   const std::uint64_t epoch_steps = loader.steps_left();
   if (options.resume) {
-    loader.restore(from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run));
+    loader.restore(
+        from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run));
   }
   if (!options.checkpoint.empty() && group.is_first()) sweep_temporaries(options.checkpoint);
   const auto save = [&] {
@@ -480,7 +496,8 @@ void train(const Options& options) {
     std::optional<Mean> accuracy;
     if (eval) accuracy = libtorch::exact_accuracy(run.model, *eval, group, evaluate);
     const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));
-    reporter.epoch_done(epoch.number(), loss, run.samples - samples_before, seconds, accuracy, proof);
+    reporter.epoch_done(epoch.number(), loss, run.samples - samples_before, seconds, accuracy,
+                        proof);
     run.loss_sum = 0;
     run.samples = 0;
     if (!options.checkpoint.empty()) save();

@@ -25,11 +25,12 @@
 ///         torch::data::DataLoaderOptions().batch_size(64).workers(4));
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
 ///       sampler.set_epoch(epoch);
-///       for (auto& batch : *loader) ...                // a std::vector of what the function returns
+///       for (auto& batch : *loader) ...                // a std::vector of what the function
+///       returns
 ///     }
 ///
-/// ImageLoader does more: it collates in place, gives all ranks the same number of steps, and proves
-/// the epoch.
+/// ImageLoader does more: it collates in place, gives all ranks the same number of steps, and
+/// proves the epoch.
 namespace shardwise::libtorch {
 
 namespace detail {
@@ -40,7 +41,8 @@ namespace detail {
 SHARDWISE_EXPORT Sample sample_at(const Dataset& data, std::size_t index);
 }  // namespace detail
 
-/// A torch::data::datasets::Dataset over a Dataset and a function that makes one example of a sample.
+/// A torch::data::datasets::Dataset over a Dataset and a function that makes one example of a
+/// sample.
 ///
 /// A cheap handle: torch's data loader copies it once a worker; the copies share the index, the
 /// mapped shards, and the function.
@@ -73,8 +75,8 @@ class TorchDataset final
   std::shared_ptr<const Decode> decode_;
 };
 
-/// A torch::data::samplers::Sampler over any of shardwise's samplers: of one rank, in the order, and
-/// with the tail, of that sampler.
+/// A torch::data::samplers::Sampler over any of shardwise's samplers: of one rank, in the order,
+/// and with the tail, of that sampler.
 ///
 /// A handle: copies are the same sampler, so the one that is kept still steers the one that a data
 /// loader took: set_epoch() counts from the loader's next begin(). Threads: one at a time.
@@ -87,8 +89,8 @@ class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sample
   /// @param fingerprint  the data set's, for save() and load().
   explicit TorchSampler(const shardwise::Sampler& sampler, Hash128 fingerprint = {});
 
-  /// Moves to the beginning of the epoch that was set; the first reset() after construction or load()
-  /// stays where they left it, so that a data loader's begin() does not lose the place.
+  /// Moves to the beginning of the epoch that was set; the first reset() after construction or
+  /// load() stays where they left it, so that a data loader's begin() does not lose the place.
   /// Errors: InvalidArgument if `new_size` is given and is not the number of samples.
   void reset(torch::optional<std::size_t> new_size = torch::nullopt) override;
 

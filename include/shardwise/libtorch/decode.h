@@ -8,8 +8,8 @@
 #include <string_view>
 #include <variant>
 
-#include <nlohmann/json_fwd.hpp>
 #include <torch/types.h>
+#include <nlohmann/json_fwd.hpp>
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/sample.h"
@@ -17,9 +17,9 @@
 /// Fields of samples to tensors and values.
 ///
 /// Threads: every function is safe concurrently and keeps no state but scratch memory a thread.
-/// Errors: bytes that are not what was asked for are a BadField whose text names shard, sample, field
-/// and reason. Nothing is printed, nothing in a field is ever executed (pickle is never read), and
-/// no allocation is larger than the caps in the options allow.
+/// Errors: bytes that are not what was asked for are a BadField whose text names shard, sample,
+/// field and reason. Nothing is printed, nothing in a field is ever executed (pickle is never
+/// read), and no allocation is larger than the caps in the options allow.
 namespace shardwise::libtorch {
 
 /// Height and width of an image, in pixels. 0 x 0 stands for "as it is stored".

@@ -27,8 +27,8 @@ struct Mean {
   operator double() const noexcept { return value(); }
 };
 
-/// Adds sums and counts over the ranks. A rank may give 0 of 0. The same bits on every rank; exact if
-/// the sums are whole numbers below 2^53. Errors: kDistributed.
+/// Adds sums and counts over the ranks. A rank may give 0 of 0. The same bits on every rank; exact
+/// if the sums are whole numbers below 2^53. Errors: kDistributed.
 SHARDWISE_EXPORT Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group);
 
 struct EvaluateOptions {
@@ -50,7 +50,8 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// @return  the sum is the number of right answers, the count data.size(); the same on all ranks.
 /// Errors: NotExact; those of ImageLoader::next().
 SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data,
-                                     const ProcessGroup& group, const EvaluateOptions& options = {});
+                                     const ProcessGroup& group,
+                                     const EvaluateOptions& options = {});
 
 /// The same of a module (a torch::nn::ModuleHolder or a shared_ptr): calls forward() in evaluation
 /// mode, and puts the mode back.
@@ -62,7 +63,9 @@ requires requires(Holder& model, torch::Tensor images) {
 Mean exact_accuracy(Holder& model, const Dataset& data, const ProcessGroup& group,
                     const EvaluateOptions& options = {}) {
   struct Mode {
-    explicit Mode(Holder& holder) : model(holder), was_training(holder->is_training()) { model->eval(); }
+    explicit Mode(Holder& holder) : model(holder), was_training(holder->is_training()) {
+      model->eval();
+    }
     ~Mode() { model->train(was_training); }
     Holder& model;
     bool was_training;

@@ -18,8 +18,8 @@
 
 namespace shardwise::libtorch {
 
-/// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while others
-/// have; the tensors then have their other sizes all the same.
+/// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while
+/// others have; the tensors then have their other sizes all the same.
 struct ImageBatch {
   torch::Tensor images;     ///< uint8 [N, 3, H, W], contiguous, CPU
   torch::Tensor labels;     ///< int64 [N]
@@ -46,11 +46,12 @@ struct ImageLoaderOptions {
   Tail tail = Tail::kExact;
   bool shuffle = true;
   bool shufflefirst = false;
+  ResampleUnit resample = ResampleUnit::kSample;
   std::uint64_t epoch_size = 0;
   SkipList skip{};
 
-  /// The field with the image, or several with semicolons between them, the first that a sample has:
-  /// "jpg;png". Empty: the sample's one field that is an image by its name.
+  /// The field with the image, or several with semicolons between them, the first that a sample
+  /// has: "jpg;png". Empty: the sample's one field that is an image by its name.
   std::string image_field{};
   /// A field with a whole number.
   std::string label_field = "cls";
@@ -122,13 +123,12 @@ class SHARDWISE_EXPORT ImageEpoch {
 ///     }
 ///
 /// Threads decode straight into the batches' memory. What a batch holds depends on the data, the
-/// options, the epoch and the ranks, never on the number of threads. All ranks get the same number of
-/// batches, so that collective calls in a step meet; see ImageBatch.
+/// options, the epoch and the ranks, never on the number of threads. All ranks get the same number
+/// of batches, so that collective calls in a step meet; see ImageBatch.
 ///
-/// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or destroying
-/// the loader, does not hang. Samples count for the proof when their batch is handed out.
-/// Memory: (prefetch + 1) batches, and one decoded image a thread.
-/// Errors: as next().
+/// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or
+/// destroying the loader, does not hang. Samples count for the proof when their batch is handed
+/// out. Memory: (prefetch + 1) batches, and one decoded image a thread. Errors: as next().
 class SHARDWISE_EXPORT ImageLoader {
  public:
   /// Every rank gives the same data, and the same options but for threads and prefetch.
@@ -151,9 +151,10 @@ class SHARDWISE_EXPORT ImageLoader {
   void set_epoch(std::uint64_t epoch);
 
   /// The next batch of the epoch, or nothing at its end. Waits for it.
-  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with the
-  ///   batch after it, but the epoch cannot be proven any more. InvalidArgument if images of one batch
-  ///   differ in size and there is no `resize`.
+  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
+  /// the
+  ///   batch after it, but the epoch cannot be proven any more. InvalidArgument if images of one
+  ///   batch differ in size and there is no `resize`.
   std::optional<ImageBatch> next();
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
@@ -162,7 +163,8 @@ class SHARDWISE_EXPORT ImageLoader {
   ResumeToken state();
   /// Goes on where the token stands, with any number of ranks, batch size and number of threads. A
   /// token from the end of an epoch goes on with the next one.
-  /// Errors: Mismatch, naming all that differs in data set and order; the loader stays as it is. Also
+  /// Errors: Mismatch, naming all that differs in data set and order; the loader stays as it is.
+  /// Also
   ///   if the token stands within an epoch and was not made by state(), which keeps the proof.
   void restore(const ResumeToken& token);
 

@@ -11,7 +11,8 @@ namespace shardwise::libtorch {
 
 struct LocalRanksOptions {
   int num_ranks = 1;
-  /// The program and its arguments, the same for each rank. No shell, no PATH: arguments[0] is a path.
+  /// The program and its arguments, the same for each rank. No shell, no PATH: arguments[0] is a
+  /// path.
   std::vector<std::string> arguments;
   /// Added to each rank's environment.
   std::vector<std::pair<std::string, std::string>> environment;
@@ -21,15 +22,15 @@ struct LocalRanksOptions {
 
 /// How one rank ended.
 struct RankExit {
-  int exit_code = 0;  ///< -1 if a signal ended it
-  int signal = 0;     ///< 0 if none
+  int exit_code = 0;           ///< -1 if a signal ended it
+  int signal = 0;              ///< 0 if none
   bool stopped_by_us = false;  ///< it got a signal from here before it ended
 };
 
 struct LocalRanksResult {
   std::vector<RankExit> ranks;
-  int first_failed = -1;    ///< the rank that failed first; -1 if none
-  int forwarded_signal = 0; ///< SIGINT, SIGTERM or SIGHUP if one came and was passed on
+  int first_failed = -1;     ///< the rank that failed first; -1 if none
+  int forwarded_signal = 0;  ///< SIGINT, SIGTERM or SIGHUP if one came and was passed on
 
   bool ok() const noexcept { return first_failed < 0; }
 };
@@ -38,9 +39,9 @@ struct LocalRanksResult {
 ///
 /// Each rank finds the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), so
 /// init_process_group() needs nothing more. The meeting point is a store in this process, at a port
-/// that the kernel chose: no port can be taken, or guessed. If a rank fails the others are ended; if
-/// this process is killed the ranks get SIGTERM from the kernel. SIGINT, SIGTERM and SIGHUP are passed
-/// on to the ranks while it runs. It returns when no rank is left.
+/// that the kernel chose: no port can be taken, or guessed. If a rank fails the others are ended;
+/// if this process is killed the ranks get SIGTERM from the kernel. SIGINT, SIGTERM and SIGHUP are
+/// passed on to the ranks while it runs. It returns when no rank is left.
 ///
 /// Threads: call it from the main thread, before others are made that take these signals.
 /// Errors: InvalidArgument; kIo if a process cannot be started; kDistributed without c10d.

@@ -22,7 +22,8 @@ struct RankEnvironment {
   std::string launcher;      ///< "torchrun", "Open MPI", "Slurm", "PMI" or "none"
   std::string master_address;
   std::uint16_t master_port = 0;
-  /// The launcher's own store listens at the address (torchrun): rank 0 is a client like the others.
+  /// The launcher's own store listens at the address (torchrun): rank 0 is a client like the
+  /// others.
   bool launcher_store = false;
   /// Tells one start of the ranks from the next, where they meet in the same store.
   std::string attempt;
@@ -40,11 +41,11 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 ///     PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID: MPICH, Intel MPI
 ///     none       this process alone
 ///
-/// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR it
-/// is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which is
-/// where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's number,
-/// the same on all ranks.
-/// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
+/// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR
+/// it is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which
+/// is where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's
+/// number, the same on all ranks. Errors: kDistributed, naming the variable, if one of a set is
+/// missing, is no number, or
 ///   contradicts another.
 SHARDWISE_EXPORT RankEnvironment rank_environment();
 /// The same of other variables than this process's.
@@ -53,8 +54,8 @@ SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);
 struct ProcessGroupOptions {
   /// How long a rank waits for the others to come at the start.
   std::int64_t connect_timeout_ms = 300'000;
-  /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever this
-  /// is; it is for one that hangs.
+  /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
+  /// this is; it is for one that hangs.
   std::int64_t timeout_ms = 1'800'000;
 };
 
@@ -65,10 +66,12 @@ enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 /// A handle: copies are the same group. Every rank must make the same calls in the same order; one
 /// call at a time. With one rank the calls do nothing and cost nothing, with or without c10d.
 ///
-/// Errors: kDistributed when a peer is lost or does not answer in time; the text names this rank and
+/// Errors: kDistributed when a peer is lost or does not answer in time; the text names this rank
+/// and
 ///   what to do. The group is of no use after that: every later call fails at once.
 /// Destruction never waits for other ranks.
-/// Effects: threads and sockets of Gloo; rank 0 listens at master_port until it is destroyed, unless
+/// Effects: threads and sockets of Gloo; rank 0 listens at master_port until it is destroyed,
+/// unless
 ///   the launcher does. Not for use across fork().
 class SHARDWISE_EXPORT ProcessGroup {
  public:
@@ -85,9 +88,9 @@ class SHARDWISE_EXPORT ProcessGroup {
   int local_world_size() const noexcept;
   bool is_first() const noexcept { return rank() == 0; }
 
-  /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits on
-  /// every rank.
-  /// Shapes: any, the same on all ranks. Types: float32/64, float16, int8, uint8, int32, int64.
+  /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits
+  /// on every rank. Shapes: any, the same on all ranks. Types: float32/64, float16, int8, uint8,
+  /// int32, int64.
   ///   On the CPU; what is elsewhere is copied there and back. Strided tensors are copied, too.
   void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   std::int64_t all_reduce(std::int64_t value, ReduceOp op = ReduceOp::kSum) const;

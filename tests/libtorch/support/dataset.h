@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/support.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index_builder.h"
+#include "support/support.h"
 
 namespace shardwise::test {
 
@@ -17,7 +17,8 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 /// Packs samples ("s00000.png", "s00000.cls", ...) into shards of `samples_per_shard`, indexes them
 /// as <dir>/<name>.idx, and opens that.
 inline Dataset make_dataset(const TempDir& dir, const std::string& name,
-                            const std::vector<Fields>& samples, std::size_t samples_per_shard = 100) {
+                            const std::vector<Fields>& samples,
+                            std::size_t samples_per_shard = 100) {
   std::vector<std::string> shards;
   for (std::size_t first = 0; first < samples.size(); first += samples_per_shard) {
     TarBuilder tar;

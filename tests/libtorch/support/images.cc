@@ -63,9 +63,9 @@ std::string encode_components(const std::vector<std::uint8_t>& data, int width, 
   if (progressive) jpeg_simple_progression(&jpeg);
   jpeg_start_compress(&jpeg, TRUE);
   while (jpeg.next_scanline < jpeg.image_height) {
-    JSAMPROW row = const_cast<JSAMPROW>(data.data()) +
-                   static_cast<std::size_t>(jpeg.next_scanline) *
-                       static_cast<std::size_t>(width * components);
+    JSAMPROW row =
+        const_cast<JSAMPROW>(data.data()) +
+        static_cast<std::size_t>(jpeg.next_scanline) * static_cast<std::size_t>(width * components);
     jpeg_write_scanlines(&jpeg, &row, 1);
   }
   jpeg_finish_compress(&jpeg);
@@ -110,7 +110,8 @@ std::string encode_ppm(const Rgb& image) {
 }
 
 std::string encode_jpeg(const Rgb& image, int quality, bool progressive) {
-  return encode_components(image.pixels, image.width, image.height, 3, JCS_RGB, quality, progressive);
+  return encode_components(image.pixels, image.width, image.height, 3, JCS_RGB, quality,
+                           progressive);
 }
 
 std::string encode_gray_jpeg(const Rgb& image) {
@@ -130,8 +131,9 @@ std::string encode_cmyk_jpeg(const Rgb& image) {
 
 std::string solid_png(int width, int height, int level) {
   const auto value = static_cast<std::uint8_t>(level);
-  return encode_png({width, height,
-                     std::vector<std::uint8_t>(static_cast<std::size_t>(width * height * 3), value)});
+  return encode_png(
+      {width, height,
+       std::vector<std::uint8_t>(static_cast<std::size_t>(width * height * 3), value)});
 }
 
 OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency) {

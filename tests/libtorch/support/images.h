@@ -14,7 +14,8 @@ struct Rgb {
 
   const std::uint8_t* at(int x, int y) const {
     return pixels.data() + (static_cast<std::size_t>(y) * static_cast<std::size_t>(width) +
-                            static_cast<std::size_t>(x)) * 3;
+                            static_cast<std::size_t>(x)) *
+                               3;
   }
 };
 
