@@ -12,6 +12,7 @@
 #include "shardwise/base/text.h"
 #include "shardwise/data/loader.h"
 #include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/make_sampler.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
@@ -160,6 +161,7 @@ OrderOptions order_options(const ImageLoaderOptions& options, int rank, int worl
   order.tail = options.tail;
   order.shuffle = options.shuffle;
   order.shufflefirst = options.shufflefirst;
+  order.resample = options.resample;
   order.epoch_size = options.epoch_size;
   order.skip = options.skip;
   return order;
@@ -175,19 +177,8 @@ std::unique_ptr<shardwise::Sampler> sampler_for(const Dataset& data,
   }
   detail::require_size(options.resize);
   const OrderOptions order = order_options(options, rank, world_size);
-  switch (options.sampler) {
-    case SamplerKind::kChunked:
-      return std::make_unique<ChunkedSampler>(data, order);
-    case SamplerKind::kSharded:
-      return std::make_unique<ShardedSampler>(
-          std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()), order);
-    case SamplerKind::kSequential:
-      return std::make_unique<SequentialSampler>(data, order);
-    default:
-      throw InvalidArgument("a sampler that the image loader does not have",
-                            std::string(sampler_name(options.sampler)),
-                            "choose chunked, sharded or sequential");
-  }
+  return make_sampler(
+      data, order, std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()));
 }
 
 AuditSum reduced(const AuditSum& sum, const ProcessGroup& group) {
