@@ -41,15 +41,6 @@ FileIdentity checked_identity(const struct stat& st, const std::string& path) {
           .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
 }
 
-/// False if the file was unlinked since it was opened.
-bool has_name(const File& file) {
-  struct stat st {};
-  if (retry_eintr([&] { return ::fstat(file.fd(), &st); }) != 0) {
-    throw_errno(errno, "cannot examine", file.path());
-  }
-  return st.st_nlink != 0;
-}
-
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -74,6 +65,16 @@ File File::open_read(const std::string& path) {
   const int fd =
       retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw_errno(errno, "cannot open", path);
+  File file(fd, path);
+  file_identity(fd, path);
+  return file;
+}
+
+File File::open_or_create(const std::string& path) {
+  const int fd = retry_eintr([&] {
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  });
+  if (fd < 0) throw_errno(errno, "cannot open or create", path);
   File file(fd, path);
   file_identity(fd, path);
   return file;
@@ -140,6 +141,19 @@ bool File::try_lock() {
   throw_errno(errno, "cannot lock", path_);
 }
 
+void File::resize(std::uint64_t size_bytes) {
+  if (retry_eintr([&] { return ::ftruncate(fd_, static_cast<off_t>(size_bytes)); }) != 0) {
+    throw_errno(errno, "cannot resize", path_);
+  }
+}
+
+bool File::has_name() const {
+  struct stat st {};
+  if (retry_eintr([&] { return ::fstat(fd_, &st); }) != 0)
+    throw_errno(errno, "cannot examine", path_);
+  return st.st_nlink != 0;
+}
+
 void File::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
@@ -149,7 +163,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   do {
     file_ = File::create_exclusive(path_ + "." + random_name(kRandomLength) +
                                    std::string(kTemporarySuffix));
-  } while (!file_.try_lock() || !has_name(file_));
+  } while (!file_.try_lock() || !file_.has_name());
 }
 
 AtomicFile::~AtomicFile() {

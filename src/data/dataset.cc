@@ -12,6 +12,12 @@ namespace {
 std::unique_ptr<const detail::OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                                     std::uint64_t number) {
   const ShardInfo info = index->shard(number);
+  if (info.compression != Compression::kNone) {
+    throw Unsupported("the shard is compressed (" +
+                          std::string(compression_name(info.compression)) +
+                          "), and its samples cannot be read in place",
+                      in_quotes(info.path), "expand it, and index the expanded file");
+  }
   MappedFile file = MappedFile::open(info.path);
   require_unchanged(info, file.identity().size_bytes, file.identity().mtime_ns);
   if (hash64(file.bytes().substr(0, kTarBlockBytes)) != info.first_header_hash) {

@@ -1,5 +1,6 @@
 #include "index/catalogue.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <map>
@@ -16,22 +17,17 @@ namespace {
 constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
 
 constexpr const char* kSchema[] = {
-    "CREATE TABLE fields (field BLOB NOT NULL PRIMARY KEY, members INTEGER NOT NULL, bytes INTEGER "
-    "NOT "
-    "NULL) WITHOUT ROWID",
+    "CREATE TABLE fields (field BLOB NOT NULL PRIMARY KEY, members INTEGER NOT NULL, "
+    "bytes INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE shards (shard INTEGER PRIMARY KEY, url BLOB NOT NULL, size INTEGER NOT NULL, "
-    "mtime_ns "
-    "INTEGER NOT NULL, first_sample INTEGER NOT NULL, samples INTEGER NOT NULL, members INTEGER "
-    "NOT NULL, "
-    "not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, trailing_bytes INTEGER NOT NULL, "
-    "end_marker "
-    "INTEGER NOT NULL, header_hash TEXT NOT NULL, first_header_hash TEXT NOT NULL, "
-    "segment_checksum TEXT "
-    "NOT NULL, checksum TEXT NOT NULL)",
+    "mtime_ns INTEGER NOT NULL, first_sample INTEGER NOT NULL, samples INTEGER NOT NULL, "
+    "members INTEGER NOT NULL, not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, "
+    "trailing_bytes INTEGER NOT NULL, end_marker INTEGER NOT NULL, compression TEXT NOT NULL, "
+    "expanded_size INTEGER NOT NULL, content_hash TEXT NOT NULL, header_hash TEXT NOT NULL, "
+    "first_header_hash TEXT NOT NULL, segment_checksum TEXT NOT NULL, checksum TEXT NOT NULL)",
     "CREATE TABLE skipped (shard INTEGER NOT NULL, offset INTEGER NOT NULL, name BLOB NOT NULL, "
-    "reason "
-    "TEXT NOT NULL)",
+    "reason TEXT NOT NULL)",
 };
 
 std::string hex64(std::uint64_t value) {
@@ -59,6 +55,19 @@ Hash128 parse_hash128(std::string_view text, const std::string& path) {
   return {parse_hex64(text.substr(0, 16), path), parse_hex64(text.substr(16), path)};
 }
 
+std::optional<Hash128> parse_content_hash(std::string_view text, const std::string& path) {
+  if (text.empty()) return std::nullopt;
+  return parse_hash128(text, path);
+}
+
+Compression compression_of(std::string_view name, const std::string& path) {
+  try {
+    return parse_compression(name);
+  } catch (const InvalidArgument&) {
+    damaged(path, "an unknown compression");
+  }
+}
+
 std::uint64_t unsigned_column(const sqlite::Statement& row, int column, const std::string& path) {
   const std::int64_t value = row.integer(column);
   if (value < 0) damaged(path, "a negative count");
@@ -73,8 +82,10 @@ std::string row_checksum(std::uint64_t number, const ShardRow& row) {
   for (const std::uint64_t value :
        {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.first_sample, row.num_samples,
         row.num_members, row.num_not_samples, row.num_archives, row.trailing_bytes,
-        std::uint64_t{row.end_marker}, row.header_hash.high, row.header_hash.low,
-        row.first_header_hash, row.segment_checksum}) {
+        std::uint64_t{row.end_marker}, static_cast<std::uint64_t>(row.compression),
+        row.expanded_bytes, std::uint64_t{row.content_hash.has_value()},
+        row.content_hash.value_or(Hash128{}).high, row.content_hash.value_or(Hash128{}).low,
+        row.header_hash.high, row.header_hash.low, row.first_header_hash, row.segment_checksum}) {
     hasher.update_u64(value);
   }
   return hex64(hasher.digest().low);
@@ -83,12 +94,18 @@ std::string row_checksum(std::uint64_t number, const ShardRow& row) {
 using MetaRows = std::map<std::string, std::string>;
 
 MetaRows to_rows(const CatalogueMeta& meta) {
+  std::string columns;  // one a line
+  for (const Column& column : meta.columns) columns += to_string(column) + "\n";
   return {{"table_file", meta.table_file},
           {"table_checksum", hex64(meta.table_checksum)},
           {"fingerprint", to_string(meta.fingerprint)},
           {"built_with", meta.built_with},
           {"built_at", meta.built_at},
-          {"on_bad", meta.on_bad},
+          {"on_bad", to_string(meta.policies)},
+          {"columns", columns},
+          {"has_hashes", meta.has_hashes ? "1" : "0"},
+          {"keys_are_unique", meta.keys_are_unique ? "1" : "0"},
+          {"part", meta.part},
           {"num_shards", std::to_string(meta.num_shards)},
           {"num_samples", std::to_string(meta.num_samples)},
           {"num_members", std::to_string(meta.num_members)},
@@ -129,7 +146,8 @@ Catalogue::Catalogue(const std::string& path)
   read_meta();
   select_shard_ = std::make_unique<sqlite::Statement>(db_.prepare(
       "SELECT url, size, mtime_ns, first_sample, samples, members, not_samples, archives, "
-      "trailing_bytes, end_marker, header_hash, first_header_hash, segment_checksum, checksum "
+      "trailing_bytes, end_marker, compression, expanded_size, content_hash, header_hash, "
+      "first_header_hash, segment_checksum, checksum "
       "FROM shards WHERE shard = ?"));
 }
 
@@ -181,12 +199,29 @@ void Catalogue::read_meta() {
     if (!value || *value < 0) damaged(path_, "a count is missing");
     return static_cast<std::uint64_t>(*value);
   };
+  BadPolicies policies;
+  std::vector<Column> columns;
+  try {
+    policies = parse_bad_policies(rows["on_bad"]);
+    std::string_view text = rows["columns"];
+    while (!text.empty()) {
+      const std::size_t end = text.find('\n');
+      columns.push_back(parse_column(text.substr(0, end)));
+      text.remove_prefix(std::min(text.size(), end == text.npos ? end : end + 1));
+    }
+  } catch (const InvalidArgument&) {
+    damaged(path_, "its options are wrong");
+  }
   meta_ = {.table_file = rows["table_file"],
            .table_checksum = parse_hex64(rows["table_checksum"], path_),
            .fingerprint = parse_hash128(rows["fingerprint"], path_),
            .built_with = rows["built_with"],
            .built_at = rows["built_at"],
-           .on_bad = rows["on_bad"],
+           .policies = policies,
+           .columns = columns,
+           .has_hashes = rows["has_hashes"] == "1",
+           .keys_are_unique = rows["keys_are_unique"] == "1",
+           .part = rows["part"],
            .num_shards = number("num_shards"),
            .num_samples = number("num_samples"),
            .num_members = number("num_members"),
@@ -215,10 +250,13 @@ ShardRow Catalogue::shard(std::uint64_t shard) const {
                      .num_archives = count(7),
                      .trailing_bytes = count(8),
                      .end_marker = select.integer(9) != 0,
-                     .header_hash = parse_hash128(select.bytes(10), path_),
-                     .first_header_hash = parse_hex64(select.bytes(11), path_),
-                     .segment_checksum = parse_hex64(select.bytes(12), path_)};
-  const bool intact = select.bytes(13) == row_checksum(shard, row);
+                     .compression = compression_of(select.bytes(10), path_),
+                     .expanded_bytes = count(11),
+                     .content_hash = parse_content_hash(select.bytes(12), path_),
+                     .header_hash = parse_hash128(select.bytes(13), path_),
+                     .first_header_hash = parse_hex64(select.bytes(14), path_),
+                     .segment_checksum = parse_hex64(select.bytes(15), path_)};
+  const bool intact = select.bytes(16) == row_checksum(shard, row);
   select.reset();
   if (!intact) damaged(path_, "the checksum of shard " + std::to_string(shard) + " is wrong");
   return row;
@@ -262,8 +300,8 @@ CatalogueWriter::CatalogueWriter(const std::string& path)
   db_->execute("PRAGMA user_version = " + std::to_string(kCatalogueVersion));
   db_->execute("BEGIN");
   for (const char* sql : kSchema) db_->execute(sql);
-  insert_shard_ = std::make_unique<sqlite::Statement>(
-      db_->prepare("INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  insert_shard_ = std::make_unique<sqlite::Statement>(db_->prepare(
+      "INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   insert_skipped_ =
       std::make_unique<sqlite::Statement>(db_->prepare("INSERT INTO skipped VALUES (?, ?, ?, ?)"));
 }
@@ -281,10 +319,13 @@ void CatalogueWriter::add_shard(const ShardRow& row) {
       .bind(9, number(row.num_archives))
       .bind(10, number(row.trailing_bytes))
       .bind(11, std::int64_t{row.end_marker})
-      .bind(12, to_string(row.header_hash))
-      .bind(13, hex64(row.first_header_hash))
-      .bind(14, hex64(row.segment_checksum))
-      .bind(15, row_checksum(num_shards_, row));
+      .bind(12, compression_name(row.compression))
+      .bind(13, number(row.expanded_bytes))
+      .bind(14, row.content_hash ? to_string(*row.content_hash) : std::string())
+      .bind(15, to_string(row.header_hash))
+      .bind(16, hex64(row.first_header_hash))
+      .bind(17, hex64(row.segment_checksum))
+      .bind(18, row_checksum(num_shards_, row));
   insert_shard_->run();
   ++num_shards_;
 }

@@ -15,13 +15,12 @@
 
 namespace shardwise {
 
-// The catalogue, format version 1: a SQLite database with application_id kApplicationId and
+// The catalogue, format version 2: a SQLite database with application_id kApplicationId and
 // user_version kCatalogueVersion. It is written once, under a temporary name, and never changed;
 // its rename to the index's path is the moment at which an index exists.
 //
-//   meta     one row a name: table_file, table_checksum, fingerprint, built_with, built_at, on_bad,
-//   the
-//            totals, and `checksum`: hash128 of all other names and values
+//   meta     one row a name: table_file, table_checksum, fingerprint, how it was built, the totals,
+//            and `checksum`: hash128 of all other names and values
 //   shards   one row a shard; `checksum` is the hash64 of the row's other values
 //   fields   one row a field: members and bytes
 //   skipped  what a lenient build left out
@@ -30,7 +29,7 @@ namespace shardwise {
 // letter, map the file, and hand it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
-inline constexpr std::int32_t kCatalogueVersion = 1;
+inline constexpr std::int32_t kCatalogueVersion = 2;
 
 /// A row of `shards`: what ShardInfo shows, and what only the library needs.
 struct ShardRow {
@@ -44,6 +43,9 @@ struct ShardRow {
   std::uint64_t num_archives = 1;
   std::uint64_t trailing_bytes = 0;
   bool end_marker = true;
+  Compression compression = Compression::kNone;
+  std::uint64_t expanded_bytes = 0;
+  std::optional<Hash128> content_hash;
   Hash128 header_hash;
   std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
   std::uint64_t segment_checksum = 0;
@@ -58,7 +60,11 @@ struct CatalogueMeta {
   Hash128 fingerprint;
   std::string built_with;
   std::string built_at;
-  std::string on_bad;
+  BadPolicies policies;
+  std::vector<Column> columns;
+  bool has_hashes = false;
+  bool keys_are_unique = false;
+  std::string part;
   std::uint64_t num_shards = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;

@@ -32,6 +32,9 @@ ShardInfo to_info(const std::string& home, std::uint64_t number, const ShardRow&
           .num_samples = row.num_samples,
           .num_members = row.num_members,
           .num_not_samples = row.num_not_samples,
+          .compression = row.compression,
+          .expanded_bytes = row.expanded_bytes,
+          .content_hash = row.content_hash,
           .header_hash = row.header_hash,
           .first_header_hash = row.first_header_hash};
 }
@@ -153,10 +156,24 @@ IndexSummary Index::summary() const {
           .fingerprint = meta.fingerprint,
           .built_with = meta.built_with,
           .built_at = meta.built_at,
-          .on_bad = meta.on_bad,
+          .policies = meta.policies,
+          .columns = meta.columns,
+          .has_hashes = meta.has_hashes,
+          .keys_are_unique = meta.keys_are_unique,
+          .part = meta.part,
           .fields = catalogue.fields(),
           .num_skipped = meta.num_skipped};
 }
+
+const std::vector<Column>& Index::columns() const noexcept {
+  return impl_->files.catalogue().meta().columns;
+}
+
+const BadPolicies& Index::policies() const noexcept {
+  return impl_->files.catalogue().meta().policies;
+}
+
+bool Index::has_hashes() const noexcept { return impl_->files.catalogue().meta().has_hashes; }
 
 std::vector<SkippedMember> Index::skipped(std::uint64_t limit) const {
   return impl_->files.catalogue().skipped(limit);

@@ -1,17 +1,16 @@
 #include "shardwise/index/index_builder.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
 #include <map>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "index/build_journal.h"
 #include "index/catalogue.h"
 #include "index/index_files.h"
 #include "index/shard_scan.h"
@@ -26,12 +25,6 @@
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kTableSuffix = ".table";
-constexpr std::size_t kTableNameLength =
-    16;  // hexadecimal digits between the index's name and suffix
-
-std::string_view policy_name(OnBad on_bad) { return on_bad == OnBad::kError ? "error" : "skip"; }
-
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -41,163 +34,84 @@ std::string now_utc() {
   return text;
 }
 
-/// A shard to be put into the index: where it is, what it looks like now, and where the old index
-/// has it if it did not change.
+IndexContent content_of(const CatalogueMeta& meta) {
+  return {meta.policies, meta.columns, meta.has_hashes, meta.keys_are_unique};
+}
+
+/// Of everything that decides what the scan of a shard gives.
+std::uint64_t scan_options_hash(const IndexContent& content) {
+  std::string text = std::to_string(kTableVersion) + " " + to_string(content.policies) +
+                     (content.hashes ? " hashes" : "");
+  for (const Column& column : content.columns) text += "\n" + to_string(column);
+  return hash64(text);
+}
+
+bool scans_alike(const IndexContent& a, const IndexContent& b) {
+  return scan_options_hash(a) == scan_options_hash(b);
+}
+
+/// An index whose shards' records are taken over.
+struct Donor {
+  explicit Donor(const std::string& path) : files(path), home(directory_of(path)) {
+    files.check_sections();
+    for (SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
+      skipped[member.shard].push_back(std::move(member));
+    }
+  }
+  const CatalogueMeta& meta() const noexcept { return files.catalogue().meta(); }
+
+  IndexFiles files;
+  std::string home;
+  std::map<std::uint64_t, std::vector<SkippedMember>> skipped;  // by shard
+};
+
+/// A shard to be put into the index: where it is, what it looks like now, and what has it already.
 struct Source {
   std::string path;
   std::string url;
   FileIdentity identity;
-  std::optional<std::uint64_t> unchanged;  ///< its number in the old index
+  const Donor* donor = nullptr;
+  std::uint64_t donor_shard = 0;
 };
 
-class Build {
+/// Opens the index that is at `path` already, to take over what did not change. Nothing if there is
+/// none, or none that is whole and of this version: then all is scanned.
+std::unique_ptr<Donor> open_old_index(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return nullptr;
+  if (!Catalogue::looks_like_one(path)) {
+    throw InvalidArgument("will not replace a file that is no Shardwise index", in_quotes(path),
+                          "choose another name for the index, or remove the file");
+  }
+  try {
+    return std::make_unique<Donor>(path);
+  } catch (const CorruptIndex&) {
+    return nullptr;
+  } catch (const VersionMismatch&) {
+    return nullptr;
+  }
+}
+
+/// Puts shards' parts one behind the other into new index files.
+class Assembly {
  public:
-  Build(const std::string& path, const std::vector<std::string>& shards,
-        const BuildOptions& options)
-      : path_(path), options_(options) {
-    if (shards.empty()) {
-      throw InvalidArgument("no shards to index", in_quotes(path), "name at least one shard");
-    }
-    sweep_temporaries(path_);
-    open_old_index();
-    list_sources(shards);
+  Assembly(const std::string& path, const IndexContent& content, std::string part)
+      : path_(path), table_(path), catalogue_(path) {
+    meta_.policies = content.policies;
+    meta_.columns = content.columns;
+    meta_.has_hashes = content.hashes;
+    meta_.keys_are_unique = content.unique_keys;
+    meta_.part = std::move(part);
   }
 
-  BuildReport run() {
-    if (nothing_changed()) return finish_unchanged();
-    {
-      TableWriter table(path_);
-      CatalogueWriter catalogue(path_);
-      scan_all(table, catalogue);
-      throw_if_cancelled(options_.cancel);
-      table.commit();
-      commit_catalogue(table, catalogue);
-    }
-    sweep_tables();
-    report_.summary = Index::open(path_)->summary();
-    return std::move(report_);
-  }
-
- private:
-  void open_old_index() {
-    if (::access(path_.c_str(), F_OK) != 0) return;
-    if (!Catalogue::looks_like_one(path_)) {
-      throw InvalidArgument("will not replace a file that is no Shardwise index", in_quotes(path_),
-                            "choose another name for the index, or remove the file");
-    }
-    try {
-      auto old = std::make_unique<IndexFiles>(path_);
-      old->check_sections();
-      old_ = std::move(old);
-    } catch (const CorruptIndex&) {
-      // A damaged index is built anew: nothing of it is taken over.
-    } catch (const VersionMismatch&) {
-      // So is one of another version.
-    }
-  }
-
-  void list_sources(const std::vector<std::string>& shards) {
-    std::unordered_map<std::string, std::uint64_t> old_numbers;
-    if (old_ && old_->catalogue().meta().on_bad == policy_name(options_.on_bad)) {
-      for (std::uint64_t i = 0; i < old_->header().num_shards; ++i) {
-        old_numbers.emplace(old_->catalogue().shard(i).url, i);
-      }
-    }
-    sources_.reserve(shards.size());
-    for (const std::string& path : shards) {
-      throw_if_cancelled(options_.cancel);
-      Source source{path, url_of_path(path_, path), file_identity(path), {}};
-      if (const auto it = old_numbers.find(source.url); it != old_numbers.end()) {
-        const ShardRow row = old_->catalogue().shard(it->second);
-        if (row.size_bytes == source.identity.size_bytes &&
-            row.mtime_ns == source.identity.mtime_ns) {
-          source.unchanged = it->second;
-        }
-      }
-      progress_.num_bytes += source.identity.size_bytes;
-      sources_.push_back(std::move(source));
-    }
-    progress_.num_shards = sources_.size();
-  }
-
-  bool nothing_changed() const {
-    if (!old_ || old_->header().num_shards != sources_.size()) return false;
-    for (std::uint64_t i = 0; i < sources_.size(); ++i) {
-      if (sources_[i].unchanged != i) return false;
-    }
-    return true;
-  }
-
-  BuildReport finish_unchanged() {
-    progress_.shards_done = sources_.size();
-    progress_.samples = old_->header().num_samples;
-    progress_.bytes_done = progress_.num_bytes;
-    for (std::uint64_t i = 0; i < sources_.size(); ++i) note(i, old_->catalogue().shard(i));
-    report_.shards_reused = sources_.size();
-    if (options_.progress) options_.progress(progress_);
-    sweep_tables();
-    report_.summary = Index::open(path_)->summary();
-    return std::move(report_);
-  }
-
-  /// Scans on all threads, and appends the parts in shard order.
-  void scan_all(TableWriter& table, CatalogueWriter& catalogue) {
-    for (const Source& source : sources_) {
-      if (source.unchanged) read_old_skipped();
-    }
-    const unsigned wanted = options_.num_threads != 0
-                                ? options_.num_threads
-                                : std::max(1U, std::thread::hardware_concurrency());
-    const auto threads = static_cast<unsigned>(std::min<std::size_t>(wanted, sources_.size()));
-    std::size_t next = 0;
-    OrderedPipeline<const Source*, ShardPart> pipeline(
-        [&]() -> std::optional<const Source*> {
-          if (next == sources_.size()) return std::nullopt;
-          return &sources_[next++];
-        },
-        [&](const Source* const& source) { return make_part(*source); },
-        {.num_threads = threads, .prefetch = std::size_t{2} * threads});
-    while (auto part = pipeline.next()) {
-      throw_if_cancelled(options_.cancel);
-      append(std::move(*part), table, catalogue);
-    }
-  }
-
-  ShardPart make_part(const Source& source) const {
-    SHARDWISE_FAULT_POINT("build.scan_shard");
-    throw_if_cancelled(options_.cancel);
-    if (!source.unchanged) return scan_shard(source.path, options_.on_bad, options_.cancel);
-    ShardPart part;
-    part.row = old_->catalogue().shard(*source.unchanged);
-    const SegmentView view = old_->segment(*source.unchanged, part.row.segment_checksum);
-    part.segment = old_->segment_bytes(*source.unchanged);
-    part.key_hashes.resize(view.num_samples());
-    for (std::uint32_t i = 0; i < view.num_samples(); ++i) part.key_hashes[i] = hash64(view.key(i));
-    part.fields = count_fields(view);
-    if (const auto it = old_skipped_.find(*source.unchanged); it != old_skipped_.end()) {
-      part.skipped = it->second;
-    }
-    part.reused = true;
-    return part;
-  }
-
-  void read_old_skipped() {
-    if (!old_skipped_.empty() || old_->catalogue().meta().num_skipped == 0) return;
-    for (SkippedMember& member : old_->catalogue().skipped(UINT64_MAX)) {
-      old_skipped_[member.shard].push_back(std::move(member));
-    }
-  }
-
-  void append(ShardPart part, TableWriter& table, CatalogueWriter& catalogue) {
-    const std::uint64_t number = progress_.shards_done;
+  /// The part's row has its url.
+  void append(ShardPart& part) {
     ShardRow& row = part.row;
-    row.url = sources_[number].url;
     row.first_sample = meta_.num_samples;
-    table.append(part.segment, part.key_hashes);
-    catalogue.add_shard(row);
+    table_.append(part.segment, part.key_hashes);
+    catalogue_.add_shard(row);
     for (SkippedMember& member : part.skipped) {
-      member.shard = number;
-      catalogue.add_skipped(member);
+      member.shard = urls_.size();
+      catalogue_.add_skipped(member);
     }
     for (const FieldInfo& field : part.fields) {
       FieldInfo& total = fields_[field.name];
@@ -206,7 +120,7 @@ class Build {
       total.bytes += field.bytes;
       meta_.content_bytes += field.bytes;
     }
-    fingerprint_.update_u64(row.size_bytes);
+    fingerprint_.update_u64(row.expanded_bytes);
     fingerprint_.update_u64(row.header_hash.high);
     fingerprint_.update_u64(row.header_hash.low);
     fingerprint_.update_u64(row.num_samples);
@@ -215,12 +129,150 @@ class Build {
     meta_.num_members += row.num_members;
     meta_.shard_bytes += row.size_bytes;
     meta_.num_skipped += part.skipped.size();
-    note(number, row);
-    ++(part.reused ? report_.shards_reused : report_.shards_scanned);
+    urls_.push_back(row.url);
+  }
 
+  std::uint64_t num_samples() const noexcept { return meta_.num_samples; }
+
+  /// The moment at which the new index exists.
+  void commit() {
+    table_.commit(meta_.keys_are_unique, [&](std::uint64_t shard) { return urls_[shard]; });
+    for (const auto& [name, field] : fields_) catalogue_.add_field(field);
+    meta_.table_file = table_.path().substr(table_.path().rfind('/') + 1);
+    meta_.table_checksum = table_.header().header_checksum;
+    meta_.fingerprint = fingerprint_.digest();
+    meta_.built_with = "shardwise " SHARDWISE_VERSION;
+    meta_.built_at = now_utc();
+    meta_.num_shards = table_.header().num_shards;
+    catalogue_.commit(meta_);
+    SHARDWISE_FAULT_POINT("build.committed");
+  }
+
+ private:
+  const std::string& path_;
+  TableWriter table_;
+  CatalogueWriter catalogue_;
+  std::vector<std::string> urls_;
+  std::map<std::string, FieldInfo> fields_;
+  CatalogueMeta meta_;
+  Hasher128 fingerprint_;
+};
+
+/// What building and merging have in common: sources in, index out.
+class Build {
+ public:
+  Build(const std::string& path, const BuildOptions& options, IndexContent content,
+        std::string part)
+      : path_(path), options_(options), content_(std::move(content)), part_(std::move(part)) {
+    sweep_temporaries(path_);
+  }
+
+  void add(Source source) {
+    throw_if_cancelled(options_.cancel);
+    progress_.num_bytes += source.identity.size_bytes;
+    sources_.push_back(std::move(source));
+  }
+
+  /// Notes a shard that is not there and shall be left out.
+  void drop(const std::string& path) { report_.dropped.push_back(path); }
+
+  BuildReport run(const Donor* old) {
+    progress_.num_shards = sources_.size();
+    if (nothing_changed(old)) {
+      report_unchanged(*old);
+    } else {
+      assemble();
+    }
+    sweep_tables(path_);
+    report_.summary = Index::open(path_)->summary();
+    return std::move(report_);
+  }
+
+ private:
+  bool nothing_changed(const Donor* old) const {
+    if (old == nullptr || old->meta().num_shards != sources_.size() ||
+        content_of(old->meta()) != content_ || old->meta().part != part_) {
+      return false;
+    }
+    for (std::uint64_t i = 0; i < sources_.size(); ++i) {
+      if (sources_[i].donor != old || sources_[i].donor_shard != i) return false;
+    }
+    return true;
+  }
+
+  void report_unchanged(const Donor& old) {
+    progress_.shards_done = sources_.size();
+    progress_.samples = old.meta().num_samples;
+    progress_.bytes_done = progress_.num_bytes;
+    for (std::uint64_t i = 0; i < sources_.size(); ++i) note(i, old.files.catalogue().shard(i));
+    report_.shards_reused = sources_.size();
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  /// Scans on all threads, and appends the parts in shard order.
+  void assemble() {
+    Assembly assembly(path_, content_, part_);
+    BuildJournal journal(path_, scan_options_hash(content_),
+                         {options_.journal_bytes, options_.journal_age});
+    const unsigned wanted = options_.num_threads != 0
+                                ? options_.num_threads
+                                : std::max(1U, std::thread::hardware_concurrency());
+    const auto threads = static_cast<unsigned>(std::clamp<std::size_t>(sources_.size(), 1, wanted));
+    std::size_t next = 0;
+    OrderedPipeline<const Source*, ShardPart> pipeline(
+        [&]() -> std::optional<const Source*> {
+          if (next == sources_.size()) return std::nullopt;
+          return &sources_[next++];
+        },
+        [&](const Source* const& source) { return make_part(*source, journal); },
+        {.num_threads = threads, .prefetch = std::size_t{2} * threads});
+    while (auto part = pipeline.next()) {
+      throw_if_cancelled(options_.cancel);
+      if (!part->reused || part->resumed) journal.add(*part);
+      append(*std::move(part), assembly);
+    }
+    throw_if_cancelled(options_.cancel);
+    assembly.commit();
+    journal.remove();
+  }
+
+  ShardPart make_part(const Source& source, const BuildJournal& journal) const {
+    SHARDWISE_FAULT_POINT("build.scan_shard");
+    throw_if_cancelled(options_.cancel);
+    if (source.donor != nullptr) return part_of(*source.donor, source.donor_shard, source.url);
+    if (auto part = journal.find(source.url, source.identity)) return *std::move(part);
+    ShardPart part = scan_shard(source.path, {.policies = content_.policies,
+                                              .columns = content_.columns,
+                                              .hash = content_.hashes,
+                                              .temporary = path_,
+                                              .cancel = options_.cancel});
+    part.row.url = source.url;
+    return part;
+  }
+
+  static ShardPart part_of(const Donor& donor, std::uint64_t shard, const std::string& url) {
+    ShardPart part;
+    part.row = donor.files.catalogue().shard(shard);
+    part.row.url = url;
+    const SegmentView view = donor.files.segment(shard, part.row.segment_checksum);
+    part.segment = donor.files.segment_bytes(shard);
+    part.key_hashes = hash_keys(view);
+    part.fields = count_fields(view);
+    if (const auto it = donor.skipped.find(shard); it != donor.skipped.end()) {
+      part.skipped = it->second;
+    }
+    part.reused = true;
+    return part;
+  }
+
+  void append(ShardPart part, Assembly& assembly) {
+    assembly.append(part);
+    note(progress_.shards_done, part.row);
+    ++(part.reused ? report_.shards_reused : report_.shards_scanned);
+    if (part.resumed) ++report_.shards_resumed;
     ++progress_.shards_done;
-    progress_.samples = meta_.num_samples;
-    progress_.bytes_done += row.size_bytes;
+    progress_.samples = assembly.num_samples();
+    progress_.bytes_done += part.row.size_bytes;
     if (options_.progress) options_.progress(progress_);
   }
 
@@ -231,61 +283,190 @@ class Build {
     if (row.trailing_bytes > 0) report_.with_trailing_bytes.push_back(number);
   }
 
-  void commit_catalogue(const TableWriter& table, CatalogueWriter& catalogue) {
-    for (const auto& [name, field] : fields_) catalogue.add_field(field);
-    meta_.table_file = table.path().substr(table.path().rfind('/') + 1);
-    meta_.table_checksum = table.header().header_checksum;
-    meta_.fingerprint = fingerprint_.digest();
-    meta_.built_with = "shardwise " SHARDWISE_VERSION;
-    meta_.built_at = now_utc();
-    meta_.on_bad = policy_name(options_.on_bad);
-    meta_.num_shards = table.header().num_shards;
-    catalogue.commit(meta_);
-    SHARDWISE_FAULT_POINT("build.committed");
-  }
-
-  /// Removes the offset tables of this index that its catalogue does not name and nobody is
-  /// building.
-  void sweep_tables() const noexcept {
-    try {
-      const std::string directory = directory_of(path_);
-      const std::string prefix = path_.substr(path_.rfind('/') + 1) + ".";
-      const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
-      if (!entries) return;
-      while (const dirent* entry = ::readdir(entries.get())) {
-        const std::string name = entry->d_name;
-        if (name.size() != prefix.size() + kTableNameLength + kTableSuffix.size() ||
-            !name.starts_with(prefix) || !name.ends_with(kTableSuffix) ||
-            !is_hex(std::string_view(name).substr(prefix.size(), kTableNameLength))) {
-          continue;
-        }
-        File file = File::open_read(directory + "/" + name);
-        // First the lock, then the question: a build that just let go of it has committed.
-        if (!file.try_lock()) continue;
-        if (Catalogue(path_).meta().table_file != name) ::unlink(file.path().c_str());
-      }
-    } catch (const std::exception&) {
-      // A table that stays behind costs room, nothing else; the next build tries again.
-    }
-  }
-
   const std::string path_;
   const BuildOptions& options_;
-  std::unique_ptr<IndexFiles> old_;
-  std::map<std::uint64_t, std::vector<SkippedMember>> old_skipped_;  // by shard
+  const IndexContent content_;
+  const std::string part_;
   std::vector<Source> sources_;
-  std::map<std::string, FieldInfo> fields_;
-  CatalogueMeta meta_;
-  Hasher128 fingerprint_;
   BuildProgress progress_;
   BuildReport report_;
 };
+
+void require_valid(const std::string& path, const std::vector<std::string>& shards,
+                   const BuildOptions& options) {
+  if (shards.empty()) {
+    throw InvalidArgument("no shards to index", in_quotes(path), "name at least one shard");
+  }
+  for (std::size_t i = 0; i < options.content.columns.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (options.content.columns[i].name != options.content.columns[j].name) continue;
+      throw InvalidArgument("two metadata columns have one name",
+                            in_quotes(options.content.columns[i].name),
+                            "name one of them otherwise: NAME=FIELD:JSONPATH");
+    }
+  }
+  const BadPolicies& policies = options.content.policies;
+  if (policies.damage == OnBad::kKeep || policies.no_field == OnBad::kKeep ||
+      policies.duplicate_field == OnBad::kKeep) {
+    throw InvalidArgument("the policy `keep` is for repeated keys only", in_quotes(path),
+                          "take `error` or `skip`");
+  }
+  if (options.part && (options.part->number < 1 || options.part->number > options.part->count)) {
+    throw InvalidArgument("no part " + std::to_string(options.part->number) + " of " +
+                              std::to_string(options.part->count),
+                          in_quotes(path), "parts are numbered from 1: 1/4, 2/4, 3/4, 4/4");
+  }
+}
+
+std::string part_text(const BuildPart& part, std::size_t num_shards) {
+  return std::to_string(part.number) + "/" + std::to_string(part.count) + " of " +
+         std::to_string(num_shards) + " shards";
+}
+
+/// Reads what part_text wrote: number, count, and the rest.
+struct PartName {
+  std::uint64_t number = 0;
+  std::uint64_t count = 0;
+  std::string_view of;
+};
+
+PartName parse_part(const Donor& donor) {
+  const std::string_view text = donor.meta().part;
+  const std::size_t slash = text.find('/');
+  const std::size_t space = text.find(' ');
+  if (slash != std::string_view::npos && space != std::string_view::npos && slash < space) {
+    const auto number = parse_int64(text.substr(0, slash));
+    const auto count = parse_int64(text.substr(slash + 1, space - slash - 1));
+    if (number && count && *number >= 1 && *number <= *count) {
+      return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count),
+              text.substr(space + 1)};
+    }
+  }
+  throw Mismatch("an index that is no part of one", in_quotes(donor.files.path()),
+                 "merge what `shardwise index --part I/N` built");
+}
+
+/// The parts in order. Errors: Mismatch unless they are all parts of one index.
+void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return parse_part(*a).number < parse_part(*b).number;
+  });
+  const PartName first = parse_part(*parts[0]);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const PartName part = parse_part(*parts[i]);
+    const std::string where = in_quotes(parts[i]->files.path());
+    if (part.count != first.count || part.of != first.of) {
+      throw Mismatch(
+          "a part of another index: " + parts[i]->meta().part, where,
+          "the others are of " + std::to_string(first.count) + " parts, " + std::string(first.of));
+    }
+    if (content_of(parts[i]->meta()) != content_of(parts[0]->meta())) {
+      throw Mismatch("a part that was built with other options", where,
+                     "build all parts with the same policies, columns and hashes");
+    }
+    if (part.number < i + 1) {
+      throw Mismatch("part " + std::to_string(part.number) + " is named twice", where,
+                     "name each part once");
+    }
+    if (part.number > i + 1) {
+      throw Mismatch(
+          "part " + std::to_string(i + 1) + " of " + std::to_string(first.count) + " is missing",
+          where, "name all parts");
+    }
+  }
+  if (parts.size() < first.count) {
+    throw Mismatch("part " + std::to_string(parts.size() + 1) + " of " +
+                       std::to_string(first.count) + " is missing",
+                   in_quotes(parts.back()->files.path()), "name all parts");
+  }
+}
 
 }  // namespace
 
 BuildReport build_index(const std::string& path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
-  return Build(path, shards, options).run();
+  require_valid(path, shards, options);
+  std::size_t begin = 0;
+  std::size_t end = shards.size();
+  if (options.part) {
+    begin = shards.size() * (options.part->number - 1) / options.part->count;
+    end = shards.size() * options.part->number / options.part->count;
+  }
+  const std::unique_ptr<Donor> old = open_old_index(path);
+  std::unordered_map<std::string, std::uint64_t> old_numbers;
+  if (old && scans_alike(content_of(old->meta()), options.content)) {
+    for (std::uint64_t i = 0; i < old->meta().num_shards; ++i) {
+      old_numbers.emplace(old->files.catalogue().shard(i).url, i);
+    }
+  }
+  Build build(path, options, options.content,
+              options.part ? part_text(*options.part, shards.size()) : std::string());
+  for (std::size_t i = begin; i < end; ++i) {
+    Source source{shards[i], url_of_path(path, shards[i]), {}};
+    try {
+      source.identity = file_identity(shards[i]);
+    } catch (const NotFound&) {
+      if (!options.drop_missing) throw;
+      build.drop(shards[i]);
+      continue;
+    }
+    if (const auto it = old_numbers.find(source.url); it != old_numbers.end()) {
+      const ShardRow row = old->files.catalogue().shard(it->second);
+      if (row.size_bytes == source.identity.size_bytes &&
+          row.mtime_ns == source.identity.mtime_ns) {
+        source.donor = old.get();
+        source.donor_shard = it->second;
+      }
+    }
+    build.add(std::move(source));
+  }
+  return build.run(old.get());
+}
+
+BuildReport update_index(const std::string& path, const BuildOptions& options) {
+  std::vector<std::string> shards;
+  BuildOptions same = options;
+  {
+    const IndexFiles files(path);
+    const CatalogueMeta& meta = files.catalogue().meta();
+    if (!meta.part.empty()) {
+      throw InvalidArgument("the index is part " + meta.part, in_quotes(path),
+                            "name the shards and the part again");
+    }
+    same.content = content_of(meta);
+    same.part.reset();
+    for (std::uint64_t i = 0; i < meta.num_shards; ++i) {
+      shards.push_back(resolve_url(directory_of(path), files.catalogue().shard(i).url));
+    }
+  }
+  return build_index(path, shards, same);
+}
+
+BuildReport merge_indexes(const std::string& path, const std::vector<std::string>& parts,
+                          const BuildOptions& options) {
+  if (parts.empty()) {
+    throw InvalidArgument("no parts to merge", in_quotes(path), "name all parts");
+  }
+  open_old_index(path);  // what is there and is no index is not replaced
+  std::vector<std::unique_ptr<Donor>> donors;
+  for (const std::string& part : parts) {
+    throw_if_cancelled(options.cancel);
+    donors.push_back(std::make_unique<Donor>(part));
+  }
+  sort_parts(donors);
+  Build build(path, options, content_of(donors[0]->meta()), {});
+  for (const auto& donor : donors) {
+    for (std::uint64_t i = 0; i < donor->meta().num_shards; ++i) {
+      const ShardRow row = donor->files.catalogue().shard(i);
+      const std::string shard = resolve_url(donor->home, row.url);
+      build.add({shard,
+                 url_of_path(path, shard),
+                 {.size_bytes = row.size_bytes, .mtime_ns = row.mtime_ns},
+                 donor.get(),
+                 i});
+    }
+  }
+  return build.run(nullptr);
 }
 
 }  // namespace shardwise

@@ -1,7 +1,11 @@
 #include "index/index_files.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include "index/key_index.h"
 #include "index/table_writer.h"
@@ -134,7 +138,9 @@ SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_chec
   const ShardEntry* entry = directory_ + shard;
   if (header.checksum != expected_checksum ||
       view->num_samples() != entry[1].first_sample - entry[0].first_sample ||
-      view->num_members() != entry[1].first_member - entry[0].first_member) {
+      view->num_members() != entry[1].first_member - entry[0].first_member ||
+      view->num_columns() != catalogue_->meta().columns.size() ||
+      view->has_member_hashes() != catalogue_->meta().has_hashes) {
     damaged(which + "its segment belongs to another index");
   }
   return *view;
@@ -145,7 +151,7 @@ void IndexFiles::check_sections() const {
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
     const ShardRow row = catalogue_->shard(shard);
-    if (!segment(shard, row.segment_checksum).fits_shard(row.size_bytes)) {
+    if (!segment(shard, row.segment_checksum).fits_shard(row.expanded_bytes)) {
       damaged("shard " + std::to_string(shard) + ": a member lies outside it");
     }
     segments.update_u64(row.segment_checksum);
@@ -161,6 +167,29 @@ void IndexFiles::check_sections() const {
   if (low_hash(key_buckets_, key_entries_) + low_hash(key_entries_, entries_end) !=
       header_->keys_checksum) {
     damaged("the key section's checksum is wrong");
+  }
+}
+
+void sweep_tables(const std::string& path) noexcept {
+  try {
+    const std::string directory = directory_of(path);
+    const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
+    if (!entries) return;
+    while (const dirent* entry = ::readdir(entries.get())) {
+      const std::string_view name = entry->d_name;
+      if (name.size() != prefix.size() + kTableNameLength + kTableSuffix.size() ||
+          !name.starts_with(prefix) || !name.ends_with(kTableSuffix) ||
+          !is_hex(name.substr(prefix.size(), kTableNameLength))) {
+        continue;
+      }
+      File file = File::open_read(directory + "/" + std::string(name));
+      // First the lock, then the question: a build that just let go of it has committed.
+      if (!file.try_lock()) continue;
+      if (Catalogue(path).meta().table_file != name) ::unlink(file.path().c_str());
+    }
+  } catch (const std::exception&) {
+    // See above.
   }
 }
 

@@ -51,6 +51,10 @@ class IndexFiles {
   const std::uint64_t* key_entries_ = nullptr;
 };
 
+/// Removes the offset tables of the index at `path` that its catalogue does not name and nobody is
+/// building. Never throws: a table that stays behind costs room, and the next build tries again.
+void sweep_tables(const std::string& path) noexcept;
+
 /// The path under which a shard's stored url is looked for. `home` is the directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// How the path of a shard is stored: relative to the index's directory if it lies below it, so

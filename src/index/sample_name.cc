@@ -1,5 +1,7 @@
 #include "shardwise/index/sample_name.h"
 
+#include <algorithm>
+
 namespace shardwise {
 
 std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
@@ -8,6 +10,13 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const std::size_t dot = name.find('.', base);
   if (dot == std::string_view::npos || dot == base || dot + 1 == name.size()) return std::nullopt;
   return SampleName{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
+}
+
+bool same_field(std::string_view lower, std::string_view name) noexcept {
+  return lower.size() == name.size() &&
+         std::equal(lower.begin(), lower.end(), name.begin(), [](char a, char b) {
+           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+         });
 }
 
 }  // namespace shardwise

@@ -1,6 +1,7 @@
 #include "index/segment.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "shardwise/base/bytes.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr std::size_t kFewFields = 16;
 constexpr std::uint32_t kMaxFields = 1U << 24;
 constexpr std::uint64_t kMaxBlock = 1ULL << 40;
+constexpr std::uint64_t kMaxHeapBytes = std::numeric_limits<std::uint32_t>::max();
 
 std::uint64_t round_up_8(std::uint64_t n) { return (n + 7) / 8 * 8; }
 
@@ -23,12 +25,18 @@ std::uint64_t segment_checksum(std::string_view segment) {
   return hash64(segment.substr(sizeof(SegmentHeader)), hash64(counts));
 }
 
+constexpr std::uint32_t kMaxColumns = 1U << 16;
+
 /// Where the arrays of a segment lie.
 struct SegmentLayout {
   SegmentHeader header;
   std::uint64_t members = 0;
+  std::uint64_t member_hashes = 0;
+  std::uint64_t values = 0;
   std::uint64_t field_ends = 0;
+  std::uint64_t value_types = 0;
   std::uint64_t field_names = 0;
+  std::uint64_t value_heap = 0;
   std::uint64_t keys = 0;
 };
 
@@ -38,13 +46,24 @@ std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   SegmentHeader& header = layout.header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
-  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; key_bytes is bounded first.
-  if (header.segment_bytes != bytes.size() || header.key_bytes > bytes.size()) return std::nullopt;
+  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; what could is bounded first.
+  const std::uint64_t limit = bytes.size();
+  if (header.segment_bytes != limit || header.key_bytes > limit || header.value_bytes > limit ||
+      header.num_columns > kMaxColumns || (header.flags & ~kHasMemberHashes) != 0) {
+    return std::nullopt;
+  }
+  const std::uint64_t num_values = std::uint64_t{header.num_columns} * header.num_samples;
   layout.members = sizeof header + (std::uint64_t{header.num_samples} + 1) * sizeof(SampleRecord);
-  layout.field_ends = layout.members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
-  layout.field_names =
+  layout.member_hashes = layout.members + std::uint64_t{header.num_members} * sizeof(MemberRecord);
+  layout.values =
+      layout.member_hashes +
+      ((header.flags & kHasMemberHashes) != 0 ? std::uint64_t{header.num_members} * 8 : 0);
+  layout.field_ends = layout.values + num_values * 8;
+  layout.value_types =
       layout.field_ends + (std::uint64_t{header.num_fields} + 1) * sizeof(std::uint32_t);
-  layout.keys = layout.field_names + header.field_bytes;
+  layout.field_names = layout.value_types + num_values;
+  layout.value_heap = layout.field_names + header.field_bytes;
+  layout.keys = layout.value_heap + header.value_bytes;
   if (round_up_8(layout.keys + header.key_bytes) != bytes.size()) return std::nullopt;
   return layout;
 }
@@ -67,7 +86,7 @@ void SegmentBuilder::begin_sample(std::string_view key) {
 }
 
 bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offset,
-                                std::uint64_t size_bytes) {
+                                std::uint64_t size_bytes, std::uint64_t content_hash) {
   const std::uint32_t number = field_number(field);
   for (std::size_t i = samples_.back().first_member; i < members_.size(); ++i) {
     if (members_[i].field() == number) return false;
@@ -78,7 +97,32 @@ bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offse
     throw CorruptShard("too large for one shard", in_quotes(shard_), "split the shard");
   }
   members_.push_back({size_bytes, block << 24 | number});
+  if (with_member_hashes_) member_hashes_.push_back(content_hash);
   return true;
+}
+
+void SegmentBuilder::set_value(std::uint32_t column, const MetadataValue& value) {
+  Value stored{value.type, 0};
+  switch (value.type) {
+    case ValueType::kNull:
+      break;
+    case ValueType::kInteger:
+      stored.bits = static_cast<std::uint64_t>(value.integer);
+      break;
+    case ValueType::kReal:
+      std::memcpy(&stored.bits, &value.real, sizeof stored.bits);
+      break;
+    case ValueType::kText:
+    case ValueType::kBlob:
+      if (values_.size() + value.bytes.size() > kMaxHeapBytes) {
+        throw CorruptShard("more than 4 GiB of metadata for one shard", in_quotes(shard_),
+                           "split the shard, or ask for fewer columns");
+      }
+      stored.bits = values_.size() << 32 | value.bytes.size();
+      values_ += value.bytes;
+  }
+  columns_[column].resize(samples_.size());
+  columns_[column].back() = stored;
 }
 
 std::uint32_t SegmentBuilder::field_number(std::string_view field) {
@@ -114,7 +158,8 @@ std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
 }
 
 void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
-  SegmentBuilder kept(shard_);
+  SegmentBuilder kept(shard_, static_cast<std::uint32_t>(columns_.size()), with_member_hashes_);
+  kept.values_ = std::move(values_);  // what dropped samples had there stays, unused
   kept.fields_ = std::move(fields_);
   kept.field_numbers_ = std::move(field_numbers_);
   for (std::uint32_t i = 0; i < samples_.size(); ++i) {
@@ -124,6 +169,15 @@ void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
     const auto end =
         i + 1 < samples_.size() ? members_.begin() + samples_[i + 1].first_member : members_.end();
     kept.members_.insert(kept.members_.end(), begin, end);
+    if (with_member_hashes_) {
+      const auto hashes = member_hashes_.begin() + (begin - members_.begin());
+      kept.member_hashes_.insert(kept.member_hashes_.end(), hashes, hashes + (end - begin));
+    }
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (i >= columns_[c].size()) continue;
+      kept.columns_[c].resize(kept.samples_.size());
+      kept.columns_[c].back() = columns_[c][i];
+    }
   }
   *this = std::move(kept);
 }
@@ -132,6 +186,7 @@ void SegmentBuilder::drop_empty_last() {
   if (samples_.empty() || samples_.back().first_member != members_.size()) return;
   keys_.resize(samples_.back().first_key_byte);
   samples_.pop_back();
+  for (auto& column : columns_) column.resize(std::min(column.size(), samples_.size()));
 }
 
 std::string SegmentBuilder::finish() const {
@@ -148,12 +203,25 @@ std::string SegmentBuilder::finish() const {
   header.num_samples = num_samples();
   header.num_members = num_members();
   header.num_fields = static_cast<std::uint32_t>(fields_.size());
+  header.num_columns = static_cast<std::uint32_t>(columns_.size());
   header.field_bytes = static_cast<std::uint32_t>(field_names.size());
+  header.flags = with_member_hashes_ ? kHasMemberHashes : 0;
+  header.value_bytes = values_.size();
   header.key_bytes = keys_.size();
+  std::vector<std::uint64_t> values;
+  std::string value_types;
+  for (const auto& column : columns_) {
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      const Value value = i < column.size() ? column[i] : Value{};
+      values.push_back(value.bits);
+      value_types += static_cast<char>(value.type);
+    }
+  }
   header.segment_bytes =
       round_up_8(sizeof header + (samples_.size() + 1) * sizeof(SampleRecord) +
-                 members_.size() * sizeof(MemberRecord) +
-                 field_ends.size() * sizeof(std::uint32_t) + field_names.size() + keys_.size());
+                 members_.size() * sizeof(MemberRecord) + member_hashes_.size() * 8 +
+                 values.size() * 9 + field_ends.size() * sizeof(std::uint32_t) +
+                 field_names.size() + values_.size() + keys_.size());
   std::string out;
   out.reserve(header.segment_bytes);
   out.resize(sizeof header);
@@ -161,8 +229,12 @@ std::string SegmentBuilder::finish() const {
   append_array(
       out, std::vector<SampleRecord>{{num_members(), static_cast<std::uint32_t>(keys_.size())}});
   append_array(out, members_);
+  append_array(out, member_hashes_);
+  append_array(out, values);
   append_array(out, field_ends);
+  out += value_types;
   out += field_names;
+  out += values_;
   out += keys_;
   out.resize(header.segment_bytes);
   std::memcpy(out.data(), &header, sizeof header);
@@ -185,11 +257,19 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
   view.samples_ = reinterpret_cast<const SampleRecord*>(bytes.data() + sizeof header);
   view.members_ = reinterpret_cast<const MemberRecord*>(bytes.data() + layout->members);
   view.field_ends_ = reinterpret_cast<const std::uint32_t*>(bytes.data() + layout->field_ends);
+  if ((header.flags & kHasMemberHashes) != 0) {
+    view.member_hashes_ =
+        reinterpret_cast<const std::uint64_t*>(bytes.data() + layout->member_hashes);
+  }
+  view.values_ = reinterpret_cast<const std::uint64_t*>(bytes.data() + layout->values);
+  view.value_types_ = reinterpret_cast<const ValueType*>(bytes.data() + layout->value_types);
+  view.value_heap_ = bytes.data() + layout->value_heap;
   view.field_names_ = bytes.data() + layout->field_names;
   view.keys_ = bytes.data() + layout->keys;
   view.num_samples_ = header.num_samples;
   view.num_members_ = header.num_members;
   view.num_fields_ = header.num_fields;
+  view.num_columns_ = header.num_columns;
 
   // A right checksum does not make a hostile file honest: every relation is checked too.
   if (view.samples_[0].first_member != 0 || view.samples_[0].first_key_byte != 0 ||
@@ -220,7 +300,39 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
     if (view.members_[i].field() >= header.num_fields)
       return fail("a segment's member records are wrong");
   }
+  const std::uint64_t num_values = std::uint64_t{header.num_columns} * header.num_samples;
+  for (std::uint64_t i = 0; i < num_values; ++i) {
+    const ValueType type = view.value_types_[i];
+    const bool in_heap = type == ValueType::kText || type == ValueType::kBlob;
+    if (type > ValueType::kBlob ||
+        (in_heap &&
+         !range_fits(view.values_[i] >> 32, view.values_[i] & 0xFFFFFFFF, header.value_bytes))) {
+      return fail("a segment's metadata is wrong");
+    }
+  }
   return view;
+}
+
+MetadataValue SegmentView::value(std::uint32_t column, std::uint32_t i) const noexcept {
+  const std::uint64_t at = std::uint64_t{column} * num_samples_ + i;
+  const std::uint64_t bits = values_[at];
+  MetadataValue value;
+  value.type = value_types_[at];
+  switch (value.type) {
+    case ValueType::kNull:
+      break;
+    case ValueType::kInteger:
+      value.integer = static_cast<std::int64_t>(bits);
+      break;
+    case ValueType::kReal:
+      std::memcpy(&value.real, &bits, sizeof bits);
+      break;
+    case ValueType::kText:
+    case ValueType::kBlob:
+      value.bytes = {value_heap_ + (bits >> 32), bits & 0xFFFFFFFF};
+      break;
+  }
+  return value;
 }
 
 std::optional<std::string_view> SegmentView::find_key(std::string_view bytes,

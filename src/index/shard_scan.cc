@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "index/column_reader.h"
+#include "index/expanded_shard.h"
 #include "index/segment.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/mapped_file.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/sample_name.h"
 #include "shardwise/index/tar_scanner.h"
@@ -20,12 +22,19 @@ namespace {
 /// Groups a shard's members, as they are visited, into the samples of a segment.
 class Grouper {
  public:
-  Grouper(const std::string& path, OnBad on_bad) : path_(path), on_bad_(on_bad), builder_(path) {}
+  Grouper(const std::string& path, const ShardScanOptions& options)
+      : path_(path),
+        options_(options),
+        builder_(path, static_cast<std::uint32_t>(options.columns.size()), options.hash) {
+    if (!options.columns.empty()) columns_.emplace(options.columns);
+  }
 
-  void add(const TarMember& member) {
+  /// @param data  the member's bytes; read only where hashes or columns are wanted.
+  void add(const TarMember& member, std::string_view data) {
     const auto name = split_sample_name(member.name);
     if (!name) {
-      refuse(member, "a name that gives no key and field: WebDataset wants <key>.<field>",
+      refuse(options_.policies.no_field, member.header_offset, member.name,
+             "a name that gives no key and field: WebDataset wants <key>.<field>",
              "rename or remove the member");
       return;
     }
@@ -33,12 +42,15 @@ class Grouper {
       builder_.drop_empty_last();
       builder_.begin_sample(name->key);
     }
-    if (!builder_.add_member(name->field, member.data_offset, member.size_bytes)) {
+    const std::uint64_t hash = options_.hash ? hash64(data) : 0;
+    if (!builder_.add_member(name->field, member.data_offset, member.size_bytes, hash)) {
       refuse(
-          member,
+          options_.policies.duplicate_field, member.header_offset, member.name,
           "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
           "a sample has each field once; repack the shard");
+      return;
     }
+    if (columns_) set_columns(member, name->field, data);
   }
 
   /// Ends the grouping: refuses keys that come in two places, and hashes all keys.
@@ -55,6 +67,7 @@ class Grouper {
     for (std::size_t i = 0; i < order.size(); ++i) {
       for (std::size_t j = i + 1; j < order.size() && hashes[order[j]] == hashes[order[i]]; ++j) {
         if (builder_.key(order[i]) != builder_.key(order[j])) continue;
+        if (options_.policies.repeated_key == OnBad::kKeep) continue;
         refuse_second_place(order[i], order[j]);
         drop.resize(hashes.size());
         drop[order[j]] = true;
@@ -74,13 +87,29 @@ class Grouper {
   std::vector<SkippedMember>& skipped() noexcept { return skipped_; }
 
  private:
-  void refuse(const TarMember& member, const std::string& what, std::string_view remedy) {
-    refuse(member.header_offset, member.name, what, remedy);
+  void set_columns(const TarMember& member, std::string_view field, std::string_view data) {
+    for (std::size_t i = 0; i < options_.columns.size(); ++i) {
+      if (!same_field(options_.columns[i].field, field)) continue;
+      if (member.size_bytes > kMaxColumnFieldBytes) {
+        refuse(options_.policies.damage, member.header_offset, member.name,
+               "a field above 1 MiB cannot be a metadata column", "ask for another column");
+        continue;
+      }
+      const auto value = columns_->read(i, data);
+      if (value) {
+        builder_.set_value(static_cast<std::uint32_t>(i), *value);
+      } else {
+        refuse(options_.policies.damage, member.header_offset, member.name,
+               "no JSON, where the column " + in_quotes(options_.columns[i].name) +
+                   " is to be taken from it",
+               "mend the shard, or ask for another column");
+      }
+    }
   }
 
-  void refuse(std::uint64_t offset, std::string_view name, const std::string& what,
+  void refuse(OnBad policy, std::uint64_t offset, std::string_view name, const std::string& what,
               std::string_view remedy) {
-    if (on_bad_ == OnBad::kError) {
+    if (policy == OnBad::kError) {
       throw CorruptShard(
           what,
           in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name),
@@ -94,16 +123,27 @@ class Grouper {
     const std::uint64_t second_offset =
         builder_.first_member(second).data_offset() - kTarBlockBytes;
     refuse(
-        second_offset, builder_.key(second),
+        options_.policies.repeated_key, second_offset, builder_.key(second),
         "the key comes in two places of the shard, first at offset " + std::to_string(first_offset),
         "the members of a sample must follow one another: repack with `tar --sort=name`");
   }
 
   const std::string& path_;
-  const OnBad on_bad_;
+  const ShardScanOptions& options_;
   SegmentBuilder builder_;
+  std::optional<ColumnReader> columns_;
   std::vector<SkippedMember> skipped_;
 };
+
+/// The members of a compressed shard whose data the scan reads.
+bool wants_data(const ShardScanOptions& options, std::string_view name, std::uint64_t size_bytes) {
+  if (options.hash) return true;
+  if (options.columns.empty() || size_bytes > kMaxColumnFieldBytes) return false;
+  const auto parts = split_sample_name(name);
+  return parts &&
+         std::any_of(options.columns.begin(), options.columns.end(),
+                     [&](const Column& column) { return same_field(column.field, parts->field); });
+}
 
 }  // namespace
 
@@ -113,14 +153,20 @@ void throw_if_cancelled(const std::atomic<bool>* cancel) {
   }
 }
 
-ShardPart scan_shard(const std::string& path, OnBad on_bad, const std::atomic<bool>* cancel) {
-  const MappedFile file = MappedFile::open(path);
-  Grouper grouper(path, on_bad);
+ShardPart scan_shard(const std::string& path, const ShardScanOptions& options) {
+  const auto keep = [&](std::string_view name, std::uint64_t size_bytes) {
+    return wants_data(options, name, size_bytes);
+  };
+  ExpandedShard shard(path, options.temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+  const std::string_view bytes = shard.bytes();
+  Grouper grouper(path, options);
   std::uint32_t visited = 0;
-  const TarScanOptions options{.lenient = on_bad == OnBad::kSkip};
-  const TarScanReport report = scan_tar(file.bytes(), path, options, [&](const TarMember& member) {
-    if (++visited % 1024 == 0) throw_if_cancelled(cancel);
-    grouper.add(member);
+  const TarScanOptions how{.lenient = options.policies.damage == OnBad::kSkip,
+                           .expanded = shard.compression() != Compression::kNone};
+  const TarScanReport report = scan_tar(bytes, path, how, [&](const TarMember& member) {
+    if (++visited % 1024 == 0) throw_if_cancelled(options.cancel);
+    grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
+    shard.forget_before(member.data_offset);
   });
 
   ShardPart part;
@@ -138,8 +184,8 @@ ShardPart scan_shard(const std::string& path, OnBad on_bad, const std::atomic<bo
   SegmentHeader header;
   std::memcpy(&header, part.segment.data(), sizeof header);
   part.row = {.url = {},
-              .size_bytes = file.identity().size_bytes,
-              .mtime_ns = file.identity().mtime_ns,
+              .size_bytes = shard.identity().size_bytes,
+              .mtime_ns = shard.identity().mtime_ns,
               .first_sample = 0,
               .num_samples = header.num_samples,
               .num_members = header.num_members,
@@ -147,15 +193,25 @@ ShardPart scan_shard(const std::string& path, OnBad on_bad, const std::atomic<bo
               .num_archives = report.num_archives,
               .trailing_bytes = report.trailing_bytes,
               .end_marker = report.end_marker,
+              .compression = shard.compression(),
+              .expanded_bytes = bytes.size(),
+              .content_hash = {},
               .header_hash = report.header_hash,
-              .first_header_hash = hash64(file.bytes().substr(0, kTarBlockBytes)),
+              .first_header_hash = hash64(shard.stored_bytes().substr(0, kTarBlockBytes)),
               .segment_checksum = header.checksum};
+  if (options.hash) part.row.content_hash = hash128(shard.stored_bytes());
   // The file may have been written to while it was read.
-  if (file_identity(path) != file.identity()) {
+  if (file_identity(path) != shard.identity()) {
     throw StaleIndex("the shard changed while it was indexed", in_quotes(path),
                      "wait until it is complete, then run `shardwise index` again");
   }
   return part;
+}
+
+std::vector<std::uint64_t> hash_keys(const SegmentView& segment) {
+  std::vector<std::uint64_t> hashes(segment.num_samples());
+  for (std::uint32_t i = 0; i < hashes.size(); ++i) hashes[i] = hash64(segment.key(i));
+  return hashes;
 }
 
 std::vector<FieldInfo> count_fields(const SegmentView& segment) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "index/catalogue.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/column.h"
 #include "shardwise/index/index_builder.h"
 
 namespace shardwise {
@@ -17,13 +19,24 @@ struct ShardPart {
   ShardRow row;                           ///< url and first_sample are the builder's to fill in
   std::vector<FieldInfo> fields;
   std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
-  bool reused = false;                 ///< taken from the index that was there before
+  bool reused = false;                 ///< taken over from what was scanned before
+  bool resumed = false;                ///< and that by a build that did not finish
+};
+
+struct ShardScanOptions {
+  BadPolicies policies = {};
+  std::vector<Column> columns = {};
+  bool hash = false;      ///< of the shard's and its members' contents
+  std::string temporary;  ///< path beside which a compressed shard's headers are kept meanwhile
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 /// Scans one shard and groups its members into samples by WebDataset's rule.
-/// Errors: NotFound, kIo; CorruptShard, Unsupported; Cancelled.
-ShardPart scan_shard(const std::string& path, OnBad on_bad, const std::atomic<bool>* cancel);
+/// Errors: NotFound, kIo; CorruptShard, Unsupported; StaleIndex (it changed meanwhile); Cancelled.
+ShardPart scan_shard(const std::string& path, const ShardScanOptions& options);
 
+/// hash64 of the key of each of the segment's samples.
+std::vector<std::uint64_t> hash_keys(const SegmentView& segment);
 /// Members and bytes of each field in a segment, in the segment's order of fields.
 std::vector<FieldInfo> count_fields(const SegmentView& segment);
 

@@ -124,6 +124,47 @@ std::string Statement::bytes(int column) const {
   return data == nullptr ? std::string() : std::string(data, size);
 }
 
+MetadataValue Statement::value(int column) const noexcept {
+  MetadataValue value;
+  const auto bytes = [&] {
+    const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+    return data == nullptr ? std::string_view() : std::string_view(data, size);
+  };
+  switch (sqlite3_column_type(statement_, column)) {
+    case SQLITE_INTEGER:
+      value.type = ValueType::kInteger;
+      value.integer = sqlite3_column_int64(statement_, column);
+      break;
+    case SQLITE_FLOAT:
+      value.type = ValueType::kReal;
+      value.real = sqlite3_column_double(statement_, column);
+      break;
+    case SQLITE_TEXT:
+      value.type = ValueType::kText;
+      value.bytes = bytes();
+      break;
+    case SQLITE_BLOB:
+      value.type = ValueType::kBlob;
+      value.bytes = bytes();
+      break;
+    default:
+      break;
+  }
+  return value;
+}
+
+int Statement::num_columns() const noexcept { return sqlite3_column_count(statement_); }
+
+std::string Statement::column_name(int column) const {
+  const char* name = sqlite3_column_name(statement_, column);
+  return name == nullptr ? std::string() : name;
+}
+
+Database Database::in_memory() {
+  return Database(open(":memory:", SQLITE_OPEN_READWRITE, ":memory:"), ":memory:");
+}
+
 Database Database::create(const std::string& path) {
   Database db(open(path.c_str(), SQLITE_OPEN_READWRITE, path), path);
   db.execute("PRAGMA journal_mode = OFF");

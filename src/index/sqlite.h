@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/index/offset_table.h"
+
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -32,6 +34,10 @@ class Statement {
   /// Columns count from 0. Of another type than asked for: CorruptIndex.
   std::int64_t integer(int column) const;
   std::string bytes(int column) const;
+  /// Whatever it is; text and blobs are valid until the next step() or reset().
+  MetadataValue value(int column) const noexcept;
+  int num_columns() const noexcept;
+  std::string column_name(int column) const;
 
  private:
   sqlite3* db_;
@@ -46,6 +52,8 @@ class Database {
   /// Opens an existing, empty file for writing, without a journal: the caller makes it appear
   /// whole.
   static Database create(const std::string& path);
+  /// A database that holds nothing, for its functions.
+  static Database in_memory();
   /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
   /// schema code runs, cells are checked.
   static Database over_bytes(std::string_view bytes, const std::string& path);

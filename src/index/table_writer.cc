@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
+#include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
+#include "shardwise/base/mapped_file.h"
+#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {
@@ -23,6 +27,83 @@ std::string_view bytes_of(const std::vector<T>& values) {
 }
 
 }  // namespace
+
+/// Finds keys that come more than once among (hash, sample) pairs in order of hash: pairs of one
+/// hash are held against each other, the keys read back from the segments.
+class RepeatedKeys {
+ public:
+  RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory)
+      : path_(path), directory_(directory) {}
+
+  void see(std::uint64_t hash, std::uint64_t sample) {
+    if (hash != hash_) {
+      check_run();
+      run_.clear();
+    }
+    hash_ = hash;
+    run_.push_back(sample);
+  }
+
+  /// Throws if any key came in two shards.
+  void finish(const std::function<std::string(std::uint64_t)>& shard_name) {
+    check_run();
+    if (num_repeated_ == 0) return;
+    const auto place = [&](std::uint64_t sample) {
+      return "sample " + std::to_string(sample) + " in " + in_quotes(shard_name(shard_of(sample)));
+    };
+    const std::string others =
+        num_repeated_ == 1 ? std::string()
+                           : " (and " + human_count(num_repeated_ - 1) + " more such samples)";
+    throw CorruptShard("the key " + in_quotes(key_) + " comes in two shards" + others,
+                       place(first_) + " and " + place(second_),
+                       "rename the samples, leave a shard out, or index without unique keys");
+  }
+
+ private:
+  std::uint64_t shard_of(std::uint64_t sample) const {
+    const auto behind = std::upper_bound(
+        directory_.begin(), directory_.end(), sample,
+        [](std::uint64_t s, const ShardEntry& entry) { return s < entry.first_sample; });
+    return static_cast<std::uint64_t>(behind - directory_.begin()) - 1;
+  }
+
+  std::string_view key_of(std::uint64_t sample) {
+    if (!table_) table_.emplace(MappedFile::open(path_));
+    const ShardEntry* entry = &directory_[shard_of(sample)];
+    const auto key = SegmentView::find_key(
+        table_->bytes().substr(entry->segment_offset,
+                               entry[1].segment_offset - entry->segment_offset),
+        sample - entry->first_sample);
+    if (!key)
+      throw CorruptIndex("the table that is being written is damaged", in_quotes(path_),
+                         "check the disk, and run again");
+    return *key;
+  }
+
+  void check_run() {
+    for (std::size_t i = 1; i < run_.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (shard_of(run_[i]) == shard_of(run_[j]) || key_of(run_[i]) != key_of(run_[j])) continue;
+        if (num_repeated_++ == 0) {
+          key_ = key_of(run_[i]);
+          first_ = run_[j];
+          second_ = run_[i];
+        }
+        break;
+      }
+    }
+  }
+
+  const std::string path_;
+  const std::vector<ShardEntry>& directory_;
+  std::optional<MappedFile> table_;
+  std::uint64_t hash_ = 0;
+  std::vector<std::uint64_t> run_;  // samples whose key has this hash
+  std::uint64_t num_repeated_ = 0;
+  std::string key_;
+  std::uint64_t first_ = 0;
+  std::uint64_t second_ = 0;
+};
 
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept {
   return hash64({reinterpret_cast<const char*>(&header), offsetof(TableHeader, header_checksum)});
@@ -71,7 +152,7 @@ void TableWriter::write_directory() {
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
 }
 
-void TableWriter::write_keys() {
+void TableWriter::write_keys(RepeatedKeys* repeated) {
   const std::uint32_t bits = KeyHash::bucket_bits(header_.num_samples);
   header_.key_bucket_bits = bits;
   header_.keys_offset = offset_;
@@ -100,6 +181,7 @@ void TableWriter::write_keys() {
     }
   };
   keys_.drain([&](std::uint64_t hash, std::uint64_t sample) {
+    if (repeated != nullptr) repeated->see(hash, sample);
     end_buckets_before(KeyHash::bucket(hash, bits));
     entries.push_back(KeyHash::tag(hash, bits) << KeyHash::kSampleBits | sample);
     if (entries.size() == kBuffer) flush(entries, entries_offset, entries_written);
@@ -111,19 +193,22 @@ void TableWriter::write_keys() {
   header_.keys_checksum = entries_hash.digest().low + starts_hash.digest().low;
 }
 
-void TableWriter::commit() {
+void TableWriter::commit(bool unique_keys,
+                         const std::function<std::string(std::uint64_t)>& shard_name) {
   write_directory();
-  write_keys();
+  RepeatedKeys repeated(file_.temporary_path(), directory_);
+  write_keys(unique_keys ? &repeated : nullptr);
+  if (unique_keys) repeated.finish(shard_name);
   std::memcpy(header_.magic, kTableMagic, sizeof header_.magic);
   header_.version = kTableVersion;
   header_.file_bytes = offset_;
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);
   file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
-  char name[17];
+  char name[kTableNameLength + 1];
   std::snprintf(name, sizeof name, "%016llx",
                 static_cast<unsigned long long>(header_.header_checksum));
-  path_ = index_path_ + "." + name + ".table";
+  path_ = index_path_ + "." + name + std::string(kTableSuffix);
   file_.set_path(path_);
   file_.commit();
   SHARDWISE_FAULT_POINT("table.committed");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "shardwise/index/offset_table.h"
 
 namespace shardwise {
+
+class RepeatedKeys;
 
 /// Writes an offset table segment by segment, in shard order. One thread.
 class TableWriter {
@@ -23,8 +26,10 @@ class TableWriter {
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header, and commits the file under its final name.
+  /// @param unique_keys  fail if a key comes in two shards. Errors: CorruptShard, naming both.
+  /// @param shard_name   what a shard is called in that error.
   /// The file stays locked until this object is destroyed, so that no other build sweeps it.
-  void commit();
+  void commit(bool unique_keys, const std::function<std::string(std::uint64_t)>& shard_name);
 
   // After commit:
   const std::string& path() const noexcept { return path_; }
@@ -32,7 +37,7 @@ class TableWriter {
 
  private:
   void write_directory();
-  void write_keys();
+  void write_keys(RepeatedKeys* repeated);
 
   const std::string index_path_;
   std::string path_;
@@ -43,6 +48,10 @@ class TableWriter {
   Hasher128 segments_hash_;
   TableHeader header_{};
 };
+
+inline constexpr std::string_view kTableSuffix = ".table";
+/// Hexadecimal digits between the index's name and that.
+inline constexpr std::size_t kTableNameLength = 16;
 
 /// The hash64 that TableHeader::header_checksum holds.
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept;

@@ -4,7 +4,6 @@
 #include <archive_entry.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "index/tar_header.h"
 #include "shardwise/base/bytes.h"
+#include "shardwise/base/compression.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
@@ -33,23 +33,6 @@ using ArchivePtr = std::unique_ptr<archive, ArchiveDeleter>;
 std::string error_of(archive* a) {
   const char* text = archive_error_string(a);
   return text == nullptr ? "libarchive does not say why" : text;
-}
-
-std::string_view compression_of(std::string_view bytes) noexcept {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kMagics = {{
-      {"\x1f\x8b", "gzip"},
-      {"\x28\xb5\x2f\xfd", "zstd"},
-      {std::string_view("\xfd"
-                        "7zXZ\0",
-                        6),
-       "xz"},
-      {"BZh", "bzip2"},
-      {"\x04\x22\x4d\x18", "lz4"},
-  }};
-  for (const auto& [magic, name] : kMagics) {
-    if (bytes.starts_with(magic)) return name;
-  }
-  return {};
 }
 
 /// Thrown inside the scan and turned into a CorruptShard, an Unsupported, or a skipped entry.
@@ -93,18 +76,23 @@ class Scanner {
         (tar::has_valid_checksum(archive_.data()) || tar::is_zero_block(archive_.data()))) {
       return;
     }
-    if (const std::string_view compression = compression_of(archive_); !compression.empty()) {
-      throw Unsupported("the shard is compressed (" + std::string(compression) + ")",
-                        in_quotes(shard_),
-                        "samples cannot be read in place from it; expand it and index the .tar");
+    if (const Compression compression = detect_compression(archive_);
+        compression != Compression::kNone) {
+      throw Unsupported(
+          "the archive is compressed (" + std::string(compression_name(compression)) + ")",
+          in_quotes(shard_), "expand it first");
     }
     throw CorruptShard(
-        "the file is not a tar archive", in_quotes(shard_) + ", offset 0",
+        "the file is not a tar archive", in_quotes(shard_) + offset_text(0),
         "its first 512 bytes are no tar header; check that the right file was given");
   }
 
+  std::string offset_text(std::uint64_t offset) const {
+    return (options_.expanded ? ", expanded offset " : ", offset ") + std::to_string(offset);
+  }
+
   [[noreturn]] void raise(const TarProblem& problem) const {
-    std::string where = in_quotes(shard_) + ", offset " + std::to_string(problem.offset);
+    std::string where = in_quotes(shard_) + offset_text(problem.offset);
     if (!problem.member.empty()) where += ", member " + in_quotes(problem.member);
     if (problem.code == ErrorCode::kUnsupported)
       throw Unsupported(problem.what, where, kSparseRemedy);

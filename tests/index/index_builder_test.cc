@@ -80,7 +80,7 @@ TEST(IndexBuilderTest, SummaryCountsFieldsAndBytes) {
   EXPECT_EQ(summary.fields[1].name, "txt");
   EXPECT_EQ(summary.fields[1].bytes, 10 * 6 + 10 * 7U);
   EXPECT_EQ(summary.content_bytes, 150U);
-  EXPECT_EQ(summary.on_bad, "error");
+  EXPECT_EQ(to_string(summary.policies), "error");
   EXPECT_THAT(summary.built_with, HasSubstr("shardwise "));
 }
 
@@ -226,13 +226,14 @@ TEST(IndexBuilderTest, LenientBuildsRecordWhatTheyLeftOut) {
   tar.file("c.txt", "6").end();
   test::write_file(dir / "x.tar", tar.bytes());
   const auto build = [&](const std::vector<std::string>& shards) {
-    return build_index(dir / "x.idx", shards, {.on_bad = OnBad::kSkip});
+    return build_index(dir / "x.idx", shards,
+                       {.content = {.policies = BadPolicies::all(OnBad::kSkip)}});
   };
   EXPECT_EQ(build({dir / "x.tar"}).summary.num_skipped, 3U);
   const auto expect_skipped = [&](std::uint64_t shard) {
     const auto index = Index::open(dir / "x.idx");
     index->check();
-    EXPECT_EQ(index->summary().on_bad, "skip");
+    EXPECT_EQ(to_string(index->policies()), "skip");
     const auto skipped = index->skipped(100);
     ASSERT_THAT(skipped, SizeIs(3));
     EXPECT_EQ(skipped[0].name, "README");

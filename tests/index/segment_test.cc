@@ -20,6 +20,19 @@ SegmentBuilder small() {
   return builder;
 }
 
+SegmentBuilder with_metadata() {
+  SegmentBuilder builder("x.tar", 2, true);
+  builder.begin_sample("a");
+  builder.add_member("jpg", 512, 100, 11);
+  builder.add_member("cls", 1536, 1, 22);
+  builder.set_value(0, {.type = ValueType::kInteger, .integer = -7});
+  builder.set_value(1, {.type = ValueType::kText, .bytes = "seven"});
+  builder.begin_sample("b");
+  builder.add_member("cls", 2560, 2, 33);
+  builder.set_value(1, {.type = ValueType::kBlob, .bytes = "\xff"});
+  return builder;
+}
+
 TEST(SegmentTest, WhatWasPutInComesOut) {
   const std::string bytes = small().finish();
   std::string why;
@@ -39,10 +52,33 @@ TEST(SegmentTest, WhatWasPutInComesOut) {
   EXPECT_FALSE(view->fits_shard(2561));
 }
 
-TEST(SegmentTest, TheBytesOfFormatVersion1DoNotChange) {
+TEST(SegmentTest, TheBytesOfFormatVersion2DoNotChange) {
   const std::string bytes = small().finish();
-  EXPECT_EQ(bytes.size(), 136U);
-  EXPECT_EQ(to_string(hash128(bytes)), "f354c2561e145fc72dd6f2054a4a1726");
+  EXPECT_EQ(bytes.size(), 152U);
+  EXPECT_EQ(to_string(hash128(bytes)), "08d2b20b587be832126b239e7fb82eab");
+  const std::string full = with_metadata().finish();
+  EXPECT_EQ(full.size(), 216U);
+  EXPECT_EQ(to_string(hash128(full)), "01621104d64cefff0fcc34947cf373c3");
+}
+
+TEST(SegmentTest, HashesAndMetadataComeOutAsTheyWerePutIn) {
+  SegmentBuilder builder = with_metadata();
+  builder.begin_sample("c");
+  builder.add_member("cls", 4096, 1, 44);
+  builder.set_value(0, {.type = ValueType::kReal, .real = 2.5});
+  builder.drop_samples({true, false, false});
+  const std::string bytes = builder.finish();
+  std::string why;
+  const auto view = SegmentView::check(bytes, &why);
+  ASSERT_TRUE(view) << why;
+  ASSERT_EQ(view->num_columns(), 2U);
+  ASSERT_TRUE(view->has_member_hashes());
+  EXPECT_EQ(view->member_hash(0), 33U);
+  EXPECT_EQ(view->member_hash(1), 44U);
+  EXPECT_EQ(view->value(0, 0).type, ValueType::kNull) << "nothing was set";
+  EXPECT_EQ(view->value(1, 0), (MetadataValue{.type = ValueType::kBlob, .bytes = "\xff"}));
+  EXPECT_EQ(view->value(0, 1), (MetadataValue{.type = ValueType::kReal, .real = 2.5}));
+  EXPECT_EQ(view->value(1, 1).type, ValueType::kNull);
 }
 
 TEST(SegmentTest, AFieldComesOnceInASample) {
@@ -84,7 +120,7 @@ TEST(SegmentTest, DroppedSamplesLeaveTheOthersWhole) {
 }
 
 TEST(SegmentTest, EveryFlippedByteAndEveryCutIsNoticed) {
-  const std::string whole = small().finish();
+  const std::string whole = with_metadata().finish();
   std::string why;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (const int bit : {0, 3, 7}) {
@@ -97,27 +133,39 @@ TEST(SegmentTest, EveryFlippedByteAndEveryCutIsNoticed) {
 }
 
 TEST(SegmentTest, HostileRecordsWithARightChecksumAreRefused) {
-  // Rewrites a 32-bit word and makes the checksum right again: what an attacker would do.
-  const auto forged = [](std::size_t at, std::uint32_t value) {
-    std::string bytes = small().finish();
+  // Rewrites a word and makes the checksum right again: what an attacker would do.
+  const auto forged = [](std::size_t at, auto value) {
+    std::string bytes = with_metadata().finish();
     std::memcpy(bytes.data() + at, &value, sizeof value);
+    constexpr std::size_t kChecksum = offsetof(SegmentHeader, checksum);
+    const std::string_view view = bytes;
     const std::uint64_t checksum =
-        hash64(std::string_view(bytes).substr(40), hash64(std::string_view(bytes).substr(0, 32)));
-    std::memcpy(bytes.data() + 32, &checksum, sizeof checksum);
+        hash64(view.substr(sizeof(SegmentHeader)), hash64(view.substr(0, kChecksum)));
+    std::memcpy(bytes.data() + kChecksum, &checksum, sizeof checksum);
     return bytes;
   };
-  constexpr std::size_t kSamples = 40;
+  constexpr std::size_t kSamples = sizeof(SegmentHeader);
   constexpr std::size_t kMembers = kSamples + 3 * 8;
-  constexpr std::size_t kFieldEnds = kMembers + 3 * 16;
+  constexpr std::size_t kValues = kMembers + 3 * 16 + 3 * 8;
+  constexpr std::size_t kFieldEnds = kValues + 4 * 8;
+  constexpr std::size_t kTypes = kFieldEnds + 3 * 4;
+  const std::uint32_t big = 0xFFFFFFFF;
   std::string why;
-  EXPECT_TRUE(SegmentView::check(forged(kMembers, 100), &why))
+  EXPECT_TRUE(SegmentView::check(forged(kMembers, 100U), &why))
       << "the forger itself works: " << why;
-  EXPECT_FALSE(SegmentView::check(forged(kSamples + 8, 99), &why)) << "first member past the end";
-  EXPECT_FALSE(SegmentView::check(forged(kSamples + 12, 0xFFFFFFFF), &why)) << "key past the end";
-  EXPECT_FALSE(SegmentView::check(forged(kMembers + 8, 0x00020000 | 77), &why))
+  EXPECT_FALSE(SegmentView::check(forged(kSamples + 8, 99U), &why)) << "first member past the end";
+  EXPECT_FALSE(SegmentView::check(forged(kSamples + 12, big), &why)) << "key past the end";
+  EXPECT_FALSE(SegmentView::check(forged(kMembers + 8, 0x00020000U | 77), &why))
       << "field past the end";
-  EXPECT_FALSE(SegmentView::check(forged(kFieldEnds + 4, 1000), &why)) << "field name past the end";
-  EXPECT_FALSE(SegmentView::check(forged(0, 0xFFFFFFFF), &why)) << "count of samples";
+  EXPECT_FALSE(SegmentView::check(forged(kFieldEnds + 4, 1000U), &why))
+      << "field name past the end";
+  EXPECT_FALSE(SegmentView::check(forged(kValues + 16, big), &why)) << "text past the heap";
+  EXPECT_FALSE(SegmentView::check(forged(kValues + 20, 7U), &why)) << "text begins past the heap";
+  EXPECT_FALSE(SegmentView::check(forged(kTypes, '\x05'), &why)) << "no such type";
+  EXPECT_FALSE(SegmentView::check(forged(kTypes, '\x03'), &why)) << "a text that is a number";
+  for (const std::size_t count : {0U, 4U, 8U, 12U, 16U, 20U, 24U, 32U}) {
+    EXPECT_FALSE(SegmentView::check(forged(count, big), &why)) << "count at " << count;
+  }
 }
 
 }  // namespace

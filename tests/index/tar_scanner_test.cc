@@ -181,7 +181,7 @@ TEST(TarScannerTest, CompressedShardsAreUnsupportedByContent) {
   for (const auto& [magic, name] : magics) {
     const std::string bytes = magic + std::string(600, 'z');
     EXPECT_EQ(test::error_code([&] { scan_one_way(bytes, {}); }), ErrorCode::kUnsupported);
-    EXPECT_THAT(scan_error(bytes), HasSubstr("the shard is compressed (" + name + ")"));
+    EXPECT_THAT(scan_error(bytes), HasSubstr("the archive is compressed (" + name + ")"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::test {
@@ -29,6 +30,9 @@ class TempDir {
  private:
   std::string path_;
 };
+
+/// `bytes` as its command-line tool would compress them.
+std::string compress(std::string_view bytes, Compression compression);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);

@@ -10,6 +10,7 @@ namespace shardwise::tools {
 // error; what fails leaves as an exception, wrong usage as a CLI::ParseError.
 
 void add_index_command(CLI::App& program, Output& out);
+void add_merge_command(CLI::App& program, Output& out);
 void add_info_command(CLI::App& program, Output& out);
 void add_ls_command(CLI::App& program, Output& out);
 void add_cat_command(CLI::App& program, Output& out);

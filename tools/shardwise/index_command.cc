@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
+#include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/source_list.h"
@@ -19,6 +21,14 @@ struct IndexOptions {
   std::vector<std::string> sources;
   unsigned threads = 0;
   std::string on_bad = "error";
+  std::string on_no_field;
+  std::string on_duplicate_field;
+  std::string on_repeated_key;
+  std::vector<std::string> columns;
+  bool hash = false;
+  bool unique_keys = false;
+  bool drop_missing = false;
+  std::string part;
   bool quiet = false;
   bool json = false;
 };
@@ -41,6 +51,37 @@ std::string some_of(const std::vector<std::string>& paths) {
   return text;
 }
 
+IndexContent content_of(const IndexOptions& options) {
+  IndexContent content;
+  content.policies = BadPolicies::all(parse_on_bad(options.on_bad));
+  const auto override = [](OnBad& policy, const std::string& text) {
+    if (!text.empty()) policy = parse_on_bad(text);
+  };
+  override(content.policies.no_field, options.on_no_field);
+  override(content.policies.duplicate_field, options.on_duplicate_field);
+  override(content.policies.repeated_key, options.on_repeated_key);
+  for (const std::string& column : options.columns) {
+    content.columns.push_back(parse_column(column));
+  }
+  content.hashes = options.hash;
+  content.unique_keys = options.unique_keys;
+  return content;
+}
+
+/// "3/8"
+BuildPart parse_part(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const auto number = parse_int64(std::string_view(text).substr(0, slash));
+  const auto count = slash == std::string::npos
+                         ? std::nullopt
+                         : parse_int64(std::string_view(text).substr(slash + 1));
+  if (!number || !count || *number < 1 || *count < 1 || *number > *count) {
+    throw InvalidArgument("no part of a build", in_quotes(text),
+                          "write --part I/N with I from 1 to N: 1/4, 2/4, 3/4, 4/4");
+  }
+  return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
+}
+
 void print_notes(const IndexOptions& options, const BuildReport& report,
                  const std::vector<std::string>& shards) {
   if (!report.without_end_marker.empty()) {
@@ -59,6 +100,14 @@ void print_notes(const IndexOptions& options, const BuildReport& report,
                             counted(report.with_trailing_bytes.size(), "shard"),
                             some_of(paths_of(shards, report.with_trailing_bytes))));
   }
+  if (report.shards_resumed > 0) {
+    say("note", fmt::format("{} taken over from a build that did not finish",
+                            counted(report.shards_resumed, "shard")));
+  }
+  if (!report.dropped.empty()) {
+    say("note", fmt::format("{} missing, and left out: {}", counted(report.dropped.size(), "shard"),
+                            some_of(report.dropped)));
+  }
   if (report.num_not_samples > 0) {
     say("note", fmt::format("{} in no sample left out: directories, links, names without a field",
                             counted(report.num_not_samples, "member")));
@@ -76,6 +125,8 @@ void print_json(const IndexOptions& options, const BuildReport& report,
       {"shards", report.summary.num_shards},
       {"shards_scanned", report.shards_scanned},
       {"shards_reused", report.shards_reused},
+      {"shards_resumed", report.shards_resumed},
+      {"dropped", report.dropped},
       {"samples", report.summary.num_samples},
       {"members", report.summary.num_members},
       {"shard_bytes", report.summary.shard_bytes},
@@ -91,12 +142,24 @@ void print_json(const IndexOptions& options, const BuildReport& report,
   out.print("{}\n", json_text(json));
 }
 
+/// Without sources: those that the index names. Errors: NotFound if there is no index.
+std::vector<std::string> shards_of(const IndexOptions& options) {
+  if (!options.sources.empty()) return expand_sources(options.sources);
+  const std::shared_ptr<const Index> index = Index::open(options.index);
+  std::vector<std::string> shards;
+  for (std::uint64_t i = 0; i < index->num_shards(); ++i) shards.push_back(index->shard(i).path);
+  return shards;
+}
+
 void run(const IndexOptions& options, Output& out) {
-  const std::vector<std::string> shards = expand_sources(options.sources);
+  const bool update = options.sources.empty();
+  const std::vector<std::string> shards = shards_of(options);
   Progress progress("indexing", Unit::kBytes, options.quiet);
   BuildOptions build;
   build.num_threads = options.threads;
-  build.on_bad = options.on_bad == "skip" ? OnBad::kSkip : OnBad::kError;
+  build.content = content_of(options);
+  build.drop_missing = options.drop_missing;
+  if (!options.part.empty()) build.part = parse_part(options.part);
   build.cancel = &interrupt_flag();
   build.progress = [&](const BuildProgress& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
@@ -104,7 +167,8 @@ void run(const IndexOptions& options, Output& out) {
                          counted(at.num_shards, "shard"), counted(at.samples, "sample"));
     });
   };
-  const BuildReport report = build_index(options.index, shards, build);
+  const BuildReport report =
+      update ? update_index(options.index, build) : build_index(options.index, shards, build);
   progress.clear();
   const double seconds = progress.seconds();
 
@@ -135,20 +199,59 @@ void add_index_command(CLI::App& program, Output& out) {
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--on-bad", options->on_bad, "what to do with a bad member: fail, or skip it")
-      ->check(CLI::IsMember({"error", "skip"}))
-      ->capture_default_str();
+  const auto add_policy = [&](const char* name, std::string& value, const char* text,
+                              std::vector<std::string> choices) {
+    return command->add_option(name, value, text)->check(CLI::IsMember(choices));
+  };
+  std::vector<CLI::Option*> content = {
+      add_policy("--on-bad", options->on_bad, "what to do with a bad member: fail, or skip it",
+                 {"error", "skip"})
+          ->capture_default_str(),
+      add_policy("--on-no-field", options->on_no_field,
+                 "the same for names without a field, as README", {"error", "skip"}),
+      add_policy("--on-duplicate-field", options->on_duplicate_field,
+                 "the same for a field that comes twice in a sample", {"error", "skip"}),
+      add_policy("--on-repeated-key", options->on_repeated_key,
+                 "the same for a key in two places of a shard; keep: take both as samples",
+                 {"error", "skip", "keep"}),
+      command
+          ->add_option("--column", options->columns,
+                       "metadata to keep for queries, [NAME=]FIELD[:JSONPATH]: cls, json:$.width; "
+                       "may be given again")
+          ->type_name("COLUMN")
+          ->expected(1)
+          ->take_all(),
+      command->add_flag("--hash", options->hash,
+                        "hash every shard and member, for `verify --full`: reads every byte"),
+      command->add_flag("--unique-keys", options->unique_keys, "fail if a key comes in two shards"),
+      command
+          ->add_option("--part", options->part,
+                       "index only the I-th of N parts of the shards, for `shardwise merge`")
+          ->type_name("I/N")};
+  command->add_flag("--drop-missing", options->drop_missing,
+                    "leave shards out that do not exist, instead of failing");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as JSON");
   command
       ->add_option(
           "SOURCE", options->sources,
           "a tar file, a directory, a glob, a pattern such as 'train-{000000..000146}.tar', "
-          "@list.txt, or - for a list on standard input")
-      ->required()
+          "@list.txt, or - for a list on standard input; without any, the index is brought up to "
+          "date with the shards and options that it was built with")
       ->type_name("");
   command->footer("Example:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'");
-  command->callback([options, &out] { run(*options, out); });
+  command->callback([options, content = std::move(content), &out] {
+    for (const CLI::Option* option : content) {
+      if (!options->sources.empty() || option->count() == 0) continue;
+      throw CLI::ValidationError(option->get_name() +
+                                 " needs SOURCE: without any the index is updated with the options "
+                                 "that it was built with");
+    }
+    if (options->sources.empty() && !std::filesystem::exists(options->index)) {
+      throw CLI::RequiredError("SOURCE");
+    }
+    run(*options, out);
+  });
 }
 
 }  // namespace shardwise::tools

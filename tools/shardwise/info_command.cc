@@ -25,6 +25,14 @@ nlohmann::ordered_json name_json(const char* name, std::string_view bytes) {
   return nlohmann::ordered_json::parse(text + "}");
 }
 
+std::uint64_t num_compressed(const Index& index) {
+  std::uint64_t count = 0;
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    count += index.shard(i).compression == Compression::kNone ? 0 : 1;
+  }
+  return count;
+}
+
 void print_json(const Index& index, const IndexSummary& summary, Output& out) {
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
   for (const FieldInfo& field : summary.fields) {
@@ -40,6 +48,11 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
     row["reason"] = member.reason;
     skipped.push_back(std::move(row));
   }
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array();
+  for (const Column& column : summary.columns) {
+    columns.push_back(
+        {{"name", column.name}, {"field", column.field}, {"json_path", column.json_path}});
+  }
   const nlohmann::ordered_json json = {
       {"index", index.path()},
       {"shards", summary.num_shards},
@@ -51,7 +64,12 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
       {"fingerprint", to_string(summary.fingerprint)},
       {"built_with", summary.built_with},
       {"built_at", summary.built_at},
-      {"on_bad", summary.on_bad},
+      {"on_bad", to_string(summary.policies)},
+      {"columns", std::move(columns)},
+      {"hashes", summary.has_hashes},
+      {"unique_keys", summary.keys_are_unique},
+      {"part", summary.part},
+      {"compressed_shards", num_compressed(index)},
       {"num_skipped", summary.num_skipped},
       {"skipped", std::move(skipped)},
   };
@@ -84,7 +102,17 @@ void run(const InfoOptions& options, Output& out) {
             human_bytes(summary.content_bytes));
   out.print("fingerprint  {}\n", to_string(summary.fingerprint));
   out.print("built        {} by {}, on bad members: {}\n", summary.built_at, summary.built_with,
-            summary.on_bad);
+            to_string(summary.policies));
+  if (!summary.part.empty()) out.print("part         {}\n", summary.part);
+  if (summary.has_hashes) out.print("hashes       of every shard and member\n");
+  if (summary.keys_are_unique) out.print("keys         unique over all shards\n");
+  for (const Column& column : summary.columns) {
+    out.print("column       {} from {}{}{}\n", column.name, escaped(column.field),
+              column.json_path.empty() ? "" : ":", escaped(column.json_path));
+  }
+  if (const std::uint64_t count = num_compressed(*index); count > 0) {
+    out.print("compressed   {}, which cannot be read in place\n", counted(count, "shard"));
+  }
   print_fields(summary, out);
   if (summary.num_skipped == 0) return;
   out.print("\nskipped as bad: {}\n", counted(summary.num_skipped, "member"));

@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   });
   program.footer("Each command has its own help and an example: shardwise index --help");
   add_index_command(program, out);
+  add_merge_command(program, out);
   add_info_command(program, out);
   add_ls_command(program, out);
   add_cat_command(program, out);

@@ -33,6 +33,8 @@ class SHARDWISE_EXPORT File {
   File() = default;
   /// Opens for reading, close-on-exec. Refuses what is not a regular file.
   static File open_read(const std::string& path);
+  /// Opens for reading and writing, and creates the file if there is none. Follows no link.
+  static File open_or_create(const std::string& path);
   /// Creates a new file for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
   ~File();
@@ -48,11 +50,15 @@ class SHARDWISE_EXPORT File {
   void write(std::string_view bytes);
   /// Writes all of `bytes` at `offset`; does not move the position.
   void write_at(std::uint64_t offset, std::string_view bytes);
+  /// Makes the file this long: cuts it, or adds a hole.
+  void resize(std::uint64_t size_bytes);
   /// Forces content and size to the device.
   void sync();
   /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel
   /// frees it when the last descriptor closes, however the process ends.
   bool try_lock();
+  /// False if the file was unlinked since it was opened.
+  bool has_name() const;
   void close() noexcept;
 
  private:

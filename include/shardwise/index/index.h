@@ -7,8 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/column.h"
 #include "shardwise/index/offset_table.h"
 
 namespace shardwise {
@@ -23,7 +26,11 @@ struct ShardInfo {
   std::uint64_t first_sample = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;  ///< members of samples; links, directories and devices are not
-  std::uint64_t num_not_samples = 0;    ///< links, directories, devices: seen, and left out
+  std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
+  Compression compression = Compression::kNone;
+  /// Offsets of members are in these: size_bytes of them unless the shard is compressed.
+  std::uint64_t expanded_bytes = 0;
+  std::optional<Hash128> content_hash;  ///< hash128 of the file, if the index was built with hashes
   Hash128 header_hash;                  ///< of every header block in the shard, in order
   std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
 };
@@ -50,9 +57,13 @@ struct IndexSummary {
   std::uint64_t shard_bytes = 0;    ///< the shards' sizes
   std::uint64_t content_bytes = 0;  ///< the members' sizes
   Hash128 fingerprint;
-  std::string built_with;         ///< "shardwise 0.1.0"
-  std::string built_at;           ///< UTC, ISO 8601
-  std::string on_bad;             ///< "error" or "skip"
+  std::string built_with;  ///< "shardwise 0.1.0"
+  std::string built_at;    ///< UTC, ISO 8601
+  BadPolicies policies;
+  std::vector<Column> columns;    ///< metadata, as asked for
+  bool has_hashes = false;        ///< of every shard's and every member's content
+  bool keys_are_unique = false;   ///< over all shards, as checked by the build
+  std::string part;               ///< "2/8" if it is part of an index that is built in parts
   std::vector<FieldInfo> fields;  ///< by name
   std::uint64_t num_skipped = 0;
 };
@@ -99,6 +110,11 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   IndexSummary summary() const;
+  /// The metadata columns, in the order of SegmentView::value.
+  const std::vector<Column>& columns() const noexcept;
+  const BadPolicies& policies() const noexcept;
+  /// True if the index was built with hashes of all content.
+  bool has_hashes() const noexcept;
   /// At most `limit` of what a lenient build left out, in shard order.
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 

@@ -14,7 +14,7 @@
 
 namespace shardwise {
 
-// The offset table, format version 1: the hot path of an index. One file, little-endian, mapped
+// The offset table, format version 2: the hot path of an index. One file, little-endian, mapped
 // read-only and shared by all processes through the page cache; nothing in it is parsed.
 //
 //   +--------------------+ 0
@@ -37,14 +37,21 @@ namespace shardwise {
 // A segment does not depend on its place, so that an unchanged shard's segment is copied as it is:
 //
 //   +--------------------+ 0
-//   | SegmentHeader      | 40 bytes: counts, sizes, checksum of what follows
-//   +--------------------+ 40
+//   | SegmentHeader      | 56 bytes: counts, sizes, checksum of what follows
+//   +--------------------+ 56
 //   | SampleRecord [n+1] | 8 bytes: first member and first key byte, relative to this segment;
 //   |                    | the last one is a sentinel
 //   | MemberRecord [m]   | 16 bytes: size, data offset in the shard, field
+//   | u64 [m]            | hash64 of each member's content; only with kHasMemberHashes
+//   | u64 [c][n]         | metadata, column by column: an integer, the bits of a double, or
+//   |                    | offset << 32 | length of a text or blob in the value heap
 //   | u32 [f + 1]        | field f's name is bytes [end[f], end[f + 1]) of the name heap
-//   | field names, keys  | bytes, not terminated; zero-padded to 8
+//   | u8 [c][n]          | ValueType of each metadata value
+//   | field names, values, keys | bytes, not terminated; zero-padded to 8
 //   +--------------------+
+//
+// Offsets of members in a compressed shard are in its expanded bytes. Which columns there are, and
+// what they were taken from, is the catalogue's to say; it is the same in all segments.
 //
 // Why segments: a build appends them as scans finish in shard order, in constant memory; parts
 // built on several machines join by copying; and a shard's records are checked (checksum and every
@@ -55,7 +62,7 @@ namespace shardwise {
 // which Index::check finds, but never gives a wrong sample.
 
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
-inline constexpr std::uint32_t kTableVersion = 1;
+inline constexpr std::uint32_t kTableVersion = 2;
 /// Member data in tar archives starts at multiples of this, so offsets are stored in these units.
 inline constexpr std::uint64_t kTarBlockBytes = 512;
 
@@ -91,13 +98,18 @@ struct SegmentHeader {
   std::uint32_t num_samples;
   std::uint32_t num_members;
   std::uint32_t num_fields;
+  std::uint32_t num_columns;
   std::uint32_t field_bytes;
+  std::uint32_t flags;  ///< kHasMemberHashes or 0
+  std::uint64_t value_bytes;
   std::uint64_t key_bytes;
   std::uint64_t segment_bytes;  ///< this header included
   std::uint64_t checksum;       ///< hash64 of everything after this header, seeded with the hash of
                                 ///< the header's bytes before this one
 };
-static_assert(sizeof(SegmentHeader) == 40);
+static_assert(sizeof(SegmentHeader) == 56);
+
+inline constexpr std::uint32_t kHasMemberHashes = 1;
 
 struct SampleRecord {
   std::uint32_t first_member;
@@ -115,6 +127,19 @@ struct MemberRecord {
 };
 static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 
+/// SQLite's types, which metadata values have.
+enum class ValueType : std::uint8_t { kNull, kInteger, kReal, kText, kBlob };
+
+/// A metadata value. Only the part that `type` names means anything.
+struct MetadataValue {
+  ValueType type = ValueType::kNull;
+  std::int64_t integer = 0;
+  double real = 0;
+  std::string_view bytes = {};  ///< of a text or a blob
+
+  friend bool operator==(const MetadataValue&, const MetadataValue&) = default;
+};
+
 /// One shard's records, as they lie in the table. A cheap value, valid while its table lives.
 /// Immutable: any thread.
 class SegmentView {
@@ -124,6 +149,8 @@ class SegmentView {
   std::uint32_t num_samples() const noexcept { return num_samples_; }
   std::uint32_t num_members() const noexcept { return num_members_; }
   std::uint32_t num_fields() const noexcept { return num_fields_; }
+  std::uint32_t num_columns() const noexcept { return num_columns_; }
+  bool has_member_hashes() const noexcept { return member_hashes_ != nullptr; }
 
   /// The key of the shard's `i`-th sample. REQUIRES: i < num_samples().
   std::string_view key(std::uint32_t i) const noexcept {
@@ -139,6 +166,10 @@ class SegmentView {
   }
   /// All members of the shard, in archive order.
   std::span<const MemberRecord> members() const noexcept { return {members_, num_members_}; }
+  /// hash64 of the content of member `j` of members(). REQUIRES: has_member_hashes().
+  std::uint64_t member_hash(std::uint32_t j) const noexcept { return member_hashes_[j]; }
+  /// The metadata of the `i`-th sample. REQUIRES: column < num_columns(), i < num_samples().
+  SHARDWISE_EXPORT MetadataValue value(std::uint32_t column, std::uint32_t i) const noexcept;
   /// REQUIRES: field < num_fields().
   std::string_view field_name(std::uint32_t field) const noexcept {
     return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
@@ -162,12 +193,17 @@ class SegmentView {
  private:
   const SampleRecord* samples_ = nullptr;
   const MemberRecord* members_ = nullptr;
+  const std::uint64_t* member_hashes_ = nullptr;
+  const std::uint64_t* values_ = nullptr;
+  const ValueType* value_types_ = nullptr;
+  const char* value_heap_ = nullptr;
   const std::uint32_t* field_ends_ = nullptr;
   const char* field_names_ = nullptr;
   const char* keys_ = nullptr;
   std::uint32_t num_samples_ = 0;
   std::uint32_t num_members_ = 0;
   std::uint32_t num_fields_ = 0;
+  std::uint32_t num_columns_ = 0;
   std::uint32_t members_a_sample_ = 0;  // if all samples have as many, else 0
 };
 

@@ -18,4 +18,7 @@ struct SampleName {
 /// after it. Source: webdataset's base_plus_ext, `^((?:.*/|)[^.]+)[.]([^/]*)$`.
 SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
 
+/// True if `name`, in its own case, is the field `lower`, which is in lower case (ASCII).
+SHARDWISE_EXPORT bool same_field(std::string_view lower, std::string_view name) noexcept;
+
 }  // namespace shardwise

@@ -42,6 +42,8 @@ struct TarScanReport {
 
 struct TarScanOptions {
   bool lenient = false;
+  /// The archive is what a compressed file expands to: error texts then say so of offsets.
+  bool expanded = false;
   /// Sends every entry through libarchive, also those that the direct path for plain ones could
   /// read. The result is the same; tests hold the two against each other.
   bool libarchive_only = false;

@@ -1,0 +1,111 @@
+#include "shardwise/index/verify.h"
+
+#include <filesystem>
+
+#include "index/expanded_shard.h"
+#include "index/shard_scan.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/index/sample_name.h"
+#include "shardwise/index/tar_scanner.h"
+
+namespace shardwise {
+namespace {
+
+/// Holds the members that a scan finds against the index's records, in archive order.
+class MemberComparison {
+ public:
+  MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
+
+  void see(const TarMember& member, std::string_view data) {
+    if (next_ == segment_.num_members() || problem_) return;
+    const MemberRecord& record = segment_.members()[next_];
+    // What lies before the next member of the index is in no sample, or was skipped.
+    if (member.data_offset < record.data_offset()) return;
+    while (next_ == end_of_sample()) ++sample_;
+    const std::string_view field = segment_.field_name(record.field());
+    const auto name = split_sample_name(member.name);
+    const std::string place = " at offset " + std::to_string(member.data_offset);
+    if (member.data_offset != record.data_offset() || member.size_bytes != record.size_bytes ||
+        !name || name->key != segment_.key(sample_) || !same_field(field, name->field)) {
+      problem_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
+                 " bytes, where the index has " + in_quotes(field) + " of sample " +
+                 in_quotes(segment_.key(sample_)) + " at offset " +
+                 std::to_string(record.data_offset()) + " with " +
+                 std::to_string(record.size_bytes) + " bytes";
+    } else if (full_ && hash64(data) != segment_.member_hash(next_)) {
+      problem_ = "the content of " + in_quotes(member.name) + place + " differs";
+    }
+    ++next_;
+  }
+
+  /// Nothing if all members of the index were seen as they are there.
+  std::optional<std::string> problem() const {
+    if (problem_ || next_ == segment_.num_members()) return problem_;
+    return "no member at offset " + std::to_string(segment_.members()[next_].data_offset()) +
+           ", where the index has one";
+  }
+
+ private:
+  std::uint32_t end_of_sample() const {
+    const auto members = segment_.members(sample_);
+    return static_cast<std::uint32_t>(members.data() + members.size() - segment_.members().data());
+  }
+
+  const SegmentView segment_;
+  const bool full_;
+  std::uint32_t next_ = 0;    // member
+  std::uint32_t sample_ = 0;  // that holds it
+  std::optional<std::string> problem_;
+};
+
+std::optional<std::string> difference(const Index& index, const ShardInfo& info,
+                                      const VerifyOptions& options) {
+  const FileIdentity identity = file_identity(info.path);
+  require_unchanged(info, identity.size_bytes, identity.mtime_ns);
+  const auto keep = [&](std::string_view, std::uint64_t) { return options.full; };
+  const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-verify";
+  ExpandedShard shard(info.path, temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+  const std::string_view bytes = shard.bytes();
+  MemberComparison members(index.segment(info.number), options.full);
+  const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
+                           .expanded = shard.compression() != Compression::kNone};
+  const TarScanReport report = scan_tar(bytes, info.path, how, [&](const TarMember& member) {
+    throw_if_cancelled(options.cancel);
+    members.see(member, bytes.substr(member.data_offset, member.size_bytes));
+    shard.forget_before(member.data_offset);
+  });
+  if (auto problem = members.problem()) return problem;
+  if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
+  if (hash64(shard.stored_bytes().substr(0, kTarBlockBytes)) != info.first_header_hash) {
+    return "the first 512 bytes differ from those that were indexed";
+  }
+  if (options.full && hash128(shard.stored_bytes()) != info.content_hash) {
+    return "bytes outside of headers and members differ from those that were indexed";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
+                                        const VerifyOptions& options) {
+  if (options.full && !index.has_hashes()) {
+    throw InvalidArgument("the index holds no hashes to verify content with",
+                          in_quotes(index.path()),
+                          "build it with hashes, or verify the headers only");
+  }
+  const ShardInfo info = index.shard(shard);
+  try {
+    return difference(index, info, options);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const CorruptIndex&) {
+    throw;
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace shardwise
