@@ -84,6 +84,8 @@ class Catalogue {
   static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }
+  /// The file itself, mapped.
+  std::string_view bytes() const noexcept { return file_.bytes(); }
   const FileIdentity& identity() const noexcept { return file_.identity(); }
   /// REQUIRES: shard < meta().num_shards.
   ShardRow shard(std::uint64_t shard) const;

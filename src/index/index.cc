@@ -114,7 +114,8 @@ SegmentView Index::segment(std::uint64_t shard) const {
   return impl_->files.segment(shard, impl_->files.catalogue().shard(shard).segment_checksum);
 }
 
-std::optional<std::uint64_t> Index::find(std::string_view key) const {
+template <class Found>
+void Index::for_each_with_key(std::string_view key, const Found& found) const {
   const IndexFiles& files = impl_->files;
   const TableHeader& header = files.header();
   const std::uint64_t hash = hash64(key);
@@ -126,16 +127,32 @@ std::optional<std::uint64_t> Index::find(std::string_view key) const {
   const std::uint64_t* last = files.key_entries() + end;
   const std::uint64_t tag = KeyHash::tag(hash, header.key_bucket_bits) << KeyHash::kSampleBits;
   constexpr std::uint64_t kSampleMask = (std::uint64_t{1} << KeyHash::kSampleBits) - 1;
-  std::optional<std::uint64_t> found;
   for (const std::uint64_t* entry = std::lower_bound(first, last, tag);
        entry != last && (*entry & ~kSampleMask) == tag; ++entry) {
     const std::uint64_t sample = *entry & kSampleMask;
     if (sample >= header.num_samples) files.damaged("a key entry is wrong");
-    if (found && sample > *found) continue;
     const std::uint64_t shard = shard_of(sample);
-    if (unchecked_key(shard, sample - first_sample(shard)) == key) found = sample;
+    if (unchecked_key(shard, sample - first_sample(shard)) == key) found(sample);
   }
-  return found;
+}
+
+std::optional<std::uint64_t> Index::find(std::string_view key) const {
+  std::optional<std::uint64_t> first;
+  for_each_with_key(key, [&](std::uint64_t sample) {
+    if (!first || sample < *first) first = sample;
+  });
+  return first;
+}
+
+std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
+  std::vector<std::uint64_t> samples;
+  for_each_with_key(key, [&](std::uint64_t sample) { samples.push_back(sample); });
+  std::sort(samples.begin(), samples.end());
+  return samples;
+}
+
+std::string_view Index::catalogue_bytes() const noexcept {
+  return impl_->files.catalogue().bytes();
 }
 
 std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) const {

@@ -63,6 +63,36 @@ sqlite3* open(const char* name, int flags, const std::string& path) {
 
 }  // namespace
 
+MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept {
+  MetadataValue value;
+  const auto bytes = [&] {
+    const auto* data = static_cast<const char*>(sqlite3_column_blob(statement, column));
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
+    return data == nullptr ? std::string_view() : std::string_view(data, size);
+  };
+  switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+      value.type = ValueType::kInteger;
+      value.integer = sqlite3_column_int64(statement, column);
+      break;
+    case SQLITE_FLOAT:
+      value.type = ValueType::kReal;
+      value.real = sqlite3_column_double(statement, column);
+      break;
+    case SQLITE_TEXT:
+      value.type = ValueType::kText;
+      value.bytes = bytes();
+      break;
+    case SQLITE_BLOB:
+      value.type = ValueType::kBlob;
+      value.bytes = bytes();
+      break;
+    default:
+      break;
+  }
+  return value;
+}
+
 Statement::Statement(sqlite3* db, std::string_view sql, std::string path)
     : db_(db), path_(std::move(path)) {
   check(db, sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr),
@@ -122,43 +152,6 @@ std::string Statement::bytes(int column) const {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
   const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
   return data == nullptr ? std::string() : std::string(data, size);
-}
-
-MetadataValue Statement::value(int column) const noexcept {
-  MetadataValue value;
-  const auto bytes = [&] {
-    const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
-    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-    return data == nullptr ? std::string_view() : std::string_view(data, size);
-  };
-  switch (sqlite3_column_type(statement_, column)) {
-    case SQLITE_INTEGER:
-      value.type = ValueType::kInteger;
-      value.integer = sqlite3_column_int64(statement_, column);
-      break;
-    case SQLITE_FLOAT:
-      value.type = ValueType::kReal;
-      value.real = sqlite3_column_double(statement_, column);
-      break;
-    case SQLITE_TEXT:
-      value.type = ValueType::kText;
-      value.bytes = bytes();
-      break;
-    case SQLITE_BLOB:
-      value.type = ValueType::kBlob;
-      value.bytes = bytes();
-      break;
-    default:
-      break;
-  }
-  return value;
-}
-
-int Statement::num_columns() const noexcept { return sqlite3_column_count(statement_); }
-
-std::string Statement::column_name(int column) const {
-  const char* name = sqlite3_column_name(statement_, column);
-  return name == nullptr ? std::string() : name;
 }
 
 Database Database::in_memory() {

@@ -12,6 +12,9 @@ struct sqlite3_stmt;
 
 namespace shardwise::sqlite {
 
+/// A value of a statement's row; text and blobs are valid until its next step.
+MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
+
 /// A prepared statement. One thread. Errors as Database.
 class Statement {
  public:
@@ -35,9 +38,7 @@ class Statement {
   std::int64_t integer(int column) const;
   std::string bytes(int column) const;
   /// Whatever it is; text and blobs are valid until the next step() or reset().
-  MetadataValue value(int column) const noexcept;
-  int num_columns() const noexcept;
-  std::string column_name(int column) const;
+  MetadataValue value(int column) const noexcept { return value_of(statement_, column); }
 
  private:
   sqlite3* db_;
@@ -61,6 +62,8 @@ class Database {
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
 
+  /// For what has no place here, such as virtual tables.
+  sqlite3* handle() const noexcept { return db_; }
   void execute(const std::string& sql);
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 

@@ -219,8 +219,7 @@ void add_index_command(CLI::App& program, Output& out) {
                        "metadata to keep for queries, [NAME=]FIELD[:JSONPATH]: cls, json:$.width; "
                        "may be given again")
           ->type_name("COLUMN")
-          ->expected(1)
-          ->take_all(),
+          ->allow_extra_args(false),
       command->add_flag("--hash", options->hash,
                         "hash every shard and member, for `verify --full`: reads every byte"),
       command->add_flag("--unique-keys", options->unique_keys, "fail if a key comes in two shards"),

@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   add_ls_command(program, out);
   add_cat_command(program, out);
   add_verify_command(program, out);
+  add_query_command(program, out);
   add_order_command(program, out);
   add_explain_command(program, out);
   add_when_command(program, out);

@@ -108,6 +108,9 @@ class SHARDWISE_EXPORT Index {
   /// Errors: CorruptIndex. Cost: O(1), about a microsecond.
   std::optional<std::uint64_t> find(std::string_view key) const;
 
+  /// The numbers of all samples with this key, ascending. Errors and cost: as find.
+  std::vector<std::uint64_t> find_all(std::string_view key) const;
+
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   IndexSummary summary() const;
   /// The metadata columns, in the order of SegmentView::value.
@@ -123,8 +126,12 @@ class SHARDWISE_EXPORT Index {
   void check() const;
 
  private:
+  friend class Query;
   struct Impl;
   std::string_view unchecked_key(std::uint64_t shard, std::uint64_t local) const;
+  template <class Found>
+  void for_each_with_key(std::string_view key, const Found& found) const;
+  std::string_view catalogue_bytes() const noexcept;
   explicit Index(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

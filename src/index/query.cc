@@ -1,0 +1,157 @@
+#include "shardwise/index/query.h"
+
+#include <sqlite3.h>
+
+#include <atomic>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "index/sample_tables.h"
+#include "index/sqlite.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace {
+
+constexpr int kOpcodesBetweenTicks = 20'000;
+
+/// Lets reading through, and nothing else.
+int authorize(void*, int action, const char*, const char* second, const char*, const char*) {
+  switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
+    case SQLITE_FUNCTION:
+      return second != nullptr && sqlite3_stricmp(second, "load_extension") == 0 ? SQLITE_DENY
+                                                                                 : SQLITE_OK;
+    default:
+      return SQLITE_DENY;
+  }
+}
+
+/// As SQLite advises for databases and SQL that are not trusted.
+void limit(sqlite3* db) {
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 26);
+  sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
+  sqlite3_limit(db, SQLITE_LIMIT_COLUMN, 1000);
+  sqlite3_limit(db, SQLITE_LIMIT_EXPR_DEPTH, 200);
+  sqlite3_limit(db, SQLITE_LIMIT_COMPOUND_SELECT, 20);
+  sqlite3_limit(db, SQLITE_LIMIT_FUNCTION_ARG, 100);
+  sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000);
+  sqlite3_limit(db, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
+  sqlite3_set_authorizer(db, authorize, nullptr);
+}
+
+int should_stop(void* cancel) {
+  const auto* flag = *static_cast<const std::atomic<bool>**>(cancel);
+  return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+}  // namespace
+
+struct Query::Impl {
+  explicit Impl(std::shared_ptr<const Index> opened)
+      : index(std::move(opened)),
+        db(sqlite::Database::over_bytes(index->catalogue_bytes(), index->path())) {
+    register_sample_tables(db.handle(), *index, &error);
+    // SQLite makes such tables when they are first named, by a CREATE TABLE that limit() forbids.
+    for (const char* sql : {"SELECT 1 FROM samples", "SELECT 1 FROM members"}) db.prepare(sql);
+    limit(db.handle());
+    sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
+  }
+  ~Impl() { sqlite3_finalize(statement); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[noreturn]] void fail(int code) {
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    switch (code & 0xFF) {
+      case SQLITE_NOMEM:
+        throw std::bad_alloc();
+      case SQLITE_INTERRUPT:
+        throw Cancelled("the query was cancelled", in_quotes(index->path()), "");
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+        throw CorruptIndex("the index is damaged",
+                           in_quotes(index->path()) + " (" + sqlite3_errmsg(db.handle()) + ")",
+                           "build the index again with `shardwise index`");
+      default:
+        break;
+    }
+    throw InvalidArgument("the query cannot be run: " + escaped(sqlite3_errmsg(db.handle())), "",
+                          "tables are samples, members, shards, fields and skipped; only SELECT "
+                          "is allowed");
+  }
+
+  void prepare(std::string_view sql) {
+    const char* tail = nullptr;
+    const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()),
+                                        &statement, &tail);
+    if (code != SQLITE_OK) fail(code);
+    const std::string_view rest(tail, static_cast<std::size_t>(sql.data() + sql.size() - tail));
+    if (statement == nullptr || rest.find_first_not_of(" \t\r\n;") != std::string_view::npos) {
+      throw InvalidArgument(statement == nullptr ? "no query" : "more than one query",
+                            in_quotes(sql), "give one SELECT");
+    }
+    for (int i = 0; i < sqlite3_column_count(statement); ++i) {
+      const char* name = sqlite3_column_name(statement, i);
+      columns.emplace_back(name == nullptr ? "" : name);
+    }
+  }
+
+  const std::shared_ptr<const Index> index;
+  std::exception_ptr error;  // thrown by a table, under SQLite
+  sqlite::Database db;
+  sqlite3_stmt* statement = nullptr;
+  std::vector<std::string> columns;
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+Query::Query(std::shared_ptr<const Index> index, std::string_view sql)
+    : impl_(std::make_unique<Impl>(std::move(index))) {
+  impl_->prepare(sql);
+}
+Query::~Query() = default;
+Query::Query(Query&&) noexcept = default;
+Query& Query::operator=(Query&&) noexcept = default;
+
+const std::vector<std::string>& Query::columns() const noexcept { return impl_->columns; }
+
+void Query::set_cancel(const std::atomic<bool>* cancel) noexcept { impl_->cancel = cancel; }
+
+bool Query::next() {
+  const int code = sqlite3_step(impl_->statement);
+  if (code == SQLITE_ROW) return true;
+  if (code != SQLITE_DONE) impl_->fail(code);
+  return false;
+}
+
+MetadataValue Query::value(std::size_t column) const noexcept {
+  return sqlite::value_of(impl_->statement, static_cast<int>(column));
+}
+
+std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
+                                          std::string_view condition) {
+  // The line break ends a comment, were there one.
+  const std::uint64_t size = index->size();
+  Query query(std::move(index), "SELECT sample FROM samples WHERE (" + std::string(condition) +
+                                    "\n) ORDER BY sample");
+  std::vector<std::uint64_t> samples;
+  while (query.next()) {
+    const MetadataValue value = query.value(0);
+    const auto sample = static_cast<std::uint64_t>(value.integer);
+    if (value.type != ValueType::kInteger || sample >= size ||
+        (!samples.empty() && sample <= samples.back())) {
+      throw InvalidArgument("that is more than a condition", in_quotes(condition),
+                            "write one as behind WHERE: cls = 7 AND width >= 256");
+    }
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+}  // namespace shardwise
