@@ -178,11 +178,14 @@ class Build {
 
   BuildReport run(const Donor* old) {
     progress_.num_shards = sources_.size();
+    BuildJournal journal(path_, scan_options_hash(content_),
+                         {options_.journal_bytes, options_.journal_age});
     if (nothing_changed(old)) {
       report_unchanged(*old);
     } else {
-      assemble();
+      assemble(journal);
     }
+    journal.remove();
     sweep_tables(path_);
     report_.summary = Index::open(path_)->summary();
     return std::move(report_);
@@ -210,10 +213,8 @@ class Build {
   }
 
   /// Scans on all threads, and appends the parts in shard order.
-  void assemble() {
+  void assemble(BuildJournal& journal) {
     Assembly assembly(path_, content_, part_);
-    BuildJournal journal(path_, scan_options_hash(content_),
-                         {options_.journal_bytes, options_.journal_age});
     const unsigned wanted = options_.num_threads != 0
                                 ? options_.num_threads
                                 : std::max(1U, std::thread::hardware_concurrency());
@@ -233,7 +234,6 @@ class Build {
     }
     throw_if_cancelled(options_.cancel);
     assembly.commit();
-    journal.remove();
   }
 
   ShardPart make_part(const Source& source, const BuildJournal& journal) const {

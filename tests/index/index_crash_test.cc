@@ -22,6 +22,14 @@ using test::TempDir;
 constexpr int kOldShards = 2;
 constexpr int kNewShards = 6;
 
+/// With a journal that is written for every shard.
+const BuildOptions kJournaled = [] {
+  BuildOptions options;
+  options.num_threads = 2;
+  options.journal_bytes = 1;
+  return options;
+}();
+
 /// Two states of one index: over the first shards, and over all.
 struct TwoStates {
   TempDir dir;
@@ -85,7 +93,7 @@ TEST(IndexCrashTest, KilledAtEveryFaultPointLeavesTheOldOrTheNewIndex) {
     const int status = in_child([&] {
       countdown = n;
       set_fault_handler(die_at_zero);
-      build_index(states.index, states.new_shards, {.num_threads = 2});
+      build_index(states.index, states.new_shards, kJournaled);
     });
     finished = WIFEXITED(status);
     if (finished) {
@@ -108,7 +116,7 @@ TEST(IndexCrashTest, KilledAtRandomFiveHundredTimesLeavesTheOldOrTheNewIndex) {
     std::filesystem::remove(states.index);
     states.build_old();
     const int status =
-        in_child([&] { build_index(states.index, states.new_shards, {.num_threads = 2}); },
+        in_child([&] { build_index(states.index, states.new_shards, kJournaled); },
                  static_cast<int>(random() % 4000));
     killed += WIFSIGNALED(status) ? 1 : 0;
     states.expect_old_or_new("round " + std::to_string(round));
@@ -130,7 +138,7 @@ TEST(IndexCrashTest, AFullDiskIsATypedErrorAndTheOldIndexStays) {
       const rlimit files{limit, limit};
       ::setrlimit(RLIMIT_FSIZE, &files);
       try {
-        build_index(states.index, states.new_shards);
+        build_index(states.index, states.new_shards, kJournaled);
       } catch (const Error& e) {
         ::_exit(e.code() == ErrorCode::kNoSpace &&
                         std::string(e.what()).find("free some space") != std::string::npos
