@@ -2,15 +2,19 @@
 // with std::bad_alloc or a typed error, leaks nothing, and leaves a state that works.
 #include <sqlite3.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <new>
+#include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "data/shards.h"
+#include "shardwise/base/ordered_pipeline.h"
 #include "shardwise/data/dataset.h"
 #include "support/support.h"
 
@@ -239,6 +243,24 @@ TEST_P(MemoryFaultTest, BringingAnIndexUpToDate) {
     fs::remove_all(folder);
     fs::remove_all(shards_.dir() / "old");
   }
+}
+
+// What a thread cannot allocate for the pipeline itself comes to the consumer, too.
+TEST_P(MemoryFaultTest, APipelineOfThreads) {
+  using Large = std::array<char, 1000>;
+  const auto run = [] {
+    int next = 0;
+    OrderedPipeline<int, Large> pipeline(
+        [&]() -> std::optional<int> { return next < 40 ? std::optional(next++) : std::nullopt; },
+        [](int& item) { return Large{static_cast<char>(item)}; },
+        {.num_threads = 2, .prefetch = 8});
+    int expected = 0;
+    while (const auto result = pipeline.next()) {
+      if ((*result)[0] != expected++) throw std::logic_error("another result");
+    }
+    if (expected != 40) throw std::logic_error("an end before the end");
+  };
+  fail_each(of_new, run, [] { return std::string(); });
 }
 
 }  // namespace
