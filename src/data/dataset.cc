@@ -46,8 +46,10 @@ Sample Dataset::operator[](std::uint64_t index) const {
                      "it has " + std::to_string(table.size()) + " samples, from 0");
   }
   const std::uint64_t number = table.shard_of(index);
-  Sample sample(impl_->pool.get(number), index);
-  if (!sample.is_mapped()) [[unlikely]] {
+  auto shard = impl_->pool.get(number);
+  const bool is_mapped = shard->data != nullptr;
+  Sample sample(std::move(shard), index);
+  if (!is_mapped) [[unlikely]] {
     sample.own_ = impl_->reader.read(sample, number, sample.members_);
   }
   return sample;

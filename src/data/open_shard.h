@@ -17,12 +17,13 @@ namespace shardwise::detail {
 
 /// A shard with its records: what a Sample points into, and keeps alive.
 struct OpenShard {
-  std::shared_ptr<const Index> index;  // owns what `segment` points into
+  // First what every view needs.
+  const char* data = nullptr;  // of the mapping; none: samples hold bytes of their own
   SegmentView segment;
   std::uint64_t first_sample = 0;
+  std::shared_ptr<const Index> index;  // owns what `segment` points into
   std::string path;
-  std::optional<MappedFile> map;  // none: samples hold bytes of their own
-  const char* data = nullptr;     // of the mapping
+  std::optional<MappedFile> map;
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };

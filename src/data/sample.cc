@@ -17,7 +17,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Sample::Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept
+Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept
     : shard_(std::move(shard)),
       index_(index),
       local_(static_cast<std::uint32_t>(index - shard_->first_sample)) {
@@ -26,9 +26,7 @@ Sample::Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexce
 
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 
-bool Sample::is_mapped() const noexcept { return shard_->data != nullptr; }
-
-std::string_view Sample::bytes_of(std::size_t i) const noexcept {
+inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
   const MemberRecord& member = members_[i];
   if (own_) [[unlikely]]
     return {own_->bytes.get() + own_->starts[i], member.size_bytes};
@@ -40,7 +38,7 @@ Field Sample::field(std::size_t i) const& noexcept {
   return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
 }
 
-std::optional<std::size_t> Sample::number_of(std::string_view field) const noexcept {
+inline std::optional<std::size_t> Sample::number_of(std::string_view field) const noexcept {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (shard_->segment.field_name(members_[i].field()) == field) return i;
   }
@@ -49,6 +47,10 @@ std::optional<std::size_t> Sample::number_of(std::string_view field) const noexc
 
 std::size_t Sample::require(std::string_view field) const {
   if (const auto i = number_of(field)) return *i;
+  throw_missing(field);
+}
+
+void Sample::throw_missing(std::string_view field) const {
   std::string fields;
   for (std::size_t i = 0; i < num_fields(); ++i) {
     fields += (i == 0 ? "" : ", ") + escaped(this->field(i).name);
@@ -62,7 +64,9 @@ std::optional<std::string_view> Sample::find(std::string_view field) const& noex
 }
 
 std::string_view Sample::operator[](std::string_view field) const& {
-  return bytes_of(require(field));
+  if (const auto i = number_of(field)) [[likely]]
+    return bytes_of(*i);
+  throw_missing(field);
 }
 
 bool Sample::contains(std::string_view field) const noexcept {

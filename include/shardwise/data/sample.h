@@ -75,12 +75,13 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
-  Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept;
+  Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
-  bool is_mapped() const noexcept;
-  std::string_view bytes_of(std::size_t i) const noexcept;
-  std::optional<std::size_t> number_of(std::string_view field) const noexcept;
+  // In the source file: for its own calls, which must cost none.
+  inline std::string_view bytes_of(std::size_t i) const noexcept;
+  inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
   std::size_t require(std::string_view field) const;
+  [[noreturn]] void throw_missing(std::string_view field) const;
   std::string copy_of(std::size_t i) const;
   void require_unchanged_map(std::size_t i) const;
   [[noreturn]] void throw_unreadable(std::size_t i) const;
