@@ -78,8 +78,8 @@ void throw_errno(int errno_value, std::string_view action, std::string_view path
                   "check the permissions of the file and its folder");
     case EMFILE:
     case ENFILE:
-      throw Error(ErrorCode::kIo, what, where + " (" + reason + ")",
-                  "raise the limit of open files (ulimit -n)");
+      throw NoDescriptor(what, where + " (" + reason + ")",
+                         "raise the limit of open files (ulimit -n)");
     default:
       throw Error(ErrorCode::kIo, what, where + " (" + reason + ")", "");
   }

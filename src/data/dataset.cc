@@ -1,51 +1,31 @@
 #include "shardwise/data/dataset.h"
 
 #include "data/open_shard.h"
+#include "data/shard_reader.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
-namespace {
-
-/// Maps a shard and checks it against the index.
-std::unique_ptr<const detail::OpenShard> open_shard(const std::shared_ptr<const Index>& index,
-                                                    std::uint64_t number) {
-  const ShardInfo info = index->shard(number);
-  if (info.compression != Compression::kNone) {
-    throw Unsupported("the shard is compressed (" +
-                          std::string(compression_name(info.compression)) +
-                          "), and its samples cannot be read in place",
-                      in_quotes(info.path), "expand it, and index the expanded file");
-  }
-  MappedFile file = MappedFile::open(info.path);
-  require_unchanged(info, file.identity().size_bytes, file.identity().mtime_ns);
-  if (hash64(file.bytes().substr(0, kTarBlockBytes)) != info.first_header_hash) {
-    throw StaleIndex("the shard changed since it was indexed, though its size and time did not",
-                     in_quotes(info.path) + ", offset 0",
-                     "run `shardwise verify`, then build the index anew under another name");
-  }
-  const SegmentView segment = index->segment(number);
-  if (!segment.fits_shard(file.bytes().size())) {
-    throw CorruptIndex("the index is damaged",
-                       in_quotes(index->path()) + " (shard " + std::to_string(number) +
-                           ": a member lies outside it)",
-                       "build the index again with `shardwise index`");
-  }
-  return std::make_unique<const detail::OpenShard>(
-      detail::OpenShard{index, std::move(file), segment, info.first_sample, info.path});
+Access parse_access(std::string_view name) {
+  if (name == "map") return Access::kMap;
+  if (name == "read") return Access::kRead;
+  throw InvalidArgument("no such access", in_quotes(name), "choose map or read");
 }
-
-}  // namespace
 
 struct Dataset::Impl {
   Impl(std::shared_ptr<const Index> opened, const DatasetOptions& options)
       : index(std::move(opened)),
+        reader(index, options.pool.max_shards),
         pool(
             index->num_shards(),
-            [i = index](std::uint64_t number) { return open_shard(i, number); }, options.pool) {}
+            [this, access = options.access](std::uint64_t number) {
+              return reader.with_descriptor(
+                  [&] { return detail::open_shard(index, number, access); });
+            },
+            options.pool) {}
 
-  std::shared_ptr<const Index> index;
+  const std::shared_ptr<const Index> index;
+  detail::ShardReader reader;
   ShardPool<detail::OpenShard> pool;
 };
 
@@ -65,7 +45,14 @@ Sample Dataset::operator[](std::uint64_t index) const {
                      "sample " + std::to_string(index) + " of " + in_quotes(table.path()),
                      "it has " + std::to_string(table.size()) + " samples, from 0");
   }
-  return Sample(impl_->pool.get(table.shard_of(index)), index);
+  const std::uint64_t number = table.shard_of(index);
+  auto shard = impl_->pool.get(number);
+  const bool is_mapped = shard->data != nullptr;
+  Sample sample(std::move(shard), index);
+  if (!is_mapped) [[unlikely]] {
+    sample.own_ = impl_->reader.read(sample, number, sample.members_);
+  }
+  return sample;
 }
 
 std::optional<Sample> Dataset::find(std::string_view key) const {

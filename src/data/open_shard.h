@@ -1,24 +1,50 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shardwise/base/mapped_file.h"
+#include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/offset_table.h"
 
 namespace shardwise::detail {
 
-/// A mapped shard with its records: what a Sample points into, and keeps alive.
+/// A shard with its records: what a Sample points into, and keeps alive.
 struct OpenShard {
-  std::shared_ptr<const Index> index;  // owns what `segment` points into
-  MappedFile file;
+  // First what every view needs.
+  const char* data = nullptr;  // of the mapping; none: samples hold bytes of their own
   SegmentView segment;
   std::uint64_t first_sample = 0;
+  std::shared_ptr<const Index> index;  // owns what `segment` points into
   std::string path;
+  std::optional<MappedFile> map;
 
-  std::uint64_t size_bytes() const noexcept { return file.bytes().size(); }
+  std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };
+
+/// The bytes of a sample whose shard is not mapped.
+struct SampleBytes {
+  std::unique_ptr<char[]> bytes;
+  std::vector<std::size_t> starts;  // of each member in `bytes`
+};
+
+/// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
+std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
+                                            std::uint64_t number, Access access);
+
+/// Throws StaleIndex unless this is the shard's first block as it was indexed.
+void require_first_header(const ShardInfo& shard, std::string_view block);
+
+/// Throws StaleIndex if a file that was opened as `then` is another by now.
+/// @param sample  what was read, as Sample::describe().
+/// @param offset  of it in the shard, bytes.
+void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
+                       std::uint64_t offset);
 
 }  // namespace shardwise::detail

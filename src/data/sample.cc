@@ -2,6 +2,7 @@
 
 #include "data/open_shard.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
@@ -16,7 +17,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Sample::Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept
+Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept
     : shard_(std::move(shard)),
       index_(index),
       local_(static_cast<std::uint32_t>(index - shard_->first_sample)) {
@@ -25,25 +26,31 @@ Sample::Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexce
 
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 
-std::string_view Sample::bytes_of(const MemberRecord& member) const noexcept {
+inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
+  const MemberRecord& member = members_[i];
+  if (own_) [[unlikely]]
+    return {own_->bytes.get() + own_->starts[i], member.size_bytes};
   // The range was checked against the mapping when the shard was opened.
-  return {shard_->file.bytes().data() + member.data_offset(), member.size_bytes};
+  return {shard_->data + member.data_offset(), member.size_bytes};
 }
 
 Field Sample::field(std::size_t i) const& noexcept {
-  const MemberRecord& member = members_[i];
-  return {shard_->segment.field_name(member.field()), bytes_of(member)};
+  return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
 }
 
-std::optional<std::string_view> Sample::find(std::string_view field) const& noexcept {
-  for (const MemberRecord& member : members_) {
-    if (shard_->segment.field_name(member.field()) == field) return bytes_of(member);
+inline std::optional<std::size_t> Sample::number_of(std::string_view field) const noexcept {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (shard_->segment.field_name(members_[i].field()) == field) return i;
   }
   return std::nullopt;
 }
 
-std::string_view Sample::operator[](std::string_view field) const& {
-  if (const auto bytes = find(field)) return *bytes;
+std::size_t Sample::require(std::string_view field) const {
+  if (const auto i = number_of(field)) return *i;
+  throw_missing(field);
+}
+
+void Sample::throw_missing(std::string_view field) const {
   std::string fields;
   for (std::size_t i = 0; i < num_fields(); ++i) {
     fields += (i == 0 ? "" : ", ") + escaped(this->field(i).name);
@@ -51,17 +58,72 @@ std::string_view Sample::operator[](std::string_view field) const& {
   throw NotFound("no field " + in_quotes(field), describe(), "its fields are " + fields);
 }
 
-bool Sample::contains(std::string_view field) const noexcept { return find(field).has_value(); }
+std::optional<std::string_view> Sample::find(std::string_view field) const& noexcept {
+  if (const auto i = number_of(field)) return bytes_of(*i);
+  return std::nullopt;
+}
+
+std::string_view Sample::operator[](std::string_view field) const& {
+  if (const auto i = number_of(field)) [[likely]]
+    return bytes_of(*i);
+  throw_missing(field);
+}
+
+bool Sample::contains(std::string_view field) const noexcept {
+  return number_of(field).has_value();
+}
 
 std::int64_t Sample::integer(std::string_view field) const {
-  const std::string_view bytes = (*this)[field];
+  const std::size_t i = require(field);
+  std::string_view bytes = bytes_of(i);
+  char small[64];
+  std::string large;
+  if (!own_) {
+    if (bytes.size() > sizeof small) {
+      large = copy_of(i);
+      bytes = large;
+    } else if (copy_mapped(small, bytes.data(), bytes.size())) {
+      bytes = {small, bytes.size()};
+    } else {
+      throw_unreadable(i);
+    }
+  }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
+  if (!own_) require_unchanged_map(i);  // where a file was cut its bytes are zeros
   throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
                      in_quotes(bytes.substr(0, 40)),
                  describe(), "read it as bytes, or mend the shard");
 }
 
-std::string Sample::copy(std::string_view field) const { return std::string((*this)[field]); }
+std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }
+
+std::string Sample::copy_of(std::size_t i) const {
+  const std::string_view bytes = bytes_of(i);
+  if (own_) return std::string(bytes);
+  std::string copied(bytes.size(), '\0');
+  if (!copy_mapped(copied.data(), bytes.data(), bytes.size())) throw_unreadable(i);
+  require_unchanged_map(i);
+  return copied;
+}
+
+void Sample::require_unchanged_map(std::size_t i) const {
+  const FileIdentity& then = shard_->map->identity();
+  FileIdentity now;
+  try {
+    now = file_identity(shard_->path);
+  } catch (const Error&) {
+    return;  // the name is gone; the mapped file is not
+  }
+  if (now.device != then.device || now.inode != then.inode) return;  // nor is it if it was replaced
+  detail::require_same_file(now, then, describe(), members_[i].data_offset());
+}
+
+void Sample::throw_unreadable(std::size_t i) const {
+  require_unchanged_map(i);
+  throw Error(ErrorCode::kIo, "cannot read a page of the mapped shard",
+              describe() + ", offset " + std::to_string(members_[i].data_offset()),
+              "check the disk; if the shard was replaced, open the dataset again");
+}
 
 std::string Sample::describe() const {
   return "sample " + std::to_string(index_) + " (" + in_quotes(key()) + ") in shard " +

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include "index/tar_header.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
 
 namespace shardwise {
 
@@ -15,10 +17,23 @@ Compression shard_compression(std::string_view stored_bytes) noexcept {
 
 ExpandedShard::ExpandedShard(const std::string& path, const std::string& temporary,
                              const HeaderImage::Keep& keep, const std::function<void()>& tick)
-    : file_(MappedFile::open(path)), compression_(shard_compression(file_.bytes())) {
-  if (compression_ != Compression::kNone) {
+    : path_(path),
+      file_(MappedFile::open(path)),
+      guard_(file_.bytes().data(), file_.bytes().size()),
+      compression_(shard_compression(file_.bytes())) {
+  if (compression_ == Compression::kNone) return;
+  try {
     image_.emplace(file_.bytes(), compression_, path, temporary, keep, tick);
+  } catch (const CorruptShard&) {
+    require_unchanged();
+    throw;
   }
+}
+
+void ExpandedShard::require_unchanged() const {
+  if (!guard_.damaged() && file_identity(path_) == file_.identity()) return;
+  throw StaleIndex("the shard changed while it was read", in_quotes(path_),
+                   "wait until it is complete, then run again");
 }
 
 void ExpandedShard::forget_before(std::uint64_t offset) noexcept {

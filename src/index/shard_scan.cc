@@ -145,19 +145,8 @@ bool wants_data(const ShardScanOptions& options, std::string_view name, std::uin
                      [&](const Column& column) { return same_field(column.field, parts->field); });
 }
 
-}  // namespace
-
-void throw_if_cancelled(const std::atomic<bool>* cancel) {
-  if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
-    throw Cancelled("indexing was cancelled", "", "the index is as it was before");
-  }
-}
-
-ShardPart scan_shard(const std::string& path, const ShardScanOptions& options) {
-  const auto keep = [&](std::string_view name, std::uint64_t size_bytes) {
-    return wants_data(options, name, size_bytes);
-  };
-  ExpandedShard shard(path, options.temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options,
+                        ExpandedShard& shard) {
   const std::string_view bytes = shard.bytes();
   Grouper grouper(path, options);
   std::uint32_t visited = 0;
@@ -200,12 +189,30 @@ ShardPart scan_shard(const std::string& path, const ShardScanOptions& options) {
               .first_header_hash = hash64(shard.stored_bytes().substr(0, kTarBlockBytes)),
               .segment_checksum = header.checksum};
   if (options.hash) part.row.content_hash = hash128(shard.stored_bytes());
-  // The file may have been written to while it was read.
-  if (file_identity(path) != shard.identity()) {
-    throw StaleIndex("the shard changed while it was indexed", in_quotes(path),
-                     "wait until it is complete, then run `shardwise index` again");
-  }
   return part;
+}
+
+}  // namespace
+
+void throw_if_cancelled(const std::atomic<bool>* cancel) {
+  if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+    throw Cancelled("indexing was cancelled", "", "the index is as it was before");
+  }
+}
+
+ShardPart scan_shard(const std::string& path, const ShardScanOptions& options) {
+  const auto keep = [&](std::string_view name, std::uint64_t size_bytes) {
+    return wants_data(options, name, size_bytes);
+  };
+  ExpandedShard shard(path, options.temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+  try {
+    ShardPart part = scan_expanded(path, options, shard);
+    shard.require_unchanged();
+    return part;
+  } catch (const CorruptShard&) {
+    shard.require_unchanged();  // a shard that is being written is that, not corrupt
+    throw;
+  }
 }
 
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment) {

@@ -76,12 +76,14 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
     members.see(member, bytes.substr(member.data_offset, member.size_bytes));
     shard.forget_before(member.data_offset);
   });
+  shard.require_unchanged();
   if (auto problem = members.problem()) return problem;
   if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
   if (hash64(shard.stored_bytes().substr(0, kTarBlockBytes)) != info.first_header_hash) {
     return "the first 512 bytes differ from those that were indexed";
   }
   if (options.full && hash128(shard.stored_bytes()) != info.content_hash) {
+    shard.require_unchanged();
     return "bytes outside of headers and members differ from those that were indexed";
   }
   return std::nullopt;

@@ -74,9 +74,16 @@ TEST(DatasetConcurrencyTest, TheLastHandleMayGoInAnyThread) {
 }
 
 // faults row 24
-TEST(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
+class DatasetForkTest : public ::testing::TestWithParam<Access> {};
+INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest, ::testing::Values(Access::kMap, Access::kRead),
+                         [](const auto& param_info) {
+                           return param_info.param == Access::kMap ? "Map" : "Read";
+                         });
+
+TEST_P(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
   const Shards shards(10, 20);
-  const Dataset data = Dataset::open(shards.index_path(), {.pool = {.max_shards = 3}});
+  const DatasetOptions options{.pool = {.max_shards = 3}, .access = GetParam()};
+  const Dataset data = Dataset::open(shards.index_path(), options);
   const Sample held = data[150];
   ASSERT_EQ(wrong_with(data, 0), "");
   std::vector<std::unique_ptr<Child>> children;
@@ -87,7 +94,7 @@ TEST(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
       for (std::uint64_t k = 0; k < data.size(); k += 9) {
         if (data.get(key_of(k)).index() != k) return "found another sample by key";
       }
-      const Dataset own = Dataset::open(shards.index_path());
+      const Dataset own = Dataset::open(shards.index_path(), options);
       return wrong_with(own);
     }));
   }

@@ -1,9 +1,15 @@
 // faults rows 26 and 27: few descriptors, little address space.
 #include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "data/shards.h"
+#include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -59,32 +65,112 @@ TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
             "");
 }
 
+// faults row 26
+TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors) {
+  const Shards shards(200, 3);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              set_limit(RLIMIT_NOFILE, 32);
+              const Dataset data = Dataset::open(shards.index_path(), {.access = Access::kRead});
+              std::vector<Sample> held;
+              for (std::uint64_t i = 0; i < data.size(); ++i) {
+                if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+                held.push_back(data[i]);  // holds a shard's records, not its descriptor
+              }
+              if (test::num_open_descriptors() > 16) return "too many descriptors are kept";
+              std::atomic<int> wrong{0};
+              std::vector<std::thread> threads;
+              for (std::uint64_t t = 0; t < 4; ++t) {
+                threads.emplace_back([&, t] {
+                  for (std::uint64_t i = t; i < data.size(); i += 3) {
+                    if (!wrong_with(data, i).empty()) ++wrong;
+                  }
+                });
+              }
+              for (std::thread& thread : threads) thread.join();
+              return wrong == 0 ? "" : "wrong in threads";
+            }),
+            "");
+}
+
+// faults row 26
+TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
+  const Shards shards(20, 3);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Dataset data = Dataset::open(shards.index_path(), {.access = Access::kRead});
+              for (std::uint64_t i = 0; i < 15; ++i) static_cast<void>(data[i]);  // 5 shards
+              set_limit(RLIMIT_NOFILE, 64);
+              while (::dup(0) >= 0) {
+              }
+              if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+              set_limit(RLIMIT_NOFILE, 3);  // what is open stays open, but nothing new
+              try {
+                for (std::uint64_t i = 0; i < data.size(); ++i) static_cast<void>(data[i]);
+                return "no error";
+              } catch (const NoDescriptor& e) {
+                const std::string text = e.what();
+                return text.find("raise the limit of open files") == text.npos ? text : "";
+              }
+            }),
+            "");
+}
+
+/// A shard of "large" with 1 GiB, which takes no room on the disk, and `count` samples after it.
+void write_large_shard(const std::string& path, std::uint64_t first, std::uint64_t count) {
+  constexpr std::uint64_t kLarge = std::uint64_t{1} << 30;
+  test::write_file(path, test::TarBuilder::header("dir/large.bin", '0', kLarge));
+  std::filesystem::resize_file(path, 512 + kLarge);
+  const std::string rest = test::shard_bytes(first, count);
+  std::ofstream(path, std::ios::binary | std::ios::app) << rest;
+}
+
 // faults row 27
-TEST(ResourceLimitTest, NoAddressSpaceIsATypedErrorAndTheDatasetGoesOn) {
+TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
   if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
   const test::TempDir dir;
   test::write_file(dir / "small.tar", test::shard_bytes(0, 5));
-  test::write_file(
-      dir / "large.tar",
-      test::TarBuilder().file("dir/large.bin", std::string(256 << 20, 'x')).end().bytes());
+  write_large_shard(dir / "large.tar", 6, 5);
   build_index(dir / "x.idx", {dir / "small.tar", dir / "large.tar"}, {.num_threads = 1});
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data = Dataset::open(dir / "x.idx");
-              set_limit(RLIMIT_AS, 192 << 20);
+              set_limit(RLIMIT_AS, 512 << 20);
+              for (std::uint64_t i = 0; i < data.size(); ++i) {
+                if (i == 5) continue;
+                if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+              }
+              // A sample for which there is no room is an error that says so.
               try {
                 static_cast<void>(data[5]);
                 return "no error";
               } catch (const Error& e) {
-                const std::string text = e.what();
-                if (e.code() != ErrorCode::kIo ||
-                    text.find("cannot map: '" + dir / "large.tar" + "'") == std::string::npos) {
-                  return text;
-                }
+                const std::string expected =
+                    "no memory for the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
+                    dir / "large.tar" +
+                    "'; give the process more, or map the shards (Access::kMap)";
+                if (e.what() != expected) return e.what();
               }
-              for (std::uint64_t i = 0; i < 5; ++i) {
-                if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+              return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";
+            }),
+            "");
+}
+
+// faults row 27
+TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
+  if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
+  const test::TempDir dir;
+  write_large_shard(dir / "large.tar", 0, 1);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              set_limit(RLIMIT_AS, 512 << 20);
+              try {
+                MappedFile::open(dir / "large.tar");
+                return "no error";
+              } catch (const CannotMap& e) {
+                const std::string expected =
+                    "cannot map: '" + (dir / "large.tar") +
+                    "' (Cannot allocate memory); raise the limits of address space (ulimit -v) and "
+                    "of mappings (vm.max_map_count)";
+                return e.what() == expected ? "" : e.what();
               }
-              return {};
             }),
             "");
 }

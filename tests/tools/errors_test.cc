@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <thread>
+
 #include "shardwise_program.h"
 
 namespace shardwise::test {
@@ -107,6 +110,33 @@ TEST(ErrorsTest, ShardChangedAfterIndexing) {
   EXPECT_THAT(verified.err, AllOf(HasSubstr("1 of 2 shards"), HasSubstr("shardwise index again")));
 }
 
+// faults row 7
+TEST(ErrorsTest, ShardTruncatedAfterIndexing) {
+  const SmallIndex index;
+  std::filesystem::resize_file(index.dir() / "b.tar", 700);
+  const std::vector<std::string> parts = {index.dir() / "b.tar", "changed", "700 bytes now", ";"};
+  expect_failure(shardwise({"cat", index.path(), "4", "jpg"}), parts);
+  for (const char* access : {"map", "read"}) {
+    expect_failure(shardwise({"epoch", index.path(), "--quiet", "--access", access}), parts);
+  }
+}
+
+// faults row 7
+TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
+  const TempDir dir;
+  for (const int milliseconds : {5, 20, 40, 80}) {
+    write_file(dir / "a.tar", small_shard(0, 20'000));
+    shardwise_output({"index", "--quiet", "-o", dir / "x.idx", dir / "a.tar"});
+    Process epoch({SHARDWISE_PROGRAM, "epoch", dir / "x.idx", "--quiet", "--access", "read"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::filesystem::resize_file(dir / "a.tar", 700);
+    const Finished finished = epoch.wait();
+    if (finished.code != 0) {
+      expect_failure(finished, {dir / "a.tar", "changed", "(700 bytes now, ", ";"});
+    }
+  }
+}
+
 TEST(ErrorsTest, ShardGoneAfterIndexing) {
   const SmallIndex index;
   std::filesystem::remove(index.dir() / "a.tar");
@@ -180,6 +210,7 @@ TEST(ErrorsTest, WrongUsage) {
       {"epoch", index.path(), "--rank", "1"},
       {"epoch", index.path(), "--batch", "0"},
       {"epoch", index.path(), "--decode", "sometimes"},
+      {"epoch", index.path(), "--access", "write"},
       {"pack", "-o", "somewhere"},
       {"pack", "-o", "somewhere", "--images", "a", "--files", "b"},
       {"pack", "-o", "somewhere", "--images", "a", "--max-samples", "0"},

@@ -188,6 +188,14 @@ TEST(EpochCommandTest, OrdersThatAreNotExactSaySo) {
             "epoch 0: 7 samples drawn with replacement, as ordered: proven");
 }
 
+TEST(EpochCommandTest, ReadsWhatItWouldMap) {
+  const SmallIndex index;
+  const auto mapped = epoch({index.path(), "--access", "map"});
+  const auto read = epoch({index.path(), "--access", "read"});
+  EXPECT_EQ(read["checksum"], mapped["checksum"]);
+  EXPECT_EQ(read["proof"], mapped["proof"]);
+}
+
 TEST(EpochCommandTest, PrintsForPeople) {
   const SmallIndex index;
   const std::string text = shardwise_output({"epoch", index.path()});

@@ -37,7 +37,7 @@ void run(const CatOptions& options, Output& out) {
   const Dataset data = Dataset::open(options.index);
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
-    out.write(sample[*wanted]);
+    out.write(sample.copy(*wanted));  // a shard that was truncated is an error, not a signal
     return;
   }
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {

@@ -31,6 +31,7 @@ struct EpochOptions {
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
   std::string decode = "none";
+  std::string access = "map";
   bool quiet = false;
   bool json = false;
 };
@@ -145,7 +146,7 @@ std::uint64_t private_memory_bytes() {
 }
 
 void run(const EpochOptions& options, Output& out) {
-  const Dataset data = Dataset::open(options.index);
+  const Dataset data = Dataset::open(options.index, {.access = parse_access(options.access)});
   const std::shared_ptr<const Index> index(std::shared_ptr<const Index>(), &data.index());
   const std::unique_ptr<Sampler> first = sampler_for(options.order, {index, data.size()});
   const bool whole = !options.order.rank;
@@ -223,6 +224,12 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->capture_default_str();
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object");
+  command
+      ->add_option("--access", options->access,
+                   "map: shards are mapped, nothing is copied; read: for shards that may be "
+                   "truncated meanwhile, which then is an error and not the end by SIGBUS")
+      ->check(CLI::IsMember({"map", "read"}))
+      ->capture_default_str();
   add_order_options(*command, options->order);
   command->footer("Example:\n  shardwise epoch train.idx --world 8 --threads 4");
   command->callback([options, &out] { run(*options, out); });

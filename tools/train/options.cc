@@ -84,6 +84,16 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
   app.add_option("--local-ranks", options.local_ranks,
                  "start so many ranks on this machine; without it this process is one rank")
       ->check(CLI::Range(1, 4096));
+  app.add_option_function<std::string>(
+      "--access",
+      [&](const std::string& name) {
+        try {
+          options.access = parse_access(name);
+        } catch (const Error& e) {
+          throw CLI::ValidationError("--access", e.what());
+        }
+      },
+      "map (default): shards are mapped; read: for shards that may be truncated under the run");
   app.add_flag("--json", options.json, "one JSON object a line on stdout");
   app.add_flag("--quiet", options.quiet, "no progress on stderr");
 

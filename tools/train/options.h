@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shardwise/data/dataset.h"
 #include "shardwise/order/options.h"
 
 namespace shardwise::train {
@@ -26,6 +27,7 @@ struct Options {
   std::uint64_t checkpoint_steps = 0;  ///< also within an epoch; 0: at its end only
   bool resume = false;
   int local_ranks = 0;  ///< 0: this process is a rank, or alone
+  Access access = Access::kMap;
   bool json = false;
   bool quiet = false;
 

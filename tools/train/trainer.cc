@@ -406,11 +406,12 @@ std::string rank_prefix() {
 }
 
 void check(const Options& options, int world_size) {
-  const Dataset train = Dataset::open(options.train_index);
+  const Dataset train = Dataset::open(options.train_index, {.access = options.access});
   require_samples(train, options.train_index);
   libtorch::ImageLoader::check(train, loader_options(options, 1, world_size), world_size);
   if (!options.eval_index.empty()) {
-    require_samples(Dataset::open(options.eval_index), options.eval_index);
+    require_samples(Dataset::open(options.eval_index, {.access = options.access}),
+                    options.eval_index);
   }
   if (options.checkpoint.empty()) return;
   const bool is_there = std::filesystem::exists(options.checkpoint);
@@ -432,9 +433,11 @@ void train(const Options& options) {
   torch::set_num_threads(threads.compute);
   torch::manual_seed(options.seed);
 
-  const Dataset data = Dataset::open(options.train_index);
+  const Dataset data = Dataset::open(options.train_index, {.access = options.access});
   std::optional<Dataset> eval;
-  if (!options.eval_index.empty()) eval = Dataset::open(options.eval_index);
+  if (!options.eval_index.empty()) {
+    eval = Dataset::open(options.eval_index, {.access = options.access});
+  }
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);
   libtorch::GradientAverager gradients(run.model->parameters());

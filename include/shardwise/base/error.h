@@ -95,8 +95,19 @@ class SHARDWISE_EXPORT Cancelled : public ErrorOf<ErrorCode::kCancelled> {
   using ErrorOf::ErrorOf;
 };
 
+/// No descriptor is free, in the process or the system.
+class SHARDWISE_EXPORT NoDescriptor : public ErrorOf<ErrorCode::kIo> {
+  using ErrorOf::ErrorOf;
+};
+/// A file that can be opened cannot be mapped: there is no address space for it, the process has
+/// all the mappings that it may have, or the file system maps nothing.
+class SHARDWISE_EXPORT CannotMap : public ErrorOf<ErrorCode::kIo> {
+  using ErrorOf::ErrorOf;
+};
+
 /// Throws the error that `errno_value` stands for: NotFound for ENOENT, kNoSpace for ENOSPC, EDQUOT
-/// and EFBIG, kIo otherwise. `action` is a verb phrase, as "cannot open".
+/// and EFBIG, NoDescriptor for EMFILE and ENFILE, kIo otherwise. `action` is a verb phrase, as
+/// "cannot open".
 [[noreturn]] SHARDWISE_EXPORT void throw_errno(int errno_value, std::string_view action,
                                                std::string_view path);
 

@@ -13,7 +13,7 @@ namespace shardwise {
 /// and the descriptor, and holds no descriptor. Movable; bytes() stays where it is.
 ///
 /// Caveat: if another process truncates the file in place, touching the pages beyond its new end
-/// raises SIGBUS, as with every mapping. Replace shards by rename.
+/// raises SIGBUS, as with every mapping; mapped_read.h reads without. Replace shards by rename.
 class SHARDWISE_EXPORT MappedFile {
  public:
   enum class Access : unsigned char {
@@ -23,8 +23,7 @@ class SHARDWISE_EXPORT MappedFile {
   };
 
   /// Maps the regular file at `path`. An empty file gives an empty view.
-  /// Errors: NotFound; kIo, also when the address space is full; InvalidArgument if it is a
-  /// directory or a device.
+  /// Errors: NotFound; kIo; CannotMap; InvalidArgument if it is a directory or a device.
   static MappedFile open(const std::string& path, Access access = Access::kNormal);
   ~MappedFile();
   MappedFile(MappedFile&&) noexcept;

@@ -70,7 +70,11 @@ class OrderedPipeline {
       wait_seconds_ +=
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
-    if (stopping_ || slots_.empty()) return std::nullopt;
+    if (stopping_) return std::nullopt;
+    if (slots_.empty()) {
+      if (end_error_) std::rethrow_exception(std::exchange(end_error_, nullptr));
+      return std::nullopt;
+    }
     Slot slot = std::move(slots_.front());
     slots_.pop_front();
     ++first_slot_;
@@ -144,10 +148,18 @@ class OrderedPipeline {
           made.error = std::current_exception();
         }
         const std::lock_guard lock(mutex_);
-        if (!item) source_ended_ = true;
-        if (item || made.error) {
+        if (item) {
           number = first_slot_ + slots_.size();
-          slots_.emplace_back();
+          try {
+            slots_.emplace_back();
+          } catch (...) {
+            made.error = std::current_exception();
+            item.reset();
+          }
+        }
+        if (!item) {
+          source_ended_ = true;
+          end_error_ = std::exchange(made.error, nullptr);
         }
       }
       if (item) {
@@ -181,6 +193,7 @@ class OrderedPipeline {
   std::deque<Slot> slots_;        // slots_[i] is of item first_slot_ + i
   std::uint64_t first_slot_ = 0;  // items delivered
   bool source_ended_ = false;
+  std::exception_ptr end_error_;  // what ended the source, to be thrown after all slots
   bool stopping_ = false;
   double wait_seconds_ = 0;  // of the consumer's own
   std::vector<std::thread> threads_;

@@ -14,8 +14,27 @@
 
 namespace shardwise {
 
+/// How the bytes of shards are reached.
+enum class Access : std::uint8_t {
+  /// Shards are mapped; samples are views into them, nothing is copied. For shards that nobody
+  /// truncates: reading a view of one that was cut in place ends the process with SIGBUS. A shard
+  /// that cannot be mapped (address space, vm.max_map_count) is read instead, by itself.
+  kMap,
+  /// Shards are read with pread(2); a sample holds a copy of all its fields, taken when it is
+  /// asked for. For shards that may change under a run, or lie on storage whose errors must not end
+  /// the process: a sample's bytes are from a file that was still the indexed one, by size and
+  /// time, after they were read. Otherwise the Dataset throws.
+  kRead,
+};
+
+/// "map" or "read", as command lines say it. Errors: InvalidArgument; the text lists both.
+SHARDWISE_EXPORT Access parse_access(std::string_view name);
+
 struct DatasetOptions {
+  /// Of mapped shards. With Access::kRead, max_shards bounds the descriptors kept open, together
+  /// with a quarter of RLIMIT_NOFILE; more are closed where the process has none left.
   ShardPoolOptions pool = {};
+  Access access = Access::kMap;
 };
 
 /// The samples of an index, by number and by key, read in place.
@@ -25,8 +44,8 @@ struct DatasetOptions {
 /// fork() the child may go on using it.
 class SHARDWISE_EXPORT Dataset {
  public:
-  /// Opens the index at `path`; a shard is mapped, and checked against the index, when it is first
-  /// touched.
+  /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
+  /// is first touched.
   /// Errors: as Index::open.
   static Dataset open(const std::string& path, const DatasetOptions& options = {});
   /// Over an index that is open already.
@@ -38,11 +57,9 @@ class SHARDWISE_EXPORT Dataset {
   /// The sample at `index`.
   /// @param index  in [0, size()), in the order of the shard list.
   /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
-  /// checks
-  ///   its records.
+  ///   checks its records. With Access::kRead one pread(2) and fstat(2) more.
   /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
-  /// gone);
-  ///   CorruptIndex. The dataset stays usable.
+  ///   gone); CorruptIndex; kIo (it cannot be read). The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   Sample operator[](std::uint64_t index) const;
 

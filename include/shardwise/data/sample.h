@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,20 +16,25 @@ namespace shardwise {
 
 namespace detail {
 struct OpenShard;
-}
+struct SampleBytes;
+}  // namespace detail
 
-/// One field of a sample: its name and its bytes in the mapped shard.
+/// One field of a sample: its name and its bytes.
 struct Field {
   std::string_view name;
   std::string_view bytes;
 };
 
-/// One sample, read in place: views into the mapped shard, nothing copied.
+/// One sample, read in place: views into the mapped shard, nothing copied. Where shards are read
+/// and not mapped (Access::kRead), views into bytes that the sample holds.
 ///
-/// A Sample shares ownership of its shard's mapping and of the index, so its views stay valid while
-/// it (or a copy of it) lives, whatever is evicted or closed. Views cannot be taken from a
-/// temporary Sample: `data[42]["jpg"]` does not compile. Immutable: any thread. Copying costs one
-/// reference count.
+/// A Sample shares ownership of its shard's mapping, or of its bytes, and of the index, so its
+/// views stay valid while it (or a copy of it) lives, whatever is evicted or closed. Views cannot
+/// be taken from a temporary Sample: `data[42]["jpg"]` does not compile. Immutable: any thread.
+/// Copying costs a reference count.
+///
+/// Caveat: reading a view raises SIGBUS if its shard is mapped and was truncated in place
+/// meanwhile. copy() and integer() throw instead, and with Access::kRead operator[] does.
 class SHARDWISE_EXPORT Sample {
  public:
   /// The sample's number in its dataset.
@@ -53,9 +59,12 @@ class SHARDWISE_EXPORT Sample {
   bool contains(std::string_view field) const noexcept;
 
   /// A field that holds a decimal number, blanks around it allowed, as WebDataset's cls and index.
-  /// Errors: NotFound; BadField.
+  /// Errors: NotFound; BadField; StaleIndex and kIo as copy().
   std::int64_t integer(std::string_view field) const;
-  /// A copy of a field, for when the sample does not live as long. Errors: NotFound.
+  /// A copy of a field, for when the sample does not live as long, or nothing may be taken from a
+  /// shard that changed. Errors: NotFound; StaleIndex if the mapped file was written to since it
+  /// was opened (a file that took its place by rename does no harm); kIo if it cannot be read.
+  /// Cost: the copy, and a stat where the shard is mapped.
   std::string copy(std::string_view field) const;
 
   /// "sample 42 ('dir/000042') in shard 'train-000000.tar'": for error texts.
@@ -66,11 +75,19 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
-  Sample(ShardHandle<detail::OpenShard> shard, std::uint64_t index) noexcept;
+  Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
-  std::string_view bytes_of(const MemberRecord& member) const noexcept;
+  // In the source file: for its own calls, which must cost none.
+  inline std::string_view bytes_of(std::size_t i) const noexcept;
+  inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
+  std::size_t require(std::string_view field) const;
+  [[noreturn]] void throw_missing(std::string_view field) const;
+  std::string copy_of(std::size_t i) const;
+  void require_unchanged_map(std::size_t i) const;
+  [[noreturn]] void throw_unreadable(std::size_t i) const;
 
   ShardHandle<detail::OpenShard> shard_;
+  std::shared_ptr<const detail::SampleBytes> own_;  // none: the shard is mapped
   std::span<const MemberRecord> members_;
   std::uint64_t index_;
   std::uint32_t local_;

@@ -50,6 +50,7 @@ class ShardPool {
   ShardPool(std::size_t num_shards, Opener opener, ShardPoolOptions options = {})
       : opener_(std::move(opener)), options_(options) {
     slots_.reserve(num_shards);
+    open_.reserve(num_shards);  // admit() must not fail: the shard is open already
     for (std::size_t i = 0; i < num_shards; ++i) slots_.emplace_back(new Slot);
   }
 
@@ -65,6 +66,14 @@ class ShardPool {
     }
     if (slot.try_hold()) return Handle(&slot, slot.shard.get());
     return open(slot, number);
+  }
+
+  /// Closes the shard that was least recently used; false if somebody holds each.
+  bool evict() {
+    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    const std::lock_guard lock(mutex_);
+    victim = drop_one();
+    return victim != nullptr;
   }
 
   ShardPoolStats stats() const {
@@ -99,24 +108,41 @@ class ShardPool {
 
   /// Counts a shard that was just opened, and makes room. Locks: mutex_, then one slot at a time.
   void admit(std::uint64_t number, std::uint64_t size_bytes) {
-    std::vector<std::unique_ptr<const Shard>> dropped;  // unmapped after the locks are gone
-    const std::lock_guard lock(mutex_);
-    clock_.fetch_add(1, std::memory_order_relaxed);
-    open_.push_back(number);
-    ++stats_.opened;
-    stats_.open_bytes += size_bytes;
-    while (open_.size() > options_.max_shards || stats_.open_bytes > options_.max_bytes) {
-      std::unique_ptr<const Shard> victim = evict_one();
-      if (!victim) break;
-      stats_.open_bytes -= victim->size_bytes();
-      ++stats_.evicted;
-      dropped.push_back(std::move(victim));
+    {
+      const std::lock_guard lock(mutex_);
+      clock_.fetch_add(1, std::memory_order_relaxed);
+      open_.push_back(number);
+      ++stats_.opened;
+      ++stats_.open_shards;
+      stats_.open_bytes += size_bytes;
     }
-    stats_.open_shards = open_.size();
+    while (make_room()) {
+    }
   }
 
-  /// Takes the least recently used shard that nobody holds out of the pool. REQUIRES: mutex_.
-  std::unique_ptr<const Shard> evict_one() {
+  /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
+  bool make_room() {
+    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    const std::lock_guard lock(mutex_);
+    if (open_.size() > options_.max_shards || stats_.open_bytes > options_.max_bytes) {
+      victim = drop_one();
+    }
+    return victim != nullptr;
+  }
+
+  /// Takes a shard out of the pool and of its counts, if one is idle. REQUIRES: mutex_.
+  std::unique_ptr<const Shard> drop_one() {
+    std::unique_ptr<const Shard> victim = least_recently_used();
+    if (victim) {
+      ++stats_.evicted;
+      --stats_.open_shards;
+      stats_.open_bytes -= victim->size_bytes();
+    }
+    return victim;
+  }
+
+  /// Takes the least recently used shard that nobody holds. REQUIRES: mutex_.
+  std::unique_ptr<const Shard> least_recently_used() {
     constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
     for (;;) {
       auto best = open_.end();

@@ -1,0 +1,129 @@
+#include "data/shard_reader.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// What lies between two members is read along if it is no more than this, in bytes: a header or
+/// two, as a rule.
+constexpr std::uint64_t kMaxGap = 64 * 1024;
+
+/// A part of the shard that is read at once.
+struct Run {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+/// Joins members that lie close together, and says in `starts` where each comes to lie when the
+/// runs are read one after another.
+std::vector<Run> runs_of(std::span<const MemberRecord> members, std::vector<std::size_t>& starts) {
+  std::vector<Run> runs;
+  std::uint64_t before = 0;  // bytes of the runs that are complete
+  starts.reserve(members.size());
+  for (const MemberRecord& member : members) {
+    const std::uint64_t offset = member.data_offset();
+    const bool joins = !runs.empty() && offset >= runs.back().offset &&
+                       offset - runs.back().offset <= runs.back().size + kMaxGap;
+    if (!joins) {
+      if (!runs.empty()) before += runs.back().size;
+      runs.push_back({offset, 0});
+    }
+    Run& run = runs.back();
+    starts.push_back(before + (offset - run.offset));
+    run.size = std::max(run.size, offset - run.offset + member.size_bytes);
+  }
+  return runs;
+}
+
+std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
+  try {
+    return std::make_unique_for_overwrite<char[]>(size);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kIo, "no memory for the " + human_bytes(size) + " of a sample",
+                sample.describe(), "give the process more, or map the shards (Access::kMap)");
+  }
+}
+
+std::unique_ptr<const ShardFile> open_file(const ShardInfo& info) {
+  auto opened = std::make_unique<ShardFile>();
+  opened->file = File::open_read(info.path);
+  opened->identity = file_identity(opened->file.fd(), info.path);
+  require_unchanged(info, opened->identity.size_bytes, opened->identity.mtime_ns);
+  char block[kTarBlockBytes];
+  const std::size_t got = opened->file.read_at(0, block, sizeof block);
+  require_first_header(info, {block, got});
+  return opened;
+}
+
+std::size_t max_descriptors(std::size_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, std::max<std::size_t>(wanted, 1));
+}
+
+}  // namespace
+
+ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_files)
+    : index_(std::move(index)), max_files_(max_files) {}
+
+ShardReader::Files& ShardReader::files() {
+  std::call_once(first_use_, [this] {
+    files_ = std::make_unique<Files>(
+        index_->num_shards(),
+        [index = index_](std::uint64_t number) { return open_file(index->shard(number)); },
+        ShardPoolOptions{.max_shards = max_descriptors(max_files_)});
+  });
+  return *files_;
+}
+
+std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
+                                                     std::span<const MemberRecord> members) {
+  const auto opened = with_descriptor([&] { return files().get(number); });
+  auto result = std::make_shared<SampleBytes>();
+  const std::vector<Run> runs = runs_of(members, result->starts);
+  std::uint64_t total = 0;
+  for (const Run& run : runs) {
+    if (run.size > opened->identity.size_bytes - total) {
+      throw CorruptIndex("the index is damaged",
+                         sample.describe() + " (its members lie over each other)",
+                         "build the index again with `shardwise index`");
+    }
+    total += run.size;
+  }
+  result->bytes = allocate(total, sample);
+  char* to = result->bytes.get();
+  for (const Run& run : runs) {
+    std::size_t got = 0;
+    try {
+      got = opened->file.read_at(run.offset, to, run.size);
+    } catch (const Error& e) {
+      throw Error(
+          e.code(), "cannot read a sample",
+          sample.describe() + ", offset " + std::to_string(run.offset) + " (" + e.what() + ")",
+          "check the disk, then run again");
+    }
+    if (got < run.size) {
+      FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
+      now.size_bytes = std::min(now.size_bytes, run.offset + got);  // it may have grown again
+      require_same_file(now, opened->identity, sample.describe(), run.offset);
+    }
+    to += run.size;
+  }
+  // Whoever writes to the file sets its time first, so these bytes are older than any change.
+  const FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
+  if (now != opened->identity) {
+    require_same_file(now, opened->identity, sample.describe(),
+                      runs.empty() ? 0 : runs.front().offset);
+  }
+  return result;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "data/open_shard.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/data/sample.h"
+#include "shardwise/storage/shard_pool.h"
+
+namespace shardwise::detail {
+
+/// A shard's file with its descriptor.
+struct ShardFile {
+  File file;
+  FileIdentity identity;
+
+  std::uint64_t size_bytes() const noexcept { return 0; }  // nothing is mapped
+};
+
+/// Reads samples of shards that are not mapped.
+///
+/// Keeps a bounded number of descriptors, and holds one only while it reads: how many samples and
+/// shards the caller holds does not matter. Threads: internally synchronised.
+class ShardReader {
+ public:
+  /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
+  /// have.
+  ShardReader(std::shared_ptr<const Index> index, std::size_t max_files);
+
+  /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
+  /// something large lies between them.
+  /// Errors: NotFound, NoDescriptor; StaleIndex if the file is not the one that was indexed, or
+  /// ceased to be it; CorruptIndex; kIo.
+  std::shared_ptr<const SampleBytes> read(const Sample& sample, std::uint64_t number,
+                                          std::span<const MemberRecord> members);
+
+  /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
+  template <class Open>
+  auto with_descriptor(Open&& open) {
+    for (;;) {
+      try {
+        return open();
+      } catch (const NoDescriptor&) {
+        if (!files().evict()) throw;
+      }
+    }
+  }
+
+ private:
+  using Files = ShardPool<ShardFile>;
+
+  Files& files();
+
+  const std::shared_ptr<const Index> index_;
+  const std::size_t max_files_;
+  std::once_flag first_use_;  // a dataset that maps its shards needs no files
+  std::unique_ptr<Files> files_;
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,366 @@
+#include "shardwise/base/mapped_read.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csetjmp>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/base/mapped_file.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::in_child;
+using test::kSanitized;
+using test::TempDir;
+using test::write_file;
+using ::testing::AnyOf;
+using ::testing::StartsWith;
+
+const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+
+/// A mapped file of 8 pages, every byte told apart from zero.
+class Mapping {
+ public:
+  Mapping() : content_(8 * kPage, '\0') {
+    for (std::size_t i = 0; i < content_.size(); ++i) {
+      content_[i] = static_cast<char>(1 + i % 251);
+    }
+    write_file(path(), content_);
+    file_ = std::make_unique<MappedFile>(MappedFile::open(path()));
+  }
+
+  void truncate(std::size_t size) const {
+    if (::truncate(path().c_str(), static_cast<off_t>(size)) != 0) throw std::runtime_error("cut");
+  }
+  void unmap() { file_.reset(); }
+
+  std::string path() const { return dir_ / "f"; }
+  const char* data() const { return file_->bytes().data(); }
+  std::size_t size() const { return content_.size(); }
+  const std::string& content() const { return content_; }
+  /// Touches a byte as a program would that knows of no guard.
+  char touch(std::size_t i) const { return *static_cast<const volatile char*>(data() + i); }
+
+ private:
+  TempDir dir_;
+  std::string content_;
+  std::unique_ptr<MappedFile> file_;
+};
+
+// What a child that SIGBUS ends says; a sanitizer's own handler reports the fault and exits.
+const testing::Matcher<std::string> kEndedByTheFault =
+    kSanitized
+        ? testing::Matcher<std::string>(AnyOf(StartsWith("exit status"), StartsWith("killed")))
+        : testing::Matcher<std::string>("killed by signal 7");
+
+TEST(CopyMappedTest, CopiesWhatIsThere) {
+  const Mapping map;
+  std::string to(map.size() - 7, 'x');
+  EXPECT_TRUE(copy_mapped(to.data(), map.data() + 7, to.size()));
+  EXPECT_EQ(to, map.content().substr(7));
+  EXPECT_TRUE(copy_mapped(nullptr, nullptr, 0));
+}
+
+// faults row 7
+TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
+  const Mapping map;
+  map.truncate(2 * kPage);
+  std::string to(map.size(), 'x');
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_FALSE(copy_mapped(to.data(), map.data(), map.size()));
+    EXPECT_FALSE(copy_mapped(to.data(), map.data() + 2 * kPage, 1));
+    EXPECT_FALSE(copy_mapped(to.data(), map.data() + 2 * kPage - 1, 2));
+    EXPECT_FALSE(copy_mapped(to.data(), map.data() + map.size() - 1, 1));
+    EXPECT_TRUE(copy_mapped(to.data(), map.data(), 2 * kPage));
+    EXPECT_EQ(to.substr(0, 2 * kPage), map.content().substr(0, 2 * kPage));
+  }
+  map.truncate(map.size());  // zeros, but there
+  EXPECT_TRUE(copy_mapped(to.data(), map.data(), map.size()));
+}
+
+TEST(CopyMappedTest, ThePageOfTheNewEndReadsAsZeros) {
+  const Mapping map;
+  map.truncate(2 * kPage + 10);
+  std::string to(kPage, 'x');
+  EXPECT_TRUE(copy_mapped(to.data(), map.data() + 2 * kPage, kPage));
+  EXPECT_EQ(to, map.content().substr(2 * kPage, 10) + std::string(kPage - 10, '\0'));
+}
+
+// faults row 7
+TEST(CopyMappedTest, ThreadsGoOnWhileAnotherTruncates) {
+  const Mapping map;
+  std::atomic<bool> stop{false};
+  std::atomic<int> gone{0};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::string to(3 * kPage, 'x');
+      while (!stop) {
+        const std::size_t at = t * kPage;
+        if (!copy_mapped(to.data(), map.data() + at, to.size())) {
+          ++gone;
+          continue;
+        }
+        for (std::size_t i = 0; i < to.size(); i += 97) {
+          if (to[i] != '\0' && to[i] != map.content()[at + i]) ++wrong;
+        }
+      }
+    });
+  }
+  for (int round = 0; round < 200 || gone < 100; ++round) {
+    map.truncate(kPage * static_cast<std::size_t>(round % 4));
+    std::this_thread::yield();
+    map.truncate(map.size());
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(CopyMappedTest, WorksInAForkedChild) {
+  const Mapping map;
+  char to = 0;
+  EXPECT_TRUE(copy_mapped(&to, map.data(), 1));
+  map.truncate(kPage);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              return copy_mapped(&to, map.data() + kPage, 1) ? "copied what is gone" : "";
+            }),
+            "");
+}
+
+// faults row 7: what we do not guard is as it was.
+TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
+  const Mapping map;
+  EXPECT_THAT(in_child([&]() -> std::string {
+                char to = 0;
+                map.truncate(kPage);
+                if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
+                map.touch(kPage);
+                return "lives";
+              }),
+              kEndedByTheFault);
+  EXPECT_THAT(in_child([&]() -> std::string {
+                // Nor is one of the copy's other side.
+                const File file = File::open_read(map.path());
+                void* const gone =
+                    ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
+                const char from = 'x';
+                return copy_mapped(static_cast<char*>(gone) + kPage, &from, 1) ? "lives" : "false";
+              }),
+              kEndedByTheFault);
+}
+
+struct sigaction bus_action() {
+  struct sigaction action {};
+  ::sigaction(SIGBUS, nullptr, &action);
+  return action;
+}
+const auto kFirstHandler = bus_action().sa_sigaction;
+
+/// False if a test before this one in the same process made the handler take its place.
+bool nothing_installed_yet() { return bus_action().sa_sigaction == kFirstHandler; }
+
+TEST(CopyMappedTest, ASignalThatWasSentHasItsOldEffect) {
+  if (!nothing_installed_yet()) GTEST_SKIP() << "needs a process of its own, as ctest gives";
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has a handler of its own";
+  char to = 0;
+  EXPECT_EQ(in_child([&]() -> std::string {
+              if (!copy_mapped(&to, "x", 1)) return "no copy";
+              ::raise(SIGBUS);
+              return "lives";
+            }),
+            "killed by signal 7");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              std::signal(SIGBUS, SIG_IGN);
+              if (!copy_mapped(&to, "x", 1)) return "no copy";
+              ::raise(SIGBUS);
+              return "";
+            }),
+            "");
+}
+
+sigjmp_buf back;
+const char* seen_address = nullptr;
+bool seen_blocked = false;
+int num_calls = 0;
+
+bool is_blocked() {
+  sigset_t now;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+  return sigismember(&now, SIGBUS) == 1;
+}
+void jump_back(int) {
+  ++num_calls;
+  seen_blocked = is_blocked();
+  siglongjmp(back, 1);
+}
+void note_and_jump_back(int, siginfo_t* info, void*) {
+  seen_address = static_cast<const char*>(info->si_addr);
+  jump_back(SIGBUS);
+}
+void only_count(int) { ++num_calls; }
+
+/// Touches what is gone, and says "" if a handler of the test's took it.
+std::string caught_touch(const Mapping& map, std::size_t i) {
+  if (sigsetjmp(back, 1) == 0) {
+    map.touch(i);
+    return "no fault";
+  }
+  return is_blocked() ? "SIGBUS stayed blocked" : "";
+}
+
+TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
+  if (!nothing_installed_yet()) GTEST_SKIP() << "needs a process of its own, as ctest gives";
+  const Mapping map;
+  EXPECT_EQ(in_child([&]() -> std::string {
+              struct sigaction action {};
+              action.sa_sigaction = note_and_jump_back;
+              action.sa_flags = SA_SIGINFO;
+              ::sigaction(SIGBUS, &action, nullptr);
+              map.truncate(kPage);
+              for (int round = 1; round <= 3; ++round) {
+                char to = 0;
+                if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
+                if (num_calls != round - 1) return "our fault went to the old handler";
+                if (auto wrong = caught_touch(map, kPage + 5); !wrong.empty()) return wrong;
+                if (num_calls != round) return "the old handler was not called";
+                if (seen_address != map.data() + kPage + 5) return "another address";
+                if (!seen_blocked) return "SIGBUS was not blocked in the old handler";
+              }
+              return "";
+            }),
+            "");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              std::signal(SIGBUS, jump_back);  // takes no siginfo
+              char to = 0;
+              if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
+              if (auto wrong = caught_touch(map, kPage); !wrong.empty()) return wrong;
+              return num_calls == 1 ? "" : "the old handler was not called";
+            }),
+            "");
+}
+
+TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
+  if (!nothing_installed_yet()) GTEST_SKIP() << "needs a process of its own, as ctest gives";
+  const Mapping map;
+  EXPECT_EQ(in_child([&]() -> std::string {
+              struct sigaction action {};
+              action.sa_handler = only_count;
+              action.sa_flags = static_cast<int>(SA_RESETHAND);
+              ::sigaction(SIGBUS, &action, nullptr);
+              char to = 0;
+              if (!copy_mapped(&to, map.data(), 1)) return "no copy";
+              map.truncate(kPage);
+              map.touch(kPage);  // once to the handler, which returns, then by default
+              return "lives";
+            }),
+            "killed by signal 7");
+}
+
+TEST(MappedReadGuardTest, IsNotDamagedWhereNothingIsGone) {
+  const Mapping map;
+  const MappedReadGuard guard(map.data(), map.size());
+  EXPECT_EQ(std::string(map.data(), map.size()), map.content());
+  EXPECT_FALSE(guard.damaged());
+}
+
+// faults row 7
+TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
+  Mapping map;
+  const char* const data = map.data();
+  {
+    const MappedReadGuard guard(data, map.size());
+    map.truncate(3 * kPage);
+    EXPECT_EQ(map.touch(0), 1);
+    EXPECT_FALSE(guard.damaged());
+    EXPECT_EQ(map.touch(5 * kPage + 1), 0);
+    EXPECT_TRUE(guard.damaged());
+    EXPECT_EQ(std::string(data + 5 * kPage, 3 * kPage), std::string(3 * kPage, '\0'));
+    EXPECT_EQ(std::string(data, 3 * kPage), map.content().substr(0, 3 * kPage));
+    EXPECT_EQ(map.touch(3 * kPage), 0);  // a second time, from farther ahead
+    EXPECT_TRUE(guard.damaged());
+  }
+  // The zeros go with the mapping.
+  map.unmap();
+  unsigned char resident = 0;
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(::mincore(const_cast<char*>(data) + i * kPage, 1, &resident), -1);
+    EXPECT_EQ(errno, ENOMEM);
+  }
+}
+
+TEST(MappedReadGuardTest, ARangeWithinPagesIsMendedByWholePages) {
+  const Mapping map;
+  map.truncate(kPage);
+  const MappedReadGuard guard(map.data() + kPage + 100, kPage);
+  EXPECT_EQ(map.touch(kPage + 100), 0);
+  EXPECT_EQ(map.touch(2 * kPage + 99), 0);
+  EXPECT_TRUE(guard.damaged());
+}
+
+TEST(MappedReadGuardTest, TheRangeOfTheFaultIsTheOneThatIsDamaged) {
+  const Mapping first;
+  const Mapping second;
+  const MappedReadGuard outer(first.data(), first.size());
+  const MappedReadGuard inner(second.data(), second.size());
+  first.truncate(0);
+  EXPECT_EQ(first.touch(kPage), 0);
+  EXPECT_TRUE(outer.damaged());
+  EXPECT_FALSE(inner.damaged());
+  char to = 0;
+  second.truncate(0);
+  EXPECT_FALSE(copy_mapped(&to, second.data(), 1));  // a copy gives up, guard or not
+  EXPECT_FALSE(inner.damaged());
+}
+
+TEST(MappedReadGuardTest, GuardsItsThreadAndItsTimeOnly) {
+  const Mapping map;
+  map.truncate(kPage);
+  EXPECT_THAT(in_child([&]() -> std::string {
+                const MappedReadGuard guard(map.data(), map.size());
+                std::thread([&] { map.touch(kPage); }).join();
+                return "lives";
+              }),
+              kEndedByTheFault);
+  EXPECT_THAT(in_child([&]() -> std::string {
+                { const MappedReadGuard guard(map.data(), map.size()); }
+                map.touch(kPage);
+                return "lives";
+              }),
+              kEndedByTheFault);
+}
+
+TEST(MappedReadGuardTest, ThreadsGuardMappingsOfTheirOwn) {
+  std::atomic<int> damaged{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        const Mapping map;
+        const MappedReadGuard guard(map.data(), map.size());
+        map.truncate(kPage);
+        std::size_t zeros = 0;
+        for (std::size_t i = 0; i < map.size(); ++i) zeros += map.touch(i) == 0 ? 1 : 0;
+        if (guard.damaged() && zeros == 7 * kPage) ++damaged;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(damaged, 80);
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,354 @@
+// faults rows 7 and 27, and Access::kRead: shards that are truncated under a live dataset.
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/shards.h"
+#include "shardwise/data/dataset.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace {
+std::atomic<int> pread_fails_with{0};
+std::atomic<int> num_preads{0};
+}  // namespace
+
+/// Takes the C library's place in this program, so that a disk can fail.
+extern "C" ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
+  ++num_preads;
+  if (pread_fails_with != 0) {
+    errno = pread_fails_with;
+    return -1;
+  }
+  return ::syscall(SYS_pread64, fd, buffer, size, offset);
+}
+
+namespace shardwise {
+namespace {
+
+namespace fs = std::filesystem;
+using test::content_of;
+using test::error_code;
+using test::error_text;
+using test::in_child;
+using test::key_of;
+using test::Shards;
+using test::TarBuilder;
+using test::TempDir;
+using test::write_file;
+using test::wrong_with;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kRemedy[] =
+    "; run `shardwise index` again (it reads only what changed), or bring the old shard back; then "
+    "open the dataset again";
+
+Dataset open(const Shards& shards, Access access) {
+  return Dataset::open(shards.index_path(), {.access = access});
+}
+
+/// Cuts a shard in place, and leaves its name and inode.
+void cut(const std::string& path, std::uint64_t size) {
+  if (::truncate(path.c_str(), static_cast<off_t>(size)) != 0) throw std::runtime_error("truncate");
+}
+
+class ReadAccessTest : public ::testing::Test {
+ protected:
+  void TearDown() override { pread_fails_with = 0; }
+};
+
+TEST(AccessTest, HasNames) {
+  EXPECT_EQ(parse_access("map"), Access::kMap);
+  EXPECT_EQ(parse_access("read"), Access::kRead);
+  EXPECT_EQ(error_text([] { parse_access("Map"); }), "no such access: 'Map'; choose map or read");
+}
+
+TEST_F(ReadAccessTest, GivesWhatMappingGives) {
+  const Shards shards(5, 13);
+  const Dataset data = open(shards, Access::kRead);
+  EXPECT_EQ(wrong_with(data), "");
+  for (std::uint64_t i = data.size(); i-- > 0;) {
+    const Sample sample = data[i];
+    ASSERT_EQ(sample.num_fields(), 2U);
+    EXPECT_EQ(sample.field(0).name, "bin");
+    EXPECT_EQ(sample.field(0).bytes, content_of(i));
+    EXPECT_EQ(sample.find("cls"), std::to_string(i % 10) + "\n");
+    EXPECT_EQ(sample.copy("bin"), content_of(i));
+    EXPECT_EQ(data.get(key_of(i)).index(), i);
+    EXPECT_EQ(error_text([&] { sample["png"]; }),
+              "no field 'png': " + sample.describe() + "; its fields are bin, cls");
+  }
+  EXPECT_EQ(data.pool_stats().open_bytes, 0U);
+}
+
+TEST_F(ReadAccessTest, ASampleIsReadAtOnce) {
+  const Shards shards(1, 3);
+  const Dataset data = open(shards, Access::kRead);
+  static_cast<void>(data[0]);
+  num_preads = 0;
+  const Sample sample = data[1];
+  EXPECT_EQ(sample["bin"], content_of(1));
+  const Sample copy = sample;
+  EXPECT_EQ(copy["bin"].data(), sample["bin"].data());
+  EXPECT_EQ(num_preads, 1);
+}
+
+TEST_F(ReadAccessTest, WhatLiesFarBetweenMembersIsNotRead) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.txt", "first").file("a.empty", "");
+  for (int i = 0; i < 300; ++i) tar.entry("folder/", '5', "");
+  tar.file("a.bin", std::string(1000, 'b')).file("a.cls", "7").file("z.txt", "last");
+  write_file(dir / "x.tar", tar.end().bytes());
+  build_index(dir / "x.idx", {dir / "x.tar"}, {.num_threads = 1});
+  const Dataset data = Dataset::open(dir / "x.idx", {.access = Access::kRead});
+  const Sample z = data.get("z");
+  num_preads = 0;
+  const Sample a = data.get("a");
+  EXPECT_EQ(num_preads, 2);
+  ASSERT_EQ(a.num_fields(), 4U);
+  EXPECT_EQ(a["txt"], "first");
+  EXPECT_EQ(a["empty"], "");
+  EXPECT_EQ(a["bin"], std::string(1000, 'b'));
+  EXPECT_EQ(a.integer("cls"), 7);
+  EXPECT_EQ(z["txt"], "last");
+}
+
+TEST_F(ReadAccessTest, BytesOutliveDatasetShardAndFile) {
+  auto shards = std::make_unique<Shards>(2, 5);
+  auto data = std::make_unique<Dataset>(open(*shards, Access::kRead));
+  const Sample held = (*data)[7];
+  const std::string_view view = held["bin"];
+  cut(shards->path(1), 0);
+  data.reset();
+  shards.reset();
+  const Sample copy = held;
+  EXPECT_EQ(view, content_of(7));
+  EXPECT_EQ(copy["bin"], content_of(7));
+  EXPECT_EQ(copy.key(), key_of(7));
+}
+
+// faults row 7
+TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
+  const Shards shards(3, 10);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Dataset data = open(shards, Access::kRead);
+              if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+              const Sample held = data[10];
+              const auto size = fs::file_size(shards.path(1));
+              cut(shards.path(1), 1000);
+              for (std::uint64_t i = 10; i < 20; ++i) {
+                try {
+                  static_cast<void>(data[i]);
+                  return "sample " + std::to_string(i) + ": no error";
+                } catch (const StaleIndex& e) {
+                  const std::string text = e.what();
+                  const std::string expected = "the shard changed while it was open: sample " +
+                                               std::to_string(i) + " ('" + key_of(i) +
+                                               "') in shard '" + shards.path(1) + "', offset ";
+                  const std::string sizes = " (1000 bytes now, " + std::to_string(size) + " then)";
+                  if (!text.starts_with(expected) || !text.ends_with(sizes + kRemedy)) return text;
+                }
+              }
+              if (held["bin"] != content_of(10)) return "a held view changed";
+              for (std::uint64_t i = 0; i < 10; ++i) {
+                if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+                if (auto wrong = wrong_with(data, 20 + i); !wrong.empty()) return wrong;
+              }
+              return {};
+            }),
+            "");
+}
+
+TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
+  const Shards shards(2, 5);
+  const Dataset data = open(shards, Access::kRead);
+  ASSERT_EQ(wrong_with(data), "");
+  const auto size = fs::file_size(shards.path(1));
+  cut(shards.path(1), 0);
+  cut(shards.path(1), size);  // zeros, of the old length
+  EXPECT_THAT(error_text([&] { data[5]; }),
+              AllOf(HasSubstr("(its time changed, its size did not)"), HasSubstr(kRemedy)));
+  EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(wrong_with(data, 0), "");
+  // A dataset that is opened now says so at the first touch.
+  EXPECT_THAT(error_text([&] { open(shards, Access::kRead)[5]; }),
+              StartsWith("the shard changed since it was indexed: '" + shards.path(1) + "'"));
+}
+
+TEST_F(ReadAccessTest, TheFirstTouchChecksTheFirstHeader) {
+  const Shards shards(2, 5);
+  std::string bytes = test::read_file(shards.path(1));
+  bytes[0] = 'e';
+  TarBuilder::fix_checksum(bytes.data());
+  write_file(shards.path(1), bytes);
+  test::set_old_time(shards.path(1));
+  const Dataset data = open(shards, Access::kRead);
+  EXPECT_EQ(wrong_with(data, 0), "");
+  EXPECT_THAT(
+      error_text([&] { data[5]; }),
+      StartsWith("the shard changed since it was indexed, though its size and time did not: "
+                 "'" +
+                 shards.path(1) + "', offset 0"));
+}
+
+TEST_F(ReadAccessTest, ReplacedByRenameItsOldBytesAreReadWhileItIsOpen) {
+  const Shards shards(3, 5);
+  const Dataset data = open(shards, Access::kRead);
+  static_cast<void>(data[5]);
+  write_file(shards.dir() / "new", "other");
+  ASSERT_EQ(std::rename((shards.dir() / "new").c_str(), shards.path(1).c_str()), 0);
+  EXPECT_EQ(wrong_with(data), "");
+  EXPECT_EQ(error_code([&] { open(shards, Access::kRead)[5]; }), ErrorCode::kStaleIndex);
+}
+
+TEST_F(ReadAccessTest, AMissingShardIsNotFoundUntilItIsBack) {
+  const Shards shards(2, 5);
+  const Dataset data = open(shards, Access::kRead);
+  fs::rename(shards.path(1), shards.dir() / "away");
+  EXPECT_EQ(error_code([&] { data[5]; }), ErrorCode::kNotFound);
+  fs::rename(shards.dir() / "away", shards.path(1));
+  EXPECT_EQ(wrong_with(data), "");
+}
+
+TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
+  const Shards shards(1, 3);
+  const Dataset data = open(shards, Access::kRead);
+  static_cast<void>(data[0]);
+  const std::uint64_t offset = data.index().segment(0).members(2)[0].data_offset();
+  pread_fails_with = EIO;
+  EXPECT_EQ(error_code([&] { data[2]; }), ErrorCode::kIo);
+  EXPECT_EQ(error_text([&] { data[2]; }),
+            "cannot read a sample: sample 2 ('" + key_of(2) + "') in shard '" + shards.path(0) +
+                "', offset " + std::to_string(offset) + " (cannot read: '" + shards.path(0) +
+                "' (Input/output error)); check the disk, then run again");
+  pread_fails_with = 0;
+  EXPECT_EQ(wrong_with(data), "");
+}
+
+// faults row 7
+TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
+  const Shards shards(3, 20);
+  EXPECT_EQ(
+      in_child([&]() -> std::string {
+        const Dataset data = open(shards, Access::kMap);
+        if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+        const Sample last = data[39];
+        const auto size = fs::file_size(shards.path(1));
+        cut(shards.path(1), 1000);
+        int stale = 0;
+        for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
+                                 std::function<void()>([&] { last.integer("cls"); }),
+                                 std::function<void()>([&] { data[25].copy("bin"); }),
+                                 std::function<void()>([&] { data[20].copy("cls"); })}) {
+          try {
+            read();
+          } catch (const StaleIndex& e) {
+            const std::string text = e.what();
+            ++stale;
+            if (!text.starts_with("the shard changed while it was open: sample ") ||
+                text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
+                !text.ends_with(" (1000 bytes now, " + std::to_string(size) + " then)" + kRemedy)) {
+              return text;
+            }
+          }
+        }
+        if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
+        if (last.key() != key_of(39)) return "another key";
+        for (std::uint64_t i = 0; i < 20; ++i) {
+          if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+          if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
+        }
+        return {};
+      }),
+      "");
+}
+
+// What was cut within its last page reads as zeros, without a signal.
+TEST(MapAccessTest, ACopyIsNeverOfTheZerosBehindTheNewEnd) {
+  const Shards shards(1, 3);
+  ASSERT_LT(fs::file_size(shards.path(0)), 16384U);
+  const Dataset data = open(shards, Access::kMap);
+  const Sample sample = data[0];
+  EXPECT_EQ(sample.copy("bin"), content_of(0));
+  cut(shards.path(0), 520);
+  EXPECT_EQ(error_code([&] { static_cast<void>(sample.copy("bin")); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { sample.integer("cls"); }), ErrorCode::kStaleIndex);
+}
+
+TEST(MapAccessTest, CopiesOfAShardThatWasReplacedOrDeletedAreItsOldBytes) {
+  const Shards shards(2, 5);
+  const Dataset data = open(shards, Access::kMap);
+  const Sample first = data[1];
+  const Sample second = data[6];
+  write_file(shards.dir() / "new", "other");
+  ASSERT_EQ(std::rename((shards.dir() / "new").c_str(), shards.path(0).c_str()), 0);
+  ASSERT_EQ(::unlink(shards.path(1).c_str()), 0);
+  EXPECT_EQ(first.copy("bin"), content_of(1));
+  EXPECT_EQ(second.copy("bin"), content_of(6));
+  EXPECT_EQ(second.integer("cls"), 6);
+}
+
+// faults row 7: no sample is ever wrong, whatever the moment.
+class TruncationRaceTest : public ::testing::TestWithParam<Access> {};
+INSTANTIATE_TEST_SUITE_P(Accesses, TruncationRaceTest,
+                         ::testing::Values(Access::kMap, Access::kRead),
+                         [](const auto& param_info) {
+                           return param_info.param == Access::kMap ? "Map" : "Read";
+                         });
+
+TEST_P(TruncationRaceTest, FourThreadsReadWhileAnotherTruncates) {
+  EXPECT_EQ(in_child([&]() -> std::string {
+              for (int round = 0; round < 5; ++round) {
+                const Shards shards(4, 40);
+                const Dataset data = Dataset::open(
+                    shards.index_path(), {.pool = {.max_shards = 2}, .access = GetParam()});
+                std::atomic<int> stale{0};
+                std::atomic<int> wrong{0};
+                std::atomic<int> other{0};
+                std::atomic<bool> is_cut{false};
+                std::vector<std::thread> threads;
+                for (std::uint64_t t = 0; t < 4; ++t) {
+                  threads.emplace_back([&, t] {
+                    int left = 400;  // reads after the cut
+                    for (std::uint64_t i = t; left > 0; i = (i * 5 + 7 + t) % data.size()) {
+                      if (is_cut) --left;
+                      try {
+                        if (data[i].copy("bin") != content_of(i)) ++wrong;
+                        if (data[i].integer("cls") != static_cast<std::int64_t>(i % 10)) ++wrong;
+                      } catch (const StaleIndex&) {
+                        ++stale;
+                        if (i / 40 != 2) ++other;  // of a shard that nobody cut
+                      } catch (const std::exception&) {
+                        ++other;
+                      }
+                    }
+                  });
+                }
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                cut(shards.path(2), round % 2 == 0 ? 600 : 9000);
+                is_cut = true;
+                for (std::thread& thread : threads) thread.join();
+                if (wrong != 0) return "wrong bytes";
+                if (other != 0) return "another error";
+                if (stale == 0) return "no read met the cut";
+              }
+              return {};
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace shardwise
