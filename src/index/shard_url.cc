@@ -9,13 +9,27 @@
 namespace shardwise {
 namespace {
 
-bool starts_with_scheme(std::string_view url, std::string_view scheme) {
-  if (url.size() <= scheme.size() || url[scheme.size()] != ':') return false;
-  for (std::size_t i = 0; i < scheme.size(); ++i) {
-    const char c = url[i] >= 'A' && url[i] <= 'Z' ? static_cast<char>(url[i] - 'A' + 'a') : url[i];
-    if (c != scheme[i]) return false;
+/// What stands before the first colon, in lower case, if it has the form of a scheme; else nothing.
+std::string scheme_of(std::string_view url) {
+  std::string scheme;
+  for (const char c : url.substr(0, url.find(':'))) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    const bool letter = upper || (c >= 'a' && c <= 'z');
+    const bool other = (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+    if (!letter && (!other || scheme.empty())) return {};
+    scheme += upper ? static_cast<char>(c - 'A' + 'a') : c;
   }
-  return true;
+  return scheme.size() < url.size() ? scheme : std::string();
+}
+
+bool names_a_command(std::string_view url) {
+  return url.starts_with('|') || scheme_of(url) == "pipe";
+}
+
+/// True for `scheme://...`, where the scheme is not file.
+bool names_a_host(std::string_view url) {
+  const std::string scheme = scheme_of(url);
+  return !scheme.empty() && scheme != "file" && url.substr(scheme.size()).starts_with("://");
 }
 
 /// "'http://x' in 'd.json', shardlist[0].url"
@@ -74,14 +88,16 @@ std::string path_in_file_url(std::string_view url, std::string_view where) {
 
 }  // namespace
 
+bool is_plain_path(std::string_view text) {
+  return !names_a_command(text) && !names_a_host(text) && scheme_of(text) != "file";
+}
+
 void require_local(std::string_view url, std::string_view where) {
-  if (starts_with_scheme(url, "pipe") || url.starts_with('|')) {
+  if (names_a_command(url)) {
     throw Unsupported("a pipe: URL is a command, and none is ever run", named(url, where),
                       "copy the shard to a local disk and give its path");
   }
-  if (!starts_with_scheme(url, "file") && url.find("://") != std::string_view::npos) {
-    refuse_remote(url, where);
-  }
+  if (names_a_host(url)) refuse_remote(url, where);
 }
 
 std::string path_of_url(std::string_view url, const std::string& directory,
@@ -89,7 +105,7 @@ std::string path_of_url(std::string_view url, const std::string& directory,
   require_local(url, where);
   if (url.starts_with("//")) refuse_remote(url, where);  // a host, in URLs
   const std::string path =
-      starts_with_scheme(url, "file") ? path_in_file_url(url, where) : std::string(url);
+      scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
   if (path.empty() || path.find('\0') != std::string::npos) {
     throw InvalidArgument("a URL that can name no file", named(url, where), "give a path");
   }

@@ -15,4 +15,7 @@ void require_local(std::string_view url, std::string_view where);
 ///   malformed file: URL.
 std::string path_of_url(std::string_view url, const std::string& directory, std::string_view where);
 
+/// True unless path_of_url would read the relative path `text` as another kind of URL.
+bool is_plain_path(std::string_view text);
+
 }  // namespace shardwise

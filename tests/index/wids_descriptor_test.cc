@@ -301,7 +301,7 @@ TEST(SourceListTest, ADescriptorStandsForItsShardsInOrder) {
               HasSubstr("a shard is named twice"));
 }
 
-TEST(Md5Test, GivesTheValuesOfRfc1321) {
+TEST(Md5Test, GivesTheValuesOfRfc1321AndOfLongFiles) {
   const TempDir dir;
   const auto md5_of = [&](const std::string& bytes) {
     write_file(dir / "x", bytes);
@@ -309,6 +309,7 @@ TEST(Md5Test, GivesTheValuesOfRfc1321) {
   };
   EXPECT_EQ(md5_of(""), "d41d8cd98f00b204e9800998ecf8427e");
   EXPECT_EQ(md5_of("abc"), "900150983cd24fb0d6963f7d28e17f72");
+  EXPECT_EQ(md5_of(std::string(3'000'000, '\0')), "c9fc2d3dd83ab67a129ac10b09c9ebbb");
 }
 
 class WidsClaimsTest : public testing::Test {
