@@ -149,6 +149,7 @@ void write_wids_descriptor(const Index& index, const std::string& path,
                       "choose another");
   }
   const std::vector<ShardInfo> shards = unchanged_shards(index, options.cancel);
+  sweep_temporaries(path);
   TextFile out(path);
   out << "{\n  \"__kind__\": \"wids-shard-index-v1\",\n  \"wids_version\": 1,\n";
   if (!options.name.empty()) out << "  \"name\": " << json_string(options.name) << ",\n";

@@ -30,7 +30,7 @@ struct WidsExportOptions {
 /// below the descriptor's directory, so that the two can be moved together; absolute otherwise.
 /// Name it `*.json`, by which expand_sources knows it; an index of it has the same fingerprint.
 ///
-/// Effects: `path` appears whole or not at all.
+/// Effects: `path` appears whole or not at all; what a killed export of it left is removed.
 /// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or if the index
 ///   left out bad members, which wids would count; StaleIndex, NotFound, kIo, kNoSpace; Cancelled.
 /// Source: wids/wids_index.py of webdataset 0.2.107.
