@@ -10,6 +10,8 @@
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/index_builder.h"
+#include "shardwise/index/index_export.h"
 #include "shardwise/index/source_list.h"
+#include "shardwise/index/wids_descriptor.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/sampler.h"

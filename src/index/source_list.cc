@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "index/shard_url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
@@ -18,19 +19,20 @@ namespace {
 
 constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999} is no dataset
 constexpr int kMaxListDepth = 8;
+constexpr std::string_view kDescriptorSuffix = ".json";
 
 class Expander {
  public:
-  std::vector<std::string> run(const std::vector<std::string>& sources) {
+  SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
     std::unordered_set<std::string_view> seen;
-    for (const std::string& path : paths_) {
+    for (const std::string& path : list_.shards) {
       if (!seen.insert(path).second) {
         throw InvalidArgument("a shard is named twice", in_quotes(path),
                               "each of its samples would come twice; name it once");
       }
     }
-    return std::move(paths_);
+    return std::move(list_);
   }
 
  private:
@@ -106,14 +108,26 @@ class Expander {
   }
 
   void add_path(const std::string& path) {
-    if (path.find("://") != std::string::npos) {
-      throw Unsupported("remote shards are not read by this version", in_quotes(path),
-                        "copy the shard to a local disk and give its path");
+    require_local(path, "");
+    if (path.ends_with(kDescriptorSuffix)) {
+      add_descriptor(path);
+    } else {
+      add_shard(path);
     }
-    if (paths_.size() >= kMaxShards) {
+  }
+
+  void add_descriptor(const std::string& path) {
+    list_.descriptors.push_back(read_wids_descriptor(path));
+    for (const WidsDataset& set : list_.descriptors.back().datasets) {
+      for (const WidsShard& shard : set.shards) add_shard(shard.path);
+    }
+  }
+
+  void add_shard(const std::string& path) {
+    if (list_.shards.size() >= kMaxShards) {
       throw InvalidArgument("more than 10 million shards", in_quotes(path), "check the pattern");
     }
-    paths_.push_back(path);
+    list_.shards.push_back(path);
   }
 
   /// `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace with neither `..` nor `,` stands for itself.
@@ -185,13 +199,15 @@ class Expander {
     }
   }
 
-  std::vector<std::string> paths_;
+  SourceList list_;
 };
 
 }  // namespace
 
+SourceList read_sources(const std::vector<std::string>& sources) { return Expander().run(sources); }
+
 std::vector<std::string> expand_sources(const std::vector<std::string>& sources) {
-  return Expander().run(sources);
+  return read_sources(sources).shards;
 }
 
 }  // namespace shardwise

@@ -29,7 +29,8 @@ class TableWriter {
   /// @param unique_keys  fail if a key comes in two shards. Errors: CorruptShard, naming both.
   /// @param shard_name   what a shard is called in that error.
   /// The file stays locked until this object is destroyed, so that no other build sweeps it.
-  void commit(bool unique_keys, const std::function<std::string(std::uint64_t)>& shard_name);
+  void commit(bool unique_keys = false,
+              const std::function<std::string(std::uint64_t)>& shard_name = {});
 
   // After commit:
   const std::string& path() const noexcept { return path_; }

@@ -80,6 +80,11 @@ bool is_zero_block(const char* block) noexcept {
 }
 
 bool has_valid_checksum(const char* block) noexcept {
+  const char* field = block + kChecksumOffset;
+  if (std::any_of(field, field + kChecksumBytes,
+                  [](char c) { return c != ' ' && c != 0 && (c < '0' || c > '7'); })) {
+    return false;
+  }
   const auto stored = parse_number(block + kChecksumOffset, kChecksumBytes);
   if (!stored) return false;
   std::int64_t unsigned_field = 0;

@@ -45,6 +45,51 @@ struct Damage {
   throw Damage{{code, offset, std::string(member), std::move(what)}};
 }
 
+/// An archive from some header on, as libarchive reads it: an empty member comes first, since
+/// libarchive looks harder at the first header than at later ones, and what it finds must not
+/// depend on where it starts.
+class Continuation {
+ public:
+  explicit Continuation(std::string_view rest) : rest_(rest) {
+    constexpr std::string_view kOctal = "0000000";
+    first_[0] = '-';
+    for (const std::size_t at : {100U, 108U, 116U, 124U, 136U})
+      kOctal.copy(&first_[at], kOctal.size());
+    first_[156] = '0';
+    std::memcpy(&first_[257], "ustar\00000", 8);
+    std::memset(&first_[148], ' ', 8);
+    unsigned sum = 0;
+    for (const char c : first_) sum += static_cast<unsigned char>(c);
+    std::snprintf(&first_[148], 8, "%06o", sum);
+  }
+
+  /// Opens `a` on it, and reads the empty member.
+  bool open(archive* a) {
+    archive_entry* entry = nullptr;
+    return archive_read_open(a, this, nullptr, &Continuation::read, nullptr) == ARCHIVE_OK &&
+           archive_read_next_header(a, &entry) == ARCHIVE_OK;
+  }
+  /// How far libarchive has come in what follows the empty member, bytes.
+  static std::uint64_t position(archive* a) {
+    return static_cast<std::uint64_t>(archive_filter_bytes(a, 0)) - kBlockBytes;
+  }
+
+ private:
+  static la_ssize_t read(archive*, void* self, const void** buffer) {
+    auto& from = *static_cast<Continuation*>(self);
+    const int piece = from.next_piece_++;
+    const std::string_view bytes = piece == 0   ? std::string_view(from.first_.data(), kBlockBytes)
+                                   : piece == 1 ? from.rest_
+                                                : std::string_view();
+    *buffer = bytes.data();
+    return static_cast<la_ssize_t>(bytes.size());
+  }
+
+  const std::string_view rest_;
+  std::array<char, kBlockBytes> first_{};
+  int next_piece_ = 0;
+};
+
 class Scanner {
  public:
   Scanner(std::string_view archive, const std::string& shard, const TarScanOptions& options,
@@ -141,11 +186,18 @@ class Scanner {
     if (type != '0' && type != '\0' && type != '5' && type != '2') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
-    if (!(header.is_ustar() || ((header.is_gnu() || header.is_v7()) && prefix.empty())))
+    // Behind their names v7 and GNU headers may hold what means something to some readers: a
+    // prefix, times, a sparse map.
+    constexpr std::size_t kPrefix = 345, kTail = 500;
+    if (!header.is_ustar() &&
+        !((header.is_gnu() || header.is_v7()) &&
+          std::all_of(block + kPrefix, block + kTail, [](char c) { return c == 0; }))) {
       return false;
+    }
     const std::string_view short_name = header.short_name();
     if (short_name.empty()) return false;
-    if ((static_cast<unsigned char>(block[124]) & 0x80) != 0) return false;
+    // Readers agree on digits. Base-256, blanks and zero bytes in front are read in several ways.
+    if (block[124] < '0' || block[124] > '7') return false;
     const auto size = header.size();
     if (!size) return false;
     if (!tar::has_valid_checksum(block)) return false;
@@ -172,8 +224,7 @@ class Scanner {
 
   /// Visits a member whose header ends where its data begins, and moves behind it.
   void accept(const TarMember& member) {
-    if (!range_fits(member.data_offset, member.size_bytes, archive_.size()) ||
-        tar::padded(member.size_bytes) > archive_.size() - member.data_offset) {
+    if (!padded_range_fits(member.data_offset, member.size_bytes)) {
       damaged(member.header_offset, member.name,
               "the shard is truncated: the member needs " + std::to_string(member.size_bytes) +
                   " bytes and padding, the file has " +
@@ -189,13 +240,13 @@ class Scanner {
   void read_with_libarchive() {
     const std::uint64_t base = position_;
     if (std::string why; !tar::read_raw_entry(archive_, base, &why)) damaged(base, {}, why);
+    // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
+    const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
+    Continuation rest(archive_.substr(base, size));
     const ArchivePtr reader(archive_read_new());
     if (!reader) throw std::bad_alloc();
     archive* a = reader.get();
-    // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
-    const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
-    if (archive_read_support_format_tar(a) != ARCHIVE_OK ||
-        archive_read_open_memory(a, archive_.data() + base, size) != ARCHIVE_OK) {
+    if (archive_read_support_format_tar(a) != ARCHIVE_OK || !rest.open(a)) {
       damaged(base, {}, "libarchive cannot read on: " + error_of(a));
     }
     // After an entry that is no regular file the next header follows at once, or after a body.
@@ -214,8 +265,7 @@ class Scanner {
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
         damaged(position_, {}, "malformed: " + error_of(a));
       }
-      const std::uint64_t data_offset =
-          base + static_cast<std::uint64_t>(archive_filter_bytes(a, 0));
+      const std::uint64_t data_offset = base + Continuation::position(a);
       const tar::RawEntry raw = matching_raw_entry(data_offset, body_of_last);
       headers_.update(archive_.substr(position_, raw.data_offset - position_));
       body_of_last = 0;
@@ -230,8 +280,14 @@ class Scanner {
       }
       count_other(raw.type);
       position_ = raw.data_offset;
-      if (range_fits(position_, raw.size, archive_.size())) body_of_last = tar::padded(raw.size);
+      if (padded_range_fits(position_, raw.size)) body_of_last = tar::padded(raw.size);
     }
+  }
+
+  /// True if `size` bytes at `offset`, and what fills their last block, lie within the archive.
+  bool padded_range_fits(std::uint64_t offset, std::uint64_t size) const noexcept {
+    return range_fits(offset, size, archive_.size()) &&
+           tar::padded(size) <= archive_.size() - offset;
   }
 
   bool is_end(std::uint64_t offset) const noexcept {
@@ -294,7 +350,7 @@ class Scanner {
         at += kBlockBytes;
       }
     }
-    if (!range_fits(at, raw.size, archive_.size())) {
+    if (!padded_range_fits(at, raw.size)) {
       damaged(raw.header_offset, raw.name, "the shard is truncated within a sparse member");
     }
     position_ = at + tar::padded(raw.size);

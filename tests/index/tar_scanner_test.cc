@@ -299,6 +299,60 @@ TEST(TarScannerTest, HeaderHashChangesWithEveryHeaderByte) {
   }
 }
 
+// The last block of a body that nobody reads may be cut short, and then the scan ends there.
+TEST(TarScannerTest, ABodyWhoseLastBlockIsCutIsNeverReadBeyond) {
+  for (const char type : std::string("234567SVDMNA?")) {
+    for (const std::uint64_t size : {1U, 300U, 511U, 600U}) {
+      const std::string bytes =
+          TarBuilder::header("x", type, size) + std::string(static_cast<std::size_t>(size), 'b');
+      for (const bool lenient : {false, true}) {
+        for (const bool libarchive_only : {false, true}) {
+          try {
+            scan_one_way(bytes, {.lenient = lenient, .libarchive_only = libarchive_only});
+          } catch (const Error& e) {
+            EXPECT_THAT(e.what(), HasSubstr("'x.tar'")) << type;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TarScannerTest, HeadersThatReadersReadInSeveralWaysAreHeldAgainstLibarchive) {
+  const auto changed = [](std::size_t at, std::string_view bytes, bool gnu = false) {
+    std::string header = TarBuilder::header("a.x", '0', 5);
+    if (gnu) header.replace(257, 8, std::string_view("ustar  \0", 8));
+    header.replace(at, bytes.size(), bytes);
+    TarBuilder::fix_checksum(header.data());
+    TarBuilder tar;
+    tar.raw(header).raw("12345" + std::string(507, '\0')).file("b.x", "y").end();
+    return tar.bytes();
+  };
+  EXPECT_THAT(scan_error(changed(124, std::string_view("\0", 1))),
+              HasSubstr("libarchive says 0 bytes, the raw header 5"));
+  EXPECT_THAT(scan_error(changed(124, std::string_view(" \0", 2))),
+              HasSubstr("libarchive says 0 bytes, the raw header 5"));
+  EXPECT_THAT(scan_error(changed(386, "not a map", true)), HasSubstr("malformed"));
+}
+
+TEST(TarScannerTest, ChecksumFieldsHoldDigitsAndBlanksOnly) {
+  TarBuilder tar;
+  tar.file("a.x", "y").end();
+  std::string bytes = tar.bytes();
+  bytes[155] = '\xd7';
+  EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }), HasSubstr("no tar header"));
+}
+
+// libarchive looks harder at the first header than at later ones.
+TEST(TarScannerTest, WhereLibarchiveStartsDoesNotMatter) {
+  std::string odd = TarBuilder::header("", '0', 0);
+  odd.replace(100, 8, "nonsense");  // the mode
+  TarBuilder::fix_checksum(odd.data());
+  TarBuilder tar;
+  tar.file("a.x", "y").raw(odd).file("b.x", "z").end();
+  EXPECT_EQ(scan(tar.bytes()).members.size(), 3u);
+}
+
 TEST(TarScannerTest, RandomDamageNeverCrashesAndBothPathsAgree) {
   TarBuilder tar;
   tar.file("a.jpg", std::string(600, 'j'))

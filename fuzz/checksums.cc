@@ -1,0 +1,84 @@
+#include "checksums.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "index/table_writer.h"
+#include "shardwise/base/bytes.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise::fuzz {
+namespace {
+
+std::uint64_t octal(std::string_view field) {
+  std::uint64_t value = 0;
+  for (const char c : field) {
+    if (c >= '0' && c <= '7') value = value * 8 + static_cast<std::uint64_t>(c - '0');
+  }
+  return value;
+}
+
+}  // namespace
+
+void fix_tar_headers(std::string& archive) {
+  constexpr std::size_t kBlock = 512;
+  constexpr std::size_t kSize = 124, kSizeLength = 12, kChecksum = 148, kChecksumLength = 8;
+  constexpr std::size_t kType = 156;
+  for (std::size_t at = 0; range_fits(at, kBlock, archive.size());) {
+    char* header = archive.data() + at;
+    at += kBlock;
+    if (std::all_of(header, header + kBlock, [](char c) { return c == '\0'; })) continue;
+    std::memset(header + kChecksum, ' ', kChecksumLength);
+    unsigned sum = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) sum += static_cast<unsigned char>(header[i]);
+    char digits[kChecksumLength];
+    std::snprintf(digits, sizeof digits, "%06o", sum);  // with its zero byte, then a space
+    std::memcpy(header + kChecksum, digits, kChecksumLength - 1);
+    const bool has_data = std::strchr("123456", header[kType]) == nullptr || header[kType] == '\0';
+    const std::uint64_t size = octal({header + kSize, kSizeLength});
+    if (has_data && size <= archive.size() - at) at += (size + kBlock - 1) / kBlock * kBlock;
+  }
+}
+
+void fix_segment(std::string& segment) {
+  if (segment.size() < sizeof(SegmentHeader)) return;
+  SegmentHeader header;
+  std::memcpy(&header, segment.data(), sizeof header);
+  header.segment_bytes = segment.size();
+  std::memcpy(segment.data(), &header, sizeof header);
+  const std::string_view bytes = segment;
+  header.checksum = hash64(bytes.substr(sizeof header),
+                           hash64(bytes.substr(0, offsetof(SegmentHeader, checksum))));
+  std::memcpy(segment.data(), &header, sizeof header);
+}
+
+void fix_table(std::string& table) {
+  if (table.size() < sizeof(TableHeader)) return;
+  TableHeader header;
+  std::memcpy(&header, table.data(), sizeof header);
+  std::memcpy(header.magic, kTableMagic, sizeof header.magic);
+  header.version = kTableVersion;
+  header.file_bytes = table.size();
+  // The hints lie between the directory and the keys; the lengths follow from the counts.
+  const std::string_view bytes = table;
+  const std::uint64_t directory_bytes = (header.num_shards + 1) * sizeof(ShardEntry);
+  const std::uint64_t num_hints = header.num_samples == 0 || header.hint_shift > 40
+                                      ? 0
+                                      : ((header.num_samples - 1) >> header.hint_shift) + 1;
+  const std::uint64_t hint_bytes = (num_hints + num_hints % 2) * sizeof(std::uint32_t);
+  if (range_fits(header.directory_offset, directory_bytes, bytes.size()) &&
+      range_fits(header.hint_offset, hint_bytes, bytes.size())) {
+    header.directory_checksum =
+        hash64(bytes.substr(header.hint_offset, hint_bytes),
+               hash64(bytes.substr(header.directory_offset, directory_bytes)));
+  }
+  header.header_checksum = table_header_checksum(header);
+  std::memcpy(table.data(), &header, sizeof header);
+}
+
+}  // namespace shardwise::fuzz

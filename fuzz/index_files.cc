@@ -1,0 +1,186 @@
+#include "index_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "index/index_files.h"
+#include "shardwise/base/bytes.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/index/index_builder.h"
+#include "tar_bytes.h"
+#include "targets.h"
+
+namespace shardwise::fuzz {
+namespace fs = std::filesystem;
+namespace {
+
+/// Samples, shards and rows that walk_index asks for: a hostile count must not cost hours.
+constexpr std::uint64_t kMostWalked = 64;
+
+/// Touches each byte, so that a view outside its memory is found.
+void touch(std::string_view bytes) {
+  unsigned sum = 0;
+  for (const char c : bytes) sum += static_cast<unsigned char>(c);
+  volatile unsigned sink = sum;
+  static_cast<void>(sink);
+}
+
+bool lies_within(std::string_view part, std::string_view whole) {
+  return part.empty() || (part.data() >= whole.data() &&
+                          range_fits(static_cast<std::uint64_t>(part.data() - whole.data()),
+                                     part.size(), whole.size()));
+}
+
+/// Runs `call`; an Error is an answer too.
+template <class Call>
+void allow_errors(Call&& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    // Refused, as it may be.
+  }
+}
+
+void walk_shard(const Index& index, std::uint64_t number) {
+  allow_errors([&] { touch(index.shard(number).path); });
+  allow_errors([&] {
+    const SegmentView segment = index.segment(number);
+    SHARDWISE_FUZZ_REQUIRE(segment.num_samples() ==
+                           index.first_sample(number + 1) - index.first_sample(number));
+    for (std::uint32_t i = 0; i < std::min<std::uint64_t>(segment.num_samples(), kMostWalked);
+         ++i) {
+      touch(segment.key(i));
+      allow_errors([&] { index.find(segment.key(i)); });
+    }
+  });
+}
+
+void walk_sample(const Dataset& data, std::uint64_t number) {
+  SHARDWISE_FUZZ_REQUIRE(data.index().shard_of(number) < data.index().num_shards());
+  allow_errors([&] {
+    const Sample sample = data[number];
+    touch(sample.key());
+    touch(sample.describe());
+    for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+      const Field field = sample.field(i);
+      touch(field.name);
+      touch(field.bytes);
+      SHARDWISE_FUZZ_REQUIRE(sample.contains(field.name));
+    }
+  });
+}
+
+}  // namespace
+
+IndexFolder::IndexFolder()
+    : folder_((fs::temp_directory_path() / ("shardwise-fuzz-" + random_name(16))).string()) {
+  fs::create_directory(folder_);
+  write_whole(path("a.tar"),
+              tar_bytes("ustar", {{"a.jpg", "image"}, {"a.cls", "7"}, {"b.jpg", ""}}));
+  write_whole(path("b.tar"), tar_bytes("ustar", {{"d/c.jpg", "more"}, {"d/c.seg.png", "mask"}}));
+  const std::string index = path("whole.idx");
+  build_index(index, {path("a.tar"), path("b.tar")}, {.num_threads = 1});
+  const IndexFiles files(index);
+  meta_ = files.catalogue().meta();
+  fields_ = files.catalogue().fields();
+  for (std::uint64_t i = 0; i < meta_.num_shards; ++i) rows_.push_back(files.catalogue().shard(i));
+  catalogue_bytes_ = read_whole(index);
+  table_name_ = meta_.table_file;
+  table_bytes_ = read_whole(path(table_name_));
+}
+
+IndexFolder::~IndexFolder() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+const IndexFolder& IndexFolder::get() {
+  static const IndexFolder kFolder;
+  return kFolder;
+}
+
+std::string IndexFolder::segment_bytes(std::uint64_t shard) const {
+  return std::string(IndexFiles(path("whole.idx")).segment_bytes(shard));
+}
+
+std::string read_whole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_whole(const std::string& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+void write_catalogue(const std::string& path, const CatalogueMeta& meta,
+                     const std::vector<ShardRow>& rows, const std::vector<FieldInfo>& fields,
+                     const std::vector<SkippedMember>& skipped) {
+  CatalogueWriter writer(path);
+  for (const ShardRow& row : rows) writer.add_shard(row);
+  for (const FieldInfo& field : fields) writer.add_field(field);
+  for (const SkippedMember& member : skipped) writer.add_skipped(member);
+  writer.commit(meta);
+}
+
+void walk_segment(const SegmentView& segment, std::string_view bytes) {
+  for (std::uint32_t i = 0; i < segment.num_fields(); ++i) {
+    SHARDWISE_FUZZ_REQUIRE(lies_within(segment.field_name(i), bytes));
+    touch(segment.field_name(i));
+  }
+  std::uint64_t num_members = 0;
+  for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+    SHARDWISE_FUZZ_REQUIRE(lies_within(segment.key(i), bytes));
+    touch(segment.key(i));
+    SHARDWISE_FUZZ_REQUIRE(SegmentView::find_key(bytes, i) == segment.key(i));
+    num_members += segment.members(i).size();
+    for (const MemberRecord& member : segment.members(i)) {
+      SHARDWISE_FUZZ_REQUIRE(member.field() < segment.num_fields());
+    }
+  }
+  SHARDWISE_FUZZ_REQUIRE(num_members == segment.num_members());
+  SHARDWISE_FUZZ_REQUIRE(segment.members().size() == segment.num_members());
+  SHARDWISE_FUZZ_REQUIRE(!SegmentView::find_key(bytes, segment.num_samples()));
+  std::uint64_t end = 0;
+  bool wraps = false;
+  for (const MemberRecord& member : segment.members()) {
+    wraps = wraps || member.data_offset() + member.size_bytes < member.size_bytes;
+    end = std::max(end, member.data_offset() + member.size_bytes);
+  }
+  if (!wraps) {
+    SHARDWISE_FUZZ_REQUIRE(segment.fits_shard(end));
+    SHARDWISE_FUZZ_REQUIRE(end == 0 || !segment.fits_shard(end - 1));
+  } else {
+    SHARDWISE_FUZZ_REQUIRE(!segment.fits_shard(UINT64_MAX));
+  }
+}
+
+void walk_index(const std::string& path) {
+  allow_errors([&] {
+    const std::shared_ptr<const Index> index = Index::open(path);
+    allow_errors([&] { index->summary(); });
+    allow_errors([&] {
+      for (const SkippedMember& member : index->skipped(kMostWalked)) touch(member.reason);
+    });
+    for (std::uint64_t i = 0; i < std::min(index->num_shards(), kMostWalked); ++i) {
+      walk_shard(*index, i);
+    }
+    for (const char* key : {"", "a", "d/c", "none"}) {
+      allow_errors([&] {
+        const auto found = index->find(key);
+        SHARDWISE_FUZZ_REQUIRE(!found || *found < index->size());
+      });
+    }
+    const Dataset data(index);
+    for (std::uint64_t i = 0; i < std::min(data.size(), kMostWalked); ++i) walk_sample(data, i);
+    if (!data.empty()) walk_sample(data, data.size() - 1);
+    if (index->size() <= kMostWalked) allow_errors([&] { index->check(); });
+  });
+}
+
+}  // namespace shardwise::fuzz

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "index/catalogue.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise::fuzz {
+
+/// Two small shards and their index, in a temporary folder that this process owns; targets write
+/// what they make beside them. Made once.
+class IndexFolder {
+ public:
+  static const IndexFolder& get();
+  ~IndexFolder();
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  /// The whole index's parts.
+  const std::string& catalogue_bytes() const { return catalogue_bytes_; }
+  const std::string& table_bytes() const { return table_bytes_; }
+  const std::string& table_name() const { return table_name_; }
+  const CatalogueMeta& meta() const { return meta_; }
+  const std::vector<ShardRow>& rows() const { return rows_; }
+  const std::vector<FieldInfo>& fields() const { return fields_; }
+  std::string segment_bytes(std::uint64_t shard) const;
+
+ private:
+  IndexFolder();
+
+  std::string folder_;
+  std::string catalogue_bytes_;
+  std::string table_bytes_;
+  std::string table_name_;
+  CatalogueMeta meta_;
+  std::vector<ShardRow> rows_;
+  std::vector<FieldInfo> fields_;
+};
+
+std::string read_whole(const std::string& path);
+void write_whole(const std::string& path, std::string_view bytes);
+
+/// Writes a catalogue with right checksums.
+void write_catalogue(const std::string& path, const CatalogueMeta& meta,
+                     const std::vector<ShardRow>& rows, const std::vector<FieldInfo>& fields,
+                     const std::vector<SkippedMember>& skipped = {});
+
+/// Asks `segment`, which lies in `bytes`, for everything, and holds every answer to its bounds.
+void walk_segment(const SegmentView& segment, std::string_view bytes);
+
+/// Opens the index at `path` and asks it, and a Dataset over it, for everything, within reason.
+/// Typed errors are fine.
+void walk_index(const std::string& path);
+
+}  // namespace shardwise::fuzz

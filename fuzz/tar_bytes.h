@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::fuzz {
+
+/// An archive of these files in memory. `format` is one of libarchive's: ustar, pax, gnutar, v7tar.
+std::string tar_bytes(const std::string& format,
+                      const std::vector<std::pair<std::string, std::string>>& files);
+
+}  // namespace shardwise::fuzz

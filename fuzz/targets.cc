@@ -1,0 +1,22 @@
+#include "targets.h"
+
+namespace shardwise::fuzz {
+
+const std::vector<NamedTarget>& all_targets() {
+  static const std::vector<NamedTarget> kTargets = {
+      {"tar_scan", scan_tar_target, scan_tar_seeds},
+      {"offset_table", offset_table_target, offset_table_seeds},
+      {"catalogue", catalogue_target, catalogue_seeds},
+      {"descriptor", descriptor_target, descriptor_seeds},
+  };
+  return kTargets;
+}
+
+const NamedTarget& target_named(std::string_view name) {
+  for (const NamedTarget& target : all_targets()) {
+    if (target.name == name) return target;
+  }
+  throw std::invalid_argument("no such target: " + std::string(name));
+}
+
+}  // namespace shardwise::fuzz

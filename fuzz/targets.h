@@ -1,0 +1,54 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::fuzz {
+
+/// What a target throws when the library broke a promise: anything but a typed error or a right
+/// answer. Whatever else leaves a target is a finding too.
+class BrokenPromise : public std::logic_error {
+  using logic_error::logic_error;
+};
+
+#define SHARDWISE_FUZZ_REQUIRE(condition)                                                 \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      throw ::shardwise::fuzz::BrokenPromise(std::string(__FILE__) + ":" +                \
+                                             std::to_string(__LINE__) + ": " #condition); \
+    }                                                                                     \
+  } while (false)
+
+/// The first byte of an input says how the rest is taken; the rest may be anything.
+using Target = void (*)(std::string_view input);
+
+/// An archive: strict and lenient scans, each directly and through libarchive.
+/// Byte 0, bit 0: the headers' checksums are made right first.
+void scan_tar_target(std::string_view input);
+/// Byte 0 modulo 4: a segment; one whose checksum is made right; an offset table in an index, its
+/// checksums made right; an index around a segment whose checksum is made right.
+void offset_table_target(std::string_view input);
+/// Byte 0, bit 0 clear: a catalogue's file. Set: edits of the values in a catalogue's rows, which
+/// are then written with right checksums.
+void catalogue_target(std::string_view input);
+/// A wids descriptor's text; there is no control byte.
+void descriptor_target(std::string_view input);
+
+struct NamedTarget {
+  const char* name;
+  Target run;
+  std::vector<std::string> (*seeds)();
+};
+const std::vector<NamedTarget>& all_targets();
+const NamedTarget& target_named(std::string_view name);
+
+// Small inputs from which mutation reaches deep. Made by the library itself, so that they follow
+// its formats.
+std::vector<std::string> scan_tar_seeds();
+std::vector<std::string> offset_table_seeds();
+std::vector<std::string> catalogue_seeds();
+std::vector<std::string> descriptor_seeds();
+
+}  // namespace shardwise::fuzz

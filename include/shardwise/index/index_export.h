@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/index.h"
+
+namespace shardwise {
+
+// What other readers take an index for. Both check first that each shard is the one that was
+// indexed (size and time), so that what they write is true of the files as they are.
+
+struct WidsExportOptions {
+  /// Of the data set; empty leaves it out.
+  std::string name = {};
+  /// Reads every byte of every shard, for its md5sum.
+  bool md5 = false;
+  /// Called after each piece that is read for md5.
+  std::function<void(std::uint64_t bytes_done, std::uint64_t num_bytes)> progress = {};
+  /// If it becomes true the export stops with Cancelled, and the old file, if any, stays.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+/// Writes the wids descriptor (see wids_descriptor.h) of all shards of `index`, in order, to
+/// `path`: url, nsamples, filesize and, if asked for, md5sum. A url is relative if the shard lies
+/// below the descriptor's directory, so that the two can be moved together; absolute otherwise.
+/// Name it `*.json`, by which expand_sources knows it; an index of it has the same fingerprint.
+///
+/// Effects: `path` appears whole or not at all; what a killed export of it left is removed.
+/// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or if the index
+///   left out bad members, which wids would count; StaleIndex, NotFound, kIo, kNoSpace; Cancelled.
+/// Source: wids/wids_index.py of webdataset 0.2.107.
+SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::string& path,
+                                            const WidsExportOptions& options = {});
+
+/// Writes an index file of NVIDIA DALI's fn.readers.webdataset for each shard of `index` into
+/// `directory`, which is made if it is missing: train-0.tar gives train-0.idx.
+///
+///     v1.2 <samples>
+///     <field> <data offset> <size> <key>.<field> <field> <data offset> ...      a line a sample
+///
+/// Offsets and sizes are bytes. Fields are in lower case, as everywhere in an index; DALI compares
+/// them with its `ext` as they are.
+///
+/// Effects: each file appears whole or not at all; all is checked before the first is written.
+/// @return  the files' paths, in the order of the shards: what DALI takes as index_paths.
+/// Errors: Unsupported if a key or field holds white space, which separates them, or a shard has no
+///   samples, which DALI refuses; InvalidArgument if two shards' files would have one name;
+///   StaleIndex, NotFound, CorruptIndex, kIo, kNoSpace; Cancelled.
+/// Source: tools/wds2idx.py (version v1.2) and dali/operators/reader/loader/webdataset_loader.cc,
+///   which parses it, in DALI at 0aa2ef5f and 010a519f. Unlike wds2idx, members that are in no
+///   sample by WebDataset's rule (links, names without a field) are left out.
+SHARDWISE_EXPORT std::vector<std::string> write_dali_index(
+    const Index& index, const std::string& directory, const std::atomic<bool>* cancel = nullptr);
+
+}  // namespace shardwise

@@ -1,0 +1,238 @@
+#include "shardwise/index/wids_descriptor.h"
+
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "index/md5.h"
+#include "index/shard_url.h"
+#include "index/wids_json.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 63;
+
+/// Reads a descriptor and the files that it refers to, within one budget of bytes, shards and
+/// samples.
+class Resolver {
+ public:
+  WidsDescriptor read(const std::string& path) { return resolve(load(path), path); }
+
+  WidsDescriptor parse(std::string_view json, const std::string& path) {
+    spend(json.size(), path);
+    return resolve(wids_json::parse(json, path), path);
+  }
+
+ private:
+  void spend(std::uint64_t num_bytes, const std::string& path) {
+    if (num_bytes > bytes_left_) {
+      throw InvalidArgument("the descriptor, with all that it refers to, is above 256 MiB",
+                            in_quotes(path), "check that it is a wids descriptor");
+    }
+    bytes_left_ -= num_bytes;
+  }
+
+  wids_json::Descriptor load(const std::string& path) {
+    const File file = File::open_read(path);
+    const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
+    spend(size, path);
+    std::string json(size, '\0');
+    json.resize(file.read_at(0, json.data(), json.size()));
+    return wids_json::parse(json, path);
+  }
+
+  WidsDescriptor resolve(wids_json::Descriptor raw, const std::string& path) {
+    WidsDescriptor descriptor{.path = path, .name = raw.own.name.value_or(""), .datasets = {}};
+    const std::string home = base_of(raw.own, directory_of(path), in_quotes(path) + ", base");
+    if (raw.own.shards) {
+      descriptor.datasets.push_back(to_dataset(raw.own, home, in_quotes(path) + ", shardlist"));
+    }
+    for (std::size_t i = 0; raw.datasets && i < raw.datasets->size(); ++i) {
+      wids_json::Dataset& set = (*raw.datasets)[i];
+      const std::string where = in_quotes(path) + ", datasets[" + std::to_string(i) + "]";
+      descriptor.datasets.push_back(
+          set.source_url
+              ? referred(set, home, where)
+              : to_dataset(set, base_of(set, home, where + ".base"), where + ".shardlist"));
+      set.shards.reset();
+    }
+    if (num_shards_ == 0) {
+      throw InvalidArgument("the descriptor names no shards", in_quotes(path),
+                            "check that it is complete");
+    }
+    return descriptor;
+  }
+
+  WidsDataset referred(const wids_json::Dataset& reference, const std::string& home,
+                       const std::string& where) {
+    const std::string path = path_of_url(*reference.source_url, home, where + ".source_url");
+    wids_json::Descriptor raw = load(path);
+    if (raw.datasets || !raw.own.shards) {
+      throw InvalidArgument(
+          "a reference to a descriptor that has no shards of its own, or refers "
+          "to others",
+          in_quotes(path) + " from " + where,
+          "refer to files that hold a shardlist, and no datasets");
+    }
+    raw.own.weight = reference.weight;
+    if (reference.name) raw.own.name = reference.name;
+    return to_dataset(raw.own, base_of(raw.own, directory_of(path), in_quotes(path) + ", base"),
+                      in_quotes(path) + ", shardlist");
+  }
+
+  static std::string base_of(const wids_json::Dataset& set, const std::string& otherwise,
+                             const std::string& where) {
+    return set.base ? path_of_url(*set.base, otherwise, where) : otherwise;
+  }
+
+  WidsDataset to_dataset(wids_json::Dataset& raw, const std::string& base,
+                         const std::string& where) {
+    WidsDataset set{.name = raw.name.value_or(""), .weight = raw.weight.value_or(1), .shards = {}};
+    num_shards_ += raw.shards->size();
+    if (num_shards_ > wids_json::kMaxShards) {
+      throw InvalidArgument("the descriptor names more than 10 million shards", where,
+                            "make larger shards");
+    }
+    set.shards.reserve(raw.shards->size());
+    for (wids_json::Shard& shard : *raw.shards) {
+      const auto entry = [&](const char* key) {
+        return where + "[" + std::to_string(set.shards.size()) + "]." + key;
+      };
+      if (shard.num_samples > kMaxSamples - num_samples_) {
+        throw InvalidArgument("the counts of samples add up to more than 2^63", entry("nsamples"),
+                              "correct them");
+      }
+      num_samples_ += shard.num_samples;
+      std::string path = path_of_url(shard.url, base, entry("url"));
+      set.shards.push_back({.url = std::move(shard.url),
+                            .path = std::move(path),
+                            .num_samples = shard.num_samples,
+                            .md5 = std::move(shard.md5),
+                            .size_bytes = shard.size_bytes});
+    }
+    return set;
+  }
+
+  std::uint64_t bytes_left_ = kMaxBytes;
+  std::uint64_t num_shards_ = 0;
+  std::uint64_t num_samples_ = 0;
+};
+
+/// One shard, as the index has it and as the descriptor claims it to be.
+struct Claim {
+  const WidsShard* claimed;
+  ShardInfo shard;
+};
+
+std::string absolute_path(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+/// How `claim` fails without a look at the shard; empty if it does not.
+std::string difference(const Claim& claim) {
+  const WidsShard& claimed = *claim.claimed;
+  if (claimed.num_samples != claim.shard.num_samples) {
+    return "has " + std::to_string(claim.shard.num_samples) + " samples, not " +
+           std::to_string(claimed.num_samples);
+  }
+  if (claimed.size_bytes && *claimed.size_bytes != claim.shard.size_bytes) {
+    return "is " + std::to_string(claim.shard.size_bytes) + " bytes long, not " +
+           std::to_string(*claimed.size_bytes);
+  }
+  return {};
+}
+
+[[noreturn]] void refuse(const WidsDescriptor& descriptor, const std::string& shard,
+                         const std::string& difference, std::uint64_t num_others) {
+  throw Mismatch(
+      "a shard is not what its descriptor says",
+      in_quotes(shard) + " " + difference + " as in " + in_quotes(descriptor.path) +
+          (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
+      "bring back the shard that the descriptor was made of, or make the descriptor anew with "
+      "`shardwise export --format wids`");
+}
+
+void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claims,
+               const WidsCheckOptions& options) {
+  std::uint64_t num_bytes = 0;
+  for (const Claim& claim : claims) {
+    if (claim.claimed->md5) num_bytes += claim.shard.size_bytes;
+  }
+  std::uint64_t before = 0;
+  for (const Claim& claim : claims) {
+    if (!claim.claimed->md5) continue;
+    const File file = File::open_read(claim.shard.path);
+    const FileIdentity identity = file_identity(file.fd(), file.path());
+    require_unchanged(claim.shard, identity.size_bytes, identity.mtime_ns);
+    const std::string md5 = file_md5(
+        file,
+        [&](std::uint64_t done) {
+          if (options.progress) options.progress(before + done, num_bytes);
+        },
+        options.cancel);
+    if (md5 != *claim.claimed->md5) {
+      refuse(descriptor, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5, 0);
+    }
+    before += claim.shard.size_bytes;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> WidsDataset::paths() const {
+  std::vector<std::string> all;
+  all.reserve(shards.size());
+  for (const WidsShard& shard : shards) all.push_back(shard.path);
+  return all;
+}
+
+std::uint64_t WidsDataset::num_samples() const noexcept {
+  std::uint64_t sum = 0;
+  for (const WidsShard& shard : shards) sum += shard.num_samples;
+  return sum;
+}
+
+WidsDescriptor read_wids_descriptor(const std::string& path) {
+  require_local(path, "");
+  return Resolver().read(path);
+}
+
+WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& path) {
+  return Resolver().parse(json, path);
+}
+
+void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
+                              const WidsCheckOptions& options) {
+  std::unordered_map<std::string, std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    numbers.emplace(absolute_path(index.shard(i).path), i);
+  }
+  std::vector<Claim> claims;
+  std::string first;
+  std::string first_path;
+  std::uint64_t num_different = 0;
+  for (const WidsDataset& set : descriptor.datasets) {
+    for (const WidsShard& claimed : set.shards) {
+      const auto it = numbers.find(absolute_path(claimed.path));
+      std::string different = "is not in " + in_quotes(index.path());
+      if (it != numbers.end()) {
+        claims.push_back({&claimed, index.shard(it->second)});
+        different = difference(claims.back());
+      }
+      if (!different.empty() && num_different++ == 0) {
+        first = std::move(different);
+        first_path = claimed.path;
+      }
+    }
+  }
+  if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
+  if (options.md5) check_md5(descriptor, claims, options);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardwise::wids_json {
+
+/// More than any data set has: what a descriptor may ask of memory is bounded.
+inline constexpr std::size_t kMaxShards = 10'000'000;
+inline constexpr std::size_t kMaxDatasets = 65'536;
+inline constexpr std::size_t kMaxDepth = 64;
+
+struct Shard {
+  std::string url;
+  std::uint64_t num_samples = 0;
+  std::optional<std::string> md5;
+  std::optional<std::uint64_t> size_bytes;
+};
+
+struct Dataset {
+  std::optional<std::string> name;
+  std::optional<std::string> base;
+  std::optional<std::string> source_url;
+  std::optional<double> weight;
+  std::optional<std::vector<Shard>> shards;
+};
+
+/// A descriptor's text, taken apart and checked value by value; nothing is resolved yet.
+struct Descriptor {
+  Dataset own;
+  std::optional<std::vector<Dataset>> datasets;
+};
+
+/// Memory: what is returned; the text may nest and repeat as it likes.
+/// @param file  for error texts.
+/// Errors: InvalidArgument, VersionMismatch, as read_wids_descriptor.
+Descriptor parse(std::string_view json, const std::string& file);
+
+}  // namespace shardwise::wids_json

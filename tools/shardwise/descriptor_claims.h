@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwise/index/wids_descriptor.h"
+
+namespace shardwise::tools {
+
+/// For a command that has just built the index at `index`: holds what the descriptors among its
+/// sources claim against it, with a progress bar while shards are read for their md5sum.
+/// Errors: those of check_against_descriptor. The index stays: it says what the shards hold.
+void check_descriptor_claims(const std::string& index,
+                             const std::vector<WidsDescriptor>& descriptors, bool md5, bool quiet);
+
+}  // namespace shardwise::tools

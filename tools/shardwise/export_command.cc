@@ -1,0 +1,88 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "progress.h"
+#include "shardwise/base/text.h"
+#include "shardwise/index/index.h"
+#include "shardwise/index/index_export.h"
+
+namespace shardwise::tools {
+namespace {
+
+struct ExportOptions {
+  std::string index;
+  std::string format;
+  std::string output;
+  std::string name;
+  bool md5 = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+void export_wids(const Index& index, const ExportOptions& options) {
+  Progress progress("reading for md5", Unit::kBytes, options.quiet);
+  WidsExportOptions wids;
+  wids.name = options.name;
+  wids.md5 = options.md5;
+  wids.cancel = &interrupt_flag();
+  wids.progress = [&](std::uint64_t bytes_done, std::uint64_t num_bytes) {
+    progress.update(bytes_done, num_bytes, [] { return std::string(); });
+  };
+  write_wids_descriptor(index, options.output, wids);
+}
+
+void run(const ExportOptions& options, Output& out) {
+  const bool wids = options.format == "wids";
+  if (!wids && (options.md5 || !options.name.empty())) {
+    throw CLI::ValidationError("--format dali", "--md5 and --name are for wids descriptors");
+  }
+  const std::shared_ptr<const Index> index = Index::open(options.index);
+  std::vector<std::string> files = {options.output};
+  if (wids) {
+    export_wids(*index, options);
+  } else {
+    files = write_dali_index(*index, options.output, &interrupt_flag());
+  }
+  if (options.json) {
+    const nlohmann::ordered_json json = {{"index", options.index},
+                                         {"format", options.format},
+                                         {"files", files},
+                                         {"shards", index->num_shards()},
+                                         {"samples", index->size()}};
+    out.print("{}\n", json_text(json));
+    return;
+  }
+  out.print("{}: {} in {}{}\n", escaped(options.output), counted(index->size(), "sample"),
+            counted(index->num_shards(), "shard"), wids ? "" : ", a file each");
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& program, Output& out) {
+  CLI::App* command = program.add_subcommand(
+      "export", "Write what other readers take an index for: a wids descriptor, or DALI's files");
+  const auto options = std::make_shared<ExportOptions>();
+  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  command
+      ->add_option("--format", options->format,
+                   "wids: one JSON file; dali: a folder of index files, one a shard")
+      ->required()
+      ->check(CLI::IsMember({"wids", "dali"}));
+  command->add_option("-o,--output", options->output, "the file, *.json, or the folder to write")
+      ->required()
+      ->type_name("OUT");
+  command->add_option("--name", options->name, "wids: the data set's name")->type_name("NAME");
+  command->add_flag("--md5", options->md5, "wids: read every shard for its md5sum");
+  command->add_flag("--quiet", options->quiet, "show no progress");
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->footer(
+      "Example:\n  shardwise export train.idx --format wids -o train.json\n"
+      "  shardwise export train.idx --format dali -o train-dali");
+  command->callback([options, &out] { run(*options, out); });
+}
+
+}  // namespace shardwise::tools
