@@ -55,6 +55,7 @@ void walk_shard(const Index& index, std::uint64_t number) {
          ++i) {
       touch(segment.key(i));
       allow_errors([&] { index.find(segment.key(i)); });
+      for (std::uint32_t c = 0; c < segment.num_columns(); ++c) touch(segment.value(c, i).bytes);
     }
   });
 }
@@ -83,7 +84,11 @@ IndexFolder::IndexFolder()
               tar_bytes("ustar", {{"a.jpg", "image"}, {"a.cls", "7"}, {"b.jpg", ""}}));
   write_whole(path("b.tar"), tar_bytes("ustar", {{"d/c.jpg", "more"}, {"d/c.seg.png", "mask"}}));
   const std::string index = path("whole.idx");
-  build_index(index, {path("a.tar"), path("b.tar")}, {.num_threads = 1});
+  BuildOptions options;
+  options.num_threads = 1;
+  options.content.columns = {parse_column("cls"), parse_column("text=txt")};
+  options.content.hashes = true;
+  build_index(index, {path("a.tar"), path("b.tar")}, options);
   const IndexFiles files(index);
   meta_ = files.catalogue().meta();
   fields_ = files.catalogue().fields();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "descriptor_claims.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
@@ -26,6 +27,7 @@ struct IndexOptions {
   std::string on_repeated_key;
   std::vector<std::string> columns;
   bool hash = false;
+  bool check_md5 = false;
   bool unique_keys = false;
   bool drop_missing = false;
   std::string part;
@@ -142,18 +144,21 @@ void print_json(const IndexOptions& options, const BuildReport& report,
   out.print("{}\n", json_text(json));
 }
 
-/// Without sources: those that the index names. Errors: NotFound if there is no index.
-std::vector<std::string> shards_of(const IndexOptions& options) {
-  if (!options.sources.empty()) return expand_sources(options.sources);
+/// Without sources: the shards that the index names. Errors: NotFound if there is no index.
+SourceList sources_of(const IndexOptions& options) {
+  if (!options.sources.empty()) return read_sources(options.sources);
+  SourceList list;
   const std::shared_ptr<const Index> index = Index::open(options.index);
-  std::vector<std::string> shards;
-  for (std::uint64_t i = 0; i < index->num_shards(); ++i) shards.push_back(index->shard(i).path);
-  return shards;
+  for (std::uint64_t i = 0; i < index->num_shards(); ++i) {
+    list.shards.push_back(index->shard(i).path);
+  }
+  return list;
 }
 
 void run(const IndexOptions& options, Output& out) {
   const bool update = options.sources.empty();
-  const std::vector<std::string> shards = shards_of(options);
+  const SourceList sources = sources_of(options);
+  const std::vector<std::string>& shards = sources.shards;
   Progress progress("indexing", Unit::kBytes, options.quiet);
   BuildOptions build;
   build.num_threads = options.threads;
@@ -171,6 +176,9 @@ void run(const IndexOptions& options, Output& out) {
       update ? update_index(options.index, build) : build_index(options.index, shards, build);
   progress.clear();
   const double seconds = progress.seconds();
+  if (options.part.empty() && report.dropped.empty()) {
+    check_descriptor_claims(options.index, sources.descriptors, options.check_md5, options.quiet);
+  }
 
   if (options.json) {
     print_json(options, report, shards, seconds, out);
@@ -227,6 +235,8 @@ void add_index_command(CLI::App& program, Output& out) {
           ->add_option("--part", options->part,
                        "index only the I-th of N parts of the shards, for `shardwise merge`")
           ->type_name("I/N")};
+  command->add_flag("--check-md5", options->check_md5,
+                    "read the shards of a wids descriptor for their md5sum");
   command->add_flag("--drop-missing", options->drop_missing,
                     "leave shards out that do not exist, instead of failing");
   command->add_flag("--quiet", options->quiet, "show no progress");
@@ -235,7 +245,8 @@ void add_index_command(CLI::App& program, Output& out) {
       ->add_option(
           "SOURCE", options->sources,
           "a tar file, a directory, a glob, a pattern such as 'train-{000000..000146}.tar', "
-          "@list.txt, or - for a list on standard input; without any, the index is brought up to "
+          "a wids descriptor (*.json), @list.txt, or - for a list on standard input; without any, "
+          "the index is brought up to "
           "date with the shards and options that it was built with")
       ->type_name("");
   command->footer("Example:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'");
