@@ -1,11 +1,17 @@
 #include "shardwise/data/dataset.h"
 
+#include <algorithm>
+#include <mutex>
+
 #include "data/open_shard.h"
 #include "data/shard_reader.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
+
 Access parse_access(std::string_view name) {
   if (name == "map") return Access::kMap;
   if (name == "read") return Access::kRead;
@@ -29,6 +35,28 @@ struct Dataset::Impl {
   ShardPool<detail::OpenShard> pool;
 };
 
+/// The samples of a view: their numbers in the index, ascending.
+struct Dataset::Selection {
+  Selection(const Index& index, std::vector<std::uint64_t> samples) : numbers(std::move(samples)) {
+    Hasher128 hasher;
+    hasher.update_u64(index.fingerprint().high);
+    hasher.update_u64(index.fingerprint().low);
+    hasher.update(
+        {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)});
+    fingerprint = hasher.digest();
+  }
+
+  /// The number in the view of a sample of the index, if it is in it.
+  std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
+    const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
+    if (at == numbers.end() || *at != number) return std::nullopt;
+    return static_cast<std::uint64_t>(at - numbers.begin());
+  }
+
+  const std::vector<std::uint64_t> numbers;
+  Hash128 fingerprint;
+};
+
 Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
   return Dataset(Index::open(path), options);
 }
@@ -36,29 +64,41 @@ Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
 Dataset::Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options)
     : impl_(std::make_shared<Impl>(std::move(index), options)) {}
 
-std::uint64_t Dataset::size() const noexcept { return impl_->index->size(); }
+std::uint64_t Dataset::size() const noexcept {
+  return selection_ ? selection_->numbers.size() : impl_->index->size();
+}
+
+void Dataset::throw_out_of_range(std::uint64_t sample) const {
+  throw OutOfRange("no such sample",
+                   "sample " + std::to_string(sample) + " of " + (selection_ ? "a view of " : "") +
+                       in_quotes(impl_->index->path()),
+                   "it has " + std::to_string(size()) + " samples, from 0");
+}
 
 Sample Dataset::operator[](std::uint64_t index) const {
-  const Index& table = *impl_->index;
-  if (index >= table.size()) {
-    throw OutOfRange("no such sample",
-                     "sample " + std::to_string(index) + " of " + in_quotes(table.path()),
-                     "it has " + std::to_string(table.size()) + " samples, from 0");
-  }
-  const std::uint64_t number = table.shard_of(index);
-  auto shard = impl_->pool.get(number);
+  if (index >= size()) throw_out_of_range(index);
+  if (!selection_) [[likely]]
+    return sample_at(index);
+  Sample sample = sample_at(selection_->numbers[index]);
+  sample.index_ = index;
+  return sample;
+}
+
+inline Sample Dataset::sample_at(std::uint64_t number) const {
+  const std::uint64_t shard_number = impl_->index->shard_of(number);
+  auto shard = impl_->pool.get(shard_number);
   const bool is_mapped = shard->data != nullptr;
-  Sample sample(std::move(shard), index);
+  Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ = impl_->reader.read(sample, number, sample.members_);
+    sample.own_ = impl_->reader.read(sample, shard_number, sample.members_);
   }
   return sample;
 }
 
 std::optional<Sample> Dataset::find(std::string_view key) const {
-  const auto index = impl_->index->find(key);
-  if (!index) return std::nullopt;
-  return (*this)[*index];
+  const auto sample = number_of(key);
+  if (!sample) return std::nullopt;
+  return (*this)[*sample];
 }
 
 Sample Dataset::get(std::string_view key) const {
@@ -67,8 +107,108 @@ Sample Dataset::get(std::string_view key) const {
                  "`shardwise ls` shows the keys");
 }
 
+Dataset Dataset::view_of(std::vector<std::uint64_t> numbers) const {
+  Dataset view = *this;
+  view.selection_ = std::make_shared<const Selection>(*impl_->index, std::move(numbers));
+  return view;
+}
+
+Dataset Dataset::where(std::string_view condition) const {
+  std::vector<std::uint64_t> numbers = select_samples(impl_->index, condition);
+  if (selection_) {
+    std::erase_if(numbers, [&](std::uint64_t number) { return !selection_->find(number); });
+  }
+  return view_of(std::move(numbers));
+}
+
+Dataset Dataset::select(std::vector<std::uint64_t> samples) const {
+  std::sort(samples.begin(), samples.end());
+  if (!samples.empty() && samples.back() >= size()) throw_out_of_range(samples.back());
+  if (const auto twice = std::adjacent_find(samples.begin(), samples.end());
+      twice != samples.end()) {
+    throw InvalidArgument("a sample is named twice", "sample " + std::to_string(*twice),
+                          "in a view each sample comes once");
+  }
+  if (selection_) {
+    for (std::uint64_t& sample : samples) sample = selection_->numbers[sample];
+  }
+  return view_of(std::move(samples));
+}
+
+Dataset Dataset::select(const std::vector<std::string>& keys) const {
+  std::vector<std::uint64_t> samples;
+  const std::string* missing = nullptr;
+  std::size_t num_missing = 0;
+  for (const std::string& key : keys) {
+    if (const auto sample = number_of(key)) {
+      samples.push_back(*sample);
+    } else {
+      if (num_missing++ == 0) missing = &key;
+    }
+  }
+  if (num_missing > 0) {
+    throw NotFound("no sample has the key " + in_quotes(*missing) +
+                       (num_missing == 1
+                            ? ""
+                            : ", nor " + std::to_string(num_missing - 1) + " more of those named"),
+                   in_quotes(impl_->index->path()), "`shardwise ls` shows the keys");
+  }
+  return select(std::move(samples));
+}
+
+std::optional<std::uint64_t> Dataset::number_of(std::string_view key) const {
+  if (!selection_) return impl_->index->find(key);
+  for (const std::uint64_t number : impl_->index->find_all(key)) {
+    if (const auto index = selection_->find(number)) return index;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t Dataset::number_in_index(std::uint64_t sample) const {
+  if (sample >= size()) throw_out_of_range(sample);
+  return selection_ ? selection_->numbers[sample] : sample;
+}
+
+std::vector<std::uint64_t> Dataset::shard_starts() const {
+  std::vector<std::uint64_t> starts = impl_->index->shard_starts();
+  if (!selection_) return starts;
+  const std::vector<std::uint64_t>& numbers = selection_->numbers;
+  for (std::uint64_t& start : starts) {
+    start = static_cast<std::uint64_t>(std::lower_bound(numbers.begin(), numbers.end(), start) -
+                                       numbers.begin());
+  }
+  return starts;
+}
+
+std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
+  struct Segments {
+    explicit Segments(std::shared_ptr<const Index> opened)
+        : index(std::move(opened)), checked(index->num_shards()), views(index->num_shards()) {}
+    std::shared_ptr<const Index> index;
+    std::vector<std::once_flag> checked;
+    std::vector<SegmentView> views;
+  };
+  return [segments = std::make_shared<Segments>(impl_->index),
+          view = *this](std::uint64_t sample) -> std::uint64_t {
+    const std::uint64_t number = view.number_in_index(sample);
+    const Index& index = *segments->index;
+    const std::uint64_t shard = index.shard_of(number);
+    std::call_once(segments->checked[shard],
+                   [&] { segments->views[shard] = index.segment(shard); });
+    std::uint64_t bytes = 0;
+    for (const MemberRecord& member : segments->views[shard].members(
+             static_cast<std::uint32_t>(number - index.first_sample(shard)))) {
+      bytes += member.size_bytes;
+    }
+    return bytes;
+  };
+}
+
 const Index& Dataset::index() const noexcept { return *impl_->index; }
-const Hash128& Dataset::fingerprint() const noexcept { return impl_->index->fingerprint(); }
+const std::shared_ptr<const Index>& Dataset::shared_index() const noexcept { return impl_->index; }
+const Hash128& Dataset::fingerprint() const noexcept {
+  return selection_ ? selection_->fingerprint : impl_->index->fingerprint();
+}
 ShardPoolStats Dataset::pool_stats() const { return impl_->pool.stats(); }
 
 }  // namespace shardwise

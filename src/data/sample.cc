@@ -24,6 +24,8 @@ Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noex
   members_ = shard_->segment.members(local_);
 }
 
+std::uint64_t Sample::number_in_index() const noexcept { return shard_->first_sample + local_; }
+
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 
 inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
@@ -126,7 +128,7 @@ void Sample::throw_unreadable(std::size_t i) const {
 }
 
 std::string Sample::describe() const {
-  return "sample " + std::to_string(index_) + " (" + in_quotes(key()) + ") in shard " +
+  return "sample " + std::to_string(number_in_index()) + " (" + in_quotes(key()) + ") in shard " +
          in_quotes(shard_->path);
 }
 

@@ -161,6 +161,7 @@ OrderOptions order_options(const ImageLoaderOptions& options, int rank, int worl
   order.tail = options.tail;
   order.shuffle = options.shuffle;
   order.shufflefirst = options.shufflefirst;
+  order.balance_bytes = options.balance_bytes;
   order.resample = options.resample;
   order.epoch_size = options.epoch_size;
   order.skip = options.skip;
@@ -177,8 +178,9 @@ std::unique_ptr<shardwise::Sampler> sampler_for(const Dataset& data,
   }
   detail::require_size(options.resize);
   const OrderOptions order = order_options(options, rank, world_size);
-  return make_sampler(
-      data, order, std::make_shared<const std::vector<std::uint64_t>>(data.index().shard_starts()));
+  return make_sampler(data, order,
+                      std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts()),
+                      data.sample_bytes());
 }
 
 AuditSum reduced(const AuditSum& sum, const ProcessGroup& group) {

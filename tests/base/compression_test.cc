@@ -33,6 +33,7 @@ TEST(CompressionTest, EachComesBackAsItWas) {
   for (const Compression compression : kAll) {
     SCOPED_TRACE(compression_name(compression));
     for (const std::size_t size : {0U, 1U, 999U, 1000U, 300'000U}) {
+      if (size == 0 && compression == Compression::kLz4) continue;  // libarchive cannot write it
       const std::string text = some_text(size);
       const std::string bytes = test::compress(text, compression);
       EXPECT_EQ(detect_compression(bytes), compression);
@@ -44,6 +45,11 @@ TEST(CompressionTest, EachComesBackAsItWas) {
   EXPECT_EQ(parse_compression("none"), Compression::kNone);
   EXPECT_THAT(test::error_text([] { parse_compression("zip"); }),
               HasSubstr("unknown compression: 'zip'; there are none, gzip"));
+}
+
+TEST(CompressionTest, AnEmptyLz4FrameIsEmpty) {
+  const std::string frame("\x04\x22\x4d\x18\x64\x40\xa7\0\0\0\0\x05\x5d\xcc\x02", 15);
+  EXPECT_EQ(expand(frame, Compression::kLz4), "");
 }
 
 TEST(CompressionTest, FramesOneAfterAnotherAreRead) {

@@ -42,7 +42,8 @@ class IndexExportTest : public testing::Test {
   }
 
   void build(const std::vector<std::string>& shards, OnBad on_bad = OnBad::kError) {
-    build_index(dir_ / "x.idx", shards, {.num_threads = 1, .on_bad = on_bad});
+    build_index(dir_ / "x.idx", shards,
+                {.num_threads = 1, .content = {.policies = BadPolicies::all(on_bad)}});
     index_ = Index::open(dir_ / "x.idx");
   }
 

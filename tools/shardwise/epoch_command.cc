@@ -27,6 +27,7 @@ namespace {
 
 struct EpochOptions {
   std::string index;
+  std::string where;
   OrderArguments order;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
@@ -146,9 +147,9 @@ std::uint64_t private_memory_bytes() {
 }
 
 void run(const EpochOptions& options, Output& out) {
-  const Dataset data = Dataset::open(options.index, {.access = parse_access(options.access)});
-  const std::shared_ptr<const Index> index(std::shared_ptr<const Index>(), &data.index());
-  const std::unique_ptr<Sampler> first = sampler_for(options.order, {index, data.size()});
+  const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access)});
+  const Dataset data = options.where.empty() ? all : all.where(options.where);
+  const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
   const bool whole = !options.order.rank;
   const std::uint64_t num_samples =
       whole ? first->partition().delivered_slots() : first->partition().size();
@@ -222,6 +223,10 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command->add_option("--decode", options->decode, "what is made of the bytes; none: they are read")
       ->check(CLI::IsMember({"none"}))
       ->capture_default_str();
+  command
+      ->add_option("--where", options->where,
+                   "only the samples for which this SQL condition holds: \"cls = 7\"")
+      ->type_name("SQL");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object");
   command

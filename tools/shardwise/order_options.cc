@@ -19,11 +19,15 @@ void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments) {
 }
 
 OrderedThing open_ordered(const OrderedArguments& arguments) {
-  if (arguments.size) return {nullptr, *arguments.size};
+  if (arguments.size) return {.index = nullptr, .size = *arguments.size};
   if (arguments.index.empty()) throw CLI::RequiredError("INDEX or --size");
-  std::shared_ptr<const Index> index = Index::open(arguments.index);
-  const std::uint64_t size = index->size();
-  return {std::move(index), size};
+  return ordered(Dataset::open(arguments.index));
+}
+
+OrderedThing ordered(const Dataset& data) {
+  return {data.shared_index(), data.size(),
+          std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts()),
+          data.sample_bytes()};
 }
 
 void add_order_options(CLI::App& command, OrderArguments& arguments) {
@@ -54,6 +58,10 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       ->group(kGroup);
   command.add_flag("--no-shuffle", arguments.no_shuffle, "in order: 0, 1, 2 ...")->group(kGroup);
   command
+      .add_flag("--balance-bytes", options.balance_bytes,
+                "deal out the samples of each step so that ranks get near-equal bytes")
+      ->group(kGroup);
+  command
       .add_flag("--shufflefirst", options.shufflefirst, "also permute the chunks of epoch 0 (wids)")
       ->group(kGroup);
 }
@@ -64,12 +72,8 @@ std::unique_ptr<Sampler> sampler_for(const OrderArguments& arguments, const Orde
   options.tail = parse_tail(arguments.tail);
   options.rank = arguments.rank.value_or(0);
   options.shuffle = !arguments.no_shuffle;
-  ShardOffsets offsets;
-  if (thing.index) {
-    offsets = std::make_shared<const std::vector<std::uint64_t>>(thing.index->shard_starts());
-  }
   try {
-    return shardwise::make_sampler(thing.size, options, std::move(offsets));
+    return shardwise::make_sampler(thing.size, options, thing.offsets, thing.bytes);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
+#include "shardwise/order/balanced_sampler.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise::tools {
@@ -25,8 +27,10 @@ void add_order_options(CLI::App& command, OrderArguments& arguments);
 
 /// What is to be ordered: the samples of an index, or `size` samples of nothing in particular.
 struct OrderedThing {
-  std::shared_ptr<const Index> index;
+  std::shared_ptr<const Index> index;  ///< for its keys
   std::uint64_t size = 0;
+  ShardOffsets offsets = nullptr;
+  SampleBytes bytes = nullptr;
 };
 
 /// INDEX or --size N, for commands that need no more than a number of samples.
@@ -35,6 +39,7 @@ struct OrderedArguments {
   std::optional<std::uint64_t> size;
 };
 void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments);
+OrderedThing ordered(const Dataset& data);
 /// Errors: CLI::RequiredError if neither was given; as Index::open.
 OrderedThing open_ordered(const OrderedArguments& arguments);
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
@@ -37,7 +39,12 @@ struct DatasetOptions {
   Access access = Access::kMap;
 };
 
-/// The samples of an index, by number and by key, read in place.
+/// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
+///
+/// A view has the same methods over samples of its own numbering, 0 to size() - 1 in the order of
+/// the index, and a fingerprint of its own: samplers, resume tokens and proofs work over it as over
+/// the whole, and every one of its samples comes exactly once. No shard is rewritten. It costs 8
+/// bytes a sample, and shares index and mapped shards with the dataset that it was made of.
 ///
 /// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a
 /// reference count. Threads: safe concurrently; threads take the place of worker processes. After
@@ -68,13 +75,44 @@ class SHARDWISE_EXPORT Dataset {
   /// The same; errors: NotFound.
   Sample get(std::string_view key) const;
 
+  /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
+  /// Query holds: `where("cls = 7 AND width >= 256")`, where cls and width are columns that the
+  /// index was built with. The column `sample` is the number in the index.
+  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex. Cost: about 0.3 us a sample.
+  Dataset where(std::string_view condition) const;
+  /// A view of these samples, by their numbers here, in any order.
+  /// Errors: OutOfRange; InvalidArgument if one comes twice.
+  Dataset select(std::vector<std::uint64_t> samples) const;
+  /// A view of the samples with these keys; of several with one key the first.
+  /// Errors: NotFound, naming the first key that there is not, and how many; InvalidArgument.
+  Dataset select(const std::vector<std::string>& keys) const;
+  bool is_view() const noexcept { return selection_ != nullptr; }
+
+  /// The number in the index of a sample of this dataset. Errors: OutOfRange.
+  std::uint64_t number_in_index(std::uint64_t sample) const;
+  /// Offsets of all shards in this dataset's numbering, as ShardedSampler wants them:
+  /// [0, ..., size()]. In a view shards may be empty.
+  std::vector<std::uint64_t> shard_starts() const;
+  /// Gives the bytes of a sample's fields together, as the index has them: for balance_bytes.
+  /// Threads: safe concurrently. Cost: some ns; the first of a shard checks its records.
+  std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
+
+  /// Of all samples, also where this is a view.
   const Index& index() const noexcept;
+  const std::shared_ptr<const Index>& shared_index() const noexcept;
   const Hash128& fingerprint() const noexcept;
   ShardPoolStats pool_stats() const;
 
  private:
   struct Impl;
+  struct Selection;
+  [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
+  inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
+  std::optional<std::uint64_t> number_of(std::string_view key) const;
+  Dataset view_of(std::vector<std::uint64_t> numbers) const;
+
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<const Selection> selection_;  // none: all samples
 };
 
 }  // namespace shardwise

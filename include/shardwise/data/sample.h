@@ -39,6 +39,8 @@ class SHARDWISE_EXPORT Sample {
  public:
   /// The sample's number in its dataset.
   std::uint64_t index() const noexcept { return index_; }
+  /// The sample's number in the index: the same, unless the dataset is a view of some samples.
+  std::uint64_t number_in_index() const noexcept;
 
   std::string_view key() const& noexcept;
   std::string_view key() const&& = delete;

@@ -46,6 +46,7 @@ struct ImageLoaderOptions {
   Tail tail = Tail::kExact;
   bool shuffle = true;
   bool shufflefirst = false;
+  bool balance_bytes = false;  ///< see BalancedSampler
   ResampleUnit resample = ResampleUnit::kSample;
   std::uint64_t epoch_size = 0;
   SkipList skip{};

@@ -1,0 +1,122 @@
+#include <map>
+
+#include "data/shards.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/index/index_builder.h"
+#include "shardwise/order/make_sampler.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Indexed {
+  explicit Indexed(int num_shards = 5, int samples_per_shard = 40) {
+    BuildOptions options;
+    options.content.columns = {parse_column("cls")};
+    build_index(dir / "t.idx", test::write_shards(dir, num_shards, samples_per_shard), options);
+  }
+  Dataset open(Access access = Access::kMap) const {
+    return Dataset::open(dir / "t.idx", {.access = access});
+  }
+
+  TempDir dir;
+};
+
+TEST(DatasetViewTest, HasTheSameMethodsOverItsOwnNumbers) {
+  const Indexed t;
+  for (const Access access : {Access::kMap, Access::kRead}) {
+    const Dataset all = t.open(access);
+    const Dataset view = all.where("cls = 7 AND sample >= 20");
+    ASSERT_EQ(view.size(), 18U);
+    EXPECT_TRUE(view.is_view());
+    EXPECT_FALSE(all.is_view());
+    for (std::uint64_t i = 0; i < view.size(); ++i) {
+      const Sample sample = view[i];
+      EXPECT_EQ(sample.index(), i);
+      EXPECT_EQ(sample.number_in_index(), 27 + 10 * i);
+      EXPECT_EQ(view.number_in_index(i), 27 + 10 * i);
+      EXPECT_EQ(sample["txt"], "text " + std::to_string(27 + 10 * i));
+      EXPECT_EQ(view.find(sample.key())->index(), i);
+    }
+    EXPECT_EQ(view.get("s000037").index(), 1U);
+    EXPECT_THAT(view[1].describe(), HasSubstr("sample 37 ('s000037')"));
+    EXPECT_EQ(view.find("s000028"), std::nullopt) << "it is not of the view";
+    EXPECT_THAT(view.shard_starts(), ElementsAre(0, 2, 6, 10, 14, 18));
+    EXPECT_THAT(test::error_text([&] { view[18]; }),
+                HasSubstr("no such sample: sample 18 of a view of '"));
+    EXPECT_EQ(view.sample_bytes()(17), all.sample_bytes()(197));
+    EXPECT_EQ(all.sample_bytes()(197), 9U);
+  }
+}
+
+TEST(DatasetViewTest, HasAFingerprintOfItsOwn) {
+  const Indexed t;
+  const Dataset all = t.open();
+  EXPECT_EQ(all.where("cls = 7").fingerprint(), t.open().where("cls + 0 = 7").fingerprint());
+  EXPECT_NE(all.where("cls = 7").fingerprint(), all.where("cls = 8").fingerprint());
+  EXPECT_NE(all.where("1").fingerprint(), all.fingerprint());
+  EXPECT_EQ(all.where("cls < 0").size(), 0U);
+}
+
+TEST(DatasetViewTest, CanBeMadeOfNumbersKeysAndViews) {
+  const Indexed t;
+  const Dataset all = t.open();
+  const Dataset view = all.select(std::vector<std::uint64_t>{199, 3, 50});
+  EXPECT_EQ(view.size(), 3U);
+  EXPECT_EQ(view[0].number_in_index(), 3U) << "in the order of the index";
+  EXPECT_EQ(view[2].number_in_index(), 199U);
+  EXPECT_EQ(view.fingerprint(),
+            all.select(std::vector<std::string>{"s000050", "s000003", "s000199"}).fingerprint());
+  EXPECT_EQ(view.select(std::vector<std::uint64_t>{2})[0].number_in_index(), 199U)
+      << "numbers of the view";
+  EXPECT_EQ(view.where("sample > 10").size(), 2U) << "numbers of the index";
+  EXPECT_EQ(all.where("cls = 7").where("sample < 100").size(), 10U);
+
+  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::uint64_t>{5, 200}); }),
+              HasSubstr("no such sample: sample 200"));
+  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::uint64_t>{5, 5}); }),
+              HasSubstr("a sample is named twice: sample 5"));
+  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::string>{"x", "s000001", "y"}); }),
+              HasSubstr("no sample has the key 'x', nor 1 more of those named"));
+  EXPECT_THAT(test::error_text([&] { all.where("size = 3"); }), HasSubstr("no such column: size"));
+}
+
+TEST(DatasetViewTest, OfATenthGivesProvenExactEpochsOverThreeRanks) {
+  const Indexed t(7, 143);
+  const Dataset view = t.open().where("cls = 3");
+  ASSERT_EQ(view.size(), 100U);
+  for (const SamplerKind kind : {SamplerKind::kChunked, SamplerKind::kSharded}) {
+    for (const bool balance : {false, true}) {
+      EpochAudit audit(view.fingerprint());
+      std::unique_ptr<Sampler> sampler;
+      for (std::uint64_t rank = 0; rank < 3; ++rank) {
+        OrderOptions options{
+            .sampler = kind, .rank = rank, .world_size = 3, .seed = 5, .epoch = 2, .window = 2};
+        if (kind == SamplerKind::kChunked) options.chunk_size = 9;
+        options.balance_bytes = balance;
+        sampler = make_sampler(
+            view, options, std::make_shared<const std::vector<std::uint64_t>>(view.shard_starts()),
+            view.sample_bytes());
+        for (const std::uint64_t i : *sampler) {
+          ASSERT_EQ(view[i].integer("cls"), 3);
+          audit.add(i);
+        }
+      }
+      EXPECT_EQ(audit.verdict(sampler->expectation(view.fingerprint())).text(2),
+                "epoch 2: 100 samples, each exactly once: proven");
+      EXPECT_THAT(test::error_text([&] {
+                    sampler->resume(sampler->token(t.open().fingerprint()), view.fingerprint());
+                  }),
+                  HasSubstr("data set"))
+          << "a token of the whole is none of the view";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
