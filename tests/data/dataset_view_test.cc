@@ -77,11 +77,17 @@ TEST(DatasetViewTest, CanBeMadeOfNumbersKeysAndViews) {
   EXPECT_EQ(view.where("sample > 10").size(), 2U) << "numbers of the index";
   EXPECT_EQ(all.where("cls = 7").where("sample < 100").size(), 10U);
 
-  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::uint64_t>{5, 200}); }),
+  EXPECT_THAT(test::error_text([&] {
+                all.select(std::vector<std::uint64_t>{5, 200});
+              }),
               HasSubstr("no such sample: sample 200"));
-  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::uint64_t>{5, 5}); }),
+  EXPECT_THAT(test::error_text([&] {
+                all.select(std::vector<std::uint64_t>{5, 5});
+              }),
               HasSubstr("a sample is named twice: sample 5"));
-  EXPECT_THAT(test::error_text([&] { all.select(std::vector<std::string>{"x", "s000001", "y"}); }),
+  EXPECT_THAT(test::error_text([&] {
+                all.select(std::vector<std::string>{"x", "s000001", "y"});
+              }),
               HasSubstr("no sample has the key 'x', nor 1 more of those named"));
   EXPECT_THAT(test::error_text([&] { all.where("size = 3"); }), HasSubstr("no such column: size"));
 }

@@ -115,9 +115,8 @@ TEST(IndexCrashTest, KilledAtRandomFiveHundredTimesLeavesTheOldOrTheNewIndex) {
   for (int round = 0; round < 500; ++round) {
     std::filesystem::remove(states.index);
     states.build_old();
-    const int status =
-        in_child([&] { build_index(states.index, states.new_shards, kJournaled); },
-                 static_cast<int>(random() % 4000));
+    const int status = in_child([&] { build_index(states.index, states.new_shards, kJournaled); },
+                                static_cast<int>(random() % 4000));
     killed += WIFSIGNALED(status) ? 1 : 0;
     states.expect_old_or_new("round " + std::to_string(round));
     if (HasFailure()) break;
