@@ -95,7 +95,7 @@ std::unique_ptr<Donor> open_old_index(const std::string& path) {
 class Assembly {
  public:
   Assembly(const std::string& path, const IndexContent& content, std::string part)
-      : path_(path), table_(path), catalogue_(path) {
+      : table_(path), catalogue_(path) {
     meta_.policies = content.policies;
     meta_.columns = content.columns;
     meta_.has_hashes = content.hashes;
@@ -149,7 +149,6 @@ class Assembly {
   }
 
  private:
-  const std::string& path_;
   TableWriter table_;
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;
