@@ -180,6 +180,7 @@ class Build {
     BuildJournal journal(path_, scan_options_hash(content_),
                          {options_.journal_bytes, options_.journal_age});
     if (nothing_changed(old)) {
+      sync_directory_of(path_);  // the build that made it may have been killed before it did
       report_unchanged(*old);
     } else {
       assemble(journal);
