@@ -95,7 +95,7 @@ std::unique_ptr<Donor> open_old_index(const std::string& path) {
 class Assembly {
  public:
   Assembly(const std::string& path, const IndexContent& content, std::string part)
-      : path_(path), table_(path), catalogue_(path) {
+      : table_(path), catalogue_(path) {
     meta_.policies = content.policies;
     meta_.columns = content.columns;
     meta_.has_hashes = content.hashes;
@@ -149,7 +149,6 @@ class Assembly {
   }
 
  private:
-  const std::string& path_;
   TableWriter table_;
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;
@@ -181,6 +180,7 @@ class Build {
     BuildJournal journal(path_, scan_options_hash(content_),
                          {options_.journal_bytes, options_.journal_age});
     if (nothing_changed(old)) {
+      sync_directory_of(path_);  // the build that made it may have been killed before it did
       report_unchanged(*old);
     } else {
       assemble(journal);
