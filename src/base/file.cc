@@ -147,6 +147,35 @@ void File::resize(std::uint64_t size_bytes) {
   }
 }
 
+bool File::try_lock_byte(std::uint64_t offset, bool exclusive) {
+  struct flock range {};
+  range.l_type = exclusive ? F_WRLCK : F_RDLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(offset);
+  range.l_len = 1;
+  if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_SETLK, &range); }) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES) return false;
+  throw_errno(errno, "cannot lock", path_);
+}
+
+void File::unlock_byte(std::uint64_t offset) noexcept {
+  struct flock range {};
+  range.l_type = F_UNLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(offset);
+  range.l_len = 1;
+  retry_eintr([&] { return ::fcntl(fd_, F_OFD_SETLK, &range); });
+}
+
+void File::reserve(std::uint64_t size_bytes) {
+  if (size_bytes == 0) return resize(0);
+  if (retry_eintr([&] { return ::fallocate(fd_, 0, 0, static_cast<off_t>(size_bytes)); }) == 0) {
+    return;
+  }
+  if (errno != EOPNOTSUPP && errno != ENOSYS) throw_errno(errno, "cannot make room for", path_);
+  resize(size_bytes);
+}
+
 bool File::has_name() const {
   struct stat st {};
   if (retry_eintr([&] { return ::fstat(fd_, &st); }) != 0)
@@ -181,26 +210,31 @@ void AtomicFile::commit() {
   sync_directory_of(path_);
 }
 
+bool is_temporary_name(std::string_view name, std::string_view base) noexcept {
+  return name.size() == base.size() + 1 + kRandomLength + kTemporarySuffix.size() &&
+         name.starts_with(base) && name[base.size()] == '.' && name.ends_with(kTemporarySuffix) &&
+         is_hex(name.substr(base.size() + 1, kRandomLength));
+}
+
+bool sweep_temporary(const std::string& path) noexcept {
+  try {
+    File file = File::open_read(path);
+    return file.try_lock() && ::unlink(path.c_str()) == 0;
+  } catch (const NotFound&) {
+    return true;  // another process swept it first
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void sweep_temporaries(const std::string& path) noexcept {
   try {
     const std::string directory = directory_of(path);
-    const std::string prefix = std::string(base_name(path)) + ".";
     DIR* entries = ::opendir(directory.c_str());
     if (entries == nullptr) return;
     while (const dirent* entry = ::readdir(entries)) {
-      const std::string_view name = entry->d_name;
-      if (name.size() != prefix.size() + kRandomLength + kTemporarySuffix.size() ||
-          !name.starts_with(prefix) || !name.ends_with(kTemporarySuffix) ||
-          !is_hex(name.substr(prefix.size(), kRandomLength))) {
-        continue;
-      }
-      try {
-        const std::string stray = directory + "/" + std::string(name);
-        File file = File::open_read(stray);
-        if (file.try_lock()) ::unlink(stray.c_str());
-      } catch (const std::exception&) {
-        // Another process swept it first, or it may not be opened: leave it.
-      }
+      if (!is_temporary_name(entry->d_name, base_name(path))) continue;
+      sweep_temporary(directory + "/" + entry->d_name);
     }
     ::closedir(entries);
   } catch (const std::exception&) {

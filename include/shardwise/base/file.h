@@ -57,6 +57,15 @@ class SHARDWISE_EXPORT File {
   /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel
   /// frees it when the last descriptor closes, however the process ends.
   bool try_lock();
+  /// Takes a lock on the byte at `offset` without waiting, shared or exclusive, in place of the one
+  /// that this descriptor has; false if another open file holds one that excludes it. The file need
+  /// not be that long. As with try_lock, threads exclude each other too if each opens the file, and
+  /// the kernel frees what a process leaves (Linux "open file description" locks).
+  bool try_lock_byte(std::uint64_t offset, bool exclusive);
+  void unlock_byte(std::uint64_t offset) noexcept;
+  /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot run
+  /// out of space later; where the file system cannot, only makes it this long.
+  void reserve(std::uint64_t size_bytes);
   /// False if the file was unlinked since it was opened.
   bool has_name() const;
   void close() noexcept;
@@ -93,6 +102,13 @@ class SHARDWISE_EXPORT AtomicFile {
   File file_;
   bool committed_ = false;
 };
+
+/// True if `name` is that of a temporary file of the file called `base`, both without a directory.
+SHARDWISE_EXPORT bool is_temporary_name(std::string_view name, std::string_view base) noexcept;
+
+/// Removes the temporary file `path` unless a living writer holds it. True if it is gone. Never
+/// throws.
+SHARDWISE_EXPORT bool sweep_temporary(const std::string& path) noexcept;
 
 /// Removes `<path>.*.tmp` files that no living writer holds. Never throws: what cannot be removed
 /// stays for the next time.

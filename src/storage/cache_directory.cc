@@ -1,0 +1,267 @@
+#include "storage/cache_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr std::string_view kMarkerName = "shardwise-cache";
+constexpr std::string_view kMarkerText = "shardwise shard cache, version 1\n";
+constexpr std::string_view kMarkerFamily = "shardwise shard cache, version ";
+constexpr std::string_view kLocksName = "locks";
+constexpr std::string_view kShardsName = "shards";
+constexpr std::string_view kShardSuffix = ".tar";
+constexpr std::string_view kRecordSuffix = ".json";
+constexpr std::size_t kNameLength = 32;
+constexpr std::size_t kMaxRecordBytes = 64 * 1024;
+
+[[noreturn]] void refuse(const std::string& path, std::string_view why, std::string_view remedy) {
+  throw InvalidArgument("the directory cannot be a shard cache (" + std::string(why) + ")",
+                        in_quotes(path), remedy);
+}
+
+struct stat status_of(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
+  return st;
+}
+
+/// A directory that is ours alone. A link to one will do: what it leads to is checked.
+void require_own_directory(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
+  if (!S_ISDIR(st.st_mode)) refuse(path, "it is a file", "give a directory of its own");
+  if (st.st_uid != ::geteuid()) {
+    refuse(path, "it belongs to another user", "give a directory of your own");
+  }
+  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    refuse(path, "others may write to it", "chmod 700 it, or give another");
+  }
+}
+
+void make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw_errno(errno, "cannot make the directory", path);
+  }
+}
+
+void make_directories(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) == 0) return;
+  if (const std::string above = directory_of(path); above != path && above != ".") {
+    make_directories(above);
+  }
+  make_directory(path);
+}
+
+struct CloseDirectory {
+  void operator()(DIR* entries) const noexcept { ::closedir(entries); }
+};
+
+template <class Visit>
+void for_each_name(const std::string& path, const Visit& visit) {
+  const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(path.c_str()));
+  if (!entries) throw_errno(errno, "cannot read the directory", path);
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") visit(name);
+  }
+}
+
+std::string read_small(const std::string& path, std::size_t max_bytes) {
+  const File file = File::open_read(path);
+  std::string text(max_bytes, '\0');
+  text.resize(file.read_at(0, text.data(), text.size()));
+  return text;
+}
+
+bool is_own_top_name(std::string_view name) {
+  return name == kMarkerName || name == kLocksName || name == kShardsName ||
+         is_temporary_name(name, kMarkerName);
+}
+
+void require_marker(const std::string& path) {
+  const std::string marker = path + "/" + std::string(kMarkerName);
+  std::string text;
+  try {
+    text = read_small(marker, 256);
+  } catch (const NotFound&) {
+    for_each_name(path, [&](std::string_view name) {
+      if (!is_own_top_name(name)) {
+        refuse(path, "it holds other files, as " + in_quotes(name),
+               "give an empty directory, or one that does not exist");
+      }
+    });
+    AtomicFile file(marker);
+    file.file().write(kMarkerText);
+    file.commit();
+    return;
+  }
+  if (text == kMarkerText) return;
+  if (text.starts_with(kMarkerFamily)) {
+    throw VersionMismatch("the shard cache is of another version", in_quotes(path),
+                          "remove it, or give another directory");
+  }
+  refuse(path, "its file " + std::string(kMarkerName) + " is damaged",
+         "remove it, or give another directory");
+}
+
+/// `base` without `suffix`, if it is the name of a shard's file.
+std::optional<std::string> shard_name(std::string_view file, std::string_view suffix) {
+  if (file.size() != kNameLength + suffix.size() || !file.ends_with(suffix)) return std::nullopt;
+  const std::string_view name = file.substr(0, kNameLength);
+  if (!is_hex(name)) return std::nullopt;
+  return std::string(name);
+}
+
+std::uint64_t number_in(std::string_view name) {
+  return hash64(name) >> 3;  // offsets are signed, and there are three kinds
+}
+
+}  // namespace
+
+CacheDirectory::CacheDirectory(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) throw InvalidArgument("a shard cache without a directory", "", "give one");
+  make_directories(path_);
+  require_own_directory(path_);
+  require_marker(path_);
+  const std::string shards = path_ + "/" + std::string(kShardsName);
+  make_directory(shards);
+  if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");
+  require_own_directory(shards);
+}
+
+std::string CacheDirectory::shard_path(const std::string& name) const {
+  return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kShardSuffix);
+}
+std::string CacheDirectory::record_path(const std::string& name) const {
+  return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kRecordSuffix);
+}
+std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
+
+CacheDirectory::Contents CacheDirectory::scan() const {
+  Contents contents;
+  const std::string shards = path_ + "/" + std::string(kShardsName);
+  for_each_name(shards, [&](std::string_view file) {
+    if (auto name = shard_name(file, kRecordSuffix)) {
+      contents.records.push_back(*std::move(name));
+      return;
+    }
+    const std::string path = shards + "/" + std::string(file);
+    struct stat st {};
+    if (::lstat(path.c_str(), &st) != 0) {
+      if (errno == ENOENT) return;  // it went meanwhile
+      throw_errno(errno, "cannot examine", path);
+    }
+    const auto size = static_cast<std::uint64_t>(st.st_size);
+    const std::string_view base = file.substr(0, kNameLength + kShardSuffix.size());
+    if (!S_ISREG(st.st_mode)) {
+      contents.foreign.emplace_back(file);
+    } else if (auto name = shard_name(file, kShardSuffix)) {
+      contents.shards.push_back(
+          {*std::move(name), size, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec});
+    } else if (auto coming = shard_name(base, kShardSuffix);
+               coming && is_temporary_name(file, base)) {
+      contents.temporaries.push_back(
+          {*std::move(coming), path, size, st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec});
+    } else {
+      contents.foreign.emplace_back(file);
+    }
+  });
+  return contents;
+}
+
+std::optional<CacheDirectory::Record> CacheDirectory::read_record(const std::string& name) const {
+  try {
+    const auto json = nlohmann::json::parse(read_small(record_path(name), kMaxRecordBytes));
+    Record record;
+    record.url = json.at("url").get<std::string>();
+    record.size_bytes = json.at("size").get<std::uint64_t>();
+    record.hash.high = json.at("hash").at(0).get<std::uint64_t>();
+    record.hash.low = json.at("hash").at(1).get<std::uint64_t>();
+    return record;
+  } catch (const std::exception&) {
+    return std::nullopt;  // after a power cut it may be missing or empty
+  }
+}
+
+void CacheDirectory::write_record(const std::string& name, const Record& record) const {
+  const nlohmann::json json = {{"url", escaped(record.url)},
+                               {"size", record.size_bytes},
+                               {"hash", {record.hash.high, record.hash.low}}};
+  const std::string path = record_path(name);
+  ::unlink(path.c_str());
+  File::create_exclusive(path).write(json.dump() + "\n");
+}
+
+void CacheDirectory::remove(const std::string& name) const {
+  SHARDWISE_FAULT_POINT("shard_cache.before_unlink");
+  const std::string path = shard_path(name);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_errno(errno, "cannot remove", path);
+  SHARDWISE_FAULT_POINT("shard_cache.between_unlinks");
+  ::unlink(record_path(name).c_str());
+}
+
+std::uint64_t fetch_byte(std::string_view name) { return 2 * number_in(name) + 1; }
+std::uint64_t use_byte(std::string_view name) { return 2 * number_in(name) + 2; }
+
+std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std::uint64_t byte) {
+  for (;;) {
+    File file = File::open_or_create(directory.locks_path());
+    if (!file.try_lock_byte(byte, true)) return std::nullopt;
+    if (file.has_name()) return ByteLock(std::move(file));
+    // Somebody unlinked it before it was locked: others lock the new one.
+  }
+}
+
+std::optional<std::uint64_t> UseTable::try_hold(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  renew();
+  const auto found = counts_.find(name);
+  if (found != counts_.end()) {
+    ++found->second;
+    return generation_;
+  }
+  if (!file_.try_lock_byte(use_byte(name), false)) return std::nullopt;
+  counts_.emplace(name, 1);
+  return generation_;
+}
+
+void UseTable::release(const std::string& name, std::uint64_t generation) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (generation != generation_ || ::getpid() != owner_) return;
+  const auto found = counts_.find(name);
+  if (found == counts_.end() || --found->second > 0) return;
+  file_.unlock_byte(use_byte(name));
+  counts_.erase(found);
+}
+
+void UseTable::renew() {
+  if (owner_ != ::getpid()) {  // what the parent holds stays its own
+    file_ = File::open_or_create(directory_.locks_path());
+    counts_.clear();
+    owner_ = ::getpid();
+    ++generation_;
+  }
+  while (!file_.has_name()) {
+    File fresh = File::open_or_create(directory_.locks_path());
+    for (const auto& [name, count] : counts_) {
+      // If it is being evicted already, then it is: what is mapped stays whole.
+      if (count > 0) static_cast<void>(fresh.try_lock_byte(use_byte(name), false));
+    }
+    file_ = std::move(fresh);
+  }
+}
+
+}  // namespace shardwise::detail
