@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_map>
 
 #include "data/open_shard.h"
+#include "data/shard_future.h"
 #include "data/shard_reader.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -15,24 +17,79 @@ namespace shardwise {
 Access parse_access(std::string_view name) {
   if (name == "map") return Access::kMap;
   if (name == "read") return Access::kRead;
-  throw InvalidArgument("no such access", in_quotes(name), "choose map or read");
+  if (name == "range") return Access::kRange;
+  throw InvalidArgument("no such access", in_quotes(name), "choose map, read or range");
 }
 
 struct Dataset::Impl {
   Impl(std::shared_ptr<const Index> opened, const DatasetOptions& options)
       : index(std::move(opened)),
-        reader(index, options.pool.max_shards),
+        access(options.access),
+        cache(options.cache),
+        reader(index, options.pool.max_shards, fetchers_of(options)),
         pool(
             index->num_shards(),
-            [this, access = options.access](std::uint64_t number) {
-              return reader.with_descriptor(
-                  [&] { return detail::open_shard(index, number, access); });
+            [this](std::uint64_t number) {
+              return reader.with_descriptor([&] { return open(number); });
             },
-            options.pool) {}
+            pool_options(options)) {}
+
+  static std::shared_ptr<const Fetchers> fetchers_of(const DatasetOptions& options) {
+    if (options.fetchers || !options.cache) return options.fetchers;
+    return options.cache->options().fetchers;
+  }
+
+  static ShardPoolOptions pool_options(const DatasetOptions& options) {
+    ShardPoolOptions pool = options.pool;
+    if (options.cache) {
+      pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
+    }
+    return pool;
+  }
+
+  std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
+    detail::ShardOpening how{.access = access, .cache = cache};
+    if (cache) {
+      if (const auto future = current_future()) {
+        how.next_use = [future, number](const std::string& name) {
+          return future->next_use_for(number, name);
+        };
+      }
+    }
+    auto shard = detail::open_shard(index, number, how);
+    if (shard->cached.is_held()) {
+      const std::lock_guard lock(mutex);
+      cached[shard->cached.name()] = number;
+    }
+    return shard;
+  }
+
+  std::shared_ptr<const detail::ShardFuture> current_future() const {
+    const std::lock_guard lock(mutex);
+    return future;
+  }
+
+  /// For a cache that needs room.
+  bool release(const std::string& name) {
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = cached.find(name);
+      if (found == cached.end()) return false;
+      number = found->second;
+    }
+    return pool.close(number);
+  }
 
   const std::shared_ptr<const Index> index;
+  const Access access;
+  const std::shared_ptr<ShardCache> cache;
   detail::ShardReader reader;
-  ShardPool<detail::OpenShard> pool;
+  mutable std::mutex mutex;
+  std::unordered_map<std::string, std::uint64_t>
+      cached;                                         // guarded by mutex: shards that were mapped
+  std::shared_ptr<const detail::ShardFuture> future;  // guarded by mutex
+  ShardPool<detail::OpenShard> pool;                  // last: its shards use all the others
 };
 
 /// The samples of a view: their numbers in the index, ascending.
@@ -62,7 +119,11 @@ Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
 }
 
 Dataset::Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options)
-    : impl_(std::make_shared<Impl>(std::move(index), options)) {}
+    : impl_(std::make_shared<Impl>(std::move(index), options)) {
+  if (!impl_->cache) return;
+  impl_->cache->add_releaser(
+      impl_, [impl = impl_.get()](const std::string& name) { return impl->release(name); });
+}
 
 std::uint64_t Dataset::size() const noexcept {
   return selection_ ? selection_->numbers.size() : impl_->index->size();
@@ -88,9 +149,10 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->pool.get(shard_number);
   const bool is_mapped = shard->data != nullptr;
+  const std::uint64_t stored_bytes = shard->stored_bytes;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ = impl_->reader.read(sample, shard_number, sample.members_);
+    sample.own_ = impl_->reader.read(sample, shard_number, stored_bytes, sample.members_);
   }
   return sample;
 }
@@ -210,5 +272,21 @@ const Hash128& Dataset::fingerprint() const noexcept {
   return selection_ ? selection_->fingerprint : impl_->index->fingerprint();
 }
 ShardPoolStats Dataset::pool_stats() const { return impl_->pool.stats(); }
+const std::shared_ptr<ShardCache>& Dataset::cache() const noexcept { return impl_->cache; }
+std::optional<CacheRequest> Dataset::cache_request(std::uint64_t shard) const {
+  return detail::cache_request(impl_->index, shard);
+}
+bool Dataset::close_shard(std::uint64_t shard) const {
+  if (shard >= impl_->index->num_shards()) {
+    throw OutOfRange("no such shard",
+                     "shard " + std::to_string(shard) + " of " + in_quotes(impl_->index->path()),
+                     "it has " + std::to_string(impl_->index->num_shards()) + ", from 0");
+  }
+  return impl_->pool.close(shard);
+}
+void Dataset::follow(std::shared_ptr<const detail::ShardFuture> future) const {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->future = std::move(future);
+}
 
 }  // namespace shardwise

@@ -1,9 +1,14 @@
 #include "data/open_shard.h"
 
+#include <filesystem>
+
 #include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "shardwise/index/verify.h"
 
 namespace shardwise::detail {
 namespace {
@@ -29,22 +34,82 @@ std::optional<MappedFile> map_shard(const ShardInfo& info) {
   return file;
 }
 
+bool is_in_place(const ShardInfo& info) {
+  return info.compression == Compression::kNone && !is_remote_url(info.path);
+}
+
+/// True if the file at `path` begins as the shard does.
+bool begins_as(const ShardInfo& info, const std::string& path) {
+  const File file = File::open_read(path);
+  char block[kTarBlockBytes];
+  const std::size_t got = file.read_at(0, block, sizeof block);
+  return hash64({block, got}) == info.first_header_hash;
+}
+
+/// Throws unless the copy that was brought is the shard that was indexed.
+void require_copy(const Index& index, const ShardInfo& info, const std::string& path) {
+  if (const auto problem = verify_copy(index, info.number, path)) {
+    throw StaleIndex("what came is not the shard that was indexed (" + *problem + ")",
+                     in_quotes(redacted_url(info.path)),
+                     "try again; if it changed at its source, run `shardwise index` again");
+  }
+}
+
+[[noreturn]] void refuse_without_cache(const ShardInfo& info) {
+  if (info.compression == Compression::kNone) {
+    throw Unsupported("the shard is remote, and there is no shard cache",
+                      in_quotes(redacted_url(info.path)),
+                      "give a cache (DatasetOptions::cache, --cache DIR), or read single samples "
+                      "(Access::kRange, --access range)");
+  }
+  throw Unsupported("the shard is compressed (" + std::string(compression_name(info.compression)) +
+                        "), and there is no shard cache to expand it into",
+                    in_quotes(redacted_url(info.path)),
+                    "give a cache (DatasetOptions::cache, --cache DIR), or expand the shard, and "
+                    "index the expanded file");
+}
+
 }  // namespace
 
-std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
-                                            std::uint64_t number, Access access) {
+std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
+                                          std::uint64_t number) {
   const ShardInfo info = index->shard(number);
-  if (info.compression != Compression::kNone) {
-    throw Unsupported("the shard is compressed (" +
-                          std::string(compression_name(info.compression)) +
-                          "), and its samples cannot be read in place",
-                      in_quotes(info.path), "expand it, and index the expanded file");
+  if (is_in_place(info)) return std::nullopt;
+  CacheRequest request{.url = info.path,
+                       .compression = info.compression,
+                       .size_bytes = info.expanded_bytes,
+                       .source_bytes = info.size_bytes,
+                       .source_hash = info.content_hash};
+  if (is_remote_url(info.path)) {
+    if (info.compression == Compression::kNone) {
+      request.is_current = [info](const std::string& path) { return begins_as(info, path); };
+    }
+  } else {
+    request.url = std::filesystem::absolute(info.path).lexically_normal().string();
+    request.version = std::to_string(info.mtime_ns);
   }
+  request.check = [index, info](const std::string& path) { require_copy(*index, info, path); };
+  return request;
+}
+
+std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
+                                            std::uint64_t number, const ShardOpening& how) {
+  const ShardInfo info = index->shard(number);
   auto shard = std::make_unique<OpenShard>();
-  if (access == Access::kMap) shard->map = map_shard(info);
+  if (is_in_place(info)) {
+    if (how.access == Access::kMap) shard->map = map_shard(info);
+  } else if (how.access != Access::kRange || info.compression != Compression::kNone) {
+    if (!how.cache) refuse_without_cache(info);
+    if (!is_remote_url(info.path)) {
+      const FileIdentity identity = file_identity(info.path);
+      require_unchanged(info, identity.size_bytes, identity.mtime_ns);
+    }
+    shard->cached = how.cache->get(*cache_request(index, number), how.next_use);
+    shard->map = MappedFile::open(shard->cached.path());
+  }
   if (shard->map) shard->data = shard->map->bytes().data();
   shard->segment = index->segment(number);
-  if (!shard->segment.fits_shard(info.size_bytes)) {
+  if (!shard->segment.fits_shard(info.expanded_bytes)) {
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(number) +
                            ": a member lies outside it)",
@@ -53,6 +118,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
   shard->index = index;
   shard->first_sample = info.first_sample;
   shard->path = info.path;
+  shard->stored_bytes = info.size_bytes;
   return shard;
 }
 

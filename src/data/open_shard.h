@@ -12,6 +12,7 @@
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/offset_table.h"
+#include "shardwise/storage/shard_cache.h"
 
 namespace shardwise::detail {
 
@@ -23,6 +24,8 @@ struct OpenShard {
   std::uint64_t first_sample = 0;
   std::shared_ptr<const Index> index;  // owns what `segment` points into
   std::string path;
+  std::uint64_t stored_bytes = 0;
+  CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
   std::optional<MappedFile> map;
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
@@ -34,9 +37,20 @@ struct SampleBytes {
   std::vector<std::size_t> starts;  // of each member in `bytes`
 };
 
+/// How shards are opened.
+struct ShardOpening {
+  Access access = Access::kMap;
+  std::shared_ptr<ShardCache> cache = nullptr;
+  NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
+};
+
 /// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
-                                            std::uint64_t number, Access access);
+                                            std::uint64_t number, const ShardOpening& how);
+
+/// What is asked of a cache for a shard; nothing if it is a local, plain file.
+std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
+                                          std::uint64_t number);
 
 /// Throws StaleIndex unless this is the shard's first block as it was indexed.
 void require_first_header(const ShardInfo& shard, std::string_view block);

@@ -8,6 +8,7 @@
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise::detail {
 namespace {
@@ -15,33 +16,6 @@ namespace {
 /// What lies between two members is read along if it is no more than this, in bytes: a header or
 /// two, as a rule.
 constexpr std::uint64_t kMaxGap = 64 * 1024;
-
-/// A part of the shard that is read at once.
-struct Run {
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
-};
-
-/// Joins members that lie close together, and says in `starts` where each comes to lie when the
-/// runs are read one after another.
-std::vector<Run> runs_of(std::span<const MemberRecord> members, std::vector<std::size_t>& starts) {
-  std::vector<Run> runs;
-  std::uint64_t before = 0;  // bytes of the runs that are complete
-  starts.reserve(members.size());
-  for (const MemberRecord& member : members) {
-    const std::uint64_t offset = member.data_offset();
-    const bool joins = !runs.empty() && offset >= runs.back().offset &&
-                       offset - runs.back().offset <= runs.back().size + kMaxGap;
-    if (!joins) {
-      if (!runs.empty()) before += runs.back().size;
-      runs.push_back({offset, 0});
-    }
-    Run& run = runs.back();
-    starts.push_back(before + (offset - run.offset));
-    run.size = std::max(run.size, offset - run.offset + member.size_bytes);
-  }
-  return runs;
-}
 
 std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   try {
@@ -71,8 +45,33 @@ std::size_t max_descriptors(std::size_t wanted) {
 
 }  // namespace
 
-ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_files)
-    : index_(std::move(index)), max_files_(max_files) {}
+ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
+                         std::shared_ptr<const Fetchers> fetchers)
+    : index_(std::move(index)),
+      max_files_(max_files),
+      fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()) {}
+
+/// Joins members that lie close together, and says in `starts` where each comes to lie when the
+/// runs are read one after another.
+std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord> members,
+                                                   std::vector<std::size_t>& starts) {
+  std::vector<Run> runs;
+  std::uint64_t before = 0;  // bytes of the runs that are complete
+  starts.reserve(members.size());
+  for (const MemberRecord& member : members) {
+    const std::uint64_t offset = member.data_offset();
+    const bool joins = !runs.empty() && offset >= runs.back().offset &&
+                       offset - runs.back().offset <= runs.back().size + kMaxGap;
+    if (!joins) {
+      if (!runs.empty()) before += runs.back().size;
+      runs.push_back({offset, 0});
+    }
+    Run& run = runs.back();
+    starts.push_back(before + (offset - run.offset));
+    run.size = std::max(run.size, offset - run.offset + member.size_bytes);
+  }
+  return runs;
+}
 
 ShardReader::Files& ShardReader::files() {
   std::call_once(first_use_, [this] {
@@ -85,13 +84,13 @@ ShardReader::Files& ShardReader::files() {
 }
 
 std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
+                                                     std::uint64_t shard_bytes,
                                                      std::span<const MemberRecord> members) {
-  const auto opened = with_descriptor([&] { return files().get(number); });
   auto result = std::make_shared<SampleBytes>();
   const std::vector<Run> runs = runs_of(members, result->starts);
   std::uint64_t total = 0;
   for (const Run& run : runs) {
-    if (run.size > opened->identity.size_bytes - total) {
+    if (run.size > shard_bytes - total) {
       throw CorruptIndex("the index is damaged",
                          sample.describe() + " (its members lie over each other)",
                          "build the index again with `shardwise index`");
@@ -99,7 +98,18 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
     total += run.size;
   }
   result->bytes = allocate(total, sample);
-  char* to = result->bytes.get();
+  if (is_remote_url(sample.shard_path())) {
+    fetch(*result, runs, sample, number);
+  } else {
+    read_local(*result, runs, sample, number);
+  }
+  return result;
+}
+
+void ShardReader::read_local(SampleBytes& result, const std::vector<Run>& runs,
+                             const Sample& sample, std::uint64_t number) {
+  const auto opened = with_descriptor([&] { return files().get(number); });
+  char* to = result.bytes.get();
   for (const Run& run : runs) {
     std::size_t got = 0;
     try {
@@ -123,7 +133,41 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
     require_same_file(now, opened->identity, sample.describe(),
                       runs.empty() ? 0 : runs.front().offset);
   }
-  return result;
+}
+
+void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, const Sample& sample,
+                        std::uint64_t number) {
+  class BufferSink : public FetchSink {
+   public:
+    BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
+    void write(std::string_view bytes) override {
+      if (bytes.size() > size_ - written_) {
+        throw FetchError("more bytes came than were asked for", "", "");
+      }
+      bytes.copy(to_ + written_, bytes.size());
+      written_ += bytes.size();
+    }
+    bool restart() override {
+      written_ = 0;
+      return true;
+    }
+
+   private:
+    char* const to_;
+    const std::uint64_t size_;
+    std::uint64_t written_ = 0;
+  };
+  const ShardInfo info = index_->shard(number);
+  char* to = result.bytes.get();
+  for (const Run& run : runs) {
+    if (run.size == 0) continue;
+    BufferSink sink(to, run.size);
+    fetchers_->fetch({.url = info.path,
+                      .range = {run.offset, run.offset + run.size},
+                      .validator = info.validator},
+                     sink);
+    to += run.size;
+  }
 }
 
 }  // namespace shardwise::detail

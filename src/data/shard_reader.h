@@ -4,11 +4,13 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "data/open_shard.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/data/sample.h"
+#include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_pool.h"
 
 namespace shardwise::detail {
@@ -28,14 +30,17 @@ struct ShardFile {
 class ShardReader {
  public:
   /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
-  /// have.
-  ShardReader(std::shared_ptr<const Index> index, std::size_t max_files);
+  /// have. `fetchers` bring samples of remote shards; none: the standard ones.
+  ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
+              std::shared_ptr<const Fetchers> fetchers);
 
   /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
-  /// something large lies between them.
-  /// Errors: NotFound, NoDescriptor; StaleIndex if the file is not the one that was indexed, or
-  /// ceased to be it; CorruptIndex; kIo.
+  /// something large lies between them. Of a remote shard: one request, in the same way.
+  /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the one that was
+  /// indexed, or ceased to be it; CorruptIndex; kIo.
+  /// @param shard_bytes  the shard's size, which all that is read together cannot exceed.
   std::shared_ptr<const SampleBytes> read(const Sample& sample, std::uint64_t number,
+                                          std::uint64_t shard_bytes,
                                           std::span<const MemberRecord> members);
 
   /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
@@ -52,11 +57,23 @@ class ShardReader {
 
  private:
   using Files = ShardPool<ShardFile>;
+  /// A part of the shard that is read at once.
+  struct Run {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+  };
+  static std::vector<Run> runs_of(std::span<const MemberRecord> members,
+                                  std::vector<std::size_t>& starts);
 
   Files& files();
+  void read_local(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
+                  std::uint64_t number);
+  void fetch(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
+             std::uint64_t number);
 
   const std::shared_ptr<const Index> index_;
   const std::size_t max_files_;
+  const std::shared_ptr<const Fetchers> fetchers_;
   std::once_flag first_use_;  // a dataset that maps its shards needs no files
   std::unique_ptr<Files> files_;
 };

@@ -13,7 +13,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kMagic("SDWJRN1\n", 8);
+constexpr std::string_view kMagic("SDWJRN2\n", 8);
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
 
@@ -55,6 +55,7 @@ std::string to_payload(const ShardPart& part) {
   const ShardRow& row = part.row;
   std::string out;
   put(out, row.url);
+  put(out, row.validator);
   for (const std::uint64_t value :
        {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.num_samples, row.num_members,
         row.num_not_samples, row.num_archives, row.trailing_bytes, std::uint64_t{row.end_marker},
@@ -79,6 +80,7 @@ ShardPart from_payload(std::string_view payload) {
   ShardPart part;
   ShardRow& row = part.row;
   row.url = in.text();
+  row.validator = in.text();
   row.size_bytes = in.number();
   row.mtime_ns = static_cast<std::int64_t>(in.number());
   row.num_samples = in.number();
@@ -157,12 +159,13 @@ void BuildJournal::read_records() {
   }
 }
 
-std::optional<ShardPart> BuildJournal::find(const std::string& url,
-                                            const FileIdentity& identity) const {
+std::optional<ShardPart> BuildJournal::find(const std::string& url, const FileIdentity& identity,
+                                            const std::string& validator) const {
   const auto it = found_.find(url);
   if (it == found_.end()) return std::nullopt;
   PayloadReader in(it->second);
   in.text();
+  if (in.text() != validator) return std::nullopt;
   if (in.number() != identity.size_bytes) return std::nullopt;
   if (static_cast<std::int64_t>(in.number()) != identity.mtime_ns) return std::nullopt;
   try {

@@ -41,7 +41,8 @@ class BuildJournal {
   BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace);
 
   /// A shard that an earlier build scanned when it had this identity, or nothing.
-  std::optional<ShardPart> find(const std::string& url, const FileIdentity& identity) const;
+  std::optional<ShardPart> find(const std::string& url, const FileIdentity& identity,
+                                const std::string& validator) const;
   /// Notes a shard that this build scanned. Errors: kNoSpace, kIo.
   void add(const ShardPart& part);
   /// Removes the file: the index is complete. Never throws: what stays behind is not used.

@@ -21,7 +21,8 @@ constexpr const char* kSchema[] = {
     "bytes INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE shards (shard INTEGER PRIMARY KEY, url BLOB NOT NULL, size INTEGER NOT NULL, "
-    "mtime_ns INTEGER NOT NULL, first_sample INTEGER NOT NULL, samples INTEGER NOT NULL, "
+    "mtime_ns INTEGER NOT NULL, validator BLOB NOT NULL, first_sample INTEGER NOT NULL, samples "
+    "INTEGER NOT NULL, "
     "members INTEGER NOT NULL, not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, "
     "trailing_bytes INTEGER NOT NULL, end_marker INTEGER NOT NULL, compression TEXT NOT NULL, "
     "expanded_size INTEGER NOT NULL, content_hash TEXT NOT NULL, header_hash TEXT NOT NULL, "
@@ -79,6 +80,8 @@ std::string row_checksum(std::uint64_t number, const ShardRow& row) {
   hasher.update_u64(number);
   hasher.update_u64(row.url.size());
   hasher.update(row.url);
+  hasher.update_u64(row.validator.size());
+  hasher.update(row.validator);
   for (const std::uint64_t value :
        {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.first_sample, row.num_samples,
         row.num_members, row.num_not_samples, row.num_archives, row.trailing_bytes,
@@ -145,7 +148,8 @@ Catalogue::Catalogue(const std::string& path)
   require_version_and_schema();
   read_meta();
   select_shard_ = std::make_unique<sqlite::Statement>(db_.prepare(
-      "SELECT url, size, mtime_ns, first_sample, samples, members, not_samples, archives, "
+      "SELECT url, size, mtime_ns, validator, first_sample, samples, members, not_samples, "
+      "archives, "
       "trailing_bytes, end_marker, compression, expanded_size, content_hash, header_hash, "
       "first_header_hash, segment_checksum, checksum "
       "FROM shards WHERE shard = ?"));
@@ -243,20 +247,21 @@ ShardRow Catalogue::shard(std::uint64_t shard) const {
   const ShardRow row{.url = select.bytes(0),
                      .size_bytes = count(1),
                      .mtime_ns = select.integer(2),
-                     .first_sample = count(3),
-                     .num_samples = count(4),
-                     .num_members = count(5),
-                     .num_not_samples = count(6),
-                     .num_archives = count(7),
-                     .trailing_bytes = count(8),
-                     .end_marker = select.integer(9) != 0,
-                     .compression = compression_of(select.bytes(10), path_),
-                     .expanded_bytes = count(11),
-                     .content_hash = parse_content_hash(select.bytes(12), path_),
-                     .header_hash = parse_hash128(select.bytes(13), path_),
-                     .first_header_hash = parse_hex64(select.bytes(14), path_),
-                     .segment_checksum = parse_hex64(select.bytes(15), path_)};
-  const bool intact = select.bytes(16) == row_checksum(shard, row);
+                     .validator = select.bytes(3),
+                     .first_sample = count(4),
+                     .num_samples = count(5),
+                     .num_members = count(6),
+                     .num_not_samples = count(7),
+                     .num_archives = count(8),
+                     .trailing_bytes = count(9),
+                     .end_marker = select.integer(10) != 0,
+                     .compression = compression_of(select.bytes(11), path_),
+                     .expanded_bytes = count(12),
+                     .content_hash = parse_content_hash(select.bytes(13), path_),
+                     .header_hash = parse_hash128(select.bytes(14), path_),
+                     .first_header_hash = parse_hex64(select.bytes(15), path_),
+                     .segment_checksum = parse_hex64(select.bytes(16), path_)};
+  const bool intact = select.bytes(17) == row_checksum(shard, row);
   select.reset();
   if (!intact) damaged(path_, "the checksum of shard " + std::to_string(shard) + " is wrong");
   return row;
@@ -301,7 +306,7 @@ CatalogueWriter::CatalogueWriter(const std::string& path)
   db_->execute("BEGIN");
   for (const char* sql : kSchema) db_->execute(sql);
   insert_shard_ = std::make_unique<sqlite::Statement>(db_->prepare(
-      "INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+      "INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   insert_skipped_ =
       std::make_unique<sqlite::Statement>(db_->prepare("INSERT INTO skipped VALUES (?, ?, ?, ?)"));
 }
@@ -312,20 +317,21 @@ void CatalogueWriter::add_shard(const ShardRow& row) {
       .bind(2, row.url)
       .bind(3, number(row.size_bytes))
       .bind(4, row.mtime_ns)
-      .bind(5, number(row.first_sample))
-      .bind(6, number(row.num_samples))
-      .bind(7, number(row.num_members))
-      .bind(8, number(row.num_not_samples))
-      .bind(9, number(row.num_archives))
-      .bind(10, number(row.trailing_bytes))
-      .bind(11, std::int64_t{row.end_marker})
-      .bind(12, compression_name(row.compression))
-      .bind(13, number(row.expanded_bytes))
-      .bind(14, row.content_hash ? to_string(*row.content_hash) : std::string())
-      .bind(15, to_string(row.header_hash))
-      .bind(16, hex64(row.first_header_hash))
-      .bind(17, hex64(row.segment_checksum))
-      .bind(18, row_checksum(num_shards_, row));
+      .bind(5, row.validator)
+      .bind(6, number(row.first_sample))
+      .bind(7, number(row.num_samples))
+      .bind(8, number(row.num_members))
+      .bind(9, number(row.num_not_samples))
+      .bind(10, number(row.num_archives))
+      .bind(11, number(row.trailing_bytes))
+      .bind(12, std::int64_t{row.end_marker})
+      .bind(13, compression_name(row.compression))
+      .bind(14, number(row.expanded_bytes))
+      .bind(15, row.content_hash ? to_string(*row.content_hash) : std::string())
+      .bind(16, to_string(row.header_hash))
+      .bind(17, hex64(row.first_header_hash))
+      .bind(18, hex64(row.segment_checksum))
+      .bind(19, row_checksum(num_shards_, row));
   insert_shard_->run();
   ++num_shards_;
 }

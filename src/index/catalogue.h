@@ -36,6 +36,7 @@ struct ShardRow {
   std::string url;
   std::uint64_t size_bytes = 0;
   std::int64_t mtime_ns = 0;
+  std::string validator;
   std::uint64_t first_sample = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;

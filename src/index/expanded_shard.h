@@ -7,41 +7,72 @@
 
 #include "index/header_image.h"
 #include "shardwise/base/compression.h"
+#include "shardwise/base/hash.h"
 #include "shardwise/base/mapped_file.h"
 #include "shardwise/base/mapped_read.h"
+#include "shardwise/index/remote_shards.h"
 
 namespace shardwise {
 
-/// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed, an image
-/// of what it expands to. A file that is truncated meanwhile does not end the process: what is gone
-/// reads as zeros, and require_unchanged() throws. One thread, to the end of its life.
+/// Where the bytes of a shard are, and how to get at them if that is no local file.
+struct ShardPlace {
+  std::string path;                ///< or URL
+  RemoteShards* remote = nullptr;  ///< none: a local file
+  RemoteShards::State state = {};  ///< of a remote shard
+};
+
+struct ExpandOptions {
+  std::string temporary;  ///< see HeaderImage; not touched for a plain local shard
+  HeaderImage::Keep
+      keep;           ///< the members whose data is wanted; of a plain local shard all is there
+  bool hash = false;  ///< stored_hash() will be asked for
+  std::function<void()> tick;  ///< called now and then; what it throws ends the work
+};
+
+/// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
+/// an image of what it expands to. A file that is truncated meanwhile does not end the process:
+/// what is gone reads as zeros, and require_unchanged() throws. One thread, to the end of its life.
 class ExpandedShard {
  public:
-  /// @param temporary  see HeaderImage; not touched unless the shard is compressed.
-  /// @param keep       the members whose data is wanted; of a plain shard there is all data.
-  /// Errors: NotFound, kIo; as HeaderImage.
-  ExpandedShard(const std::string& path, const std::string& temporary,
-                const HeaderImage::Keep& keep, const std::function<void()>& tick);
+  /// Errors: NotFound, kIo; CorruptShard and Unsupported from expanding; kNoSpace; those of
+  /// `remote`.
+  ExpandedShard(const ShardPlace& place, const ExpandOptions& options);
+  ~ExpandedShard();
 
   Compression compression() const noexcept { return compression_; }
-  const FileIdentity& identity() const noexcept { return file_.identity(); }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  std::int64_t mtime_ns() const noexcept { return mtime_ns_; }
   /// To be called when reading is over, also when it ended with an error.
   /// Errors: StaleIndex if the file is not what it was when it was opened.
   void require_unchanged() const;
-  /// The file as it is stored.
-  std::string_view stored_bytes() const noexcept { return file_.bytes(); }
-  std::string_view bytes() const noexcept { return image_ ? image_->bytes() : file_.bytes(); }
+  /// hash64 of the first 512 bytes of the file as it is stored.
+  std::uint64_t first_block_hash() const noexcept { return first_block_hash_; }
+  /// hash128 of the file as it is stored. REQUIRES: options.hash.
+  Hash128 stored_hash() const;
+  std::string_view bytes() const noexcept { return image_ ? image_->bytes() : file_->bytes(); }
 
   /// Tells the kernel that what lies before `offset` is not needed any more, so that scanning a
   /// large shard does not make the process look large.
   void forget_before(std::uint64_t offset) noexcept;
 
+  /// The shard was scanned to its end.
+  void done() const;
+
  private:
-  const std::string path_;
-  MappedFile file_;
-  MappedReadGuard guard_;  // of file_
-  Compression compression_;
+  void open_file(const std::string& path, const ExpandOptions& options);
+  void stream(const ExpandOptions& options);
+
+  const ShardPlace place_;
+  std::optional<RemoteShards::Copy> copy_;
+  std::optional<AtomicFile> stored_;      // of a remote compressed shard
+  std::optional<MappedFile> file_;        // none: a remote shard that is not compressed
+  std::optional<MappedReadGuard> guard_;  // of file_
   std::optional<HeaderImage> image_;
+  Compression compression_ = Compression::kNone;
+  std::uint64_t size_bytes_ = 0;
+  std::int64_t mtime_ns_ = 0;
+  std::uint64_t first_block_hash_ = 0;
+  std::optional<Hash128> streamed_hash_;
   std::uint64_t forgotten_ = 0;
 };
 

@@ -5,35 +5,59 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/base/compression.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/mapped_file.h"
 
 namespace shardwise {
 
-/// The expanded bytes of a compressed tar with its members' data left out: a temporary sparse file
-/// of the expanded length, in which every byte that is not data of a regular member stands where it
-/// stands in the expanded stream, so that it can be scanned like an archive that is not compressed.
+/// A tar that cannot be mapped where it is, compressed or remote, with its members' data left out:
+/// a temporary sparse file of the tar's length, in which every byte that is not data of a regular
+/// member stands in its place, so that it can be scanned like the tar itself.
 ///
 /// The data that is left out is exactly what scan_tar steps over, because both read headers with
 /// tar::read_raw_entry; from the first header that cannot be read everything is kept, so the scan
 /// finds the same damage.
 ///
-/// One pass over the compressed bytes; memory is a few MiB. Disk: the headers, a page each at
-/// least, and what `keep` asks for. One thread.
+/// One pass; memory is a few MiB. Disk: the headers, a page each at least, and what `keep` asks
+/// for. One thread.
 class HeaderImage {
  public:
   /// True if the data of this member is wanted too. `name` as in the raw headers.
   using Keep = std::function<bool(std::string_view name, std::uint64_t size_bytes)>;
 
+  /// Takes the tar's bytes, from front to back.
+  class Writer {
+   public:
+    Writer(File& file, const Keep& keep) : file_(file), keep_(keep) {}
+
+    void take(std::string_view bytes);
+    /// How many of the next bytes are left out: they need not be brought.
+    std::uint64_t skippable() const noexcept;
+    /// Stands for the next `num_bytes`. REQUIRES: num_bytes <= skippable().
+    void skip(std::uint64_t num_bytes) noexcept;
+    /// @return  the tar's length.
+    std::uint64_t finish();
+
+   private:
+    bool take_header(std::size_t& at);
+    void write(std::size_t at, std::size_t size);
+
+    File& file_;
+    const Keep& keep_;
+    std::string pending_;
+    std::uint64_t first_ = 0;  // offset of pending_
+    std::uint64_t body_left_ = 0;
+    bool keep_body_ = false;
+    bool keep_rest_ = false;
+  };
+
   /// @param temporary  path beside which the temporary file is made; it goes with this object.
-  /// @param tick       called now and then; what it throws ends the expansion.
-  /// Errors: as ExpandingReader; kNoSpace, kIo.
-  HeaderImage(std::string_view compressed, Compression compression, const std::string& shard,
-              const std::string& temporary, const Keep& keep, const std::function<void()>& tick);
+  /// @param feed       gives the writer all bytes; what it throws is thrown.
+  /// Errors: kNoSpace, kIo.
+  HeaderImage(const std::string& temporary, const Keep& keep,
+              const std::function<void(Writer&)>& feed);
 
   std::string_view bytes() const noexcept { return mapped_.bytes(); }
-  std::uint64_t expanded_bytes() const noexcept { return mapped_.bytes().size(); }
 
  private:
   AtomicFile file_;  // never committed

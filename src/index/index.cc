@@ -28,6 +28,7 @@ ShardInfo to_info(const std::string& home, std::uint64_t number, const ShardRow&
           .path = resolve_url(home, row.url),
           .size_bytes = row.size_bytes,
           .mtime_ns = row.mtime_ns,
+          .validator = row.validator,
           .first_sample = row.first_sample,
           .num_samples = row.num_samples,
           .num_members = row.num_members,

@@ -21,6 +21,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/base/ordered_pipeline.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {
@@ -67,12 +68,39 @@ struct Donor {
 
 /// A shard to be put into the index: where it is, what it looks like now, and what has it already.
 struct Source {
-  std::string path;
+  ShardPlace place;
   std::string url;
-  FileIdentity identity;
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;  ///< of a local file
   const Donor* donor = nullptr;
   std::uint64_t donor_shard = 0;
 };
+
+/// True if it can be said whether the shard is still the one that was scanned.
+bool is_known(const Source& source) {
+  return source.place.remote == nullptr ||
+         (source.place.state.size_bytes && !source.place.state.validator.empty());
+}
+
+/// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; those of `remote`.
+Source look_at(const std::string& shard, const std::string& index_path,
+               const std::shared_ptr<RemoteShards>& remote) {
+  Source source{.place = {.path = shard}, .url = url_of_path(index_path, shard)};
+  if (!is_remote_url(shard)) {
+    const FileIdentity identity = file_identity(shard);
+    source.size_bytes = identity.size_bytes;
+    source.mtime_ns = identity.mtime_ns;
+    return source;
+  }
+  if (!remote) {
+    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(shard)),
+                      "give BuildOptions::remote");
+  }
+  source.place.remote = remote.get();
+  source.place.state = remote->state(shard);
+  source.size_bytes = source.place.state.size_bytes.value_or(0);
+  return source;
+}
 
 /// Opens the index that is at `path` already, to take over what did not change. Nothing if there is
 /// none, or none that is whole and of this version: then all is scanned.
@@ -168,7 +196,7 @@ class Build {
 
   void add(Source source) {
     throw_if_cancelled(options_.cancel);
-    progress_.num_bytes += source.identity.size_bytes;
+    progress_.num_bytes += source.size_bytes;
     sources_.push_back(std::move(source));
   }
 
@@ -240,12 +268,18 @@ class Build {
     SHARDWISE_FAULT_POINT("build.scan_shard");
     throw_if_cancelled(options_.cancel);
     if (source.donor != nullptr) return part_of(*source.donor, source.donor_shard, source.url);
-    if (auto part = journal.find(source.url, source.identity)) return *std::move(part);
-    ShardPart part = scan_shard(source.path, {.policies = content_.policies,
-                                              .columns = content_.columns,
-                                              .hash = content_.hashes,
-                                              .temporary = path_,
-                                              .cancel = options_.cancel});
+    if (is_known(source)) {
+      if (auto part = journal.find(source.url,
+                                   {.size_bytes = source.size_bytes, .mtime_ns = source.mtime_ns},
+                                   source.place.state.validator)) {
+        return *std::move(part);
+      }
+    }
+    ShardPart part = scan_shard(source.place, {.policies = content_.policies,
+                                               .columns = content_.columns,
+                                               .hash = content_.hashes,
+                                               .temporary = path_,
+                                               .cancel = options_.cancel});
     part.row.url = source.url;
     return part;
   }
@@ -402,18 +436,18 @@ BuildReport build_index(const std::string& path, const std::vector<std::string>&
   Build build(path, options, options.content,
               options.part ? part_text(*options.part, shards.size()) : std::string());
   for (std::size_t i = begin; i < end; ++i) {
-    Source source{shards[i], url_of_path(path, shards[i]), {}};
+    Source source;
     try {
-      source.identity = file_identity(shards[i]);
+      source = look_at(shards[i], path, options.remote);
     } catch (const NotFound&) {
       if (!options.drop_missing) throw;
       build.drop(shards[i]);
       continue;
     }
-    if (const auto it = old_numbers.find(source.url); it != old_numbers.end()) {
+    if (const auto it = old_numbers.find(source.url); it != old_numbers.end() && is_known(source)) {
       const ShardRow row = old->files.catalogue().shard(it->second);
-      if (row.size_bytes == source.identity.size_bytes &&
-          row.mtime_ns == source.identity.mtime_ns) {
+      if (row.size_bytes == source.size_bytes && row.mtime_ns == source.mtime_ns &&
+          row.validator == source.place.state.validator) {
         source.donor = old.get();
         source.donor_shard = it->second;
       }
@@ -459,11 +493,12 @@ BuildReport merge_indexes(const std::string& path, const std::vector<std::string
     for (std::uint64_t i = 0; i < donor->meta().num_shards; ++i) {
       const ShardRow row = donor->files.catalogue().shard(i);
       const std::string shard = resolve_url(donor->home, row.url);
-      build.add({shard,
-                 url_of_path(path, shard),
-                 {.size_bytes = row.size_bytes, .mtime_ns = row.mtime_ns},
-                 donor.get(),
-                 i});
+      build.add({.place = {.path = shard},
+                 .url = url_of_path(path, shard),
+                 .size_bytes = row.size_bytes,
+                 .mtime_ns = row.mtime_ns,
+                 .donor = donor.get(),
+                 .donor_shard = i});
     }
   }
   return build.run(nullptr);

@@ -15,6 +15,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
@@ -23,13 +24,14 @@ namespace {
 constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
 constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
-/// All shards of `index`, each held against its file.
+/// All shards of `index`, each held against its file if that is a local one.
 std::vector<ShardInfo> unchanged_shards(const Index& index, const std::atomic<bool>* cancel) {
   std::vector<ShardInfo> shards;
   shards.reserve(index.num_shards());
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     throw_if_cancelled(cancel);
     shards.push_back(index.shard(i));
+    if (is_remote_url(shards.back().path)) continue;
     const FileIdentity identity = file_identity(shards.back().path);
     require_unchanged(shards.back(), identity.size_bytes, identity.mtime_ns);
   }
@@ -71,6 +73,7 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
     throw Unsupported("the shard's path is not UTF-8, and a wids descriptor can hold no other",
                       in_quotes(path), "rename the file, and index it again");
   }
+  if (is_remote_url(url)) return url;
   // A name such as `pipe:x.tar` or `a://x.tar` is a URL unless something comes before it.
   if (!is_plain_path(url)) url.insert(0, "./");
   return url;
@@ -78,6 +81,10 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
 
 std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint64_t num_bytes,
                    const WidsExportOptions& options) {
+  if (is_remote_url(shard.path)) {
+    throw Unsupported("the md5 of a remote shard is not taken", in_quotes(redacted_url(shard.path)),
+                      "export without md5sum, or index a local copy");
+  }
   const File file = File::open_read(shard.path);
   const FileIdentity identity = file_identity(file.fd(), file.path());
   require_unchanged(shard, identity.size_bytes, identity.mtime_ns);

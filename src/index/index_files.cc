@@ -13,6 +13,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
@@ -194,11 +195,12 @@ void sweep_tables(const std::string& path) noexcept {
 }
 
 std::string resolve_url(const std::string& home, const std::string& url) {
-  if (!url.empty() && url[0] == '/') return url;
+  if (is_remote_url(url) || (!url.empty() && url[0] == '/')) return url;
   return home == "/" ? "/" + url : home + "/" + url;
 }
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {
+  if (is_remote_url(path)) return path;
   const fs::path absolute = fs::absolute(path).lexically_normal();
   const fs::path home = fs::absolute(directory_of(index_path)).lexically_normal();
   const fs::path relative = absolute.lexically_relative(home);

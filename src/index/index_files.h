@@ -58,7 +58,7 @@ void sweep_tables(const std::string& path) noexcept;
 /// The path under which a shard's stored url is looked for. `home` is the directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// How the path of a shard is stored: relative to the index's directory if it lies below it, so
-/// that the two can be moved together; absolute otherwise. No file is touched.
+/// that the two can be moved together; absolute otherwise; a URL as it is. No file is touched.
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

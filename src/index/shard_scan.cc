@@ -173,8 +173,9 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   SegmentHeader header;
   std::memcpy(&header, part.segment.data(), sizeof header);
   part.row = {.url = {},
-              .size_bytes = shard.identity().size_bytes,
-              .mtime_ns = shard.identity().mtime_ns,
+              .size_bytes = shard.size_bytes(),
+              .mtime_ns = shard.mtime_ns(),
+              .validator = {},
               .first_sample = 0,
               .num_samples = header.num_samples,
               .num_members = header.num_members,
@@ -186,9 +187,9 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
               .expanded_bytes = bytes.size(),
               .content_hash = {},
               .header_hash = report.header_hash,
-              .first_header_hash = hash64(shard.stored_bytes().substr(0, kTarBlockBytes)),
+              .first_header_hash = shard.first_block_hash(),
               .segment_checksum = header.checksum};
-  if (options.hash) part.row.content_hash = hash128(shard.stored_bytes());
+  if (options.hash) part.row.content_hash = shard.stored_hash();
   return part;
 }
 
@@ -200,14 +201,19 @@ void throw_if_cancelled(const std::atomic<bool>* cancel) {
   }
 }
 
-ShardPart scan_shard(const std::string& path, const ShardScanOptions& options) {
-  const auto keep = [&](std::string_view name, std::uint64_t size_bytes) {
-    return wants_data(options, name, size_bytes);
-  };
-  ExpandedShard shard(path, options.temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
+  ExpandedShard shard(place, {.temporary = options.temporary,
+                              .keep =
+                                  [&](std::string_view name, std::uint64_t size_bytes) {
+                                    return wants_data(options, name, size_bytes);
+                                  },
+                              .hash = options.hash,
+                              .tick = [&] { throw_if_cancelled(options.cancel); }});
   try {
-    ShardPart part = scan_expanded(path, options, shard);
+    ShardPart part = scan_expanded(place.path, options, shard);
     shard.require_unchanged();
+    part.row.validator = place.state.validator;
+    shard.done();
     return part;
   } catch (const CorruptShard&) {
     shard.require_unchanged();  // a shard that is being written is that, not corrupt

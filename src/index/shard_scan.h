@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "index/catalogue.h"
+#include "index/expanded_shard.h"
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/index/index_builder.h"
@@ -32,8 +33,9 @@ struct ShardScanOptions {
 };
 
 /// Scans one shard and groups its members into samples by WebDataset's rule.
-/// Errors: NotFound, kIo; CorruptShard, Unsupported; StaleIndex (it changed meanwhile); Cancelled.
-ShardPart scan_shard(const std::string& path, const ShardScanOptions& options);
+/// Errors: NotFound, kIo; CorruptShard, Unsupported; StaleIndex (it changed meanwhile); Cancelled;
+///   those of a remote place.
+ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options);
 
 /// hash64 of the key of each of the segment's samples.
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment);

@@ -7,6 +7,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/index/sample_name.h"
 #include "shardwise/index/tar_scanner.h"
 
@@ -60,47 +61,80 @@ class MemberComparison {
   std::optional<std::string> problem_;
 };
 
+/// Where the shard is looked at, and what of the index is held against it.
+struct Inspection {
+  ShardPlace place;
+  bool is_stored_form = true;  ///< the file as it is stored, compressed or not
+};
+
+/// The shard where the index says that it is, if it is still the same file.
+Inspection original(const ShardInfo& info, const VerifyOptions& options) {
+  if (!is_remote_url(info.path)) {
+    const FileIdentity identity = file_identity(info.path);
+    require_unchanged(info, identity.size_bytes, identity.mtime_ns);
+    return {{.path = info.path}};
+  }
+  if (options.remote == nullptr) {
+    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(info.path)),
+                      "give VerifyOptions::remote");
+  }
+  const RemoteShards::State state = options.remote->state(info.path);
+  if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||
+      state.validator != info.validator) {
+    throw StaleIndex("the shard changed at its source since it was indexed",
+                     in_quotes(redacted_url(info.path)), "run `shardwise index` again");
+  }
+  return {{.path = info.path, .remote = options.remote, .state = state}};
+}
+
 std::optional<std::string> difference(const Index& index, const ShardInfo& info,
-                                      const VerifyOptions& options) {
-  const FileIdentity identity = file_identity(info.path);
-  require_unchanged(info, identity.size_bytes, identity.mtime_ns);
-  const auto keep = [&](std::string_view, std::uint64_t) { return options.full; };
+                                      const Inspection& inspection, const VerifyOptions& options) {
   const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-verify";
-  ExpandedShard shard(info.path, temporary, keep, [&] { throw_if_cancelled(options.cancel); });
+  ExpandedShard shard(inspection.place,
+                      {.temporary = temporary,
+                       .keep = [&](std::string_view, std::uint64_t) { return options.full; },
+                       .hash = options.full && inspection.is_stored_form,
+                       .tick = [&] { throw_if_cancelled(options.cancel); }});
   const std::string_view bytes = shard.bytes();
+  if (bytes.size() != info.expanded_bytes) {
+    return std::to_string(bytes.size()) + " bytes, where the index has " +
+           std::to_string(info.expanded_bytes);
+  }
   MemberComparison members(index.segment(info.number), options.full);
+  const bool expanded = info.compression != Compression::kNone;
   const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
-                           .expanded = shard.compression() != Compression::kNone};
-  const TarScanReport report = scan_tar(bytes, info.path, how, [&](const TarMember& member) {
-    throw_if_cancelled(options.cancel);
-    members.see(member, bytes.substr(member.data_offset, member.size_bytes));
-    shard.forget_before(member.data_offset);
-  });
+                           .expanded = expanded};
+  const TarScanReport report =
+      scan_tar(bytes, inspection.place.path, how, [&](const TarMember& member) {
+        throw_if_cancelled(options.cancel);
+        members.see(member, bytes.substr(member.data_offset, member.size_bytes));
+        shard.forget_before(member.data_offset);
+      });
   shard.require_unchanged();
   if (auto problem = members.problem()) return problem;
   if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
-  if (hash64(shard.stored_bytes().substr(0, kTarBlockBytes)) != info.first_header_hash) {
+  if (!inspection.is_stored_form) return std::nullopt;
+  if (shard.first_block_hash() != info.first_header_hash) {
     return "the first 512 bytes differ from those that were indexed";
   }
-  if (options.full && hash128(shard.stored_bytes()) != info.content_hash) {
+  if (options.full && shard.stored_hash() != info.content_hash) {
     shard.require_unchanged();
     return "bytes outside of headers and members differ from those that were indexed";
   }
   return std::nullopt;
 }
 
-}  // namespace
+void require_hashes(const Index& index, const VerifyOptions& options) {
+  if (!options.full || index.has_hashes()) return;
+  throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
+                        "build it with hashes, or verify the headers only");
+}
 
-std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
-                                        const VerifyOptions& options) {
-  if (options.full && !index.has_hashes()) {
-    throw InvalidArgument("the index holds no hashes to verify content with",
-                          in_quotes(index.path()),
-                          "build it with hashes, or verify the headers only");
-  }
-  const ShardInfo info = index.shard(shard);
+/// What `compare` returns, or the text of what it throws of the shard.
+template <class Compare>
+std::optional<std::string> problem_of(const Compare& compare) {
   try {
-    return difference(index, info, options);
+    return compare();
   } catch (const Cancelled&) {
     throw;
   } catch (const CorruptIndex&) {
@@ -108,6 +142,23 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
   } catch (const Error& e) {
     return e.what();
   }
+}
+
+}  // namespace
+
+std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
+                                        const VerifyOptions& options) {
+  require_hashes(index, options);
+  const ShardInfo info = index.shard(shard);
+  return problem_of([&] { return difference(index, info, original(info, options), options); });
+}
+
+std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
+                                       const std::string& path, const VerifyOptions& options) {
+  require_hashes(index, options);
+  const ShardInfo info = index.shard(shard);
+  const Inspection copy{{.path = path}, info.compression == Compression::kNone};
+  return problem_of([&] { return difference(index, info, copy, options); });
 }
 
 }  // namespace shardwise

@@ -186,6 +186,7 @@ struct CachedShard::Hold {
 CachedShard::CachedShard(std::unique_ptr<Hold> hold, std::string path)
     : hold_(std::move(hold)), path_(std::move(path)) {}
 CachedShard::~CachedShard() = default;
+const std::string& CachedShard::name() const noexcept { return hold_->name; }
 CachedShard::CachedShard(CachedShard&&) noexcept = default;
 CachedShard& CachedShard::operator=(CachedShard&&) noexcept = default;
 

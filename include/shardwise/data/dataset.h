@@ -12,9 +12,15 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"
+#include "shardwise/storage/fetcher.h"
+#include "shardwise/storage/shard_cache.h"
 #include "shardwise/storage/shard_pool.h"
 
 namespace shardwise {
+
+namespace detail {
+class ShardFuture;
+}  // namespace detail
 
 /// How the bytes of shards are reached.
 enum class Access : std::uint8_t {
@@ -27,9 +33,13 @@ enum class Access : std::uint8_t {
   /// the process: a sample's bytes are from a file that was still the indexed one, by size and
   /// time, after they were read. Otherwise the Dataset throws.
   kRead,
+  /// As kRead; and of remote shards only the samples that are asked for are brought, one request
+  /// each, unless their fields lie far apart. For sparse views and single samples; an epoch is
+  /// better served by a cache.
+  kRange,
 };
 
-/// "map" or "read", as command lines say it. Errors: InvalidArgument; the text lists both.
+/// "map", "read" or "range", as command lines say it. Errors: InvalidArgument; the text lists them.
 SHARDWISE_EXPORT Access parse_access(std::string_view name);
 
 struct DatasetOptions {
@@ -37,6 +47,12 @@ struct DatasetOptions {
   /// with a quarter of RLIMIT_NOFILE; more are closed where the process has none left.
   ShardPoolOptions pool = {};
   Access access = Access::kMap;
+  /// Keeps shards that cannot be read where they lie: remote ones and compressed ones. They are
+  /// mapped whatever `access` says, for nobody writes to them. With a cache, pool.max_bytes is half
+  /// of its budget at most.
+  std::shared_ptr<ShardCache> cache = nullptr;
+  /// Brings remote samples with Access::kRange; none: as the cache, or the standard ones.
+  std::shared_ptr<const Fetchers> fetchers = nullptr;
 };
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
@@ -66,7 +82,8 @@ class SHARDWISE_EXPORT Dataset {
   /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
   ///   checks its records. With Access::kRead one pread(2) and fstat(2) more.
   /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
-  ///   gone); CorruptIndex; kIo (it cannot be read). The dataset stays usable.
+  ///   gone); CorruptIndex; kIo (it cannot be read); Unsupported (remote or compressed, and there
+  ///   is no cache); those of ShardCache::get. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   Sample operator[](std::uint64_t index) const;
 
@@ -102,10 +119,20 @@ class SHARDWISE_EXPORT Dataset {
   const std::shared_ptr<const Index>& shared_index() const noexcept;
   const Hash128& fingerprint() const noexcept;
   ShardPoolStats pool_stats() const;
+  /// Nothing if there is none.
+  const std::shared_ptr<ShardCache>& cache() const noexcept;
+  /// What is asked of the cache for a shard of the index; nothing if it is read where it lies.
+  /// Errors: OutOfRange; CorruptIndex; InvalidArgument (a malformed URL).
+  std::optional<CacheRequest> cache_request(std::uint64_t shard) const;
+  /// Lets go of the mapping of a shard of the index, if it is mapped and nobody reads it.
+  bool close_shard(std::uint64_t shard) const;
 
  private:
+  friend class ShardPrefetcher;
   struct Impl;
   struct Selection;
+  /// From now on the cache is told what is known of the future; none: that nothing is.
+  void follow(std::shared_ptr<const detail::ShardFuture> future) const;
   [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
   std::optional<std::uint64_t> number_of(std::string_view key) const;

@@ -20,9 +20,10 @@ namespace shardwise {
 struct ShardInfo {
   std::uint64_t number = 0;  ///< place in the source list, from 0
   std::string url;           ///< as stored: relative to the index's directory, or absolute
-  std::string path;          ///< where the bytes are looked for
+  std::string path;          ///< where the bytes are looked for: of a remote shard its URL
   std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;  ///< when it was indexed
+  std::int64_t mtime_ns = 0;  ///< when it was indexed; 0 of a remote shard
+  std::string validator;      ///< of a remote shard, from its server: its ETag, or when it changed
   std::uint64_t first_sample = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;  ///< members of samples; links, directories and devices are not

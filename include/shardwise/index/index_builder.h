@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/remote_shards.h"
 
 namespace shardwise {
 
@@ -54,6 +56,8 @@ struct BuildOptions {
   std::optional<BuildPart> part = {};
   /// Called from the building thread after each shard.
   std::function<void(const BuildProgress&)> progress = {};
+  /// Brings remote shards; none: they are an error.
+  std::shared_ptr<RemoteShards> remote = nullptr;
   /// If it becomes true the build stops with Cancelled, and the index is as it was.
   const std::atomic<bool>* cancel = nullptr;
   /// How much work a build that is killed may lose: see build_index.
@@ -73,10 +77,11 @@ struct BuildReport {
   std::vector<std::uint64_t> with_trailing_bytes;  ///< shards with rubbish after their end marker
 };
 
-/// Scans `shards` (paths, in the order that numbers the samples) and makes the index at `path`, or
-/// brings the one that is there up to date: shards with the same path, size and mtime_ns are not
-/// read again. Afterwards the index holds these shards and no others; samples are numbered in this
-/// order of shards, and within a shard as they lie.
+/// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
+/// `path`, or brings the one that is there up to date: shards with the same path, size and
+/// mtime_ns, or URL, size and validator, are not read again. Afterwards the index holds these
+/// shards and no others; samples are numbered in this order of shards, and within a shard as they
+/// lie.
 ///
 /// Samples follow WebDataset: the basename of a member is cut at its first dot; before it, with the
 /// directories, is the key; after it, lower-cased, the field; consecutive members of one key are a

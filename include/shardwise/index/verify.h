@@ -7,6 +7,7 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/remote_shards.h"
 
 namespace shardwise {
 
@@ -14,6 +15,8 @@ struct VerifyOptions {
   /// Also hold every byte against the hashes that the index was built with.
   bool full = false;
   const std::atomic<bool>* cancel = nullptr;
+  /// Brings remote shards; none: they cannot be verified.
+  RemoteShards* remote = nullptr;
 };
 
 /// Holds a shard against the index: its size and time, each header and each member's place, size,
@@ -26,5 +29,12 @@ struct VerifyOptions {
 ///   hashes.
 SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                                          const VerifyOptions& options = {});
+
+/// The same of a copy of the shard at `path`: of the file as it is stored, or, if the shard is
+/// compressed, of what it expands to. Its time is not looked at, nor, in full, what is neither
+/// header nor member of an expanded one.
+SHARDWISE_EXPORT std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
+                                                        const std::string& path,
+                                                        const VerifyOptions& options = {});
 
 }  // namespace shardwise

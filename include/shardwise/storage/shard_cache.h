@@ -44,6 +44,9 @@ struct ShardCacheOptions {
   /// A shard that is larger than the budget is fetched to a file of its own, each time, instead of
   /// being an error.
   bool bypass_large = false;
+  /// How long a shard that is needed now waits for room, where the one that should go for it is
+  /// about to be free; then another goes.
+  std::chrono::milliseconds room_timeout{2'000};
   /// How long to wait for another process that fetches a shard without its file growing.
   std::chrono::milliseconds wait_timeout{120'000};
   /// Brings remote shards; none: the standard fetchers with their default options.
@@ -113,6 +116,9 @@ class SHARDWISE_EXPORT CachedShard {
 
   /// A plain tar, to be opened or mapped; never written to.
   const std::string& path() const noexcept { return path_; }
+  bool is_held() const noexcept { return hold_ != nullptr; }
+  /// As ShardCache::name_of. REQUIRES: is_held().
+  const std::string& name() const noexcept;
 
  private:
   friend class ShardCache;

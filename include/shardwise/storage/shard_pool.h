@@ -76,6 +76,17 @@ class ShardPool {
     return victim != nullptr;
   }
 
+  /// Closes this shard, if it is open and nobody holds it; true if it did.
+  /// REQUIRES: number < num_shards.
+  bool close(std::uint64_t number) {
+    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find(open_.begin(), open_.end(), number);
+    if (found != open_.end()) victim = take(found);
+    if (victim) count_out(*victim);
+    return victim != nullptr;
+  }
+
   ShardPoolStats stats() const {
     const std::lock_guard lock(mutex_);
     return stats_;
@@ -89,6 +100,7 @@ class ShardPool {
     std::atomic<std::uint64_t> last_use{0};
     std::mutex opening;
   };
+  static constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
   struct LeavePool {
     void operator()(Slot* slot) const noexcept { slot->leave_pool(); }
   };
@@ -133,17 +145,30 @@ class ShardPool {
   /// Takes a shard out of the pool and of its counts, if one is idle. REQUIRES: mutex_.
   std::unique_ptr<const Shard> drop_one() {
     std::unique_ptr<const Shard> victim = least_recently_used();
-    if (victim) {
-      ++stats_.evicted;
-      --stats_.open_shards;
-      stats_.open_bytes -= victim->size_bytes();
-    }
+    if (victim) count_out(*victim);
     return victim;
+  }
+
+  void count_out(const Shard& victim) {
+    ++stats_.evicted;
+    --stats_.open_shards;
+    stats_.open_bytes -= victim.size_bytes();
+  }
+
+  /// Takes an open shard out of the pool; nothing if somebody holds it. REQUIRES: mutex_.
+  std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open) {
+    Slot& slot = *slots_[*open];
+    const std::lock_guard lock(slot.opening);  // nobody opens what is open: no wait
+    std::uint64_t idle = kIdle;
+    if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
+      return nullptr;
+    }
+    open_.erase(open);
+    return std::move(slot.shard);
   }
 
   /// Takes the least recently used shard that nobody holds. REQUIRES: mutex_.
   std::unique_ptr<const Shard> least_recently_used() {
-    constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
     for (;;) {
       auto best = open_.end();
       std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
@@ -156,14 +181,8 @@ class ShardPool {
         }
       }
       if (best == open_.end()) return nullptr;
-      Slot& slot = *slots_[*best];
-      const std::lock_guard lock(slot.opening);  // nobody opens what is open: no wait
-      std::uint64_t idle = kIdle;
-      if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
-        continue;  // somebody took it meanwhile
-      }
-      open_.erase(best);
-      return std::move(slot.shard);
+      // Nothing: somebody took it meanwhile.
+      if (auto victim = take(best)) return victim;
     }
   }
 

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "shardwise/base/export.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/order/sampler.h"
+#include "shardwise/order/shard_schedule.h"
+
+namespace shardwise {
+
+struct PrefetchOptions {
+  /// Shards that are fetched at once by this process. 0: none ahead; the cache is only told what
+  /// comes.
+  unsigned num_threads = 2;
+  /// How many uses of shards to look ahead, at most.
+  std::uint64_t max_ahead = 32;
+  /// The ranks that share the cache: those of this node. count 0: all of the sampler's.
+  RankRange node = {.first = 0, .count = 0};
+};
+
+/// Fetches the shards of an epoch into the dataset's cache before they are read, and tells the
+/// cache what is needed when, so that what it evicts is what is needed last.
+///
+///     ShardPrefetcher prefetcher(data, sampler);          // where the sampler stands
+///     while (auto i = sampler.next()) {
+///       use(data[*i]);
+///       prefetcher.reached(sampler.position());
+///     }
+///
+/// Because an order is a pure function, which shard is fetched when and which goes for it is one,
+/// too: the one of simulate_cache with kNextUse, however long fetching takes; it only happens
+/// earlier. A shard that still has to be read before it goes is waited for.
+///
+/// Without a cache, or for orders whose future is not known (see ShardSchedule), nothing is done,
+/// and the cache falls back to least recently used.
+///
+/// Threads: makes its own, and joins them; the destructor breaks off what is being fetched. The
+/// methods are for one thread. What goes wrong in fetching ahead comes up when the shard is read.
+class SHARDWISE_EXPORT ShardPrefetcher {
+ public:
+  /// For the epoch at which `sampler` stands, and on across its end. Cost: as ShardSchedule for two
+  /// epochs, and some us a shard.
+  ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
+  ~ShardPrefetcher();
+  ShardPrefetcher(const ShardPrefetcher&) = delete;
+  ShardPrefetcher& operator=(const ShardPrefetcher&) = delete;
+
+  /// True if the future is known and there is a cache to fetch into.
+  bool is_active() const noexcept;
+
+  /// All that `num_delivered` samples of this rank's epoch stand for has been read.
+  /// Cost: some ns; where a use of a shard ends, some us.
+  void reached(std::uint64_t num_delivered);
+
+  /// Another epoch, or another position. Errors: InvalidArgument if it is of another order.
+  void begin_epoch(const Sampler& sampler);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardwise

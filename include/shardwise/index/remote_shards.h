@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/compression.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise {
+
+/// Brings shards that are no local files to those who build and verify indexes. The standard one is
+/// made by make_remote_shards() of data/remote_access.h. Threads: all calls are safe concurrently.
+class SHARDWISE_EXPORT RemoteShards {
+ public:
+  virtual ~RemoteShards();
+
+  /// What is known of a shard before it is read.
+  struct State {
+    std::optional<std::uint64_t> size_bytes = {};
+    std::string validator = {};  ///< changes when the shard does; empty: nothing is known
+    bool has_ranges = false;     ///< parts can be asked for
+  };
+  virtual State state(const std::string& url) = 0;
+
+  /// Gives the bytes from `begin` to `end`, or to the end of the shard, to `take`, in order. They
+  /// are of the shard that has state's validator. What `take` throws ends the reading.
+  virtual void read(const std::string& url, const State& state, std::uint64_t begin,
+                    std::optional<std::uint64_t> end,
+                    const std::function<void(std::string_view)>& take) = 0;
+
+  /// A copy of a shard on the disk, which stays while this lives.
+  struct Copy {
+    std::string path;
+    std::shared_ptr<void> hold;
+  };
+  /// Nothing if shards are not to be copied; then they are read in one pass, and nothing is kept.
+  virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
+  /// Told what a copied shard turned out to be.
+  virtual void scanned(const std::string& url, const Copy& copy, Compression compression,
+                       std::uint64_t expanded_bytes) = 0;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "shardwise/storage/replacement.h"
+#include "shardwise/storage/shard_cache.h"
+
+namespace shardwise::detail {
+
+/// Shards of an index by their names in the cache; those that are read in place have none.
+using CachedNames = std::unordered_map<std::string, std::uint64_t>;
+
+/// What an epoch and the one after it will need, and how far the epoch has come. Threads: any.
+class ShardFuture {
+ public:
+  ShardFuture(std::shared_ptr<const CachedNames> names, NextUses uses)
+      : names_(std::move(names)), uses_(std::move(uses)) {}
+
+  const NextUses& uses() const noexcept { return uses_; }
+  /// All slots before `slot` have been read.
+  void reach(std::uint64_t slot) noexcept { now_.store(slot, std::memory_order_relaxed); }
+  std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
+
+  /// What the cache is told when room is made for a shard that is needed from `slot` on. The same
+  /// whenever it is asked, but for may_go_now.
+  NextUse next_use(const std::string& name, std::uint64_t slot) const;
+  /// The same, for `shard` and its next use from now on.
+  NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
+
+ private:
+  const std::shared_ptr<const CachedNames> names_;
+  const NextUses uses_;
+  std::atomic<std::uint64_t> now_{0};
+};
+
+}  // namespace shardwise::detail

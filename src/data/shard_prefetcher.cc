@@ -1,0 +1,236 @@
+#include "shardwise/data/shard_prefetcher.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "data/shard_future.h"
+#include "shardwise/base/error.h"
+#include "shardwise/storage/replacement.h"
+
+namespace shardwise {
+namespace {
+
+/// Other processes let go of shards without telling.
+constexpr std::chrono::milliseconds kAskAgain{20};
+
+std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
+  auto names = std::make_shared<detail::CachedNames>();
+  for (std::uint64_t shard = 0; shard < data.index().num_shards(); ++shard) {
+    if (const auto request = data.cache_request(shard)) {
+      names->emplace(ShardCache::name_of(*request), shard);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+struct ShardPrefetcher::Impl {
+  Impl(const Dataset& dataset, const Sampler& sampler, const PrefetchOptions& prefetch)
+      : data(dataset), options(prefetch) {
+    if (!data.cache()) return;
+    names = names_of(data);
+    if (names->empty()) return;
+    if (options.node.count == 0) options.node = {.first = 0, .count = sampler.world_size()};
+    starts = data.shard_starts();
+    begin_epoch(sampler);
+    threads.reserve(options.num_threads);
+    try {
+      for (unsigned i = 0; i < options.num_threads; ++i) threads.emplace_back([this] { run(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~Impl() {
+    stop();
+    if (names) data.follow(nullptr);
+  }
+
+  void stop() {
+    cancel = true;
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
+
+  std::optional<EpochUses> uses_of(const Sampler& sampler) const {
+    const auto schedule = ShardSchedule::of(sampler, starts);
+    return schedule ? schedule->uses(options.node) : std::nullopt;
+  }
+
+  void begin_epoch(const Sampler& sampler);
+  void reached(std::uint64_t slot);
+  void run();
+  bool has_work() const;
+  bool fetch_next();
+
+  const Dataset data;
+  PrefetchOptions options;
+  std::shared_ptr<const detail::CachedNames> names;
+  std::vector<std::uint64_t> starts;
+  std::uint64_t rank = 0;
+  std::uint64_t world_size = 1;
+
+  std::mutex deciding;  // one shard after the other, in the order of uses; taken before `mutex`
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopping = false;  // guarded by mutex, as all below
+  std::shared_ptr<detail::ShardFuture> future;
+  std::vector<ShardUse> uses;  // by begin, of this epoch and the next
+  std::size_t next = 0;        // of them, to be fetched
+  std::size_t begun = 0;       // of them, up to now
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // of them, with their shards
+  std::size_t ended = 0;
+  std::uint64_t generation = 0;               // counts epochs
+  std::atomic<std::uint64_t> next_change{0};  // the slot where a use begins or ends
+
+  std::atomic<bool> cancel{false};
+  std::vector<std::thread> threads;
+};
+
+void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
+  rank = sampler.rank();
+  world_size = sampler.world_size();
+  std::optional<EpochUses> now = uses_of(sampler);
+  std::shared_ptr<detail::ShardFuture> known;
+  std::vector<ShardUse> all;
+  if (now) {
+    const auto after = sampler.clone();
+    after->set_epoch(sampler.epoch() + 1);
+    std::array<EpochUses, 2> epochs{*std::move(now), uses_of(*after).value_or(EpochUses{})};
+    all = epochs[0].uses;
+    for (const ShardUse& use : epochs[1].uses) {
+      all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});
+    }
+    known =
+        std::make_shared<detail::ShardFuture>(names, NextUses(data.index().num_shards(), epochs));
+  }
+  data.follow(known);
+  {
+    const std::lock_guard lock(mutex);
+    future = known;
+    uses = std::move(all);
+    next = begun = ended = 0;
+    ends.clear();
+    for (const ShardUse& use : uses) ends.emplace_back(use.end, use.shard);
+    std::sort(ends.begin(), ends.end());
+    ++generation;
+  }
+  next_change = 0;
+  reached(sampler.position() * world_size + rank);
+  changed.notify_all();
+}
+
+void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
+  std::vector<std::uint64_t> idle;
+  {
+    const std::lock_guard lock(mutex);
+    if (!future) return;
+    future->reach(slot);
+    while (begun < uses.size() && uses[begun].begin <= slot) ++begun;
+    for (; ended < ends.size() && ends[ended].first <= slot; ++ended) {
+      const std::uint64_t shard = ends[ended].second;
+      if (!future->uses().in_use_until(shard, slot)) idle.push_back(shard);
+    }
+    std::uint64_t change = ~std::uint64_t{0};
+    if (begun < uses.size()) change = std::min(change, uses[begun].begin);
+    if (ended < ends.size()) change = std::min(change, ends[ended].first);
+    next_change = change;
+  }
+  // So that other processes may evict them.
+  for (const std::uint64_t shard : idle) data.close_shard(shard);
+  changed.notify_all();
+}
+
+/// REQUIRES: mutex.
+bool ShardPrefetcher::Impl::has_work() const {
+  return future && next < uses.size() && next < begun + options.max_ahead;
+}
+
+void ShardPrefetcher::Impl::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return stopping || has_work(); });
+      if (stopping) return;
+    }
+    if (fetch_next()) continue;
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kAskAgain, [this] { return stopping; });
+  }
+}
+
+/// False if the next shard cannot be fetched yet.
+bool ShardPrefetcher::Impl::fetch_next() {
+  std::unique_lock decision(deciding);
+  ShardUse use;
+  std::uint64_t epochs = 0;
+  std::shared_ptr<detail::ShardFuture> known;
+  {
+    const std::lock_guard lock(mutex);
+    if (stopping || !has_work()) return true;
+    use = uses[next];
+    known = future;
+    epochs = generation;
+  }
+  const auto go_on = [&] {
+    const std::lock_guard lock(mutex);
+    if (epochs == generation) ++next;
+  };
+  try {
+    auto request = data.cache_request(use.shard);
+    if (!request || use.end <= known->now()) {
+      go_on();
+      return true;
+    }
+    request->cancel = &cancel;
+    std::optional<ShardCache::Fetch> fetch;
+    const auto answer = data.cache()->begin_ahead(
+        *request, use.begin,
+        [known, at = use.begin](const std::string& name) { return known->next_use(name, at); },
+        fetch);
+    if (answer == ShardCache::Ahead::kNotNow) return false;
+    go_on();
+    decision.unlock();
+    if (fetch) fetch->run();
+  } catch (const std::exception&) {
+    if (decision.owns_lock()) go_on();  // whoever reads the shard will see why
+  }
+  return true;
+}
+
+ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler,
+                                 const PrefetchOptions& options)
+    : impl_(std::make_unique<Impl>(data, sampler, options)) {}
+ShardPrefetcher::~ShardPrefetcher() = default;
+
+bool ShardPrefetcher::is_active() const noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->future != nullptr;
+}
+
+void ShardPrefetcher::reached(std::uint64_t num_delivered) {
+  const std::uint64_t slot = num_delivered * impl_->world_size + impl_->rank;
+  if (slot >= impl_->next_change.load(std::memory_order_relaxed)) {
+    impl_->reached(slot);
+  }
+}
+
+void ShardPrefetcher::begin_epoch(const Sampler& sampler) {
+  if (impl_->names && !impl_->names->empty()) impl_->begin_epoch(sampler);
+}
+
+}  // namespace shardwise
