@@ -78,16 +78,27 @@ Hash128 hash_of(const std::vector<EpochUses>& epochs) {
   return hash128({reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(Hash128)});
 }
 
-NodePlan plan_node(const std::vector<EpochUses>& epochs, const CachedShards& shards,
-                   std::uint64_t cache_bytes) {
-  const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
-  const auto lru = simulate_cache(epochs, sizes, cache_bytes, Replacement::kLru);
-  const auto next_use = simulate_cache(epochs, sizes, cache_bytes, Replacement::kNextUse);
+/// The uses of a node in every epoch. Errors: Unsupported.
+std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
+                               const Sampler& sampler, const CachedShards& shards,
+                               const FetchPlanOptions& options) {
+  const std::uint64_t num_ranks = sampler.world_size() / options.nodes;
+  std::vector<EpochUses> epochs;
+  for (const ShardSchedule& schedule : schedules) {
+    auto uses = schedule.uses({node * num_ranks, num_ranks});
+    if (!uses) throw_not_known(sampler, shards);
+    epochs.push_back(std::move(*uses));
+  }
+  return epochs;
+}
+
+/// All but the counts of the caches.
+NodePlan needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint64_t>& sizes) {
   NodePlan plan;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the epoch that a shard was seen in
   for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
-    NodeEpoch row{0, 0, lru[epoch], next_use[epoch]};
+    NodeEpoch row;
     for (const ShardUse& use : epochs[epoch].uses) {
       if (latest[use.shard] == epoch) continue;
       if (latest[use.shard] == kNever) {
@@ -104,6 +115,25 @@ NodePlan plan_node(const std::vector<EpochUses>& epochs, const CachedShards& sha
   }
   plan.bytes_for_once = smallest_budget_without_refetch(epochs, sizes);
   return plan;
+}
+
+void simulate(NodePlan& plan, const std::vector<EpochUses>& epochs,
+              const std::vector<std::uint64_t>& sizes, std::uint64_t cache_bytes) {
+  const auto lru = simulate_cache(epochs, sizes, cache_bytes, Replacement::kLru);
+  const auto next_use = simulate_cache(epochs, sizes, cache_bytes, Replacement::kNextUse);
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    plan.epochs[epoch].lru = lru[epoch];
+    plan.epochs[epoch].next_use = next_use[epoch];
+  }
+  plan.counts_of = plan.nodes.front();
+}
+
+void copy_counts(const NodePlan& from, NodePlan& plan) {
+  for (std::size_t epoch = 0; epoch < plan.epochs.size(); ++epoch) {
+    plan.epochs[epoch].lru = from.epochs[epoch].lru;
+    plan.epochs[epoch].next_use = from.epochs[epoch].next_use;
+  }
+  plan.counts_of = from.counts_of;
 }
 
 }  // namespace
@@ -150,6 +180,14 @@ NodeEpoch FetchPlan::total(std::uint64_t epoch) const {
   return sum;
 }
 
+std::uint64_t FetchPlan::num_not_simulated() const noexcept {
+  std::uint64_t count = 0;
+  for (const NodePlan& kind : kinds) {
+    if (kind.counts_of != kind.nodes.front()) count += kind.nodes.size();
+  }
+  return count;
+}
+
 const NodePlan& FetchPlan::of_node(std::uint64_t node) const {
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [node](const NodePlan& plan) {
     return std::binary_search(plan.nodes.begin(), plan.nodes.end(), node);
@@ -179,20 +217,30 @@ FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
   plan.world_size = sampler.world_size();
   plan.num_shards = shards.sizes_bytes.size();
   for (const std::uint64_t size : shards.sizes_bytes) plan.total_bytes += size;
-  const std::uint64_t ranks_per_node = sampler.world_size() / options.nodes;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> kind_of;
+  std::uint64_t num_uses = 0;
   for (std::uint64_t node = 0; node < options.nodes; ++node) {
-    std::vector<EpochUses> epochs;
-    for (const ShardSchedule& schedule : schedules) {
-      auto uses = schedule.uses({node * ranks_per_node, ranks_per_node});
-      if (!uses) throw_not_known(sampler, shards);
-      epochs.push_back(std::move(*uses));
-    }
+    const std::vector<EpochUses> epochs = uses_of(node, schedules, sampler, shards, options);
     const Hash128 hash = hash_of(epochs);
     const auto [place, is_new] =
         kind_of.try_emplace(std::pair(hash.high, hash.low), plan.kinds.size());
-    if (is_new) plan.kinds.push_back(plan_node(epochs, shards, options.cache_bytes));
+    if (is_new) {
+      plan.kinds.push_back(needs_of(epochs, shards.sizes_bytes));
+      for (const EpochUses& epoch : epochs) num_uses += epoch.uses.size();
+    }
     plan.kinds[place->second].nodes.push_back(node);
+  }
+  // Every `stride`-th kind, so that they stay below max_simulated_uses.
+  const std::uint64_t most = std::max<std::uint64_t>(1, options.max_simulated_uses);
+  const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / most + (num_uses % most > 0));
+  for (std::size_t i = 0; i < plan.kinds.size(); ++i) {
+    NodePlan& kind = plan.kinds[i];
+    if (i % stride != 0) {
+      copy_counts(plan.kinds[i - i % stride], kind);
+      continue;
+    }
+    const auto epochs = uses_of(kind.nodes.front(), schedules, sampler, shards, options);
+    simulate(kind, epochs, shards.sizes_bytes, options.cache_bytes);
   }
   return plan;
 }

@@ -246,30 +246,29 @@ std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
 std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
                                               std::span<const std::uint64_t> sizes_bytes) {
   check(sizes_bytes.size(), epochs);
-  struct Life {
-    std::uint64_t first = 0;
-    std::uint64_t end = 0;  ///< 0: never used
-  };
-  std::vector<Life> lives(sizes_bytes.size());
+  // Slots and bytes; the first uses come in order, and so, nearly, do the ends of the last ones.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
+  std::vector<std::uint32_t> uses_left(sizes_bytes.size());
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) ++uses_left[use.shard];
+  }
+  std::vector<bool> is_seen(sizes_bytes.size());
   std::uint64_t first_slot = 0;
   for (const EpochUses& epoch : epochs) {
     for (const ShardUse& use : epoch.uses) {
-      Life& life = lives[use.shard];
-      if (life.end == 0) life.first = first_slot + use.begin;
-      life.end = std::max(life.end, first_slot + use.end);
+      const std::uint64_t size = sizes_bytes[use.shard];
+      if (!is_seen[use.shard]) begins.emplace_back(first_slot + use.begin, size);
+      is_seen[use.shard] = true;
+      if (--uses_left[use.shard] == 0) ends.emplace_back(first_slot + use.end, size);
     }
     first_slot += epoch.num_slots;
   }
-  // Where one life ends and another begins at one slot, the first is over.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
-  for (std::size_t shard = 0; shard < lives.size(); ++shard) {
-    if (lives[shard].end == 0) continue;
-    begins.emplace_back(lives[shard].first, sizes_bytes[shard]);
-    ends.emplace_back(lives[shard].end, sizes_bytes[shard]);
+  const auto by_slot = [](const auto& x, const auto& y) { return x.first < y.first; };
+  if (!std::is_sorted(ends.begin(), ends.end(), by_slot)) {
+    std::sort(ends.begin(), ends.end(), by_slot);
   }
-  std::sort(begins.begin(), begins.end());
-  std::sort(ends.begin(), ends.end());
+  // Where one shard's last use ends and another's first begins, the one is over.
   std::uint64_t bytes = 0;
   std::uint64_t peak = 0;
   std::size_t ended = 0;

@@ -128,6 +128,25 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
                InvalidArgument);
 }
 
+TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
+  const CachedShards shards = CachedShards::alike(64, 100, 1000);
+  const OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = 8, .streams = 8};
+  const FetchPlanOptions all{.nodes = 8, .cache_bytes = 5000};
+  FetchPlanOptions some = all;
+  some.max_simulated_uses = 110;  // of about 3 * (64 + 7)
+  const FetchPlan exact = plan(shards, order, all);
+  const FetchPlan fewer = plan(shards, order, some);
+  EXPECT_EQ(exact.num_not_simulated(), 0u);
+  EXPECT_EQ(fewer.num_not_simulated(), 4u);
+  for (std::uint64_t node = 0; node < 8; ++node) {
+    EXPECT_EQ(fewer.of_node(node).counts_of, node / 2 * 2);
+    EXPECT_EQ(fewer.of_node(node).epochs[0].lru, exact.of_node(node / 2 * 2).epochs[0].lru);
+    EXPECT_EQ(fewer.of_node(node).bytes_for_once, exact.of_node(node).bytes_for_once);
+  }
+  some.max_simulated_uses = 0;
+  EXPECT_EQ(plan(shards, order, some).num_not_simulated(), 7u) << "at least one is";
+}
+
 class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 
 // As large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.

@@ -32,6 +32,9 @@ struct FetchPlanOptions {
   std::uint64_t nodes = 1;
   std::uint64_t cache_bytes = 0;  ///< the budget of each node
   std::uint64_t epochs = 3;       ///< from the sampler's epoch on; caches are empty at first
+  /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
+  /// evenly, are simulated: see NodePlan::counts_of. At least one is.
+  std::uint64_t max_simulated_uses = 4'000'000;
 };
 
 /// What a node's cache does in an epoch.
@@ -45,6 +48,9 @@ struct NodeEpoch {
 /// Nodes that need the same shards at the same slots.
 struct NodePlan {
   std::vector<std::uint64_t> nodes;  ///< ascending
+  /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the CacheCounts
+  /// is of these nodes in any case.
+  std::uint64_t counts_of = 0;
   std::vector<NodeEpoch> epochs;
   std::uint64_t shards = 0;  ///< different ones, in all epochs together
   std::uint64_t bytes = 0;   ///< of them
@@ -63,6 +69,9 @@ struct FetchPlan {
   std::uint64_t total_bytes = 0;  ///< of all shards
   std::vector<NodePlan> kinds;    ///< by their first node
 
+  /// Nodes whose counts are those of a neighbour.
+  SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
+
   /// All nodes' counts added; the peak, and shards and bytes, of the node with most.
   SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
   /// The kind of `node`. REQUIRES: node < options.nodes.
@@ -74,7 +83,7 @@ struct FetchPlan {
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
 /// (ShardSchedule says what is needed when, simulate_cache what a cache does). No file is read, so
-/// it works for sizes that no machine here holds. Nodes that need the same are simulated once.
+/// it works for sizes that no machine at hand holds. Nodes that need the same are simulated once.
 ///
 /// The prediction is of fetching on demand in the order of slots, all ranks in step. What it counts
 /// is exact where one node holds all ranks and there is one stream; where a node has only a few

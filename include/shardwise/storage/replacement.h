@@ -104,7 +104,7 @@ SHARDWISE_EXPORT std::vector<CacheCounts> simulate_cache(std::span<const EpochUs
 /// together, and bypasses none: the most bytes of shards that are at one time between the begin of
 /// their first use and the end of their last. For a budget that lasts for each epoch by itself,
 /// take the largest of those of the single epochs.
-/// Cost: O(uses + shards * log shards). Errors: InvalidArgument, as NextUses.
+/// Cost: O(uses), and O(shards * log shards) where streams interleave. Errors: InvalidArgument, as NextUses.
 SHARDWISE_EXPORT std::uint64_t smallest_budget_without_refetch(
     std::span<const EpochUses> epochs, std::span<const std::uint64_t> sizes_bytes);
 
