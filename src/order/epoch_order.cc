@@ -251,6 +251,25 @@ void EpochOrder::lay_out_sharded(const Group& group,
   }
 }
 
+std::uint64_t EpochOrder::num_groups() const noexcept {
+  return is_sequential() ? 0 : ceil_div(chunks_.size(), window_);
+}
+
+void EpochOrder::list_group(std::uint64_t number, std::vector<SampleRange>& samples) const {
+  samples.clear();
+  const std::uint64_t first_place = number * window_;
+  const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
+  for (std::uint64_t place = first_place; place < first_place + num_places; ++place) {
+    if (kind_ == Kind::kSharded) {
+      const std::uint64_t shard = shards_->shard[place];
+      samples.emplace_back((*shards_->offsets)[shard], (*shards_->offsets)[shard + 1]);
+    } else {
+      const std::uint64_t first = chunks_(place) * chunk_size_;
+      samples.emplace_back(first, first + std::min(chunk_size_, n_ - first));
+    }
+  }
+}
+
 std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
   if (sample >= n_) {
     throw OutOfRange("no sample " + std::to_string(sample), {},

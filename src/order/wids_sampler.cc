@@ -191,6 +191,15 @@ void WidsSampler::prepare() {
     replay_->random.shuffle(replay_->places);
 }
 
+std::vector<EpochOrder::SampleRange> WidsSampler::chunks_in_order() const {
+  std::vector<EpochOrder::SampleRange> chunks;
+  chunks.reserve(replay_->places.size());
+  for (const std::uint64_t place : replay_->places) {
+    chunks.emplace_back(replay_->ranges[place].begin, replay_->ranges[place].end);
+  }
+  return chunks;
+}
+
 void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
   if (first < replay_->first) {
     WidsSampler again(*this);

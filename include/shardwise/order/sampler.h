@@ -128,6 +128,8 @@ class SHARDWISE_EXPORT Sampler {
 
   /// How the epoch's slots are shared out; of kept slots where a skip list leaves some out.
   const Partition& partition() const noexcept { return partition_; }
+  /// The slots that no skip list leaves out.
+  const KeptSlots& kept() const noexcept { return kept_; }
   /// Steps of `batch_size` samples a rank until the end of the epoch from global slot `first`, the
   /// same number for all ranks. REQUIRES: batch_size > 0.
   std::uint64_t steps(std::uint64_t batch_size, std::uint64_t first = 0) const noexcept;
@@ -189,7 +191,6 @@ class SHARDWISE_EXPORT Sampler {
   void set_slots(KeptSlots kept);
   void set_size(std::uint64_t size) noexcept { size_ = size; }
   OrderSpec& mutable_spec() noexcept { return spec_; }
-  const KeptSlots& kept() const noexcept { return kept_; }
   /// The kept slot from which this rank counts: 0, or where it resumed.
   std::uint64_t first_kept() const noexcept { return first_kept_; }
 

@@ -55,6 +55,10 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   /// What wids' len() says: ceil(n / world_size), delivered or not.
   std::uint64_t wids_len() const noexcept { return block_size_; }
 
+  /// This rank's chunks in the order in which this epoch reads them, as ranges of sample numbers.
+  /// Without shuffling too. Cost: O(chunks).
+  std::vector<EpochOrder::SampleRange> chunks_in_order() const;
+
   std::unique_ptr<Sampler> clone() const override;
 
  private:

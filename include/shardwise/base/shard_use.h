@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace shardwise {
+
+/// A shard is needed while an epoch is between two of its slots: by slots in [begin, end).
+struct ShardUse {
+  std::uint64_t shard = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  friend auto operator<=>(const ShardUse&, const ShardUse&) = default;
+};
+
+/// What is needed when in one epoch. What makes it knows orders; what uses it knows caches; neither
+/// knows the other.
+struct EpochUses {
+  std::uint64_t num_slots = 0;  ///< of the epoch, all ranks together; no use ends later
+  /// By begin, then by shard. Uses of one shard are apart from each other: end < next begin.
+  std::vector<ShardUse> uses;
+};
+
+}  // namespace shardwise

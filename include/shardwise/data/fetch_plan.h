@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/index.h"
+#include "shardwise/order/sampler.h"
+#include "shardwise/order/shard_schedule.h"
+#include "shardwise/storage/replacement.h"
+
+namespace shardwise {
+
+/// The shards as a cache sees them.
+struct CachedShards {
+  /// First sample of each shard, then the number of samples: one more than there are shards.
+  std::vector<std::uint64_t> starts;
+  /// What each takes in a cache: for a compressed shard, its bytes when expanded.
+  std::vector<std::uint64_t> sizes_bytes;
+
+  /// Those of an index. Cost: some us a shard. Errors: CorruptIndex.
+  SHARDWISE_EXPORT static CachedShards of(const Index& index);
+  /// `count` shards that are all alike. Errors: InvalidArgument if there are more than 2^62
+  /// samples.
+  SHARDWISE_EXPORT static CachedShards alike(std::uint64_t count, std::uint64_t samples_per_shard,
+                                             std::uint64_t bytes_per_shard);
+};
+
+struct FetchPlanOptions {
+  /// Ranks are dealt to nodes in blocks, as torchrun does: node k of M holds the ranks from k *
+  /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
+  std::uint64_t nodes = 1;
+  std::uint64_t cache_bytes = 0;  ///< the budget of each node
+  std::uint64_t epochs = 3;       ///< from the sampler's epoch on; caches are empty at first
+  /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
+  /// evenly, are simulated: see NodePlan::counts_of. At least one is.
+  std::uint64_t max_simulated_uses = 4'000'000;
+};
+
+/// What a node's cache does in an epoch.
+struct NodeEpoch {
+  std::uint64_t shards = 0;  ///< different ones that are needed
+  std::uint64_t bytes = 0;   ///< of them
+  CacheCounts lru;
+  CacheCounts next_use;
+};
+
+/// Nodes that need the same shards at the same slots.
+struct NodePlan {
+  std::vector<std::uint64_t> nodes;  ///< ascending
+  /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the CacheCounts
+  /// is of these nodes in any case.
+  std::uint64_t counts_of = 0;
+  std::vector<NodeEpoch> epochs;
+  std::uint64_t shards = 0;  ///< different ones, in all epochs together
+  std::uint64_t bytes = 0;   ///< of them
+  /// The cache from which next-use fetches each shard once an epoch, in each of the epochs.
+  std::uint64_t bytes_for_once_an_epoch = 0;
+  /// The cache from which next-use fetches nothing twice in all the epochs.
+  std::uint64_t bytes_for_once = 0;
+};
+
+/// What M nodes will fetch.
+struct FetchPlan {
+  FetchPlanOptions options;
+  std::uint64_t first_epoch = 0;
+  std::uint64_t world_size = 0;
+  std::uint64_t num_shards = 0;
+  std::uint64_t total_bytes = 0;  ///< of all shards
+  std::vector<NodePlan> kinds;    ///< by their first node
+
+  /// Nodes whose counts are those of a neighbour.
+  SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
+
+  /// All nodes' counts added; the peak, and shards and bytes, of the node with most.
+  SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
+  /// The kind of `node`. REQUIRES: node < options.nodes.
+  SHARDWISE_EXPORT const NodePlan& of_node(std::uint64_t node) const;
+  /// The most that a node needs.
+  SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
+  SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
+};
+
+/// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
+/// (ShardSchedule says what is needed when, simulate_cache what a cache does). No file is read, so
+/// it works for sizes that no machine at hand holds. Nodes that need the same are simulated once.
+///
+/// The prediction is of fetching on demand in the order of slots, all ranks in step. What it counts
+/// is exact where one node holds all ranks and there is one stream; where a node has only a few
+/// samples of a piece of the order it may count shards that happen to be in none of them (see
+/// ShardSchedule), so it is never too low in what is needed.
+///
+/// Cost: O(nodes * (chunks + uses)) a epoch, some 50 ns each, and 0.5 us a use for each kind of
+/// node. Memory: some 50 bytes a chunk and epoch.
+/// Errors: InvalidArgument: nodes that do not divide the world (the text lists what is valid), no
+/// epochs, shards of other samples. Unsupported: the sampler's future is not known; the text says
+/// what a cache does then.
+SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
+                                        const FetchPlanOptions& options);
+
+}  // namespace shardwise

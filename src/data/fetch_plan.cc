@@ -1,0 +1,248 @@
+#include "shardwise/data/fetch_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/order/permutation.h"
+
+namespace shardwise {
+
+namespace {
+
+/// "1, 2, 4, 8".
+std::string divisors(std::uint64_t number) {
+  std::string low;
+  std::string high;
+  for (std::uint64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low += (low.empty() ? "" : ", ") + std::to_string(d);
+    if (d * d != number) high = ", " + std::to_string(number / d) + high;
+  }
+  return low + high;
+}
+
+void check_options(const Sampler& sampler, const CachedShards& shards,
+                   const FetchPlanOptions& options) {
+  if (options.nodes == 0 || sampler.world_size() % options.nodes != 0) {
+    throw InvalidArgument("cannot deal " + std::to_string(sampler.world_size()) + " ranks to " +
+                              std::to_string(options.nodes) + " nodes",
+                          {}, "use " + divisors(sampler.world_size()) + " nodes");
+  }
+  if (options.epochs == 0) throw InvalidArgument("a plan of 0 epochs", {}, "it is at least 1");
+  if (shards.starts.size() != shards.sizes_bytes.size() + 1) {
+    throw InvalidArgument(std::to_string(shards.sizes_bytes.size()) + " sizes of shards, but " +
+                              std::to_string(shards.starts.size()) + " starts",
+                          {}, "give one start more than sizes");
+  }
+}
+
+[[noreturn]] void throw_not_known(const Sampler& sampler, const CachedShards& shards) {
+  std::uint64_t total = 0;
+  for (const std::uint64_t size : shards.sizes_bytes) total += size;
+  const OrderSpec& spec = sampler.spec();
+  throw Unsupported("cannot plan what is fetched: which shards are needed when is not known ahead",
+                    "the " + std::string(sampler_name(spec.sampler)) + " sampler" +
+                        (spec.balance_bytes ? ", balancing bytes over several nodes" : ""),
+                    "a cache will use LRU, and fetches nothing twice if it holds all shards (" +
+                        std::to_string(total) +
+                        " bytes); for a plan use chunked with larger chunks, sharded, sequential "
+                        "or wids");
+}
+
+/// The schedules of the epochs that are planned. Errors: Unsupported.
+std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const CachedShards& shards,
+                                        std::uint64_t num_epochs) {
+  const std::unique_ptr<Sampler> mine = sampler.clone();
+  std::vector<ShardSchedule> schedules;
+  for (std::uint64_t epoch = 0; epoch < num_epochs; ++epoch) {
+    mine->set_epoch(sampler.epoch() + epoch);
+    auto schedule = ShardSchedule::of(*mine, shards.starts);
+    if (!schedule) throw_not_known(sampler, shards);
+    schedules.push_back(std::move(*schedule));
+  }
+  return schedules;
+}
+
+Hash128 hash_of(const std::vector<EpochUses>& epochs) {
+  std::vector<Hash128> hashes;
+  for (const EpochUses& epoch : epochs) {
+    hashes.push_back(hash128(
+        {reinterpret_cast<const char*>(epoch.uses.data()), epoch.uses.size() * sizeof(ShardUse)}));
+  }
+  return hash128({reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(Hash128)});
+}
+
+/// The uses of a node in every epoch. Errors: Unsupported.
+std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
+                               const Sampler& sampler, const CachedShards& shards,
+                               const FetchPlanOptions& options) {
+  const std::uint64_t num_ranks = sampler.world_size() / options.nodes;
+  std::vector<EpochUses> epochs;
+  for (const ShardSchedule& schedule : schedules) {
+    auto uses = schedule.uses({node * num_ranks, num_ranks});
+    if (!uses) throw_not_known(sampler, shards);
+    epochs.push_back(std::move(*uses));
+  }
+  return epochs;
+}
+
+/// All but the counts of the caches.
+NodePlan needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint64_t>& sizes) {
+  NodePlan plan;
+  constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the epoch that a shard was seen in
+  for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    NodeEpoch row;
+    for (const ShardUse& use : epochs[epoch].uses) {
+      if (latest[use.shard] == epoch) continue;
+      if (latest[use.shard] == kNever) {
+        ++plan.shards;
+        plan.bytes += sizes[use.shard];
+      }
+      latest[use.shard] = epoch;
+      ++row.shards;
+      row.bytes += sizes[use.shard];
+    }
+    plan.epochs.push_back(row);
+    plan.bytes_for_once_an_epoch = std::max(
+        plan.bytes_for_once_an_epoch, smallest_budget_without_refetch({&epochs[epoch], 1}, sizes));
+  }
+  plan.bytes_for_once = smallest_budget_without_refetch(epochs, sizes);
+  return plan;
+}
+
+void simulate(NodePlan& plan, const std::vector<EpochUses>& epochs,
+              const std::vector<std::uint64_t>& sizes, std::uint64_t cache_bytes) {
+  const auto lru = simulate_cache(epochs, sizes, cache_bytes, Replacement::kLru);
+  const auto next_use = simulate_cache(epochs, sizes, cache_bytes, Replacement::kNextUse);
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    plan.epochs[epoch].lru = lru[epoch];
+    plan.epochs[epoch].next_use = next_use[epoch];
+  }
+  plan.counts_of = plan.nodes.front();
+}
+
+void copy_counts(const NodePlan& from, NodePlan& plan) {
+  for (std::size_t epoch = 0; epoch < plan.epochs.size(); ++epoch) {
+    plan.epochs[epoch].lru = from.epochs[epoch].lru;
+    plan.epochs[epoch].next_use = from.epochs[epoch].next_use;
+  }
+  plan.counts_of = from.counts_of;
+}
+
+}  // namespace
+
+CachedShards CachedShards::of(const Index& index) {
+  CachedShards shards;
+  shards.starts = index.shard_starts();
+  shards.sizes_bytes.reserve(index.num_shards());
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    shards.sizes_bytes.push_back(index.shard(shard).expanded_bytes);
+  }
+  return shards;
+}
+
+CachedShards CachedShards::alike(std::uint64_t count, std::uint64_t samples_per_shard,
+                                 std::uint64_t bytes_per_shard) {
+  if (samples_per_shard != 0 && count > kMaxSamples / samples_per_shard) {
+    throw InvalidArgument("cannot order " + std::to_string(count) + " shards of " +
+                              std::to_string(samples_per_shard) + " samples",
+                          {}, "at most 2^62 samples are possible");
+  }
+  CachedShards shards;
+  shards.sizes_bytes.assign(count, bytes_per_shard);
+  shards.starts.reserve(count + 1);
+  for (std::uint64_t shard = 0; shard <= count; ++shard) {
+    shards.starts.push_back(shard * samples_per_shard);
+  }
+  return shards;
+}
+
+NodeEpoch FetchPlan::total(std::uint64_t epoch) const {
+  NodeEpoch sum;
+  for (const NodePlan& kind : kinds) {
+    const NodeEpoch& one = kind.epochs[epoch];
+    if (one.bytes > sum.bytes) {
+      sum.shards = one.shards;
+      sum.bytes = one.bytes;
+    }
+    for (std::size_t i = 0; i < kind.nodes.size(); ++i) {
+      sum.lru += one.lru;
+      sum.next_use += one.next_use;
+    }
+  }
+  return sum;
+}
+
+std::uint64_t FetchPlan::num_not_simulated() const noexcept {
+  std::uint64_t count = 0;
+  for (const NodePlan& kind : kinds) {
+    if (kind.counts_of != kind.nodes.front()) count += kind.nodes.size();
+  }
+  return count;
+}
+
+const NodePlan& FetchPlan::of_node(std::uint64_t node) const {
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [node](const NodePlan& plan) {
+    return std::binary_search(plan.nodes.begin(), plan.nodes.end(), node);
+  });
+  return *kind;
+}
+
+std::uint64_t FetchPlan::bytes_for_once_an_epoch() const noexcept {
+  std::uint64_t most = 0;
+  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_for_once_an_epoch);
+  return most;
+}
+
+std::uint64_t FetchPlan::bytes_for_once() const noexcept {
+  std::uint64_t most = 0;
+  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_for_once);
+  return most;
+}
+
+FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
+                       const FetchPlanOptions& options) {
+  check_options(sampler, shards, options);
+  const std::vector<ShardSchedule> schedules = schedules_of(sampler, shards, options.epochs);
+  FetchPlan plan;
+  plan.options = options;
+  plan.first_epoch = sampler.epoch();
+  plan.world_size = sampler.world_size();
+  plan.num_shards = shards.sizes_bytes.size();
+  for (const std::uint64_t size : shards.sizes_bytes) plan.total_bytes += size;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> kind_of;
+  std::uint64_t num_uses = 0;
+  for (std::uint64_t node = 0; node < options.nodes; ++node) {
+    const std::vector<EpochUses> epochs = uses_of(node, schedules, sampler, shards, options);
+    const Hash128 hash = hash_of(epochs);
+    const auto [place, is_new] =
+        kind_of.try_emplace(std::pair(hash.high, hash.low), plan.kinds.size());
+    if (is_new) {
+      plan.kinds.push_back(needs_of(epochs, shards.sizes_bytes));
+      for (const EpochUses& epoch : epochs) num_uses += epoch.uses.size();
+    }
+    plan.kinds[place->second].nodes.push_back(node);
+  }
+  // Every `stride`-th kind, so that they stay below max_simulated_uses.
+  const std::uint64_t most = std::max<std::uint64_t>(1, options.max_simulated_uses);
+  const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / most + (num_uses % most > 0));
+  for (std::size_t i = 0; i < plan.kinds.size(); ++i) {
+    NodePlan& kind = plan.kinds[i];
+    if (i % stride != 0) {
+      copy_counts(plan.kinds[i - i % stride], kind);
+      continue;
+    }
+    const auto epochs = uses_of(kind.nodes.front(), schedules, sampler, shards, options);
+    simulate(kind, epochs, shards.sizes_bytes, options.cache_bytes);
+  }
+  return plan;
+}
+
+}  // namespace shardwise

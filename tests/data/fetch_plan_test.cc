@@ -1,0 +1,170 @@
+#include "shardwise/data/fetch_plan.h"
+
+#include "data/shards.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/make_sampler.h"
+
+namespace shardwise {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::unique_ptr<Sampler> sampler_of(const CachedShards& shards, const OrderOptions& options) {
+  return make_sampler(shards.starts.back(), options,
+                      std::make_shared<const std::vector<std::uint64_t>>(shards.starts));
+}
+
+FetchPlan plan(const CachedShards& shards, const OrderOptions& order,
+               const FetchPlanOptions& options) {
+  return plan_fetches(*sampler_of(shards, order), shards, options);
+}
+
+TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) {
+  const CachedShards shards = CachedShards::alike(20, 100, 1000);
+  const FetchPlan whole = plan(shards, {.world_size = 4, .epoch = 5, .chunk_size = 30},
+                               {.nodes = 2, .cache_bytes = 20'000});
+  EXPECT_EQ(whole.first_epoch, 5u);
+  EXPECT_EQ(whole.num_shards, 20u);
+  EXPECT_EQ(whole.total_bytes, 20'000u);
+  ASSERT_EQ(whole.kinds.size(), 1u) << "both nodes need every chunk";
+  EXPECT_THAT(whole.kinds[0].nodes, ElementsAre(0, 1));
+  EXPECT_EQ(whole.kinds[0].shards, 20u);
+  EXPECT_EQ(whole.kinds[0].bytes, 20'000u);
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const NodeEpoch both = whole.total(epoch);
+    EXPECT_EQ(both.shards, 20u);
+    EXPECT_EQ(both.bytes, 20'000u);
+    EXPECT_EQ(both.lru.bytes_fetched, epoch == 0 ? 40'000u : 0u);
+    EXPECT_EQ(both.lru, both.next_use);
+    EXPECT_EQ(both.lru.peak_bytes, 20'000u) << "of a node";
+  }
+  EXPECT_EQ(whole.bytes_for_once(), 20'000u);
+  EXPECT_LE(whole.bytes_for_once_an_epoch(), 20'000u);
+}
+
+TEST(FetchPlanTest, TheBudgetsThatItNamesAreExact) {
+  const CachedShards shards = CachedShards::alike(50, 64, 10);
+  const OrderOptions order{.world_size = 2, .chunk_size = 40, .window = 2};
+  const FetchPlan first = plan(shards, order, {.nodes = 1, .cache_bytes = 1});
+  const std::uint64_t budget = first.bytes_for_once_an_epoch();
+  const FetchPlan enough = plan(shards, order, {.nodes = 1, .cache_bytes = budget});
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_LE(enough.total(epoch).next_use.fetches, 50u);
+    EXPECT_EQ(enough.total(epoch).next_use.bypasses, 0u);
+  }
+  EXPECT_EQ(enough.total(0).next_use.fetches, 50u);
+  const FetchPlan less = plan(shards, order, {.nodes = 1, .cache_bytes = budget - 1});
+  EXPECT_GT(less.total(0).next_use.fetches + less.total(1).next_use.fetches +
+                less.total(2).next_use.fetches,
+            enough.total(0).next_use.fetches + enough.total(1).next_use.fetches +
+                enough.total(2).next_use.fetches);
+}
+
+TEST(FetchPlanTest, NextUseKeepsShardsOverTheEndOfAnEpoch) {
+  const CachedShards shards = CachedShards::alike(40, 100, 1000);
+  const FetchPlan half =
+      plan(shards, {.sampler = SamplerKind::kSequential}, {.cache_bytes = 20'000, .epochs = 4});
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
+    EXPECT_EQ(half.total(epoch).lru.fetches, 40u) << "LRU keeps just what is needed last";
+    EXPECT_LE(half.total(epoch).next_use.fetches, 21u);
+  }
+  EXPECT_EQ(half.bytes_for_once_an_epoch(), 1000u) << "one shard after another";
+  EXPECT_EQ(half.bytes_for_once(), 40'000u);
+}
+
+TEST(FetchPlanTest, StreamsGiveEachNodeItsOwnShards) {
+  const CachedShards shards = CachedShards::alike(64, 100, 1000);
+  OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = 8};
+  const FetchPlan shared = plan(shards, order, {.nodes = 4, .cache_bytes = 5000});
+  EXPECT_EQ(shared.kinds.size(), 1u);
+  EXPECT_EQ(shared.total(0).next_use.bytes_fetched, 4 * 64'000u);
+  order.streams = 8;
+  const FetchPlan apart = plan(shards, order, {.nodes = 4, .cache_bytes = 5000});
+  EXPECT_EQ(apart.kinds.size(), 4u);
+  EXPECT_EQ(apart.total(0).next_use.bytes_fetched, 64'000u);
+  EXPECT_EQ(apart.total(0).bytes, 16'000u);
+  for (std::uint64_t node = 0; node < 4; ++node) {
+    EXPECT_THAT(apart.of_node(node).nodes, ElementsAre(node));
+    EXPECT_EQ(apart.of_node(node).epochs[0].shards, 16u);
+  }
+}
+
+TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
+  const test::Shards files(3, 20);
+  const auto index = Index::open(files.index_path());
+  const CachedShards shards = CachedShards::of(*index);
+  EXPECT_THAT(shards.starts, ElementsAre(0, 20, 40, 60));
+  ASSERT_EQ(shards.sizes_bytes.size(), 3u);
+  for (std::uint64_t shard = 0; shard < 3; ++shard) {
+    EXPECT_EQ(shards.sizes_bytes[shard], index->shard(shard).expanded_bytes);
+  }
+  const FetchPlan all = plan(shards, {.chunk_size = 7}, {.cache_bytes = 1 << 20});
+  EXPECT_EQ(all.total(0).lru.bytes_fetched, all.total_bytes);
+}
+
+TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
+  const CachedShards shards = CachedShards::alike(4, 10, 100);
+  const auto text_of = [&](const OrderOptions& order, const FetchPlanOptions& options) {
+    try {
+      plan(shards, order, options);
+    } catch (const Error& e) {
+      return std::string(error_code_name(e.code())) + ": " + e.what();
+    }
+    return std::string("planned");
+  };
+  EXPECT_THAT(text_of({.world_size = 12}, {.nodes = 5}),
+              HasSubstr("InvalidArgument: cannot deal 12 ranks to 5 nodes; use 1, 2, 3, 4, 6, 12"));
+  EXPECT_THAT(text_of({.world_size = 12}, {.nodes = 0}), HasSubstr("cannot deal 12 ranks to 0"));
+  EXPECT_THAT(text_of({}, {.epochs = 0}), HasSubstr("a plan of 0 epochs"));
+  const std::string unknown = text_of({.sampler = SamplerKind::kResampled}, {});
+  EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan what is fetched"));
+  EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
+  EXPECT_THAT(unknown, HasSubstr("will use LRU, and fetches nothing twice if it holds all shards "
+                                 "(400 bytes)"));
+  const CachedShards wrong = {{0, 10}, {1, 2}};
+  EXPECT_THROW(plan_fetches(*sampler_of(shards, {}), wrong, {}), InvalidArgument);
+  EXPECT_THROW(CachedShards::alike(std::uint64_t{1} << 40, std::uint64_t{1} << 40, 1),
+               InvalidArgument);
+}
+
+TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
+  const CachedShards shards = CachedShards::alike(64, 100, 1000);
+  const OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = 8, .streams = 8};
+  const FetchPlanOptions all{.nodes = 8, .cache_bytes = 5000};
+  FetchPlanOptions some = all;
+  some.max_simulated_uses = 110;  // of about 3 * (64 + 7)
+  const FetchPlan exact = plan(shards, order, all);
+  const FetchPlan fewer = plan(shards, order, some);
+  EXPECT_EQ(exact.num_not_simulated(), 0u);
+  EXPECT_EQ(fewer.num_not_simulated(), 4u);
+  for (std::uint64_t node = 0; node < 8; ++node) {
+    EXPECT_EQ(fewer.of_node(node).counts_of, node / 2 * 2);
+    EXPECT_EQ(fewer.of_node(node).epochs[0].lru, exact.of_node(node / 2 * 2).epochs[0].lru);
+    EXPECT_EQ(fewer.of_node(node).bytes_for_once, exact.of_node(node).bytes_for_once);
+  }
+  some.max_simulated_uses = 0;
+  EXPECT_EQ(plan(shards, order, some).num_not_simulated(), 7u) << "at least one is";
+}
+
+class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
+
+// As large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
+TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
+  CachedShards shards = CachedShards::alike(100'000, 1003, 256 << 20);
+  const OrderOptions order{.world_size = 1024, .chunk_size = 1000, .streams = GetParam()};
+  const FetchPlan large =
+      plan(shards, order, {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});
+  EXPECT_EQ(large.total_bytes, std::uint64_t{100'000} << 28);
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const NodeEpoch all = large.total(epoch);
+    EXPECT_LE(all.next_use.bytes_fetched, all.lru.bytes_fetched);
+    EXPECT_LE(all.next_use.peak_bytes, std::uint64_t{2} << 40);
+    EXPECT_EQ(all.next_use.bypasses, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Streams, LargeFetchPlanTest, testing::Values(1, 128, 1024));
+
+}  // namespace
+}  // namespace shardwise
