@@ -50,9 +50,9 @@ struct Dataset::Impl {
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
     detail::ShardOpening how{.access = access, .cache = cache};
     if (cache) {
-      if (const auto future = current_future()) {
-        how.next_use = [future, number](const std::string& name) {
-          return future->next_use_for(number, name);
+      if (const auto known = current_future()) {
+        how.next_use = [known, number](const std::string& name) {
+          return known->next_use_for(number, name);
         };
       }
     }

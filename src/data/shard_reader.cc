@@ -99,7 +99,7 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
   }
   result->bytes = allocate(total, sample);
   if (is_remote_url(sample.shard_path())) {
-    fetch(*result, runs, sample, number);
+    fetch(*result, runs, number);
   } else {
     read_local(*result, runs, sample, number);
   }
@@ -135,8 +135,7 @@ void ShardReader::read_local(SampleBytes& result, const std::vector<Run>& runs,
   }
 }
 
-void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, const Sample& sample,
-                        std::uint64_t number) {
+void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
   class BufferSink : public FetchSink {
    public:
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}

@@ -68,8 +68,7 @@ class ShardReader {
   Files& files();
   void read_local(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
                   std::uint64_t number);
-  void fetch(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
-             std::uint64_t number);
+  void fetch(SampleBytes& to, const std::vector<Run>& runs, std::uint64_t number);
 
   const std::shared_ptr<const Index> index_;
   const std::size_t max_files_;

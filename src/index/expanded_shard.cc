@@ -144,7 +144,9 @@ Hash128 ExpandedShard::stored_hash() const {
 }
 
 void ExpandedShard::done() const {
-  if (copy_) place_.remote->scanned(place_.path, *copy_, compression_, bytes().size());
+  if (!stored_) return;
+  place_.remote->keep_expanded(place_.path, stored_->temporary_path(), compression_,
+                               bytes().size());
 }
 
 void ExpandedShard::forget_before(std::uint64_t offset) noexcept {

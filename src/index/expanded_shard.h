@@ -76,7 +76,4 @@ class ExpandedShard {
   std::uint64_t forgotten_ = 0;
 };
 
-/// By content; an uncompressed tar is one whatever its first member is called.
-Compression shard_compression(std::string_view stored_bytes) noexcept;
-
 }  // namespace shardwise

@@ -91,7 +91,7 @@ bool is_own_top_name(std::string_view name) {
          is_temporary_name(name, kMarkerName);
 }
 
-void require_marker(const std::string& path) {
+void require_marker(const std::string& path, bool create) {
   const std::string marker = path + "/" + std::string(kMarkerName);
   std::string text;
   try {
@@ -103,6 +103,7 @@ void require_marker(const std::string& path) {
                "give an empty directory, or one that does not exist");
       }
     });
+    if (!create) refuse(path, "it is none", "give the directory that --cache was given");
     AtomicFile file(marker);
     file.file().write(kMarkerText);
     file.commit();
@@ -131,11 +132,11 @@ std::uint64_t number_in(std::string_view name) {
 
 }  // namespace
 
-CacheDirectory::CacheDirectory(std::string path) : path_(std::move(path)) {
+CacheDirectory::CacheDirectory(std::string path, bool create) : path_(std::move(path)) {
   if (path_.empty()) throw InvalidArgument("a shard cache without a directory", "", "give one");
-  make_directories(path_);
+  if (create) make_directories(path_);
   require_own_directory(path_);
-  require_marker(path_);
+  require_marker(path_, create);
   const std::string shards = path_ + "/" + std::string(kShardsName);
   make_directory(shards);
   if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");

@@ -42,8 +42,9 @@ class CacheDirectory {
     Hash128 hash;
   };
 
-  /// Makes the directory if there is none. Errors: as ShardCache::open.
-  explicit CacheDirectory(std::string path);
+  /// Errors: as ShardCache::open.
+  /// @param create  make the directory if there is none.
+  CacheDirectory(std::string path, bool create);
 
   const std::string& path() const noexcept { return path_; }
   std::string shard_path(const std::string& name) const;

@@ -124,11 +124,20 @@ class FileSink : public FetchSink {
 struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   explicit Impl(const ShardCacheOptions& wanted)
       : options(wanted),
-        directory(wanted.directory),
+        directory(wanted.directory, wanted.create),
         uses(directory),
         fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()) {}
 
-  enum class Room : std::uint8_t { kMade, kNotNow, kNone };
+  enum class Room : std::uint8_t {
+    kMade,
+    kNotNow,  ///< what should go is needed still
+    kNone     ///< nothing may go
+  };
+  /// How much a shard is needed.
+  struct Need {
+    std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
+    bool patient = false;  ///< now, but rather wait for what should go than have another go
+  };
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
   /// The lock, as soon as it can be had. Errors: kIo; Cancelled.
@@ -140,9 +149,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
   /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
   /// lock.
-  /// @param needed_at  the shard is fetched ahead, for this position.
   Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
-                 std::optional<std::uint64_t> needed_at);
+                 const Need& need);
   bool ask_to_release(const std::string& name);
   void remove(const CacheDirectory::Shard& shard);
   void sweep(const CacheDirectory::Contents& contents) const;
@@ -185,6 +193,7 @@ struct CachedShard::Hold {
 
 CachedShard::CachedShard(std::unique_ptr<Hold> hold, std::string path)
     : hold_(std::move(hold)), path_(std::move(path)) {}
+CachedShard::CachedShard() = default;
 CachedShard::~CachedShard() = default;
 const std::string& CachedShard::name() const noexcept { return hold_->name; }
 CachedShard::CachedShard(CachedShard&&) noexcept = default;
@@ -331,8 +340,7 @@ void ShardCache::Impl::remove(const CacheDirectory::Shard& shard) {
 
 ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
                                                    std::uint64_t size_bytes,
-                                                   const NextUseOf& next_use,
-                                                   std::optional<std::uint64_t> needed_at) {
+                                                   const NextUseOf& next_use, const Need& need) {
   if (size_bytes > options.budget_bytes) return Room::kNone;
   const std::uint64_t allowed = options.budget_bytes - size_bytes;
   struct Candidate {
@@ -371,22 +379,23 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
   for (const Candidate& candidate : candidates) {
     if (used <= allowed) break;
     const bool known = candidate.next.kind != NextUse::Kind::kUnknown;
-    if (needed_at && known &&
-        (!candidate.next.may_go_now || farness(candidate.next) <= *needed_at)) {
-      return Room::kNotNow;
+    if (known && !candidate.next.may_go_now) {
+      if (need.ahead_for || need.patient) return Room::kNotNow;
+      continue;
     }
+    if (need.ahead_for && known && farness(candidate.next) <= *need.ahead_for) return Room::kNotNow;
     auto lock = ByteLock::try_take(directory, use_byte(candidate.shard->name));
     if (!lock && ask_to_release(candidate.shard->name)) {
       lock = ByteLock::try_take(directory, use_byte(candidate.shard->name));
     }
     if (!lock) {
-      if (needed_at && known) return Room::kNotNow;
+      if (known && (need.ahead_for || need.patient)) return Room::kNotNow;
       continue;
     }
     used -= candidate.shard->size_bytes;
     victims.emplace_back(candidate.shard, *std::move(lock));
   }
-  if (used > allowed) return needed_at ? Room::kNotNow : Room::kNone;
+  if (used > allowed) return need.ahead_for ? Room::kNotNow : Room::kNone;
   for (const auto& [shard, lock] : victims) remove(*shard);
   return Room::kMade;
 }
@@ -424,7 +433,7 @@ void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
     cache->require_within_budget(request, size_bytes);
     const ByteLock room = cache->lock_room(request);
     // Its temporary file is counted already.
-    bypass = cache->make_room(name, more, next_use, std::nullopt) != ShardCache::Impl::Room::kMade;
+    bypass = cache->make_room(name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
   }
   reserved_bytes += more;
   file->file().reserve(reserved_bytes);
@@ -464,9 +473,10 @@ void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed
 
 void ShardCache::Fetch::Impl::transfer(FileSink& sink) {
   std::uint64_t fetched_bytes = 0;
-  if (request.compression == Compression::kNone && needs_fetch(request.url)) {
+  const bool fetches = request.local_copy.empty() && needs_fetch(request.url);
+  if (fetches && request.compression == Compression::kNone) {
     fetched_bytes = fetch_to(sink);
-  } else if (needs_fetch(request.url)) {
+  } else if (fetches) {
     // Beside the budget: gone as soon as it is expanded.
     AtomicFile stored(cache->directory.shard_path(name));
     FileSink to(stored.file(), nullptr);
@@ -476,11 +486,12 @@ void ShardCache::Fetch::Impl::transfer(FileSink& sink) {
         MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
     expand(sink, map.bytes(), redacted_url(request.url));
   } else {
-    const MappedFile map = MappedFile::open(request.url, MappedFile::Access::kSequential);
+    const std::string& path = request.local_copy.empty() ? request.url : request.local_copy;
+    const MappedFile map = MappedFile::open(path, MappedFile::Access::kSequential);
     const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
     const auto require_whole = [&] {
-      if (!guard.damaged() && file_identity(request.url) == map.identity()) return;
-      throw StaleIndex("the shard changed while it was read", in_quotes(request.url),
+      if (!guard.damaged() && file_identity(path) == map.identity()) return;
+      throw StaleIndex("the shard changed while it was read", in_quotes(path),
                        "run `shardwise index` again");
     };
     fetched_bytes = map.bytes().size();
@@ -492,7 +503,7 @@ void ShardCache::Fetch::Impl::transfer(FileSink& sink) {
           sink.write(map.bytes().substr(at, kPieceBytes));
         }
       } else {
-        expand(sink, map.bytes(), request.url);
+        expand(sink, map.bytes(), path);
       }
     } catch (const Error&) {
       require_whole();
@@ -594,11 +605,22 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
                     .lock = *std::move(lock)};
   fetch.reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, fetch.reserved_bytes);
-  {
-    const ByteLock room = impl_->lock_room(request);
-    fetch.bypass =
-        impl_->make_room(name, fetch.reserved_bytes, next_use, std::nullopt) != Impl::Room::kMade;
-    fetch.make_file();
+  Pause pause;
+  const auto start = Clock::now();
+  for (bool patient = true; fetch.file == nullptr;) {
+    throw_if_cancelled(request);
+    {
+      const ByteLock room = impl_->lock_room(request);
+      const auto made =
+          impl_->make_room(name, fetch.reserved_bytes, next_use, {.patient = patient});
+      if (made != Impl::Room::kNotNow) {
+        fetch.bypass = made == Impl::Room::kNone;
+        fetch.make_file();
+        break;
+      }
+    }
+    pause();
+    patient = Clock::now() - start < impl_->options.room_timeout;
   }
   return fetch.run();
 }
@@ -619,7 +641,8 @@ ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint
   impl_->require_within_budget(request, begun->reserved_bytes);
   {
     const ByteLock room = impl_->lock_room(request);
-    if (impl_->make_room(name, begun->reserved_bytes, next_use, needed_at) != Impl::Room::kMade) {
+    if (impl_->make_room(name, begun->reserved_bytes, next_use, {.ahead_for = needed_at}) !=
+        Impl::Room::kMade) {
       return Ahead::kNotNow;
     }
     begun->make_file();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "cache_options.h"
 #include "commands.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/dataset.h"
@@ -15,6 +16,8 @@ struct CatOptions {
   std::optional<std::string> key;
   std::optional<std::string> sample;  ///< with --key there is none, and FIELD comes in its place
   std::optional<std::string> field;
+  std::string access = "map";
+  CacheArguments cache;
 };
 
 std::uint64_t sample_number(const CatOptions& options) {
@@ -34,7 +37,9 @@ std::optional<std::string> field_of(const CatOptions& options) {
 void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
   const std::uint64_t number = options.key ? 0 : sample_number(options);
-  const Dataset data = Dataset::open(options.index);
+  const Dataset data = Dataset::open(options.index, {.access = parse_access(options.access),
+                                                     .cache = open_cache(options.cache),
+                                                     .fetchers = make_fetchers(options.cache)});
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     out.write(sample.copy(*wanted));  // a shard that was truncated is an error, not a signal
@@ -57,6 +62,13 @@ void add_cat_command(CLI::App& program, Output& out) {
   command->add_option("SAMPLE", options->sample, "the sample's number, from 0; not with --key")
       ->type_name("");
   command->add_option("FIELD", options->field, "the field whose bytes to write")->type_name("");
+  command
+      ->add_option("--access", options->access,
+                   "range: of a remote shard bring only this sample; otherwise the shard goes into "
+                   "the cache")
+      ->check(CLI::IsMember({"map", "read", "range"}))
+      ->capture_default_str();
+  add_cache_options(*command, options->cache);
   command->footer(
       "Examples:\n  shardwise cat train.idx 42 jpg > 42.jpg\n"
       "  shardwise cat train.idx --key n01440764/000042");

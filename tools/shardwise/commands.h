@@ -21,6 +21,7 @@ void add_explain_command(CLI::App& program, Output& out);
 void add_when_command(CLI::App& program, Output& out);
 void add_epoch_command(CLI::App& program, Output& out);
 void add_export_command(CLI::App& program, Output& out);
+void add_cache_command(CLI::App& program, Output& out);
 void add_pack_command(CLI::App& program, Output& out);
 
 }  // namespace shardwise::tools

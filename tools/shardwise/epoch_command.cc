@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
@@ -20,6 +21,7 @@
 #include "shardwise/base/text.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/loader.h"
+#include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
 
 namespace shardwise::tools {
@@ -33,6 +35,8 @@ struct EpochOptions {
   std::uint64_t batch = 64;
   std::string decode = "none";
   std::string access = "map";
+  CacheArguments cache;
+  PrefetchOptions prefetch;
   bool quiet = false;
   bool json = false;
 };
@@ -79,11 +83,14 @@ void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sample
     if (batch.empty()) return std::nullopt;
     return batch;
   };
+  ShardPrefetcher prefetcher(data, sampler, options.prefetch);
+  std::uint64_t delivered = sampler.position();
   Loader<Batch, LoadedBatch> loader(next_batch,
                                     [&](const Batch& batch) { return load(data, batch); },
                                     {.num_threads = options.threads});
   while (const std::optional<LoadedBatch> loaded = loader.next()) {
     report.audit.add(loaded->samples);
+    prefetcher.reached(delivered += loaded->samples.size());
     report.bytes += loaded->bytes;
     report.checksum += loaded->checksum;
     progress.update(report.audit.sum().count, num_samples,
@@ -146,8 +153,33 @@ std::uint64_t private_memory_bytes() {
   return 0;
 }
 
+nlohmann::ordered_json cache_json(const ShardCacheStats& stats) {
+  return {{"hits", stats.hits},
+          {"misses", stats.misses},
+          {"fetched", stats.fetched},
+          {"fetched_bytes", stats.fetched_bytes},
+          {"waits", stats.waits},
+          {"wait_seconds", stats.wait_seconds},
+          {"evicted", stats.evicted},
+          {"evicted_bytes", stats.evicted_bytes},
+          {"bypassed", stats.bypassed}};
+}
+
+void print_cache(const ShardCacheStats& stats, Output& out) {
+  out.print("cache     {} hits, {} misses; fetched {}, {}; evicted {}, {}{}\n",
+            human_count(stats.hits), human_count(stats.misses), counted(stats.fetched, "shard"),
+            human_bytes(stats.fetched_bytes), human_count(stats.evicted),
+            human_bytes(stats.evicted_bytes),
+            stats.bypassed == 0
+                ? ""
+                : fmt::format("; {} found no room in it", human_count(stats.bypassed)));
+}
+
 void run(const EpochOptions& options, Output& out) {
-  const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access)});
+  const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
+  const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access),
+                                                    .cache = cache,
+                                                    .fetchers = make_fetchers(options.cache)});
   const Dataset data = options.where.empty() ? all : all.where(options.where);
   const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
   const bool whole = !options.order.rank;
@@ -186,6 +218,7 @@ void run(const EpochOptions& options, Output& out) {
         {"proof", proof},
     };
     if (!whole) json["rank"] = first->rank();
+    if (cache) json["cache"] = cache_json(cache->stats());
     out.print("{}\n", json_text(json));
     return;
   }
@@ -198,6 +231,7 @@ void run(const EpochOptions& options, Output& out) {
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
   out.print("shards    opened {} times\n", human_count(pool.opened));
+  if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
   out.print("{}\n", proof);
@@ -232,8 +266,16 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command
       ->add_option("--access", options->access,
                    "map: shards are mapped, nothing is copied; read: for shards that may be "
-                   "truncated meanwhile, which then is an error and not the end by SIGBUS")
-      ->check(CLI::IsMember({"map", "read"}))
+                   "truncated meanwhile, which then is an error and not the end by SIGBUS; range: of "
+                   "remote shards only the samples, one request each")
+      ->check(CLI::IsMember({"map", "read", "range"}))
+      ->capture_default_str();
+  add_cache_options(*command, options->cache);
+  command
+      ->add_option("--prefetch", options->prefetch.num_threads,
+                   "shards that are fetched ahead at once; 0: none")
+      ->check(kWholeNumber)
+      ->type_name("N")
       ->capture_default_str();
   add_order_options(*command, options->order);
   command->footer("Example:\n  shardwise epoch train.idx --world 8 --threads 4");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cache_options.h"
 #include "commands.h"
 #include "descriptor_claims.h"
 #include "interrupt.h"
@@ -11,6 +12,7 @@
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/data/remote_access.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/source_list.h"
 
@@ -31,6 +33,8 @@ struct IndexOptions {
   bool unique_keys = false;
   bool drop_missing = false;
   std::string part;
+  CacheArguments cache;
+  bool keep = false;
   bool quiet = false;
   bool json = false;
 };
@@ -161,6 +165,9 @@ void run(const IndexOptions& options, Output& out) {
   const std::vector<std::string>& shards = sources.shards;
   Progress progress("indexing", Unit::kBytes, options.quiet);
   BuildOptions build;
+  const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
+  build.remote = make_remote_shards(make_fetchers(options.cache), options.keep ? cache : nullptr,
+                                    &interrupt_flag());
   build.num_threads = options.threads;
   build.content = content_of(options);
   build.drop_missing = options.drop_missing;
@@ -237,6 +244,9 @@ void add_index_command(CLI::App& program, Output& out) {
           ->type_name("I/N")};
   command->add_flag("--check-md5", options->check_md5,
                     "read the shards of a wids descriptor for their md5sum");
+  add_cache_options(*command, options->cache);
+  command->add_flag("--keep", options->keep, "keep remote shards in the cache once they were read")
+      ->needs("--cache");
   command->add_flag("--drop-missing", options->drop_missing,
                     "leave shards out that do not exist, instead of failing");
   command->add_flag("--quiet", options->quiet, "show no progress");

@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_when_command(program, out);
   add_epoch_command(program, out);
   add_export_command(program, out);
+  add_cache_command(program, out);
   add_pack_command(program, out);
   try {
     program.parse(argc, argv);

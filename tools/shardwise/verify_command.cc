@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/data/remote_access.h"
 #include "shardwise/index/verify.h"
 
 namespace shardwise::tools {
@@ -41,11 +42,13 @@ void run(const VerifyArguments& options, Output& out) {
   Progress progress("verifying", Unit::kBytes, options.quiet);
   std::uint64_t bytes_done = 0;
   std::uint64_t num_different = 0;
+  const auto remote = make_remote_shards(nullptr, nullptr, &interrupt_flag());
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
     const ShardInfo shard = index->shard(number);
     const std::optional<std::string> problem =
-        verify_shard(*index, number, {.full = options.full, .cancel = &interrupt_flag()});
+        verify_shard(*index, number,
+                     {.full = options.full, .cancel = &interrupt_flag(), .remote = remote.get()});
     num_different += problem ? 1 : 0;
     print_result(shard, problem, options.json, out);
     bytes_done += shard.size_bytes;

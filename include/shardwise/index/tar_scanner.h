@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
@@ -64,5 +65,9 @@ struct TarScanOptions {
 SHARDWISE_EXPORT TarScanReport scan_tar(std::string_view archive, const std::string& shard,
                                         const TarScanOptions& options,
                                         const std::function<void(const TarMember&)>& visit);
+
+/// How a shard is compressed, by its first 512 bytes: an uncompressed tar is one whatever its first
+/// member is called.
+SHARDWISE_EXPORT Compression shard_compression(std::string_view first_bytes) noexcept;
 
 }  // namespace shardwise

@@ -38,6 +38,8 @@ namespace shardwise {
 
 struct ShardCacheOptions {
   std::string directory;
+  /// False: a directory that is not there is NotFound.
+  bool create = true;
   /// What the shards in it may take together, bytes. While every shard is in use a process may go
   /// beyond it by what it is using.
   std::uint64_t budget_bytes = std::uint64_t{64} << 30;
@@ -73,6 +75,8 @@ struct ShardCacheStats {
 struct CacheRequest {
   /// Of a remote shard, or the path of a local one.
   std::string url;
+  /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
+  std::string local_copy = {};
   /// Tells apart what has had one name: another version is another shard. May be empty.
   std::string version = {};
   /// How the file is compressed at its source; the cache holds it expanded.
@@ -109,7 +113,7 @@ using NextUseOf = std::function<NextUse(const std::string& name)>;
 /// the parent's hold it.
 class SHARDWISE_EXPORT CachedShard {
  public:
-  CachedShard() = default;
+  CachedShard();
   ~CachedShard();
   CachedShard(CachedShard&&) noexcept;
   CachedShard& operator=(CachedShard&&) noexcept;

@@ -1,0 +1,99 @@
+#include "shardwise/data/remote_access.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shardwise/index/offset_table.h"
+#include "shardwise/index/tar_scanner.h"
+
+namespace shardwise {
+namespace {
+
+/// Passes on what comes; it cannot be taken back.
+class PassOn : public FetchSink {
+ public:
+  explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
+
+  void write(std::string_view bytes) override {
+    begun_ = true;
+    take_(bytes);
+  }
+  bool restart() override { return !begun_; }
+
+ private:
+  const std::function<void(std::string_view)>& take_;
+  bool begun_ = false;
+};
+
+class FetchedShards : public RemoteShards {
+ public:
+  FetchedShards(std::shared_ptr<const Fetchers> fetchers, std::shared_ptr<ShardCache> keep,
+                const std::atomic<bool>* cancel)
+      : fetchers_(std::move(fetchers)), keep_(std::move(keep)), cancel_(cancel) {}
+
+  State state(const std::string& url) override {
+    const SourceFile file = fetchers_->stat({.url = url, .cancel = cancel_});
+    return {file.size_bytes, file.validator, file.has_ranges};
+  }
+
+  void read(const std::string& url, const State& state, std::uint64_t begin,
+            std::optional<std::uint64_t> end,
+            const std::function<void(std::string_view)>& take) override {
+    PassOn sink(take);
+    fetchers_->fetch({.url = url,
+                      .range = {begin, end},
+                      .validator = state.validator,
+                      .cancel = cancel_},
+                     sink);
+  }
+
+  std::optional<Copy> copy(const std::string& url, const State& state) override {
+    if (!keep_ || is_compressed(url, state)) return std::nullopt;
+    auto shard = std::make_shared<CachedShard>(
+        keep_->get({.url = url, .source_bytes = state.size_bytes, .cancel = cancel_}));
+    return Copy{shard->path(), shard};
+  }
+
+  void keep_expanded(const std::string& url, const std::string& path, Compression compression,
+                     std::uint64_t expanded_bytes) override {
+    if (!keep_) return;
+    keep_->get({.url = url,
+                .local_copy = path,
+                .compression = compression,
+                .size_bytes = expanded_bytes,
+                .cancel = cancel_});
+  }
+
+ private:
+  bool is_compressed(const std::string& url, const State& state) {
+    struct Enough {};
+    std::string first;
+    try {
+      const std::uint64_t wanted = std::min<std::uint64_t>(
+          kTarBlockBytes, state.size_bytes.value_or(kTarBlockBytes));
+      read(url, state, 0, state.has_ranges ? std::optional(wanted) : std::nullopt,
+           [&](std::string_view bytes) {
+             first += bytes;
+             if (first.size() >= wanted) throw Enough();
+           });
+    } catch (const Enough&) {
+    }
+    return shard_compression(first) != Compression::kNone;
+  }
+
+  const std::shared_ptr<const Fetchers> fetchers_;
+  const std::shared_ptr<ShardCache> keep_;
+  const std::atomic<bool>* const cancel_;
+};
+
+}  // namespace
+
+std::shared_ptr<RemoteShards> make_remote_shards(std::shared_ptr<const Fetchers> fetchers,
+                                                 std::shared_ptr<ShardCache> keep,
+                                                 const std::atomic<bool>* cancel) {
+  if (!fetchers && keep) fetchers = keep->options().fetchers;
+  if (!fetchers) fetchers = std::make_shared<const Fetchers>();
+  return std::make_shared<FetchedShards>(std::move(fetchers), std::move(keep), cancel);
+}
+
+}  // namespace shardwise

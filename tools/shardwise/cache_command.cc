@@ -1,0 +1,131 @@
+#include <fmt/core.h>
+
+#include <ctime>
+#include <memory>
+
+#include "cache_options.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "progress.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/storage/shard_cache.h"
+
+namespace shardwise::tools {
+namespace {
+
+struct CacheCommandOptions {
+  std::string directory;
+  std::uint64_t max_bytes = 0;
+  bool remove = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
+  return ShardCache::open({.directory = options.directory, .create = false});
+}
+
+std::string utc(std::int64_t time_ns) {
+  const std::time_t seconds = time_ns / 1'000'000'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+void list(const CacheCommandOptions& options, Output& out) {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+  for (const CacheEntry& entry : open(options)->entries()) {
+    bytes += entry.size_bytes;
+    ++count;
+    if (options.json) {
+      std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
+      append_json_name(line, "url", entry.url);
+      out.print("{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{}}}\n", line,
+                entry.size_bytes, utc(entry.last_use_ns),
+                entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use);
+    } else {
+      out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
+                utc(entry.last_use_ns), entry.url.empty() ? "?" : escaped(entry.url),
+                entry.in_use ? "  (in use)" : "");
+    }
+  }
+  if (!options.json) out.print("{}, {}\n", counted(count, "shard"), human_bytes(bytes));
+}
+
+void verify(const CacheCommandOptions& options, Output& out) {
+  const std::shared_ptr<ShardCache> cache = open(options);
+  Progress progress("verifying", Unit::kBytes, options.quiet);
+  const std::uint64_t total = cache->used_bytes();
+  std::uint64_t done = 0;
+  const CacheCheck check = cache->verify(&interrupt_flag(), [&](std::uint64_t bytes) {
+    done += bytes;
+    progress.update(done, total, [] { return std::string(); });
+  });
+  progress.clear();
+  std::uint64_t left = 0;
+  const auto report = [&](const CacheEntry& entry, const char* what) {
+    const bool removed = options.remove && cache->remove(entry.name);
+    left += removed ? 0 : 1;
+    out.print("{}  {}  {}{}\n", what, entry.name, entry.url.empty() ? "?" : escaped(entry.url),
+              removed ? "  (removed)" : "");
+  };
+  for (const CacheEntry& entry : check.damaged) report(entry, "DAMAGED");
+  for (const CacheEntry& entry : check.unknown) report(entry, "UNKNOWN");
+  for (const std::string& name : check.foreign) out.print("FOREIGN  {}\n", escaped(name));
+  out.print("{}, {} damaged, {} without a record, {} of others\n",
+            counted(check.num_shards, "shard"), check.damaged.size(), check.unknown.size(),
+            counted(check.foreign.size(), "file"));
+  if (left > 0) {
+    throw Error(ErrorCode::kCorruptShard, "shards in the cache are not what was fetched",
+                in_quotes(options.directory),
+                "`shardwise cache verify --remove` removes them; they are fetched again when needed");
+  }
+}
+
+void remove(const CacheCommandOptions& options, Output& out) {
+  const CacheRemoval removal = open(options)->prune(options.max_bytes);
+  out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),
+            removal.num_in_use == 0
+                ? ""
+                : fmt::format("; {} stay, because they are in use", human_count(removal.num_in_use)));
+}
+
+}  // namespace
+
+void add_cache_command(CLI::App& program, Output& out) {
+  CLI::App* command = program.add_subcommand("cache", "Look after a shard cache");
+  command->require_subcommand(1);
+  const auto options = std::make_shared<CacheCommandOptions>();
+  const auto add = [&](const char* name, const char* text) {
+    CLI::App* sub = command->add_subcommand(name, text);
+    sub->add_option("DIR", options->directory, "the cache's directory")->required()->type_name("");
+    return sub;
+  };
+  CLI::App* ls = add("ls", "Show the shards in it, least recently used first");
+  ls->add_flag("--json", options->json, "print one JSON object a shard");
+  ls->callback([options, &out] { list(*options, out); });
+
+  CLI::App* check = add("verify", "Read every shard, and hold it against the hash of what came");
+  check->add_flag("--remove", options->remove, "remove what is damaged, unless it is in use");
+  check->add_flag("--quiet", options->quiet, "show no progress");
+  check->callback([options, &out] { verify(*options, out); });
+
+  CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
+  prune->add_option("--to", options->max_bytes, "how much may stay: 512M, 20G")
+      ->required()
+      ->transform(byte_size())
+      ->type_name("SIZE");
+  prune->callback([options, &out] { remove(*options, out); });
+
+  CLI::App* clear = add("clear", "Remove all shards that no process is using");
+  clear->callback([options, &out] { remove(*options, out); });
+
+  command->footer("Examples:\n  shardwise cache ls /scratch/cache\n"
+                  "  shardwise cache prune /scratch/cache --to 20G");
+}
+
+}  // namespace shardwise::tools
