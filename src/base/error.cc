@@ -49,6 +49,8 @@ std::string_view error_code_name(ErrorCode code) noexcept {
       return "Cancelled";
     case ErrorCode::kDistributed:
       return "Distributed";
+    case ErrorCode::kFetch:
+      return "Fetch";
   }
   return "Unknown";
 }

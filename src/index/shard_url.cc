@@ -1,40 +1,18 @@
 #include "index/shard_url.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {
 
-/// What stands before the first colon, in lower case, if it has the form of a scheme; else nothing.
-std::string scheme_of(std::string_view url) {
-  std::string scheme;
-  for (const char c : url.substr(0, url.find(':'))) {
-    const bool upper = c >= 'A' && c <= 'Z';
-    const bool letter = upper || (c >= 'a' && c <= 'z');
-    const bool other = (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
-    if (!letter && (!other || scheme.empty())) return {};
-    scheme += upper ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return scheme.size() < url.size() ? scheme : std::string();
-}
-
-bool names_a_command(std::string_view url) {
-  return url.starts_with('|') || scheme_of(url) == "pipe";
-}
-
-/// True for `scheme://...`, where the scheme is not file.
-bool names_a_host(std::string_view url) {
-  const std::string scheme = scheme_of(url);
-  return !scheme.empty() && scheme != "file" && url.substr(scheme.size()).starts_with("://");
-}
-
 /// "'http://x' in 'd.json', shardlist[0].url"
 std::string named(std::string_view url, std::string_view where) {
-  std::string text = in_quotes(url);
+  std::string text = in_quotes(is_remote_url(url) ? redacted_url(url) : std::string(url));
   if (!where.empty()) (text += " in ") += where;
   return text;
 }
@@ -42,30 +20,6 @@ std::string named(std::string_view url, std::string_view where) {
 [[noreturn]] void refuse_remote(std::string_view url, std::string_view where) {
   throw Unsupported("remote shards are not read by this version", named(url, where),
                     "copy the shard to a local disk and give its path");
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-/// Takes the %XX out; nothing if one is malformed.
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return std::nullopt;
-    out += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return out;
 }
 
 /// The path in a file: URL. REQUIRES: it is one.
@@ -89,15 +43,15 @@ std::string path_in_file_url(std::string_view url, std::string_view where) {
 }  // namespace
 
 bool is_plain_path(std::string_view text) {
-  return !names_a_command(text) && !names_a_host(text) && scheme_of(text) != "file";
+  return !is_command_url(text) && !is_remote_url(text) && scheme_of(text) != "file";
 }
 
 void require_local(std::string_view url, std::string_view where) {
-  if (names_a_command(url)) {
+  if (is_command_url(url)) {
     throw Unsupported("a pipe: URL is a command, and none is ever run", named(url, where),
                       "copy the shard to a local disk and give its path");
   }
-  if (names_a_host(url)) refuse_remote(url, where);
+  if (is_remote_url(url)) refuse_remote(url, where);
 }
 
 std::string path_of_url(std::string_view url, const std::string& directory,

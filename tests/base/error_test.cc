@@ -38,16 +38,17 @@ TEST(ErrorTest, EachSubclassCarriesItsCodeAndIsAnError) {
   EXPECT_EQ(Mismatch("x").code(), ErrorCode::kMismatch);
   EXPECT_EQ(NotExact("x").code(), ErrorCode::kNotExact);
   EXPECT_EQ(Cancelled("x").code(), ErrorCode::kCancelled);
+  EXPECT_EQ(FetchError("x").code(), ErrorCode::kFetch);
   EXPECT_THROW(throw StaleIndex("x"), Error);
   EXPECT_THROW(throw StaleIndex("x"), std::runtime_error);
 }
 
 TEST(ErrorTest, EveryCodeHasANameOfItsOwn) {
   std::set<std::string> names;
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kDistributed); ++code) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kFetch); ++code) {
     names.emplace(error_code_name(static_cast<ErrorCode>(code)));
   }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorCode::kDistributed) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(ErrorCode::kFetch) + 1);
   EXPECT_EQ(names.count("Unknown"), 0U);
   EXPECT_EQ(error_code_name(ErrorCode::kStaleIndex), "StaleIndex");
   EXPECT_EQ(error_code_name(static_cast<ErrorCode>(200)), "Unknown");

@@ -26,6 +26,7 @@ enum class ErrorCode : std::uint8_t {
   kNotExact,         ///< an epoch proof failed
   kCancelled,        ///< the caller asked to stop
   kDistributed,      ///< a process group could not be formed, or a peer was lost
+  kFetch,            ///< a remote file could not be brought
 };
 
 /// The name of `code` without its `k`, as "StaleIndex".
@@ -92,6 +93,11 @@ class SHARDWISE_EXPORT NotExact : public ErrorOf<ErrorCode::kNotExact> {
   using ErrorOf::ErrorOf;
 };
 class SHARDWISE_EXPORT Cancelled : public ErrorOf<ErrorCode::kCancelled> {
+  using ErrorOf::ErrorOf;
+};
+/// A remote file could not be brought: the server refused, failed, or did not keep to its word. The
+/// text has the URL without its secrets, the HTTP status or the network's reason, and the attempts.
+class SHARDWISE_EXPORT FetchError : public ErrorOf<ErrorCode::kFetch> {
   using ErrorOf::ErrorOf;
 };
 

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise {
+
+/// What a source says of a file.
+struct SourceFile {
+  std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
+  /// Changes when the file does: a strong ETag, else Last-Modified as sent; empty: neither.
+  std::string validator = {};
+  bool has_ranges = false;  ///< parts of it can be asked for
+};
+
+/// A half-open range of a file's bytes.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::optional<std::uint64_t> end = {};  ///< nothing: to the end of the file
+};
+
+/// Takes what is fetched, in order. Called on the thread that fetches.
+class SHARDWISE_EXPORT FetchSink {
+ public:
+  virtual ~FetchSink();
+  /// What it throws ends the fetch, and reaches the caller of fetch().
+  virtual void write(std::string_view bytes) = 0;
+  /// All that was written is void, and comes again from the start. False: it cannot be.
+  virtual bool restart() = 0;
+};
+
+/// One request: what to fetch, and what to hold to.
+struct FetchRequest {
+  std::string url;
+  ByteRange range = {};
+  /// If not empty: the file must (still) have this validator, else StaleIndex.
+  std::string validator = {};
+  /// If it becomes true the fetch stops within about a second, with Cancelled.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+/// Brings files of one or several URL schemes.
+///
+/// Threads: all calls are safe concurrently.
+/// Errors of stat and fetch:
+///   FetchError       the source refused, failed, lied about lengths, or went silent, as often as
+///                    the options allow; what the sink has by then is not the file.
+///   StaleIndex       the file is not the one that `validator` stands for.
+///   Cancelled        `cancel` became true.
+///   InvalidArgument  a malformed URL or range.
+///   Unsupported      a scheme that nobody brings, or a command without FetchOptions::allow_pipe.
+/// The texts name the URL without user, password and the values of its query, and no other secret.
+class SHARDWISE_EXPORT Fetcher {
+ public:
+  virtual ~Fetcher();
+  /// Asks for the file's size and validator without its bytes. The range is not looked at.
+  virtual SourceFile stat(const FetchRequest& request) = 0;
+  /// Gives every byte of the range to `sink`, each once (but for restart), and returns when all
+  /// came: never fewer, never more. A range that goes beyond the file's end is a FetchError.
+  virtual SourceFile fetch(const FetchRequest& request, FetchSink& sink) = 0;
+};
+
+/// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
+/// names below), and then from the profile in ~/.aws/config and ~/.aws/credentials (or the files
+/// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). All of it is looked up for each
+/// fetch, so credentials that a service renews are found. Without any keys requests are not signed:
+/// public buckets can be read.
+struct S3Options {
+  /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL. Empty: AWS's own.
+  std::string endpoint = {};
+  std::string region = {};  ///< AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1"
+  /// The bucket in the path (true) or in the host name (false). Nothing: in the path where the
+  /// endpoint is not AWS's own or the bucket's name does not fit a certificate for host names.
+  std::optional<bool> path_style = {};
+  std::string access_key_id = {};      ///< AWS_ACCESS_KEY_ID
+  std::string secret_access_key = {};  ///< AWS_SECRET_ACCESS_KEY
+  std::string session_token = {};      ///< AWS_SESSION_TOKEN
+  /// A profile to take before the keys in the environment; AWS_PROFILE is looked at after them.
+  std::string profile = {};
+};
+
+/// How patient a fetch is, and what it may do.
+struct FetchOptions {
+  std::chrono::milliseconds connect_timeout{10'000};
+  /// A transfer with fewer bytes a second than this, for this long, is cut and tried again.
+  std::uint64_t low_speed_bytes_per_second = 1024;
+  std::chrono::seconds low_speed_time{30};
+
+  /// Attempts after one that brought no new byte: the server answered 429 or 5xx, the connection
+  /// failed, was cut or too slow. An attempt that brought some starts the count again.
+  int max_retries = 5;
+  /// Attempts of one fetch in all, whatever they brought.
+  int max_attempts = 30;
+  /// Before retry n comes a random wait, evenly from [0, min(max, base * 2^n)], or what the
+  /// server's Retry-After asks for if that is more, but never more than the maximum.
+  std::chrono::milliseconds retry_base_delay{250};
+  std::chrono::milliseconds retry_max_delay{20'000};
+
+  /// Redirects go to http and https only, never from https to http; credentials do not go along to
+  /// another host, port or scheme.
+  int max_redirects = 5;
+  std::string user_agent = {};  ///< empty: "shardwise/<version>"
+  /// Certificates to trust, in PEM; empty: the system's.
+  std::string ca_file = {};
+  S3Options s3 = {};
+  /// Whether `pipe:command` is run, where fetch() is asked for one. Only for URLs that you wrote
+  /// yourself: whoever can choose the URL runs what he likes.
+  bool allow_pipe = false;
+};
+
+/// The fetchers by scheme, one object for a program:
+///
+///   http, https  libcurl, connections kept alive. A transfer that is cut goes on where it was, by
+///                Range and If-Range, if the server has ranges and a validator; else it starts
+///                again, if the sink can. The environment's proxies are used (http_proxy, ...).
+///   s3           the same, signed (AWS signature version 4); see S3Options. Needs libcurl 7.88.
+///   file         file:///path, for tests and for files that a cache expands.
+///   pipe         if allowed: the command's standard output. No shell: words are split at blanks;
+///                '...' and "..." hold a word together, a backslash takes the next character as it
+///                is (in '...' it is nothing special). It has no low-speed limit and no retries.
+///
+/// Copies share everything. Threads: internally synchronised; one transfer a calling thread.
+/// Processes: usable in a forked child, which opens connections of its own. SIGPIPE reaches nobody.
+class SHARDWISE_EXPORT Fetchers {
+ public:
+  /// Errors: InvalidArgument for options that cannot be meant.
+  explicit Fetchers(const FetchOptions& options = {});
+  ~Fetchers();
+  Fetchers(const Fetchers&) noexcept;
+  Fetchers& operator=(const Fetchers&) noexcept;
+
+  /// Lets `fetcher` bring what has this scheme, instead of whoever did.
+  /// Errors: InvalidArgument if `scheme` is none (as "gs"), or there is no fetcher.
+  void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
+
+  /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
+  SourceFile stat(const FetchRequest& request) const;
+  SourceFile fetch(const FetchRequest& request, FetchSink& sink) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace shardwise

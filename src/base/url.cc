@@ -1,0 +1,261 @@
+#include "shardwise/base/url.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+namespace {
+
+constexpr char kHexDigits[] = "0123456789ABCDEF";
+
+constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+constexpr bool is_letter(char c) { return is_upper(c) || (c >= 'a' && c <= 'z'); }
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_unreserved(char c) {
+  return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
+}
+constexpr bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x20 || byte == 0x7F;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+/// The byte that the %XX at the front of `text` stands for; nothing if there is none.
+std::optional<char> encoded_byte(std::string_view text) {
+  if (text.size() < 3 || text[0] != '%') return std::nullopt;
+  const int high = hex_value(text[1]), low = hex_value(text[2]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return static_cast<char>(high * 16 + low);
+}
+
+void append_encoded(std::string& out, char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  out += '%';
+  out += kHexDigits[byte >> 4];
+  out += kHexDigits[byte & 15];
+}
+
+/// A path or query in its one spelling.
+std::string normalised(std::string_view text) {
+  constexpr std::string_view kReserved = ":/?#[]@!$&'()*+,;=%";
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (const auto byte = encoded_byte(text.substr(i))) {
+      if (is_unreserved(*byte)) {
+        out += *byte;
+      } else {
+        append_encoded(out, *byte);
+      }
+      i += 2;
+    } else if (is_unreserved(text[i]) || kReserved.find(text[i]) != std::string_view::npos) {
+      out += text[i];
+    } else {
+      append_encoded(out, text[i]);
+    }
+  }
+  return out;
+}
+
+/// An absolute path without "." and "..".
+std::string without_dot_segments(std::string_view path) {
+  std::string out;
+  while (!path.empty()) {
+    const std::size_t end = std::min(path.find('/', 1), path.size());
+    const std::string_view segment = path.substr(0, end);
+    path.remove_prefix(end);
+    if (segment == "/." || segment == "/..") {
+      if (segment == "/..") out.resize(out.empty() ? 0 : out.rfind('/'));
+      if (path.empty()) out += '/';
+    } else {
+      out += segment;
+    }
+  }
+  return out.empty() ? "/" : out;
+}
+
+[[noreturn]] void refuse(std::string_view url, std::string_view why) {
+  throw InvalidArgument("a malformed URL",
+                        in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
+                        "write scheme://host/path, and other characters as %XX");
+}
+
+bool is_host(std::string_view host) {
+  if (host.starts_with('[')) {
+    return host.size() > 3 && host.ends_with(']') &&
+           host.substr(1, host.size() - 2).find_first_not_of("0123456789abcdefABCDEF:.") ==
+               std::string_view::npos;
+  }
+  return !host.empty() && std::ranges::all_of(host, [](char c) {
+    return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_' ||
+           static_cast<unsigned char>(c) >= 0x80;
+  });
+}
+
+/// The parts of a URL, still as written. Nothing if it has not their form.
+struct RawUrl {
+  std::string_view userinfo, host, port, path, query;
+  bool has_query = false;
+};
+
+std::optional<RawUrl> split_url(std::string_view url) {
+  const std::size_t start = scheme_of(url).size();
+  if (start == 0 || !url.substr(start).starts_with("://")) return std::nullopt;
+  url.remove_prefix(start + 3);
+  url = url.substr(0, url.find('#'));
+  RawUrl raw;
+  if (const std::size_t mark = url.find('?'); mark != std::string_view::npos) {
+    raw.has_query = true;
+    raw.query = url.substr(mark + 1);
+    url = url.substr(0, mark);
+  }
+  const std::size_t slash = std::min(url.find('/'), url.size());
+  std::string_view authority = url.substr(0, slash);
+  raw.path = url.substr(slash);
+  if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
+    raw.userinfo = authority.substr(0, at);
+    authority.remove_prefix(at + 1);
+  }
+  const std::size_t bracket = authority.rfind(']');
+  const std::size_t colon = authority.rfind(':');
+  if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
+    raw.port = authority.substr(colon + 1);
+    authority = authority.substr(0, colon);
+    if (!std::ranges::all_of(raw.port, is_digit)) return std::nullopt;
+  }
+  raw.host = authority;
+  return is_host(raw.host) ? std::optional(raw) : std::nullopt;
+}
+
+}  // namespace
+
+std::string scheme_of(std::string_view url) {
+  std::string scheme;
+  for (const char c : url.substr(0, url.find(':'))) {
+    const bool other = is_digit(c) || c == '+' || c == '-' || c == '.';
+    if (!is_letter(c) && (!other || scheme.empty())) return {};
+    scheme += c;
+  }
+  return scheme.size() < url.size() ? lower(scheme) : std::string();
+}
+
+bool is_remote_url(std::string_view url) {
+  const std::string scheme = scheme_of(url);
+  return !scheme.empty() && scheme != "file" && url.substr(scheme.size()).starts_with("://");
+}
+
+bool is_command_url(std::string_view url) {
+  return url.starts_with('|') || scheme_of(url) == "pipe";
+}
+
+std::string Url::origin() const {
+  return scheme + "://" + host + (port ? ":" + std::to_string(*port) : "");
+}
+
+Url parse_url(std::string_view url) {
+  if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
+  const auto raw = split_url(url);
+  if (!raw) refuse(url, "it has no scheme or no valid host");
+  Url parsed{.scheme = scheme_of(url), .host = lower(raw->host)};
+  parsed.userinfo = raw->userinfo;
+  if (!raw->port.empty()) {
+    std::uint16_t port = 0;
+    const char* const end = raw->port.data() + raw->port.size();
+    const auto [last, error] = std::from_chars(raw->port.data(), end, port);
+    if (error != std::errc() || last != end || port == 0) refuse(url, "its port is none");
+    const bool usual =
+        (parsed.scheme == "http" && port == 80) || (parsed.scheme == "https" && port == 443);
+    if (!usual) parsed.port = port;
+  }
+  if (!raw->path.empty()) parsed.path = without_dot_segments(normalised(raw->path));
+  if (raw->has_query) parsed.query = normalised(raw->query);
+  return parsed;
+}
+
+std::string canonical_url(std::string_view url) {
+  if (scheme_of(url) == "s3") {
+    if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
+    return "s3" + std::string(url.substr(2));
+  }
+  const Url parsed = parse_url(url);
+  return parsed.origin() + parsed.path + (parsed.query ? "?" + *parsed.query : "");
+}
+
+std::string redacted_url(std::string_view url) {
+  if (is_command_url(url)) {
+    const std::size_t start = url.starts_with('|') ? 1 : 5;
+    const std::size_t word = std::min(url.find_first_not_of(' ', start), url.size());
+    const std::size_t end = std::min(url.find_first_of(" \t\n", word), url.size());
+    // A word with a quote may go on, and one with '=' may hold a secret.
+    std::string_view program = url.substr(word, end - word);
+    if (program.find_first_of("'\"\\=") != std::string_view::npos) program = {};
+    return "pipe:" + std::string(program) + (end < url.size() || program.empty() ? " ***" : "");
+  }
+  const std::string scheme = scheme_of(url);
+  if (!is_remote_url(url)) {
+    const bool meant = scheme == "http" || scheme == "https" || scheme == "s3";
+    return meant ? scheme + ":***" : std::string(url);
+  }
+  const auto raw = split_url(url);
+  if (!raw) return scheme + "://***";
+  std::string out = scheme + "://" + std::string(raw->host);
+  if (!raw->port.empty()) (out += ':') += raw->port;
+  out += raw->path;
+  if (!raw->has_query) return out;
+  out += '?';
+  for (std::string_view rest = raw->query; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('&'), rest.size());
+    const std::size_t equals = rest.substr(0, end).find('=');
+    // A part without a name is all value.
+    if (equals != std::string_view::npos) out += rest.substr(0, equals + 1);
+    out += "***";
+    if (end < rest.size()) out += '&';
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return out;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    const auto byte = encoded_byte(text.substr(i));
+    if (!byte) return std::nullopt;
+    out += *byte;
+    i += 2;
+  }
+  return out;
+}
+
+std::string percent_encoded(std::string_view text, std::string_view also) {
+  std::string out;
+  for (const char c : text) {
+    if (is_unreserved(c) || also.find(c) != std::string_view::npos) {
+      out += c;
+    } else {
+      append_encoded(out, c);
+    }
+  }
+  return out;
+}
+
+}  // namespace shardwise

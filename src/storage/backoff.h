@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "shardwise/storage/fetcher.h"
+
+namespace shardwise {
+
+/// Counts the attempts of one fetch, and waits between them. One thread.
+class Backoff {
+ public:
+  Backoff(const FetchOptions& options, const FetchRequest& request)
+      : options_(options), request_(request) {}
+
+  int attempts() const noexcept { return attempts_; }
+  void begin_attempt() noexcept { ++attempts_; }
+  /// The attempt brought something: the next failures are counted from none.
+  void made_progress() noexcept { failures_ = 0; }
+  /// False if there are to be no more attempts; else waits for the time of the next.
+  /// @param retry_after  what the server asked for.
+  /// Errors: Cancelled.
+  bool wait_for_next(std::optional<std::chrono::seconds> retry_after);
+
+ private:
+  std::chrono::milliseconds delay(std::optional<std::chrono::seconds> retry_after) const;
+
+  const FetchOptions& options_;
+  const FetchRequest& request_;
+  int attempts_ = 0;
+  int failures_ = 0;  ///< since the last progress
+};
+
+/// True if the request's `cancel` is.
+bool is_cancelled(const FetchRequest& request) noexcept;
+/// Errors: Cancelled, if it is.
+void check_cancelled(const FetchRequest& request);
+
+}  // namespace shardwise

@@ -1,0 +1,104 @@
+#include "storage/curl_pool.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "shardwise/base/error.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::size_t kMostIdle = 32;
+
+/// Once a process; older libcurls need it to be by one thread.
+void initialise_curl() {
+  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (code != CURLE_OK) {
+    throw FetchError("cannot start libcurl", curl_easy_strerror(code), "check its installation");
+  }
+}
+
+}  // namespace
+
+void CurlHeaders::add(const std::string& line) {
+  curl_slist* longer = curl_slist_append(list_, line.c_str());
+  if (longer == nullptr) throw std::bad_alloc();
+  list_ = longer;
+}
+
+CurlPool::CurlPool() : idle_(nullptr) {
+  initialise_curl();
+  idle_ = new Idle(::getpid());
+}
+
+CurlPool::~CurlPool() {
+  Idle* const idle = idle_.load();
+  if (idle->pid == ::getpid()) delete idle;
+}
+
+CurlPool::Idle& CurlPool::mine() {
+  Idle* idle = idle_.load(std::memory_order_acquire);
+  const pid_t pid = ::getpid();
+  if (idle->pid == pid) return *idle;
+  // The parent's is left as it is, its mutex perhaps held for ever.
+  auto fresh = std::make_unique<Idle>(pid);
+  if (idle_.compare_exchange_strong(idle, fresh.get(), std::memory_order_acq_rel)) {
+    return *fresh.release();
+  }
+  return *idle;
+}
+
+CurlHandle CurlPool::take() {
+  Idle& idle = mine();
+  {
+    const std::lock_guard lock(idle.mutex);
+    if (!idle.handles.empty()) {
+      CurlHandle handle = std::move(idle.handles.back());  // its connections are the youngest
+      idle.handles.pop_back();
+      return handle;
+    }
+  }
+  CurlHandle handle(curl_easy_init());
+  if (!handle) throw std::bad_alloc();
+  return handle;
+}
+
+void CurlPool::give_back(CurlHandle handle) noexcept {
+  curl_easy_reset(handle.get());
+  Idle* const idle = idle_.load(std::memory_order_acquire);
+  if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: let it go
+  const std::lock_guard lock(idle->mutex);
+  if (idle->handles.size() >= kMostIdle) return;
+  try {
+    idle->handles.push_back(std::move(handle));
+  } catch (const std::bad_alloc&) {  // then it is closed
+  }
+}
+
+SigpipeGuard::SigpipeGuard() noexcept {
+  sigset_t pending, pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  sigpending(&pending);
+  was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+  blocked_ = pthread_sigmask(SIG_BLOCK, &pipe, &before_) == 0;
+}
+
+SigpipeGuard::~SigpipeGuard() {
+  if (!blocked_) return;
+  if (!was_pending_) {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const timespec at_once{};
+    while (sigtimedwait(&pipe, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace shardwise

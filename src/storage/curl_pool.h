@@ -1,0 +1,75 @@
+#pragma once
+
+#include <curl/curl.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace shardwise {
+
+struct CurlHandleDeleter {
+  void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
+};
+using CurlHandle = std::unique_ptr<CURL, CurlHandleDeleter>;
+
+/// The headers that a request adds.
+class CurlHeaders {
+ public:
+  CurlHeaders() = default;
+  ~CurlHeaders() { curl_slist_free_all(list_); }
+  CurlHeaders(const CurlHeaders&) = delete;
+  CurlHeaders& operator=(const CurlHeaders&) = delete;
+  void add(const std::string& line);
+  curl_slist* get() const noexcept { return list_; }
+
+ private:
+  curl_slist* list_ = nullptr;
+};
+
+/// Idle libcurl handles, each with its open connections, for whoever transfers next.
+///
+/// Threads: internally synchronised. Processes: a forked child starts with none, and never touches
+/// its parent's, whose connections it would write to.
+class CurlPool {
+ public:
+  CurlPool();
+  ~CurlPool();
+  CurlPool(const CurlPool&) = delete;
+  CurlPool& operator=(const CurlPool&) = delete;
+
+  /// A handle with default options.
+  CurlHandle take();
+  void give_back(CurlHandle handle) noexcept;
+
+ private:
+  struct Idle {
+    explicit Idle(pid_t process) : pid(process) {}
+    const pid_t pid;
+    std::mutex mutex;
+    std::vector<CurlHandle> handles;
+  };
+  Idle& mine();
+
+  std::atomic<Idle*> idle_;
+};
+
+/// Keeps SIGPIPE from the calling thread while it lives: TLS libraries write to closed connections.
+class SigpipeGuard {
+ public:
+  SigpipeGuard() noexcept;
+  ~SigpipeGuard();
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
+
+ private:
+  bool was_pending_ = false;
+  bool blocked_ = false;
+  sigset_t before_{};
+};
+
+}  // namespace shardwise

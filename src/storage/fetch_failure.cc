@@ -1,0 +1,19 @@
+#include "storage/fetch_failure.h"
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+
+void throw_fetch_error(std::string_view url, std::string_view reason, std::string_view remedy) {
+  throw FetchError("cannot fetch", in_quotes(redacted_url(url)) + " (" + std::string(reason) + ")",
+                   remedy);
+}
+
+void throw_changed_at_source(std::string_view url) {
+  throw StaleIndex("the file changed at its source", in_quotes(redacted_url(url)),
+                   "index it again, or put back what was indexed");
+}
+
+}  // namespace shardwise

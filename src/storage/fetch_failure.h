@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace shardwise {
+
+/// Throws FetchError "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
+[[noreturn]] void throw_fetch_error(std::string_view url, std::string_view reason,
+                                    std::string_view remedy);
+/// Throws StaleIndex.
+[[noreturn]] void throw_changed_at_source(std::string_view url);
+
+}  // namespace shardwise

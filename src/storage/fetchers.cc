@@ -1,0 +1,108 @@
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "shardwise/storage/fetcher.h"
+#include "storage/file_fetcher.h"
+#include "storage/http_fetcher.h"
+
+namespace shardwise {
+namespace {
+
+[[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
+  throw InvalidArgument("an option that cannot be meant", "FetchOptions::" + std::string(name),
+                        remedy);
+}
+
+void check_options(const FetchOptions& options) {
+  const auto zero = std::chrono::milliseconds::zero();
+  const std::chrono::milliseconds most = std::chrono::hours(24);
+  const auto in_range = [&](std::chrono::milliseconds time) {
+    return time >= zero && time <= most;
+  };
+  const bool has_pace = options.low_speed_time.count() >= 1 && options.low_speed_time <= most;
+  if (options.connect_timeout <= zero || options.connect_timeout > most) {
+    refuse_option("connect_timeout", "give 1 ms to 24 hours");
+  }
+  if (!has_pace) refuse_option("low_speed_time", "give 1 second to 24 hours");
+  if (options.low_speed_bytes_per_second < 1 ||
+      options.low_speed_bytes_per_second > 1'000'000'000) {
+    refuse_option("low_speed_bytes_per_second", "give 1 to 1,000,000,000");
+  }
+  if (options.max_retries < 0) refuse_option("max_retries", "give 0 or more");
+  if (options.max_attempts < 1) refuse_option("max_attempts", "give 1 or more");
+  if (options.max_redirects < 0) refuse_option("max_redirects", "give 0 or more");
+  if (!in_range(options.retry_base_delay)) refuse_option("retry_base_delay", "give 0 to 24 hours");
+  if (!in_range(options.retry_max_delay)) refuse_option("retry_max_delay", "give 0 to 24 hours");
+  for (const char c : options.user_agent) {
+    if (static_cast<unsigned char>(c) < 0x20)
+      refuse_option("user_agent", "give one printable line");
+  }
+}
+
+}  // namespace
+
+FetchSink::~FetchSink() = default;
+Fetcher::~Fetcher() = default;
+
+struct Fetchers::Impl {
+  std::shared_ptr<Fetcher> find(const std::string& scheme) const {
+    const std::shared_lock lock(mutex);
+    const auto found = by_scheme.find(scheme);
+    return found == by_scheme.end() ? nullptr : found->second;
+  }
+  /// Errors: as Fetchers::stat.
+  std::shared_ptr<Fetcher> find_for(const std::string& url) const;
+
+  mutable std::shared_mutex mutex;
+  std::map<std::string, std::shared_ptr<Fetcher>> by_scheme;
+};
+
+std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const {
+  const std::string scheme = is_command_url(url) ? "pipe" : scheme_of(url);
+  if (scheme.empty()) {
+    throw InvalidArgument("not a URL", in_quotes(url),
+                          "a local file is read in place, not fetched");
+  }
+  if (auto fetcher = find(scheme)) return fetcher;
+  if (scheme == "pipe") {
+    throw Unsupported("a pipe: URL is a command, and none is run", in_quotes(redacted_url(url)),
+                      "set FetchOptions::allow_pipe if you wrote the URL yourself");
+  }
+  throw Unsupported("nobody brings files of the scheme " + in_quotes(scheme),
+                    in_quotes(redacted_url(url)),
+                    "use http, https, s3 or file, or add a fetcher (Fetchers::add)");
+}
+
+Fetchers::Fetchers(const FetchOptions& options) : impl_(std::make_shared<Impl>()) {
+  check_options(options);
+  const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
+  impl_->by_scheme = {{"http", http}, {"https", http}, {"file", make_file_fetcher()}};
+}
+
+Fetchers::~Fetchers() = default;
+Fetchers::Fetchers(const Fetchers&) noexcept = default;
+Fetchers& Fetchers::operator=(const Fetchers&) noexcept = default;
+
+void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) {
+  if (scheme.empty() || scheme_of(scheme + ":") != scheme || fetcher == nullptr) {
+    throw InvalidArgument("cannot add a fetcher", "scheme " + in_quotes(scheme),
+                          "give a scheme in lower case, as \"gs\", and a fetcher");
+  }
+  const std::unique_lock lock(impl_->mutex);
+  impl_->by_scheme[scheme] = std::move(fetcher);
+}
+
+SourceFile Fetchers::stat(const FetchRequest& request) const {
+  return impl_->find_for(request.url)->stat(request);
+}
+
+SourceFile Fetchers::fetch(const FetchRequest& request, FetchSink& sink) const {
+  return impl_->find_for(request.url)->fetch(request, sink);
+}
+
+}  // namespace shardwise

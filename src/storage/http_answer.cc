@@ -1,0 +1,122 @@
+#include "storage/http_answer.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <limits>
+
+namespace shardwise {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+/// All of `text` as a number of bytes, below what a signed number holds.
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (error != std::errc() || end != text.data() + text.size() || value >= kMost) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::chrono::seconds> parse_retry_after(const std::string& text) {
+  if (const auto seconds = parse_bytes(text)) {
+    constexpr std::uint64_t kMost = 1'000'000;  // days
+    return std::chrono::seconds(std::min(*seconds, kMost));
+  }
+  const std::time_t when = curl_getdate(text.c_str(), nullptr);
+  if (when < 0) return std::nullopt;
+  return std::chrono::seconds(std::max<std::time_t>(when - std::time(nullptr), 0));
+}
+
+}  // namespace
+
+std::optional<ContentRange> parse_content_range(std::string_view text) {
+  text = trimmed(text);
+  if (!lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
+  text = trimmed(text.substr(6));
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const std::string_view span = trimmed(text.substr(0, slash));
+  const std::string_view total = trimmed(text.substr(slash + 1));
+  ContentRange range;
+  if (total != "*" && !(range.total = parse_bytes(total))) return std::nullopt;
+  if (span == "*") return range;
+  const std::size_t dash = span.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = parse_bytes(span.substr(0, dash)), last = parse_bytes(span.substr(dash + 1));
+  if (!first || !last || *first > *last || (range.total && *last >= *range.total)) {
+    return std::nullopt;
+  }
+  range.begin = *first;
+  range.end = *last + 1;
+  return range;
+}
+
+void HttpAnswer::take_line(std::string_view line) {
+  if (line.starts_with("HTTP/")) {
+    *this = {};
+    const std::size_t space = line.find(' ');
+    if (space != std::string_view::npos) {
+      std::from_chars(line.data() + space + 1, line.data() + line.size(), status);
+    }
+    return;
+  }
+  line = trimmed(line);
+  if (line.empty()) {
+    is_complete = true;
+    return;
+  }
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return;
+  const std::string name = lower(trimmed(line.substr(0, colon)));
+  const std::string value(trimmed(line.substr(colon + 1)));
+  if (name == "content-length") {
+    const auto before = length;
+    length = parse_bytes(value);
+    if (!length || (before && before != length)) has_bad_length = true;
+  } else if (name == "content-range") {
+    range = parse_content_range(value);
+    if (!range) has_bad_length = true;
+  } else if (name == "transfer-encoding") {
+    is_chunked = lower(value).ends_with("chunked");
+  } else if (name == "accept-ranges") {
+    accepts_ranges = lower(value) == "bytes";
+  } else if (name == "etag") {
+    if (value.size() >= 2 && value.starts_with('"') && value.ends_with('"')) etag = value;
+  } else if (name == "last-modified") {
+    last_modified = value;
+  } else if (name == "retry-after") {
+    retry_after = parse_retry_after(value);
+  } else if (name == "x-amz-bucket-region") {
+    bucket_region = value;
+  }
+}
+
+SourceFile HttpAnswer::file() const {
+  SourceFile file{.validator = validator(), .has_ranges = accepts_ranges || status == 206};
+  if (status == 206) {
+    if (range) file.size_bytes = range->total;
+  } else if (!is_chunked) {
+    file.size_bytes = length;
+  }
+  return file;
+}
+
+}  // namespace shardwise

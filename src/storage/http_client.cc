@@ -1,0 +1,207 @@
+#include "storage/http_client.h"
+
+#include <algorithm>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "storage/backoff.h"
+#include "storage/fetch_failure.h"
+#include "storage/http_download.h"
+
+namespace shardwise {
+namespace {
+
+bool is_redirect(const HttpResult& result) {
+  const int status = result.answer.status;
+  return result.code == CURLE_OK && !result.redirect_url.empty() &&
+         (status == 301 || status == 302 || status == 303 || status == 307 || status == 308);
+}
+
+/// True if the same request may succeed later.
+bool is_passing(const HttpResult& result) {
+  switch (result.code) {
+    case CURLE_OK:
+      return result.answer.status == 429 || result.answer.status / 100 == 5;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_SSL_CONNECT_ERROR:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
+  switch (result.code) {
+    case CURLE_OK:
+      break;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+      return "check the host's name and port, and that it can be reached from here";
+    case CURLE_COULDNT_RESOLVE_PROXY:
+      return "check the proxy in the environment (http_proxy, https_proxy, no_proxy)";
+    case CURLE_OPERATION_TIMEDOUT:
+      return "try again later, or be more patient (FetchOptions: connect_timeout, low_speed_time, "
+             "max_retries)";
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return "if the certificate is of your own authority, name it (FetchOptions::ca_file)";
+    case CURLE_SSL_CACERT_BADFILE:
+      return "check FetchOptions::ca_file";
+    default:
+      return is_passing(result)
+                 ? "try again later, or allow more retries (FetchOptions::max_retries)"
+                 : "check that this is the address of a web server";
+  }
+  const int status = result.answer.status;
+  if (!result.answer.bucket_region.empty() && (status / 100 == 3 || status == 400)) {
+    return "the bucket is in the region " + in_quotes(result.answer.bucket_region) +
+           ": name it (S3Options::region or AWS_REGION)";
+  }
+  if (status == 401 || status == 403) return target.login_remedy;
+  if (status == 404 || status == 410) return "check the URL";
+  if (status == 416) return "the file is shorter than it was: index it again";
+  if (is_passing(result)) {
+    return "try again later, or allow more retries (FetchOptions::max_retries)";
+  }
+  return "check the URL and the server";
+}
+
+[[noreturn]] void throw_failure(const HttpResult& result, const HttpTarget& target,
+                                const FetchRequest& request, int attempts) {
+  std::string reason = result.reason;
+  if (result.code == CURLE_OK) {
+    reason = "HTTP status " + std::to_string(result.answer.status);
+    if (!result.error_name.empty()) reason += ", " + result.error_name;
+    if (result.has_file()) reason = "the server did not send what it announced";
+  } else if (result.was_stopped) {
+    reason = "the file keeps changing";
+  }
+  reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
+  throw_fetch_error(request.url, reason, remedy_for(result, target));
+}
+
+/// Wants no body.
+class NoBody : public HttpBody {
+ public:
+  void begin(const HttpAnswer&) override {}
+  bool write(std::string_view) override { return false; }
+};
+
+}  // namespace
+
+HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
+                                  const FetchRequest& request) const {
+  const auto refuse = [&](std::string_view why) {
+    throw_fetch_error(request.url,
+                      "redirected to " + in_quotes(redacted_url(to)) + ", " + std::string(why),
+                      "give the file's own URL if you trust it");
+  };
+  const std::string scheme = scheme_of(to);
+  if (scheme != "http" && scheme != "https") refuse("which is neither http nor https");
+  const Url old = parse_url(from.url);
+  if (old.scheme == "https" && scheme != "https") refuse("which is not encrypted");
+  Url url{.scheme = {}, .host = {}};
+  try {
+    url = parse_url(to);
+  } catch (const InvalidArgument&) {
+    refuse("which is malformed");
+  }
+  HttpTarget target{.url = canonical_url(to), .login_remedy = from.login_remedy};
+  if (url.origin() == old.origin()) {
+    target.user = from.user;
+    target.password = from.password;
+  }
+  return target;
+}
+
+HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query, const FetchRequest& request,
+                           HttpBody& body) {
+  for (int followed = 0;; ++followed) {
+    HttpResult result = http_exchange(pool_, options_, target, query, request, body);
+    if (!target.follows_redirects || !is_redirect(result)) return result;
+    if (followed == options_.max_redirects) {
+      throw_fetch_error(request.url,
+                        "more than " + std::to_string(options_.max_redirects) + " redirects",
+                        "the server sends in circles; give the file's own URL");
+    }
+    target = redirected(target, result.redirect_url, request);
+  }
+}
+
+HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
+                                     const FetchRequest& request) {
+  NoBody body;
+  Backoff backoff(options_, request);
+  for (;;) {
+    backoff.begin_attempt();
+    HttpResult result = ask(target, query, request, body);
+    if (result.was_stopped || !is_passing(result)) {
+      if (result.code == CURLE_OK || result.was_stopped) return result;
+      throw_failure(result, target, request, backoff.attempts());
+    }
+    if (!backoff.wait_for_next(result.answer.retry_after)) {
+      throw_failure(result, target, request, backoff.attempts());
+    }
+  }
+}
+
+SourceFile HttpClient::stat(const HttpTarget& target, const FetchRequest& request) {
+  HttpResult result = ask_patiently(target, {.head_only = true}, request);
+  const int status = result.answer.status;
+  // A URL may be signed for GET only, and some servers know no HEAD.
+  if (status == 400 || status == 403 || status == 405 || status == 501) {
+    result = ask_patiently(target, {.range = "0-0"}, request);
+  }
+  SourceFile file;
+  if (result.has_file()) {
+    file = result.answer.file();
+  } else if (result.answer.status == 416 && result.answer.range &&
+             result.answer.range->total == 0) {
+    file = {.size_bytes = 0, .validator = result.answer.validator(), .has_ranges = true};
+  } else {
+    throw_failure(result, target, request, 1);
+  }
+  if (!request.validator.empty() && !result.answer.has_validator(request.validator)) {
+    throw_changed_at_source(request.url);
+  }
+  return file;
+}
+
+SourceFile HttpClient::fetch(const HttpTarget& target, const FetchRequest& request,
+                             FetchSink& sink) {
+  const ByteRange& range = request.range;
+  if (range.end && *range.end < range.begin) {
+    throw InvalidArgument("a range that ends before it begins",
+                          in_quotes(redacted_url(request.url)), "give begin <= end");
+  }
+  if (range.end && *range.end == range.begin) return stat(target, request);
+
+  Backoff backoff(options_, request);
+  HttpDownload download(request, sink);
+  for (;;) {
+    backoff.begin_attempt();
+    const HttpResult result = ask(target, download.next_query(), request, download);
+    if (download.finish(result)) return download.file();
+    const HttpAnswer& answer = result.answer;
+    if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
+        download.position() == range.begin && answer.range && answer.range->total == range.begin) {
+      return stat(target, request);  // the file ends where the range begins
+    }
+    if (!is_passing(result) && !result.has_file()) {
+      throw_failure(result, target, request, backoff.attempts());
+    }
+    if (download.has_progress()) backoff.made_progress();
+    if (!backoff.wait_for_next(answer.retry_after)) {
+      throw_failure(result, target, request, backoff.attempts());
+    }
+  }
+}
+
+}  // namespace shardwise

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/curl_pool.h"
+#include "storage/http_exchange.h"
+
+namespace shardwise {
+
+/// Asks for files over http(s): follows redirects, tries again, goes on after cuts. What it throws
+/// is said at Fetcher. Threads: internally synchronised.
+class HttpClient {
+ public:
+  explicit HttpClient(const FetchOptions& options) : options_(options) {}
+
+  SourceFile stat(const HttpTarget& target, const FetchRequest& request);
+  SourceFile fetch(const HttpTarget& target, const FetchRequest& request, FetchSink& sink);
+
+ private:
+  /// One attempt, redirects followed.
+  HttpResult ask(HttpTarget target, const HttpQuery& query, const FetchRequest& request,
+                 HttpBody& body);
+  /// Attempts until one does not fail for a passing reason.
+  HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
+                           const FetchRequest& request);
+  HttpTarget redirected(const HttpTarget& from, const std::string& to,
+                        const FetchRequest& request) const;
+
+  const FetchOptions options_;
+  CurlPool pool_;
+};
+
+}  // namespace shardwise

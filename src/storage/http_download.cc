@@ -1,0 +1,171 @@
+#include "storage/http_download.h"
+
+#include <algorithm>
+
+#include "shardwise/base/text.h"
+#include "storage/fetch_failure.h"
+
+namespace shardwise {
+namespace {
+
+/// libcurl gives 16 KiB at a time; sinks are better served with more.
+constexpr std::size_t kBufferBytes = 256 * 1024;
+
+constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
+
+std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
+
+}  // namespace
+
+HttpQuery HttpDownload::next_query() {
+  const ByteRange& range = request_.range;
+  if (position_ > range.begin && validator_.empty()) {
+    restart("the transfer was cut, and the server gives no ETag or Last-Modified to go on with");
+  }
+  has_begun_ = has_progress_ = was_restarted_ = false;
+  end_.reset();
+  HttpQuery query;
+  if (position_ > 0 || range.end) {
+    query.range = std::to_string(position_) + "-";
+    if (range.end) query.range += std::to_string(*range.end - 1);
+    if (position_ > range.begin) query.if_range = validator_;
+  }
+  return query;
+}
+
+void HttpDownload::restart(std::string_view why) {
+  buffer_.clear();
+  if (!sink_.restart()) {
+    throw_fetch_error(request_.url, why, "fetch it again from its start");
+  }
+  position_ = request_.range.begin;
+  validator_.clear();
+  file_ = {};
+}
+
+void HttpDownload::begin(const HttpAnswer& answer) {
+  has_begun_ = true;
+  if (answer.has_bad_length) {
+    throw_fetch_error(request_.url, "a malformed Content-Length or Content-Range", kLyingServer);
+  }
+  // A part that was asked for with If-Range need not say again what it is part of.
+  const bool is_later = position_ > request_.range.begin;
+  const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
+  if (!request_.validator.empty() && !is_same && !answer.has_validator(request_.validator)) {
+    throw_changed_at_source(request_.url);
+  }
+  if (is_later && !is_same && !answer.has_validator(validator_)) {
+    restart("the file changed while it was fetched");
+    if (answer.status == 206) {  // of a file that was not begun: ask for all of it
+      was_restarted_ = true;
+      return;
+    }
+  }
+  if (answer.status == 206) {
+    begin_part(answer);
+  } else {
+    begin_whole(answer);
+  }
+  if (validator_.empty()) validator_ = answer.validator();
+  file_ = answer.file();
+  file_.validator = validator_;
+}
+
+void HttpDownload::begin_whole(const HttpAnswer& answer) {
+  const ByteRange& range = request_.range;
+  if (range.begin > 0) {
+    throw_fetch_error(request_.url, "the server sent the whole file where a part was asked for",
+                      "fetch the whole file, or serve it with ranges");
+  }
+  if (position_ > 0) {
+    restart("the transfer was cut, and the server has no ranges to go on with");
+  }
+  if (!answer.length && !answer.is_chunked) {
+    throw_fetch_error(request_.url,
+                      "an answer without a length: a cut could not be told from its end",
+                      "serve the file with Content-Length");
+  }
+  if (!answer.is_chunked) end_ = answer.length;
+  if (range.end) {
+    if (end_ && *end_ < *range.end) {
+      throw_fetch_error(request_.url,
+                        "the file has " + bytes_text(*end_) + ", and the range ends at byte " +
+                            human_count(*range.end),
+                        "index it again");
+    }
+    end_ = range.end;
+  }
+}
+
+void HttpDownload::begin_part(const HttpAnswer& answer) {
+  const ByteRange& range = request_.range;
+  if (position_ == 0 && !range.end) {
+    throw_fetch_error(request_.url, "the server sent a part where the whole file was asked for",
+                      kLyingServer);
+  }
+  const auto& part = answer.range;
+  if (!part || part->begin != position_ || part->begin == part->end) {
+    throw_fetch_error(request_.url, "the server sent another part than was asked for",
+                      kLyingServer);
+  }
+  if (part->total && range.end && *range.end > *part->total) {
+    throw_fetch_error(request_.url,
+                      "the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
+                          human_count(*range.end),
+                      "index it again");
+  }
+  if (file_.size_bytes && part->total && *part->total != *file_.size_bytes) {
+    throw_fetch_error(request_.url,
+                      "the server first said " + bytes_text(*file_.size_bytes) + ", then " +
+                          bytes_text(*part->total),
+                      kLyingServer);
+  }
+  const auto wanted = range.end ? range.end : part->total;
+  if (!wanted || part->end != *wanted ||
+      (answer.length && *answer.length != part->end - part->begin)) {
+    throw_fetch_error(request_.url, "the server sent a shorter or longer part than was asked for",
+                      kLyingServer);
+  }
+  end_ = part->end;
+}
+
+bool HttpDownload::write(std::string_view bytes) {
+  if (was_restarted_) return false;
+  const std::uint64_t left = end_ ? *end_ - position_ : bytes.size();
+  const bool is_all = bytes.size() > left;
+  bytes = bytes.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left)));
+  if (!bytes.empty()) has_progress_ = true;
+  position_ += bytes.size();
+  if (buffer_.empty() && bytes.size() >= kBufferBytes) {
+    sink_.write(bytes);
+  } else {
+    if (buffer_.capacity() == 0) buffer_.reserve(2 * kBufferBytes);
+    buffer_ += bytes;
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  return !is_all;
+}
+
+void HttpDownload::flush() {
+  if (!buffer_.empty()) sink_.write(buffer_);
+  buffer_.clear();
+}
+
+bool HttpDownload::finish(const HttpResult& result) {
+  if (result.has_file() && !has_begun_) begin(result.answer);
+  flush();
+  if (!result.has_file() || was_restarted_) return false;
+  if (result.has_excess) {
+    throw_fetch_error(request_.url, "the server sent more bytes than it announced", kLyingServer);
+  }
+  const auto& wanted = request_.range.end;
+  if (!end_ && wanted && position_ < *wanted) {
+    throw_fetch_error(request_.url,
+                      "the file has " + bytes_text(position_) + ", and the range ends at byte " +
+                          human_count(*wanted),
+                      "index it again");
+  }
+  return !end_ || position_ == *end_;
+}
+
+}  // namespace shardwise

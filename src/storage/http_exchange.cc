@@ -1,0 +1,226 @@
+#include "storage/http_exchange.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "shardwise/base/text.h"
+#include "storage/backoff.h"
+
+namespace shardwise {
+namespace {
+
+/// Bytes of an error's page that are looked at.
+constexpr std::size_t kMostErrorText = 16 * 1024;
+
+/// A handle for one exchange, and what its callbacks share. Nothing is thrown through libcurl.
+class Exchange {
+ public:
+  Exchange(CurlPool& pool, const FetchRequest& request, HttpBody& body)
+      : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
+  /// A connection with bytes left in it would have them read as the next answer: it is closed.
+  ~Exchange() {
+    if (!result_.has_excess) pool_.give_back(std::move(handle_));
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  void prepare(const FetchOptions& options, const HttpTarget& target, const HttpQuery& query);
+  HttpResult perform();
+
+ private:
+  template <class Value>
+  void set(CURLoption option, Value value) {
+    const CURLcode code = curl_easy_setopt(handle_.get(), option, value);
+    if (code != CURLE_OK) setting_failed_ = code;
+  }
+
+  static std::size_t on_header(char* bytes, std::size_t one, std::size_t size, void* self);
+  static std::size_t on_body(char* bytes, std::size_t one, std::size_t size, void* self);
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t);
+  static int on_debug(CURL*, curl_infotype type, char* bytes, std::size_t size, void* self);
+
+  bool take_body(std::string_view bytes);
+  bool has_unread_bytes() const;
+  std::string reason(CURLcode code) const;
+  std::string error_name() const;
+
+  CurlPool& pool_;
+  const FetchRequest& request_;
+  HttpBody& body_;
+  CurlHandle handle_;
+  CurlHeaders headers_;
+  CURLcode setting_failed_ = CURLE_OK;
+  HttpResult result_;
+  bool body_began_ = false;
+  bool is_plain_ = false;
+  std::string error_text_;
+  std::exception_ptr thrown_;
+  char message_[CURL_ERROR_SIZE] = {};
+};
+
+void Exchange::prepare(const FetchOptions& options, const HttpTarget& target,
+                       const HttpQuery& query) {
+  is_plain_ = target.url.starts_with("http://");
+  set(CURLOPT_URL, target.url.c_str());
+  set(CURLOPT_PATH_AS_IS, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+  set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+  set(CURLOPT_FOLLOWLOCATION, 0L);  // the client does, by its own rules
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));  // a transfer a connection
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_BUFFERSIZE, 512L * 1024);
+  set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  const std::string agent =
+      options.user_agent.empty() ? "shardwise/" SHARDWISE_VERSION : options.user_agent;
+  set(CURLOPT_USERAGENT, agent.c_str());
+  if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
+
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
+  set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options.low_speed_bytes_per_second));
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.low_speed_time.count()));
+
+  if (!target.user.empty()) {
+    set(CURLOPT_USERNAME, target.user.c_str());
+    set(CURLOPT_PASSWORD, target.password.c_str());
+    if (!target.sigv4.empty()) set(CURLOPT_AWS_SIGV4, target.sigv4.c_str());
+  }
+  if (query.head_only) set(CURLOPT_NOBODY, 1L);
+  if (!query.range.empty()) set(CURLOPT_RANGE, query.range.c_str());
+  if (!query.if_range.empty()) headers_.add("If-Range: " + query.if_range);
+  // Not where headers are signed: some proxies rewrite it.
+  if (target.sigv4.empty()) headers_.add("Accept-Encoding: identity");
+  for (const std::string& header : target.headers) headers_.add(header);
+  set(CURLOPT_HTTPHEADER, headers_.get());
+
+  set(CURLOPT_ERRORBUFFER, message_);
+  set(CURLOPT_HEADERFUNCTION, &on_header);
+  set(CURLOPT_HEADERDATA, this);
+  set(CURLOPT_WRITEFUNCTION, &on_body);
+  set(CURLOPT_WRITEDATA, this);
+  set(CURLOPT_NOPROGRESS, 0L);
+  set(CURLOPT_XFERINFOFUNCTION, &on_progress);
+  set(CURLOPT_XFERINFODATA, this);
+  // The only way in which libcurl tells of bytes beyond Content-Length that came with the last.
+  set(CURLOPT_VERBOSE, 1L);
+  set(CURLOPT_DEBUGFUNCTION, &on_debug);
+  set(CURLOPT_DEBUGDATA, this);
+}
+
+std::size_t Exchange::on_header(char* bytes, std::size_t, std::size_t size, void* self) {
+  auto& exchange = *static_cast<Exchange*>(self);
+  try {
+    exchange.result_.answer.take_line({bytes, size});
+    return size;
+  } catch (...) {
+    exchange.thrown_ = std::current_exception();
+    return 0;
+  }
+}
+
+std::size_t Exchange::on_body(char* bytes, std::size_t, std::size_t size, void* self) {
+  auto& exchange = *static_cast<Exchange*>(self);
+  try {
+    return exchange.take_body({bytes, size}) ? size : 0;
+  } catch (...) {
+    exchange.thrown_ = std::current_exception();
+    return 0;
+  }
+}
+
+int Exchange::on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return is_cancelled(static_cast<Exchange*>(self)->request_) ? 1 : 0;
+}
+
+int Exchange::on_debug(CURL*, curl_infotype type, char* bytes, std::size_t size, void* self) {
+  if (type == CURLINFO_TEXT &&
+      std::string_view(bytes, size).find("xcess found") != std::string_view::npos) {
+    static_cast<Exchange*>(self)->result_.has_excess = true;
+  }
+  return 0;
+}
+
+bool Exchange::take_body(std::string_view bytes) {
+  const int status = result_.answer.status;
+  if (status != 200 && status != 206) {
+    const std::size_t room = kMostErrorText - error_text_.size();
+    error_text_ += bytes.substr(0, room);
+    return bytes.size() <= room;  // a longer one is cut, with its connection
+  }
+  if (!body_began_) body_.begin(result_.answer);
+  body_began_ = true;
+  result_.was_stopped = !body_.write(bytes);
+  return !result_.was_stopped;
+}
+
+/// True if more bytes wait where the next answer should begin. Behind TLS nothing can be said.
+bool Exchange::has_unread_bytes() const {
+  curl_socket_t socket = CURL_SOCKET_BAD;
+  if (!is_plain_ || curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
+      socket == CURL_SOCKET_BAD) {
+    return false;
+  }
+  char byte = 0;
+  return ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+std::string Exchange::reason(CURLcode code) const {
+  const std::string_view message(message_);
+  // libcurl's longer words name hosts and ports; what might quote a URL is not passed on.
+  const bool is_safe = !message.empty() && message.find("://") == std::string_view::npos &&
+                       message.find('@') == std::string_view::npos;
+  return escaped(is_safe ? message : std::string_view(curl_easy_strerror(code)));
+}
+
+/// The word in <Code>...</Code>.
+std::string Exchange::error_name() const {
+  constexpr std::string_view kOpen = "<Code>";
+  const std::size_t open = error_text_.find(kOpen);
+  if (open == std::string::npos) return {};
+  const std::string_view rest = std::string_view(error_text_).substr(open + kOpen.size());
+  const std::string_view word = rest.substr(0, rest.find('<'));
+  const bool is_word = word.size() < 64 && std::ranges::all_of(word, [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+                       });
+  return is_word ? std::string(word) : std::string();
+}
+
+HttpResult Exchange::perform() {
+  CURLcode code = setting_failed_;
+  if (code == CURLE_OK) {
+    const SigpipeGuard guard;
+    code = curl_easy_perform(handle_.get());
+  }
+  if (thrown_) std::rethrow_exception(thrown_);
+  if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
+  // The rest of an error's page is not missed.
+  if (code == CURLE_WRITE_ERROR && error_text_.size() == kMostErrorText) code = CURLE_OK;
+  result_.code = code;
+  if (code == CURLE_OK) {
+    if (has_unread_bytes()) result_.has_excess = true;
+    const char* url = nullptr;
+    curl_easy_getinfo(handle_.get(), CURLINFO_REDIRECT_URL, &url);
+    if (url != nullptr) result_.redirect_url = url;
+    result_.error_name = error_name();
+  } else if (!result_.was_stopped) {
+    result_.reason = reason(code);
+  }
+  return result_;
+}
+
+}  // namespace
+
+HttpResult http_exchange(CurlPool& pool, const FetchOptions& options, const HttpTarget& target,
+                         const HttpQuery& query, const FetchRequest& request, HttpBody& body) {
+  check_cancelled(request);
+  Exchange exchange(pool, request, body);
+  exchange.prepare(options, target, query);
+  return exchange.perform();
+}
+
+}  // namespace shardwise

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <curl/curl.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/curl_pool.h"
+#include "storage/http_answer.h"
+
+namespace shardwise {
+
+/// Where a file is, and how to be let in.
+struct HttpTarget {
+  std::string url;                        ///< canonical, without userinfo
+  std::string user = {}, password = {};   ///< secret
+  std::string sigv4 = {};                 ///< if not empty, what CURLOPT_AWS_SIGV4 takes
+  std::vector<std::string> headers = {};  ///< secret
+  bool follows_redirects = true;
+  std::string login_remedy = {};  ///< what to do if the server lets nobody in
+};
+
+struct HttpQuery {
+  bool head_only = false;
+  std::string range = {};     ///< "5-9" or "5-"; empty: all
+  std::string if_range = {};  ///< a validator
+};
+
+/// Takes the body of a 200 or 206. What its methods throw ends the exchange and reaches its caller.
+class HttpBody {
+ public:
+  virtual ~HttpBody() = default;
+  /// Before the first write; not called for an answer without a body.
+  virtual void begin(const HttpAnswer& answer) = 0;
+  /// False: it has all that it wants.
+  virtual bool write(std::string_view bytes) = 0;
+};
+
+/// How an exchange ended.
+struct HttpResult {
+  HttpAnswer answer;
+  CURLcode code = CURLE_OK;
+  std::string reason;        ///< why it failed, in libcurl's words, without secrets
+  std::string redirect_url;  ///< absolute
+  std::string error_name;    ///< S3's word for what is wrong
+  bool was_stopped = false;  ///< by the body, which has all
+  bool has_excess = false;   ///< more bytes came than were announced
+
+  bool has_file() const {
+    return (code == CURLE_OK || was_stopped) && (answer.status == 200 || answer.status == 206);
+  }
+};
+
+/// Sends one request and takes one answer: no redirects, no retries.
+/// Errors: Cancelled; what `body` throws. All else is in the result.
+HttpResult http_exchange(CurlPool& pool, const FetchOptions& options, const HttpTarget& target,
+                         const HttpQuery& query, const FetchRequest& request, HttpBody& body);
+
+}  // namespace shardwise

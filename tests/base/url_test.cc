@@ -1,0 +1,125 @@
+#include "shardwise/base/url.h"
+
+#include <string>
+
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(UrlTest, KnowsSchemes) {
+  EXPECT_EQ(scheme_of("HTTPS://h/x"), "https");
+  EXPECT_EQ(scheme_of("s3://b/k"), "s3");
+  EXPECT_EQ(scheme_of("C:/x"), "c");
+  EXPECT_EQ(scheme_of("svn+ssh://h"), "svn+ssh");
+  for (const char* none : {"", "x.tar", "a/b:c", "3s://x", "://x", "a b://x"}) {
+    EXPECT_EQ(scheme_of(none), "") << none;
+  }
+  EXPECT_TRUE(is_remote_url("Http://h/x"));
+  EXPECT_TRUE(is_remote_url("gs://b/x"));
+  for (const char* local : {"file:///x", "/x", "x.tar", "pipe:cat x", "C:/x", "http:x"}) {
+    EXPECT_FALSE(is_remote_url(local)) << local;
+  }
+  EXPECT_TRUE(is_command_url("pipe:cat x"));
+  EXPECT_TRUE(is_command_url("PIPE:cat x"));
+  EXPECT_TRUE(is_command_url("|cat x"));
+  EXPECT_FALSE(is_command_url("pipe"));
+}
+
+TEST(UrlTest, OneFileHasOneSpelling) {
+  struct Case {
+    std::string written, canonical;
+  };
+  const Case cases[] = {
+      {"HTTP://Host.Example:80/A", "http://host.example/A"},
+      {"https://h:443", "https://h/"},
+      {"https://h:80/x", "https://h:80/x"},
+      {"http://h:0080/x", "http://h/x"},
+      {"http://h:/x", "http://h/x"},
+      {"http://user:pw@h/x", "http://h/x"},
+      {"http://a@b:c@h/x", "http://h/x"},
+      {"http://h/x?b=1&a=%2f#frag", "http://h/x?b=1&a=%2F"},
+      {"http://h?q", "http://h/?q"},
+      {"http://h/?", "http://h/?"},
+      {"http://h/a/./b/../c", "http://h/a/c"},
+      {"http://h/../../x", "http://h/x"},
+      {"http://h/a/..", "http://h/"},
+      {"http://h/a/.", "http://h/a/"},
+      {"http://h/a/%2e%2E/x", "http://h/x"},
+      {"http://h/a//b/", "http://h/a//b/"},
+      {"http://h/%7euser/%41%2f", "http://h/~user/A%2F"},
+      {"http://h/a b\"<>`{|}^\\", "http://h/a%20b%22%3C%3E%60%7B%7C%7D%5E%5C"},
+      {"http://h/\xC3\xA4", "http://h/%C3%A4"},
+      {"http://h/100%.tar", "http://h/100%.tar"},
+      {"http://h/x;$(touch y)'&", "http://h/x;$(touch%20y)'&"},
+      {"http://[::1]:8080/x", "http://[::1]:8080/x"},
+      {"http://[FE80::1]/x", "http://[fe80::1]/x"},
+      {"S3://Bucket/a/../b?c#d%20", "s3://Bucket/a/../b?c#d%20"},
+      {"gs://Bucket/x", "gs://bucket/x"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(canonical_url(c.written), c.canonical) << c.written;
+    EXPECT_EQ(canonical_url(c.canonical), c.canonical);
+  }
+}
+
+TEST(UrlTest, PartsAreToldApart) {
+  const Url url = parse_url("HTTP://u:p@Host:8080/a/b?q=1#f");
+  EXPECT_EQ(url.scheme, "http");
+  EXPECT_EQ(url.userinfo, "u:p");
+  EXPECT_EQ(url.host, "host");
+  EXPECT_EQ(url.port, 8080);
+  EXPECT_EQ(url.path, "/a/b");
+  EXPECT_EQ(url.query, "q=1");
+  EXPECT_EQ(url.origin(), "http://host:8080");
+}
+
+TEST(UrlTest, MalformedUrlsAreRefusedWithoutTheirSecrets) {
+  for (const std::string url :
+       {"http://", "http:///x", "http://u:sesame@/x", "http://h:99999/sesame?sesame",
+        "http://h:0/x", "http://h:port/x", "http://a b/x", "http://h'/x", "http://$(sesame)/x",
+        "http://[::1/x", "http://u:ses/ame@h/", "http://h/a\nb", "http://h/a\rb", "http://h/\x7f",
+        "nothing", "http:/u:sesame@h/x"}) {
+    const auto call = [&] { parse_url(url); };
+    EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument) << url;
+    EXPECT_THAT(error_text(call), Not(HasSubstr(":sesame"))) << url;
+    EXPECT_THAT(error_text(call), Not(HasSubstr("ame@"))) << url;
+    EXPECT_THAT(error_text(call), HasSubstr("; write scheme://host/path, and other characters as"));
+  }
+  EXPECT_EQ(error_text([] { parse_url("http://h/a\nb?k=sesame"); }),
+            "a malformed URL: 'http://h/a\\nb?k=***' (it holds a control character); write "
+            "scheme://host/path, and other characters as %XX");
+  EXPECT_EQ(error_code([] { canonical_url(std::string("s3://b/\0k", 9)); }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(UrlTest, TextsHoldNoSecrets) {
+  EXPECT_EQ(redacted_url("http://u:p@Host:80/x?a=1&b&=2&c=#f"),
+            "http://Host:80/x?a=***&***&=***&c=***");
+  EXPECT_EQ(redacted_url("http://u:p@x@h/"), "http://h/");
+  EXPECT_EQ(redacted_url("http://u:p/w@h/x"), "http://***");
+  EXPECT_EQ(redacted_url("http:u:p@h"), "http:***");
+  EXPECT_EQ(redacted_url("s3://KEY:SECRET@bucket/k"), "s3://bucket/k");
+  EXPECT_EQ(redacted_url("gs://b/k?token=1"), "gs://b/k?token=***");
+  EXPECT_EQ(redacted_url("pipe:curl -H 'Authorization: x' u"), "pipe:curl ***");
+  EXPECT_EQ(redacted_url("pipe: 'a b'"), "pipe: ***");
+  EXPECT_EQ(redacted_url("|cat"), "pipe:cat");
+  EXPECT_EQ(redacted_url("/a/b?c=d"), "/a/b?c=d");
+  EXPECT_EQ(redacted_url("file:///a%20b"), "file:///a%20b");
+}
+
+TEST(UrlTest, PercentCodesAreBytes) {
+  EXPECT_EQ(percent_decoded("a%20%2fb"), "a /b");
+  EXPECT_EQ(percent_decoded("%00"), std::string(1, '\0'));
+  for (const char* bad : {"%", "%2", "%zz", "a%2"}) EXPECT_EQ(percent_decoded(bad), std::nullopt);
+  EXPECT_EQ(percent_encoded("a/b c\xFF~", "/"), "a/b%20c%FF~");
+  EXPECT_EQ(percent_encoded("a/b"), "a%2Fb");
+}
+
+}  // namespace
+}  // namespace shardwise

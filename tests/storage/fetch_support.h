@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shardwise/storage/fetcher.h"
+
+namespace shardwise::test {
+
+/// Keeps what is fetched.
+class StringSink : public FetchSink {
+ public:
+  explicit StringSink(bool restarts = true) : restarts_(restarts) {}
+  void write(std::string_view more) override { bytes += more; }
+  bool restart() override {
+    if (!restarts_) return false;
+    ++num_restarts;
+    bytes.clear();
+    return true;
+  }
+
+  std::string bytes;
+  int num_restarts = 0;
+
+ private:
+  bool restarts_;
+};
+
+/// Options that lose no time.
+inline FetchOptions quick_options() {
+  FetchOptions options;
+  options.connect_timeout = std::chrono::milliseconds(2000);
+  options.low_speed_time = std::chrono::seconds(1);
+  options.max_retries = 2;
+  options.retry_base_delay = std::chrono::milliseconds(1);
+  options.retry_max_delay = std::chrono::milliseconds(5);
+  return options;
+}
+
+/// `size` bytes that are the same each time, and nowhere look alike.
+inline std::string some_bytes(std::size_t size, std::uint32_t seed = 1) {
+  std::string bytes(size, '\0');
+  std::uint32_t state = seed;
+  for (char& byte : bytes) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<char>(state >> 24);
+  }
+  return bytes;
+}
+
+}  // namespace shardwise::test

@@ -1,0 +1,609 @@
+#include <gmock/gmock.h>
+
+#include <sys/time.h>
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::quick_options;
+using test::ServedFile;
+using test::some_bytes;
+using test::StringSink;
+using test::TestHttpServer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class HttpFetcherTest : public ::testing::Test {
+ protected:
+  /// Serves `file` as /x.tar, and returns its URL.
+  std::string serve(ServedFile file) {
+    server_.serve("/x.tar", std::move(file));
+    return server_.url("/x.tar");
+  }
+  std::string fetched(const FetchRequest& request) {
+    StringSink sink;
+    last_ = fetchers_.fetch(request, sink);
+    return sink.bytes;
+  }
+  std::string text_of(const FetchRequest& request) {
+    return error_text([&] { fetched(request); });
+  }
+  std::optional<ErrorCode> code_of(const FetchRequest& request) {
+    return error_code([&] { fetched(request); });
+  }
+
+  TestHttpServer server_;
+  Fetchers fetchers_{quick_options()};
+  SourceFile last_;
+};
+
+TEST_F(HttpFetcherTest, BringsAFileWithItsSizeAndValidator) {
+  const std::string body = some_bytes(3'000'000);
+  const std::string url = serve({.body = body, .etag = "\"abc\""});
+  EXPECT_EQ(fetched({.url = url}), body);
+  EXPECT_EQ(last_.size_bytes, body.size());
+  EXPECT_EQ(last_.validator, "\"abc\"");
+  EXPECT_TRUE(last_.has_ranges);
+
+  const auto request = server_.requests().at(0);
+  EXPECT_EQ(request.header("range"), "");
+  EXPECT_EQ(request.header("accept-encoding"), "identity");
+  EXPECT_THAT(request.header("user-agent"), StartsWith("shardwise/"));
+}
+
+TEST_F(HttpFetcherTest, StatAsksWithoutFetching) {
+  const std::string url =
+      serve({.body = "12345", .etag = "", .last_modified = "Mon, 02 Jan 2023 00:00:00 GMT"});
+  const SourceFile file = fetchers_.stat({.url = url});
+  EXPECT_EQ(file.size_bytes, 5U);
+  EXPECT_EQ(file.validator, "Mon, 02 Jan 2023 00:00:00 GMT");
+  EXPECT_TRUE(file.has_ranges);
+  EXPECT_EQ(server_.gets("/x.tar"), 0);
+}
+
+TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
+  const std::string url = serve({.body = "12345", .has_head = false});
+  const SourceFile file = fetchers_.stat({.url = url});
+  EXPECT_EQ(file.size_bytes, 5U);
+  EXPECT_EQ(file.validator, "\"v1\"");
+  EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
+}
+
+TEST_F(HttpFetcherTest, AWeakEtagIsNoValidator) {
+  const std::string url = serve({.body = "x", .etag = "W/\"1\""});
+  EXPECT_EQ(fetchers_.stat({.url = url}).validator, "");
+}
+
+TEST_F(HttpFetcherTest, EmptyAndChunkedFilesAreWhole) {
+  EXPECT_EQ(fetched({.url = serve({.body = ""})}), "");
+  EXPECT_EQ(last_.size_bytes, 0U);
+  const std::string body = some_bytes(300'000);
+  EXPECT_EQ(fetched({.url = serve({.body = body, .is_chunked = true})}), body);
+  EXPECT_EQ(last_.size_bytes, std::nullopt);
+}
+
+TEST_F(HttpFetcherTest, BringsRanges) {
+  const std::string body = some_bytes(100'000);
+  const std::string url = serve({.body = body});
+  EXPECT_EQ(fetched({.url = url, .range = {10, 20}}), body.substr(10, 10));
+  EXPECT_EQ(server_.requests().back().header("range"), "bytes=10-19");
+  EXPECT_EQ(last_.size_bytes, body.size());
+  EXPECT_EQ(fetched({.url = url, .range = {99'000, std::nullopt}}), body.substr(99'000));
+  EXPECT_EQ(fetched({.url = url, .range = {0, 5}}), body.substr(0, 5));
+  EXPECT_EQ(fetched({.url = url, .range = {7, 7}}), "");
+  EXPECT_EQ(fetched({.url = url, .range = {100'000, std::nullopt}}), "");
+  EXPECT_EQ(code_of({.url = url, .range = {8, 7}}), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(HttpFetcherTest, ARangeBeyondTheEndIsAnError) {
+  const std::string url = serve({.body = "12345"});
+  EXPECT_THAT(text_of({.url = url, .range = {3, 9}}),
+              HasSubstr("(the file has 5 bytes, and the range ends at byte 9); index it again"));
+  EXPECT_THAT(text_of({.url = url, .range = {6, std::nullopt}}), HasSubstr("HTTP status 416"));
+  serve({.body = "12345", .has_ranges = false});
+  EXPECT_THAT(text_of({.url = url, .range = {0, 9}}), HasSubstr("the file has 5 bytes"));
+}
+
+TEST_F(HttpFetcherTest, AServerWithoutRangesGivesOnlyPartsFromTheStart) {
+  const std::string body = some_bytes(2'000'000);
+  const std::string url = serve({.body = body, .has_ranges = false});
+  EXPECT_EQ(fetched({.url = url, .range = {0, 1000}}), body.substr(0, 1000));
+  EXPECT_THAT(text_of({.url = url, .range = {1, 1000}}),
+              HasSubstr("(the server sent the whole file where a part was asked for); fetch the "
+                        "whole file, or serve it with ranges"));
+}
+
+TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
+  for (const char* range :
+       {"bytes 11-19/100", "bytes 10-18/100", "bytes 10-20/100", "bytes */100", "bytes 10-19/15",
+        "items 10-19/100", "bytes 19-10/100", "nonsense", "bytes 10-99999999999999999999/*"}) {
+    const std::string url = serve({.body = std::string(100, 'x'), .content_range = range});
+    EXPECT_EQ(code_of({.url = url, .range = {10, 20}}), ErrorCode::kFetch) << range;
+  }
+}
+
+TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
+  const std::string url = serve({.body = "new", .etag = "\"v2\""});
+  const FetchRequest request{.url = url, .validator = "\"v1\""};
+  EXPECT_EQ(text_of(request), "the file changed at its source: '" + url +
+                                  "'; index it again, or put back what was indexed");
+  EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { fetchers_.stat(request); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
+  serve({.body = "new", .etag = ""});
+  EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
+}
+
+// Row 10.
+TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
+  for (const int status : {400, 401, 403, 404, 410}) {
+    const std::string url = serve({.body = "x", .statuses = {status}});
+    const int before = server_.gets("/x.tar");
+    EXPECT_THAT(text_of({.url = url}),
+                StartsWith("cannot fetch: '" + url + "' (HTTP status " + std::to_string(status) +
+                           ", after 1 attempt); check "));
+    EXPECT_EQ(server_.gets("/x.tar"), before + 1);
+  }
+  EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kFetch);
+  EXPECT_THAT(error_text([&] { fetchers_.stat({.url = server_.url("/none")}); }),
+              HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
+}
+
+// Row 10.
+TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTimes) {
+  for (const int status : {429, 500, 502, 503, 504}) {
+    std::string url = serve({.body = "here", .statuses = {status, status}});
+    EXPECT_EQ(fetched({.url = url}), "here") << status;
+    url = serve({.body = "here", .statuses = {status, status, status}});
+    EXPECT_THAT(text_of({.url = url}), AllOf(HasSubstr("(HTTP status " + std::to_string(status) +
+                                                       ", after 3 attempts); try again later"),
+                                             HasSubstr("max_retries")));
+  }
+  serve({.body = "here", .statuses = {503}});
+  EXPECT_EQ(fetchers_.stat({.url = server_.url("/x.tar")}).size_bytes, 4U);
+}
+
+TEST_F(HttpFetcherTest, RetryAfterIsHeldToAndCapped) {
+  FetchOptions options = quick_options();
+  options.retry_max_delay = std::chrono::milliseconds(300);
+  fetchers_ = Fetchers(options);
+  for (const char* when : {"1", "99999999999999999", "Fri, 31 Dec 2100 23:59:59 GMT"}) {
+    const std::string url = serve({.body = "here",
+                                   .statuses = {503},
+                                   .extra_headers = "Retry-After: " + std::string(when) + "\r\n"});
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(fetched({.url = url}), "here");
+    const auto time = std::chrono::steady_clock::now() - start;
+    EXPECT_GE(time, std::chrono::milliseconds(295)) << when;
+    EXPECT_LT(time, std::chrono::seconds(20)) << when;
+  }
+}
+
+// Row 11.
+TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
+  const std::string body = some_bytes(1'000'000);
+  const std::string url = serve({.body = body, .cut_after = 300'000});
+  EXPECT_EQ(fetched({.url = url}), body);
+  const auto requests = server_.requests();
+  ASSERT_EQ(requests.size(), 4U);
+  EXPECT_EQ(requests[1].header("range"), "bytes=300000-");
+  EXPECT_EQ(requests[1].header("if-range"), "\"v1\"");
+  EXPECT_EQ(requests[3].header("range"), "bytes=900000-");
+  EXPECT_EQ(last_.size_bytes, body.size());
+
+  EXPECT_EQ(fetched({.url = url, .range = {100, 700'000}}), body.substr(100, 699'900));
+  serve({.body = body,
+         .etag = "",
+         .last_modified = "Mon, 02 Jan 2023 00:00:00 GMT",
+         .cut_after = 300'000});
+  EXPECT_EQ(fetched({.url = url}), body);
+}
+
+// Row 11.
+TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
+  FetchOptions options = quick_options();
+  options.max_attempts = 7;
+  fetchers_ = Fetchers(options);
+  const std::string url = serve({.body = some_bytes(1000), .cut_after = 1});
+  EXPECT_THAT(text_of({.url = url}), AllOf(StartsWith("cannot fetch: '" + url + "' ("),
+                                           HasSubstr(", after 7 attempts); try again later")));
+  serve({.body = some_bytes(1000), .cut_after = 0});
+  EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
+}
+
+// Row 11.
+TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
+  const std::string body = some_bytes(1'000'000);
+  ServedFile without_ranges{.body = body, .has_ranges = false, .cut_after = 600'000, .num_cuts = 1};
+  ServedFile without_validator{.body = body, .etag = "", .cut_after = 600'000, .num_cuts = 1};
+  for (const ServedFile& file : {without_ranges, without_validator}) {
+    StringSink sink;
+    fetchers_.fetch({.url = serve(file)}, sink);
+    EXPECT_EQ(sink.bytes, body);
+    EXPECT_EQ(sink.num_restarts, 1);
+
+    StringSink stubborn(false);
+    EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
+                AllOf(HasSubstr("(the transfer was cut, and the server "),
+                      HasSubstr("fetch it again from its start")));
+  }
+}
+
+TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
+  const std::string old_body(1'000'000, 'o'), new_body(1'200'000, 'n');
+  ServedFile file{.body = old_body, .cut_after = 400'000, .num_cuts = 1};
+  file.before_get = [&, count = 0](ServedFile& it) mutable {
+    if (++count == 2) it = {.body = new_body, .etag = "\"v2\""};
+  };
+  StringSink sink;
+  const SourceFile source = fetchers_.fetch({.url = serve(file)}, sink);
+  EXPECT_EQ(sink.bytes, new_body);
+  EXPECT_EQ(source.validator, "\"v2\"");
+  EXPECT_EQ(sink.num_restarts, 1);
+
+  EXPECT_EQ(code_of({.url = serve(file), .validator = "\"v1\""}), ErrorCode::kStaleIndex);
+  StringSink stubborn(false);
+  EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
+              HasSubstr("(the file changed while it was fetched)"));
+
+  // A server that takes no notice of If-Range: the part it sends is of another file.
+  file.before_get = [&, count = 0](ServedFile& it) mutable {
+    if (++count == 2) it.body = new_body, it.etag = "\"v1\"", it.extra_headers = "ETag: \"v2\"\r\n";
+  };
+  StringSink third;
+  fetchers_.fetch({.url = serve(file)}, third);
+  EXPECT_EQ(third.bytes, new_body);
+}
+
+// Row 11.
+TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
+  const std::string body = some_bytes(10'000);
+  EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
+  EXPECT_THAT(text_of({.url = serve({.body = body, .length_error = -100})}),
+              HasSubstr("(the server sent more bytes than it announced); the server or a proxy "
+                        "before it is at fault"));
+  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
+              HasSubstr("more bytes than it announced"));
+  EXPECT_THAT(text_of({.url = serve({.body = body, .has_length = false})}),
+              HasSubstr("(an answer without a length: a cut could not be told from its end)"));
+  EXPECT_EQ(code_of({.url = serve({.body = body, .extra_headers = "Content-Length: 77\r\n"})}),
+            ErrorCode::kFetch);
+}
+
+// Row 11: also where the body ends with a buffer of the library's.
+TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
+  for (const std::size_t size : {1U, 16'384U, 65'536U, 262'144U, 524'288U, 1'048'576U}) {
+    EXPECT_THAT(text_of({.url = serve({.body = some_bytes(size), .excess = "more"})}),
+                HasSubstr("more bytes than it announced"))
+        << size;
+  }
+}
+
+// Row 12.
+TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
+  FetchOptions options = quick_options();
+  options.low_speed_bytes_per_second = 1'000'000;
+  fetchers_ = Fetchers(options);
+  const std::string body = some_bytes(200'000);
+  EXPECT_EQ(fetched({.url = serve({.body = body, .stall_after = 100'000, .num_stalls = 1})}), body);
+  EXPECT_EQ(server_.requests().back().header("range"), "bytes=100000-");
+}
+
+// Row 12: a drip below the limit ends too, and others are served meanwhile.
+TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
+  FetchOptions options = quick_options();
+  options.max_retries = 0;
+  options.low_speed_bytes_per_second = 100'000;
+  fetchers_ = Fetchers(options);
+  server_.serve("/quick.tar", {.body = "quick"});
+  const std::string url = serve(
+      {.body = some_bytes(100'000), .drip_bytes = 10, .drip_wait = std::chrono::milliseconds(20)});
+  std::atomic<bool> is_over{false};
+  std::string text;
+  std::thread slow([&] {
+    text = text_of({.url = url});
+    is_over = true;
+  });
+  StringSink sink;
+  fetchers_.fetch({.url = server_.url("/quick.tar")}, sink);
+  EXPECT_EQ(sink.bytes, "quick");
+  EXPECT_FALSE(is_over);
+  slow.join();
+  EXPECT_THAT(text, AllOf(HasSubstr(", after 1 attempt); try again later, or be more patient"),
+                          HasSubstr("low_speed_time")));
+}
+
+// Row 12.
+TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
+  FetchOptions options = quick_options();
+  options.low_speed_time = std::chrono::seconds(100);
+  fetchers_ = Fetchers(options);
+  const std::string url = serve({.body = some_bytes(1000), .stall_after = 10});
+  std::atomic<bool> cancel{false};
+  std::thread canceller([&] {
+    while (server_.gets("/x.tar") == 0) std::this_thread::yield();
+    cancel = true;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(text_of({.url = url, .cancel = &cancel}), "a fetch was cancelled: '" + url + "'");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  canceller.join();
+  EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
+}
+
+TEST_F(HttpFetcherTest, CancelEndsTheWaitBetweenAttempts) {
+  FetchOptions options = quick_options();
+  options.retry_max_delay = std::chrono::hours(1);
+  fetchers_ = Fetchers(options);
+  const std::string url =
+      serve({.body = "x", .statuses = {503}, .extra_headers = "Retry-After: 3600\r\n"});
+  std::atomic<bool> cancel{false};
+  std::thread canceller([&] {
+    while (server_.gets("/x.tar") == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    cancel = true;
+  });
+  EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
+  canceller.join();
+}
+
+// Row 13: no header tells of it; a hash in the index does.
+TEST_F(HttpFetcherTest, Row13_WrongBytesOfTheRightLengthComeAsTheyAre) {
+  EXPECT_EQ(fetched({.url = serve({.body = "wrong bytes"})}), "wrong bytes");
+}
+
+// Row 14.
+TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
+  server_.serve("/5", {.redirect_to = "/4"});
+  server_.serve("/4", {.redirect_to = server_.url("/3")});
+  server_.serve("/3", {.redirect_to = "2"});
+  server_.serve("/2", {.redirect_to = "./a/../1"});
+  server_.serve("/1", {.redirect_to = "/x.tar?q=1#f"});
+  server_.serve("/6", {.redirect_to = "/5"});
+  server_.serve("/loop", {.redirect_to = "/loop"});
+  serve({.body = "here"});
+  EXPECT_EQ(fetched({.url = server_.url("/5")}), "here");
+  EXPECT_EQ(server_.requests().back().target, "/x.tar?q=1");
+  EXPECT_THAT(text_of({.url = server_.url("/6")}), HasSubstr("(more than 5 redirects)"));
+  EXPECT_THAT(text_of({.url = server_.url("/loop")}),
+              HasSubstr("(more than 5 redirects); the server sends in circles"));
+}
+
+// Row 14.
+TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
+  for (const std::string to : {"file:///etc/passwd", "FILE:///etc/passwd", "ftp://127.0.0.1/x",
+                               "gopher://127.0.0.1/x", "s3://bucket/key", "pipe:cat", "data:,x"}) {
+    server_.serve("/x.tar", {.redirect_to = to});
+    const std::string text = text_of({.url = server_.url("/x.tar")});
+    EXPECT_THAT(text,
+                AllOf(StartsWith("cannot fetch: 'http://127.0.0.1:"), HasSubstr("(redirected to '"),
+                      HasSubstr("which is neither http nor https)")))
+        << to;
+    EXPECT_EQ(error_code([&] { fetchers_.stat({.url = server_.url("/x.tar")}); }),
+              ErrorCode::kFetch);
+  }
+}
+
+// Row 14: what goes to the first host does not go to the second.
+TEST_F(HttpFetcherTest, Row14_CredentialsStayWithTheirHost) {
+  TestHttpServer other;
+  other.serve("/x.tar", {.body = "here"});
+  server_.serve("/away", {.redirect_to = other.url("/x.tar")});
+  server_.serve("/home", {.redirect_to = "/x.tar"});
+  serve({.body = "home"});
+  const std::string start = "http://user:pass%40word@127.0.0.1:" + std::to_string(server_.port());
+  EXPECT_EQ(fetched({.url = start + "/away"}), "here");
+  EXPECT_EQ(other.requests().at(0).header("authorization"), "");
+  EXPECT_EQ(fetched({.url = start + "/home"}), "home");
+  EXPECT_EQ(server_.requests().at(0).header("authorization"), "Basic dXNlcjpwYXNzQHdvcmQ=");
+  EXPECT_EQ(server_.requests().back().header("authorization"), "Basic dXNlcjpwYXNzQHdvcmQ=");
+}
+
+TEST_F(HttpFetcherTest, NoSecretIsInAnyText) {
+  const std::string host = "127.0.0.1:" + std::to_string(server_.port());
+  const std::string query = "?X-Amz-Signature=sesame&plain&n=1#sesame";
+  server_.serve("/away", {.redirect_to = "ftp://u:sesame@h/x?sesame"});
+  server_.serve("/cut", {.body = "1234", .cut_after = 0});
+  server_.serve("/stale", {.body = "1234"});
+  std::atomic<bool> cancel{true};
+  for (const std::string path : {"/none", "/away", "/cut", "/stale", "/cancel"}) {
+    FetchRequest request{.url = "http://user:sesame@" + host + path + query};
+    if (path == "/stale") request.validator = "\"other\"";
+    if (path == "/cancel") request.cancel = &cancel;
+    const std::string text = text_of(request);
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("sesame")), Not(HasSubstr("user:"))));
+    EXPECT_THAT(text, HasSubstr("http://" + host + path + "?X-Amz-Signature=***&***&n=***"));
+  }
+  for (const std::string url :
+       {"http://user:sesame@127.0.0.1:1/x", "http://user:ses/ame@h/x", "http://u:sesame@/x",
+        "http://u:sesame@a b/x", "http:/u:sesame@h", "nope://u:sesame@h/x"}) {
+    EXPECT_THAT(text_of({.url = url}), AllOf(Not(HasSubstr("ame@")), Not(HasSubstr("sesame"))));
+  }
+}
+
+TEST_F(HttpFetcherTest, AServerThatIsNotThereIsNamed) {
+  int port = 0;
+  { port = TestHttpServer().port(); }
+  const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/x.tar";
+  EXPECT_THAT(text_of({.url = url}),
+              AllOf(StartsWith("cannot fetch: '" + url + "' ("),
+                    HasSubstr(", after 3 attempts); check the host's name and port")));
+}
+
+TEST_F(HttpFetcherTest, ConnectionsAreKept) {
+  const std::string url = serve({.body = some_bytes(1000)});
+  for (int i = 0; i < 10; ++i) fetched({.url = url});
+  EXPECT_EQ(server_.num_connections(), 1);
+}
+
+TEST_F(HttpFetcherTest, WhatTheSinkThrowsReachesTheCaller) {
+  struct Full : FetchSink {
+    void write(std::string_view) override { throw std::runtime_error("full"); }
+    bool restart() override { return true; }
+  } sink;
+  const std::string url = serve({.body = some_bytes(1'000'000)});
+  try {
+    fetchers_.fetch({.url = url}, sink);
+    FAIL() << "did not throw";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "full");
+  }
+  EXPECT_EQ(server_.gets("/x.tar"), 1);
+  EXPECT_EQ(fetched({.url = url}).size(), 1'000'000U);
+}
+
+TEST_F(HttpFetcherTest, ManyThreadsFetchAtOnce) {
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 8; ++i) {
+    bodies.push_back(some_bytes(200'000, static_cast<std::uint32_t>(i)));
+    server_.serve("/" + std::to_string(i), {.body = bodies.back(), .cut_after = 150'000});
+  }
+  std::atomic<int> num_right{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 8; ++i) {
+        const int file = (i + t) % 8;
+        StringSink sink;
+        fetchers_.fetch({.url = server_.url("/" + std::to_string(file))}, sink);
+        if (sink.bytes == bodies[static_cast<std::size_t>(file)]) ++num_right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_right, 64);
+}
+
+void ignore_signal(int) {}
+
+// Row 28.
+TEST_F(HttpFetcherTest, Row28_SignalsDoNotDisturb) {
+  const std::string body = some_bytes(3'000'000);
+  const std::string url = serve({.body = body,
+                                 .cut_after = 1'000'000,
+                                 .drip_bytes = 50'000,
+                                 .drip_wait = std::chrono::milliseconds(1)});
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              struct sigaction action {};
+              action.sa_handler = ignore_signal;  // without SA_RESTART
+              ::sigaction(SIGALRM, &action, nullptr);
+              ::signal(SIGPIPE, SIG_DFL);
+              const itimerval every{{0, 1000}, {0, 1000}};
+              ::setitimer(ITIMER_REAL, &every, nullptr);
+              StringSink sink;
+              Fetchers(quick_options()).fetch({.url = url}, sink);
+              return sink.bytes == body ? "" : "other bytes";
+            }),
+            "");
+}
+
+TEST_F(HttpFetcherTest, AForkedChildOpensItsOwnConnections) {
+  const std::string url = serve({.body = "here"});
+  EXPECT_EQ(fetched({.url = url}), "here");
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              return fetched({.url = url}) == "here" && fetched({.url = url}) == "here" ? "" : "no";
+            }),
+            "");
+  EXPECT_EQ(fetched({.url = url}), "here");
+  EXPECT_EQ(server_.num_connections(), 2);
+}
+
+TEST_F(HttpFetcherTest, UrlsHoldNothingThatCouldBeMistaken) {
+  server_.serve("/a%20b;$(touch%20x)'%22.tar", {.body = "odd"});
+  EXPECT_EQ(fetched({.url = server_.url("/a b;$(touch x)'\".tar")}), "odd");
+  for (const std::string path :
+       {"/a\nb", "/a\r\nHost: evil", std::string("/a\0b", 4).c_str(), "/\x7f"}) {
+    if (path == "/a") continue;
+    EXPECT_EQ(code_of({.url = server_.url(path)}), ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
+  const Fetchers fetchers;
+  StringSink sink;
+  const auto text = [&](const std::string& url) {
+    return error_text([&] { fetchers.fetch({.url = url}, sink); });
+  };
+  EXPECT_EQ(
+      text("gs://b/x?k=sesame"),
+      "nobody brings files of the scheme 'gs': 'gs://b/x?k=***'; use http, https, s3 or file, "
+      "or add a fetcher (Fetchers::add)");
+  EXPECT_EQ(text("train.tar"),
+            "not a URL: 'train.tar'; a local file is read in place, not fetched");
+}
+
+TEST(FetchersTest, UsersAddTheirOwn) {
+  struct Echo : Fetcher {
+    SourceFile stat(const FetchRequest& request) override {
+      return {.size_bytes = request.url.size()};
+    }
+    SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+      sink.write(request.url);
+      return stat(request);
+    }
+  };
+  Fetchers fetchers;
+  fetchers.add("gs", std::make_shared<Echo>());
+  StringSink sink;
+  EXPECT_EQ(fetchers.fetch({.url = "GS://b/x"}, sink).size_bytes, 8U);
+  EXPECT_EQ(sink.bytes, "GS://b/x");
+  for (const char* scheme : {"", "GS", "g s", "1a", "a/"}) {
+    EXPECT_EQ(error_code([&] { fetchers.add(scheme, std::make_shared<Echo>()); }),
+              ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(error_code([&] { fetchers.add("gs", nullptr); }), ErrorCode::kInvalidArgument);
+}
+
+TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
+  const auto text = [](auto&& change) {
+    FetchOptions options;
+    change(options);
+    return error_text([&] { Fetchers{options}; });
+  };
+  EXPECT_EQ(text([](FetchOptions& o) { o.max_retries = -1; }),
+            "an option that cannot be meant: FetchOptions::max_retries; give 0 or more");
+  EXPECT_THAT(text([](FetchOptions& o) { o.low_speed_time = std::chrono::seconds(0); }),
+              HasSubstr("low_speed_time"));
+  EXPECT_THAT(text([](FetchOptions& o) { o.connect_timeout = std::chrono::seconds(0); }),
+              HasSubstr("connect_timeout"));
+  EXPECT_THAT(text([](FetchOptions& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
+}
+
+TEST(FileFetcherTest, BringsLocalFiles) {
+  const test::TempDir dir;
+  test::write_file(dir / "a b.tar", "0123456789");
+  const std::string url = "file://" + dir.path() + "/a%20b.tar";
+  const Fetchers fetchers;
+  StringSink sink;
+  const SourceFile file = fetchers.fetch({.url = url, .range = {2, 5}}, sink);
+  EXPECT_EQ(sink.bytes, "234");
+  EXPECT_EQ(file.size_bytes, 10U);
+  EXPECT_EQ(fetchers.stat({.url = url}).validator, file.validator);
+  EXPECT_EQ(error_code([&] {
+              fetchers.fetch({.url = url, .range = {5, 11}}, sink);
+            }),
+            ErrorCode::kFetch);
+  test::write_file(dir / "a b.tar", "another");
+  EXPECT_EQ(error_code([&] { fetchers.stat({.url = url, .validator = file.validator}); }),
+            ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { fetchers.stat({.url = "file:///no/such"}); }), ErrorCode::kNotFound);
+  for (const char* bad : {"file://host/x", "file:x", "file:///x%zz", "file:///x?y"}) {
+    EXPECT_EQ(error_code([&] { fetchers.stat({.url = bad}); }), ErrorCode::kInvalidArgument) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
