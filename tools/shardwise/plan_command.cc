@@ -43,9 +43,8 @@ PlannedThing open_planned(const PlanOptions& options) {
     return {std::move(alike), std::move(shards)};
   }
   if (options.index.empty()) throw CLI::RequiredError("INDEX or --shards");
-  OrderedThing thing = ordered(Dataset::open(options.index));
-  CachedShards shards = CachedShards::of(*thing.index);
-  return {std::move(thing), std::move(shards)};
+  const Dataset data = Dataset::open(options.index);
+  return {ordered(data), CachedShards::of(data)};
 }
 
 FetchPlan make_plan(const PlanOptions& options) {
