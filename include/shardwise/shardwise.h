@@ -6,6 +6,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/loader.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"

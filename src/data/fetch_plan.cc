@@ -138,9 +138,10 @@ void copy_counts(const NodePlan& from, NodePlan& plan) {
 
 }  // namespace
 
-CachedShards CachedShards::of(const Index& index) {
+CachedShards CachedShards::of(const Dataset& data) {
+  const Index& index = data.index();
   CachedShards shards;
-  shards.starts = index.shard_starts();
+  shards.starts = data.shard_starts();
   shards.sizes_bytes.reserve(index.num_shards());
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
     shards.sizes_bytes.push_back(index.shard(shard).expanded_bytes);

@@ -36,8 +36,9 @@ std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t samp
 std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
                                                std::span<const std::uint64_t> shard_starts,
                                                std::uint64_t max_touches) {
-  const SamplerKind kind = sampler.spec().sampler;
-  if (kind == SamplerKind::kResampled || kind == SamplerKind::kMixture) return std::nullopt;
+  const bool is_known = dynamic_cast<const OrderedSampler*>(&sampler) != nullptr ||
+                        dynamic_cast<const WidsSampler*>(&sampler) != nullptr;
+  if (!is_known) return std::nullopt;
   check_starts(shard_starts, sampler.spec().num_samples);
   ShardSchedule schedule(sampler, shard_starts);
   if (!schedule.add_groups(sampler, shard_starts, max_touches)) return std::nullopt;
@@ -211,6 +212,7 @@ std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
   if (!ranks_are_fixed_ && ranks.count < world_size_) return std::nullopt;
   EpochUses epoch;
   epoch.num_slots = num_slots_;
+  epoch.uses.reserve(touched_.size());
   // No two pieces begin in one slot, so what is merged into an earlier use leaves all in order.
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(num_shards_, kNone);

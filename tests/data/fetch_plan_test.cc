@@ -92,15 +92,19 @@ TEST(FetchPlanTest, StreamsGiveEachNodeItsOwnShards) {
 
 TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   const test::Shards files(3, 20);
-  const auto index = Index::open(files.index_path());
-  const CachedShards shards = CachedShards::of(*index);
+  const Dataset data = Dataset::open(files.index_path());
+  const CachedShards shards = CachedShards::of(data);
   EXPECT_THAT(shards.starts, ElementsAre(0, 20, 40, 60));
   ASSERT_EQ(shards.sizes_bytes.size(), 3u);
   for (std::uint64_t shard = 0; shard < 3; ++shard) {
-    EXPECT_EQ(shards.sizes_bytes[shard], index->shard(shard).expanded_bytes);
+    EXPECT_EQ(shards.sizes_bytes[shard], data.index().shard(shard).expanded_bytes);
   }
   const FetchPlan all = plan(shards, {.chunk_size = 7}, {.cache_bytes = 1 << 20});
   EXPECT_EQ(all.total(0).lru.bytes_fetched, all.total_bytes);
+  const Dataset view = data.select(std::vector<std::uint64_t>{3, 4, 45});
+  const CachedShards of_view = CachedShards::of(view);
+  EXPECT_THAT(of_view.starts, ElementsAre(0, 2, 2, 3));
+  EXPECT_EQ(plan(of_view, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
 }
 
 TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {

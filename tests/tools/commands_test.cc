@@ -19,7 +19,7 @@ TEST(ProgramTest, HelpAndVersionGoToStandardOutput) {
 
 TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
   for (const char* command : {"index", "info", "ls", "cat", "verify", "order", "explain", "when",
-                              "epoch", "export", "pack"}) {
+                              "epoch", "export", "pack", "plan"}) {
     const std::string help = shardwise_output({command, "--help"});
     EXPECT_THAT(help, HasSubstr("Example")) << command;
     EXPECT_THAT(help, HasSubstr(std::string("  shardwise ") + command)) << command;

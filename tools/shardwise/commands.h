@@ -19,6 +19,7 @@ void add_query_command(CLI::App& program, Output& out);
 void add_order_command(CLI::App& program, Output& out);
 void add_explain_command(CLI::App& program, Output& out);
 void add_when_command(CLI::App& program, Output& out);
+void add_plan_command(CLI::App& program, Output& out);
 void add_epoch_command(CLI::App& program, Output& out);
 void add_export_command(CLI::App& program, Output& out);
 void add_cache_command(CLI::App& program, Output& out);

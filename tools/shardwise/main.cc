@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   add_order_command(program, out);
   add_explain_command(program, out);
   add_when_command(program, out);
+  add_plan_command(program, out);
   add_epoch_command(program, out);
   add_export_command(program, out);
   add_cache_command(program, out);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "shardwise/base/export.h"
-#include "shardwise/index/index.h"
+#include "shardwise/data/dataset.h"
 #include "shardwise/order/sampler.h"
 #include "shardwise/order/shard_schedule.h"
 #include "shardwise/storage/replacement.h"
@@ -18,8 +18,8 @@ struct CachedShards {
   /// What each takes in a cache: for a compressed shard, its bytes when expanded.
   std::vector<std::uint64_t> sizes_bytes;
 
-  /// Those of an index. Cost: some us a shard. Errors: CorruptIndex.
-  SHARDWISE_EXPORT static CachedShards of(const Index& index);
+  /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
+  SHARDWISE_EXPORT static CachedShards of(const Dataset& data);
   /// `count` shards that are all alike. Errors: InvalidArgument if there are more than 2^62
   /// samples.
   SHARDWISE_EXPORT static CachedShards alike(std::uint64_t count, std::uint64_t samples_per_shard,
@@ -90,8 +90,9 @@ struct FetchPlan {
 /// samples of a piece of the order it may count shards that happen to be in none of them (see
 /// ShardSchedule), so it is never too low in what is needed.
 ///
-/// Cost: O(nodes * (chunks + uses)) a epoch, some 50 ns each, and 0.5 us a use for each kind of
-/// node. Memory: some 50 bytes a chunk and epoch.
+/// Cost: O(nodes * (chunks + uses)) an epoch, about 0.1 us a use; and 1 us for each simulated one.
+/// 10^5 shards, 1,024 ranks, 128 nodes and 3 epochs take some seconds.
+/// Memory: 16 bytes a chunk and 8 a touched shard, for each epoch; and 24 a use of one node.
 /// Errors: InvalidArgument: nodes that do not divide the world (the text lists what is valid), no
 /// epochs, shards of other samples. Unsupported: the sampler's future is not known; the text says
 /// what a cache does then.

@@ -51,7 +51,7 @@ class SHARDWISE_EXPORT ShardSchedule {
   /// The schedule of the epoch at which `sampler` stands, for any of its ranks; nothing if the
   /// future is not known. `shard_starts`: the first sample of each shard, then the number of
   /// samples; shards may be empty.
-  /// Cost: O(groups + touches), about 0.2 us each; never O(samples), except wids: O(chunks).
+  /// Cost: O(chunks + touches), about 0.1 us each; never O(samples).
   /// Errors: InvalidArgument if shard_starts is no such list, or of other samples.
   static std::optional<ShardSchedule> of(const Sampler& sampler,
                                          std::span<const std::uint64_t> shard_starts,
@@ -61,7 +61,7 @@ class SHARDWISE_EXPORT ShardSchedule {
   std::uint64_t num_slots() const noexcept { return num_slots_; }
 
   /// The uses of these ranks; nothing if they are not known of a part of the ranks.
-  /// Cost: O(pieces + uses), some 10 ns each; with more than one stream O(pieces * log pieces).
+  /// Cost: O(pieces + uses), about 0.1 us a use; with several streams O(pieces * log pieces).
   /// Errors: InvalidArgument if there are no such ranks.
   std::optional<EpochUses> uses(const RankRange& ranks) const;
 

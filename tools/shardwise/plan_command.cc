@@ -1,0 +1,234 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "commands.h"
+#include "options.h"
+#include "order_options.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/data/fetch_plan.h"
+
+namespace shardwise::tools {
+namespace {
+
+/// Kinds of nodes that the human-readable text shows; --json gives all nodes.
+constexpr std::size_t kKindsShown = 16;
+
+struct PlanOptions {
+  std::string index;
+  std::optional<std::uint64_t> shards;
+  std::uint64_t samples_per_shard = 0;
+  std::uint64_t shard_bytes = 0;
+  OrderArguments order;
+  FetchPlanOptions plan;
+  bool json = false;
+};
+
+struct PlannedThing {
+  OrderedThing ordered;
+  CachedShards shards;
+};
+
+PlannedThing open_planned(const PlanOptions& options) {
+  if (options.shards) {
+    CachedShards shards =
+        CachedShards::alike(*options.shards, options.samples_per_shard, options.shard_bytes);
+    OrderedThing alike;
+    alike.size = shards.starts.back();
+    alike.offsets = std::make_shared<const std::vector<std::uint64_t>>(shards.starts);
+    return {std::move(alike), std::move(shards)};
+  }
+  if (options.index.empty()) throw CLI::RequiredError("INDEX or --shards");
+  const Dataset data = Dataset::open(options.index);
+  return {ordered(data), CachedShards::of(data)};
+}
+
+FetchPlan make_plan(const PlanOptions& options) {
+  if (options.order.rank) {
+    throw CLI::ValidationError("--rank means nothing to a plan, which is of all ranks");
+  }
+  try {
+    const PlannedThing thing = open_planned(options);
+    return plan_fetches(*sampler_for(options.order, thing.ordered), thing.shards, options.plan);
+  } catch (const InvalidArgument& e) {
+    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+  }
+}
+
+nlohmann::ordered_json json_of(const CacheCounts& counts) {
+  return {{"misses", counts.fetches},
+          {"bytes_fetched", counts.bytes_fetched},
+          {"evictions", counts.evictions},
+          {"bypasses", counts.bypasses},
+          {"peak_bytes", counts.peak_bytes}};
+}
+
+nlohmann::ordered_json json_of(std::uint64_t number, const NodeEpoch& epoch) {
+  return {{"epoch", number},           {"shards", epoch.shards},
+          {"bytes", epoch.bytes},      {"loads", epoch.lru.uses},
+          {"lru", json_of(epoch.lru)}, {"next_use", json_of(epoch.next_use)}};
+}
+
+nlohmann::ordered_json json_of(const FetchPlan& plan, std::uint64_t node) {
+  const NodePlan& kind = plan.of_node(node);
+  const std::uint64_t num_ranks = plan.world_size / plan.options.nodes;
+  nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
+  for (std::uint64_t i = 0; i < kind.epochs.size(); ++i) {
+    epochs.push_back(json_of(plan.first_epoch + i, kind.epochs[i]));
+  }
+  return {{"node", node},
+          {"first_rank", node * num_ranks},
+          {"ranks", num_ranks},
+          {"counts_of_node", kind.counts_of},
+          {"shards", kind.shards},
+          {"bytes", kind.bytes},
+          {"cache_bytes_for_once_an_epoch", kind.bytes_for_once_an_epoch},
+          {"cache_bytes_for_once", kind.bytes_for_once},
+          {"epochs", std::move(epochs)}};
+}
+
+void print_json(const FetchPlan& plan, Output& out) {
+  nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
+  for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
+    epochs.push_back(json_of(plan.first_epoch + i, plan.total(i)));
+  }
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  for (std::uint64_t node = 0; node < plan.options.nodes; ++node) {
+    nodes.push_back(json_of(plan, node));
+  }
+  const nlohmann::ordered_json json = {
+      {"shards", plan.num_shards},
+      {"shard_bytes", plan.total_bytes},
+      {"world", plan.world_size},
+      {"num_nodes", plan.options.nodes},
+      {"cache_bytes", plan.options.cache_bytes},
+      {"cache_bytes_for_once_an_epoch", plan.bytes_for_once_an_epoch()},
+      {"cache_bytes_for_once", plan.bytes_for_once()},
+      {"nodes_not_simulated", plan.num_not_simulated()},
+      {"epochs", std::move(epochs)},
+      {"nodes", std::move(nodes)},
+  };
+  out.print("{}\n", json_text(json));
+}
+
+/// "3", "0 to 7", "0 and 3 more".
+std::string names_of(const std::vector<std::uint64_t>& nodes) {
+  if (nodes.size() == 1) return fmt::format("{}", nodes.front());
+  if (nodes.back() - nodes.front() + 1 == nodes.size()) {
+    return fmt::format("{} to {}", nodes.front(), nodes.back());
+  }
+  return fmt::format("{} and {} more", nodes.front(), nodes.size() - 1);
+}
+
+void print_epochs(const FetchPlan& plan, Output& out) {
+  out.print("\nall nodes                  LRU                      next use\n");
+  out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "misses", "bytes",
+            "misses", "bytes");
+  for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
+    const NodeEpoch all = plan.total(i);
+    out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", plan.first_epoch + i,
+              human_count(all.lru.uses), human_count(all.lru.fetches),
+              human_bytes(all.lru.bytes_fetched), human_count(all.next_use.fetches),
+              human_bytes(all.next_use.bytes_fetched));
+  }
+}
+
+void print_nodes(const FetchPlan& plan, Output& out) {
+  out.print("\n{:<16}{:>15}{:>10}  {:>12}{:>12}\n", "one of nodes", "needs", "", "LRU: bytes",
+            "next use");
+  for (std::size_t i = 0; i < std::min(plan.kinds.size(), kKindsShown); ++i) {
+    const NodePlan& kind = plan.kinds[i];
+    CacheCounts lru;
+    CacheCounts next_use;
+    for (const NodeEpoch& epoch : kind.epochs) {
+      lru += epoch.lru;
+      next_use += epoch.next_use;
+    }
+    out.print("{:<16}{:>15}{:>10}  {:>12}{:>12}\n", names_of(kind.nodes),
+              counted(kind.shards, "shard"), human_bytes(kind.bytes),
+              human_bytes(lru.bytes_fetched), human_bytes(next_use.bytes_fetched));
+  }
+  if (plan.kinds.size() > kKindsShown) {
+    out.print("and {} more: shardwise plan --json shows all\n", plan.kinds.size() - kKindsShown);
+  }
+}
+
+bool has_bypasses(const FetchPlan& plan) {
+  return std::any_of(plan.kinds.begin(), plan.kinds.end(), [](const NodePlan& kind) {
+    return std::any_of(kind.epochs.begin(), kind.epochs.end(), [](const NodeEpoch& epoch) {
+      return epoch.lru.bypasses + epoch.next_use.bypasses > 0;
+    });
+  });
+}
+
+void run(const PlanOptions& options, Output& out) {
+  const FetchPlan plan = make_plan(options);
+  if (options.json) {
+    print_json(plan, out);
+    return;
+  }
+  out.print("shards       {}, {}\n", human_count(plan.num_shards), human_bytes(plan.total_bytes));
+  out.print("nodes        {}, with {} and a cache of {} each, empty at first\n",
+            human_count(plan.options.nodes), counted(plan.world_size / plan.options.nodes, "rank"),
+            human_bytes(plan.options.cache_bytes));
+  print_epochs(plan, out);
+  print_nodes(plan, out);
+  out.print("\na node's cache with next use fetches\n");
+  out.print("  each shard once an epoch       from {} on ({} bytes)\n",
+            human_bytes(plan.bytes_for_once_an_epoch()), plan.bytes_for_once_an_epoch());
+  out.print("  nothing twice in {:<13} from {} on ({} bytes)\n",
+            counted(plan.options.epochs, "epoch"), human_bytes(plan.bytes_for_once()),
+            plan.bytes_for_once());
+  if (has_bypasses(plan)) {
+    out.print(
+        "\nthe cache is too small for what is in use at one time: some shards are not kept\n");
+  }
+  if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
+    out.print("\n{} of them simulated; {} stand for a neighbour's counts\n",
+              human_count(plan.options.nodes - count), human_count(count));
+  }
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program, Output& out) {
+  CLI::App* command = program.add_subcommand(
+      "plan", "Predict what the shard caches of a run's nodes will fetch, before the run");
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::Option* const index =
+      command->add_option("INDEX", options->index, "the shards of an index")->type_name("");
+  const auto number = [&](const char* name, auto& value, const char* what, const char* type) {
+    return command->add_option(name, value, what)->check(kWholeNumber)->type_name(type);
+  };
+  const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
+    return command->add_option(name, value, what)->transform(kByteSize)->type_name("B");
+  };
+  CLI::Option* const shards =
+      number("--shards", options->shards, "or so many shards, all alike", "N")->excludes(index);
+  CLI::Option* const samples =
+      number("--samples-per-shard", options->samples_per_shard, "samples in each of them", "K")
+          ->needs(shards);
+  CLI::Option* const bytes =
+      size("--shard-bytes", options->shard_bytes, "bytes of each of them")->needs(shards);
+  shards->needs(samples)->needs(bytes);
+  number("--nodes", options->plan.nodes,
+         "nodes that share the ranks, in blocks, and have a cache each", "M")
+      ->required();
+  size("--cache-bytes", options->plan.cache_bytes, "budget of each cache, as 512M, 20G or 2T")
+      ->required();
+  number("--epochs", options->plan.epochs, "how many epochs, from --epoch on", "E")
+      ->capture_default_str();
+  add_order_options(*command, options->order);
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->footer(
+      "Example:\n  shardwise plan train.idx --world 64 --nodes 8 --cache-bytes 200G\n"
+      "  shardwise plan --shards 100000 --samples-per-shard 1000 --shard-bytes 256M "
+      "--world 1024 --streams 1024 --nodes 128 --cache-bytes 2T");
+  command->callback([options, &out] { run(*options, out); });
+}
+
+}  // namespace shardwise::tools
