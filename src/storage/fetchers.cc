@@ -9,6 +9,8 @@
 #include "shardwise/storage/fetcher.h"
 #include "storage/file_fetcher.h"
 #include "storage/http_fetcher.h"
+#include "storage/pipe_fetcher.h"
+#include "storage/s3_fetcher.h"
 
 namespace shardwise {
 namespace {
@@ -81,7 +83,11 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
 Fetchers::Fetchers(const FetchOptions& options) : impl_(std::make_shared<Impl>()) {
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
-  impl_->by_scheme = {{"http", http}, {"https", http}, {"file", make_file_fetcher()}};
+  impl_->by_scheme = {{"http", http},
+                      {"https", http},
+                      {"s3", make_s3_fetcher(options)},
+                      {"file", make_file_fetcher()}};
+  if (options.allow_pipe) impl_->by_scheme["pipe"] = make_pipe_fetcher();
 }
 
 Fetchers::~Fetchers() = default;

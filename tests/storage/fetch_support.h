@@ -1,5 +1,8 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -46,6 +49,14 @@ inline std::string some_bytes(std::size_t size, std::uint32_t seed = 1) {
     byte = static_cast<char>(state >> 24);
   }
   return bytes;
+}
+
+/// Equality of what is too long to print.
+inline ::testing::AssertionResult same(std::string_view a, std::string_view b) {
+  if (a == b) return ::testing::AssertionSuccess();
+  const auto [first, second] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return ::testing::AssertionFailure() << a.size() << " and " << b.size()
+                                       << " bytes, which differ from byte " << first - a.begin();
 }
 
 }  // namespace shardwise::test

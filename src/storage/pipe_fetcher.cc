@@ -1,0 +1,271 @@
+#include "storage/pipe_fetcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "storage/backoff.h"
+#include "storage/fetch_failure.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kMostComplaint = 4096;  ///< of standard error, its end
+constexpr int kPollMs = 100;                  ///< how soon a cancel is seen
+
+std::string command_of(const std::string& url) {
+  return url.substr(url.starts_with('|') ? 1 : std::strlen("pipe:"));
+}
+
+/// The reading end of a pipe. One thread.
+class PipeEnd {
+ public:
+  PipeEnd() {
+    if (::pipe2(ends_, O_CLOEXEC) != 0) throw_errno(errno, "cannot make a pipe", "");
+  }
+  ~PipeEnd() {
+    close_writing();
+    ::close(ends_[0]);
+  }
+  PipeEnd(const PipeEnd&) = delete;
+  PipeEnd& operator=(const PipeEnd&) = delete;
+  int reading() const noexcept { return ends_[0]; }
+  int writing() const noexcept { return ends_[1]; }
+  void close_writing() noexcept {
+    if (ends_[1] >= 0) ::close(std::exchange(ends_[1], -1));
+  }
+
+ private:
+  int ends_[2];
+};
+
+/// A command that runs in a process group of its own. Destroyed before its end, it is killed with
+/// all that it started.
+class Command {
+ public:
+  Command(std::vector<std::string> words, const std::string& url);
+  ~Command() {
+    if (pid_ < 0) return;
+    ::kill(-pid_, SIGKILL);
+    wait();
+  }
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  int out() const noexcept { return out_.reading(); }
+  int err() const noexcept { return err_.reading(); }
+  /// Its status, as waitpid gives it.
+  int wait() noexcept {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  PipeEnd out_, err_;
+  pid_t pid_ = -1;
+};
+
+Command::Command(std::vector<std::string> words, const std::string& url) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out_.writing(), 1);
+  posix_spawn_file_actions_adddup2(&actions, err_.writing(), 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigaddset(&signals, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  const int error = ::posix_spawnp(&pid_, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  out_.close_writing();
+  err_.close_writing();
+  if (error != 0) {
+    pid_ = -1;
+    throw_fetch_error(url, std::string("the command cannot be run: ") + std::strerror(error),
+                      "check its name and PATH; there is no shell, so no ~, $, * or |");
+  }
+}
+
+/// The last line of what a command complained, for people.
+std::string last_line(std::string_view text) {
+  const std::size_t last = text.find_last_not_of("\r\n");
+  if (last == std::string_view::npos) return {};
+  text = text.substr(0, last + 1);
+  const std::size_t before = text.find_last_of("\r\n");
+  return in_quotes(before == std::string_view::npos ? text : text.substr(before + 1));
+}
+
+/// Passes on the bytes of a range of what streams by.
+class RangeOf {
+ public:
+  RangeOf(const ByteRange& range, FetchSink& sink) : range_(range), sink_(sink) {}
+
+  /// False: the range is full.
+  bool take(std::string_view bytes) {
+    const std::uint64_t start = position_;
+    position_ += bytes.size();
+    const std::uint64_t begin = std::max(start, range_.begin);
+    const std::uint64_t end = range_.end ? std::min(position_, *range_.end) : position_;
+    if (begin < end) {
+      sink_.write(bytes.substr(static_cast<std::size_t>(begin - start),
+                               static_cast<std::size_t>(end - begin)));
+    }
+    return !is_full();
+  }
+  bool is_full() const { return range_.end && position_ >= *range_.end; }
+  /// REQUIRES: all came.
+  bool reaches() const { return position_ >= range_.end.value_or(range_.begin); }
+  std::uint64_t position() const { return position_; }
+
+ private:
+  const ByteRange range_;
+  FetchSink& sink_;
+  std::uint64_t position_ = 0;
+};
+
+class PipeFetcher : public Fetcher {
+ public:
+  SourceFile stat(const FetchRequest& request) override {
+    split_command(command_of(request.url), request.url);
+    if (!request.validator.empty()) throw_changed_at_source(request.url);
+    return {};
+  }
+
+  SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+    if (request.range.end && *request.range.end < request.range.begin) {
+      throw InvalidArgument("a range that ends before it begins",
+                            in_quotes(redacted_url(request.url)), "give begin <= end");
+    }
+    const SourceFile source = stat(request);
+    check_cancelled(request);
+    Command command(split_command(command_of(request.url), request.url), request.url);
+    RangeOf range(request.range, sink);
+    const std::string complaint = read_all(command, request, range);
+    if (range.is_full()) return source;  // the rest is not waited for
+    const int status = command.wait();
+    if (status != 0) {
+      std::string reason =
+          WIFEXITED(status)
+              ? "the command ended with status " + std::to_string(WEXITSTATUS(status))
+              : "the command was killed by signal " + std::to_string(WTERMSIG(status));
+      const std::string line = last_line(complaint);
+      if (!line.empty()) reason += ": " + line;
+      throw_fetch_error(request.url, reason, "run it by hand to see what is wrong");
+    }
+    if (!range.reaches()) {
+      throw_fetch_error(request.url, "the command gave " + human_count(range.position()) + " bytes",
+                        "the range goes beyond them: index it again");
+    }
+    return source;
+  }
+
+ private:
+  /// Gives standard output to `range` until its end or till the range is full; returns the end of
+  /// standard error.
+  static std::string read_all(const Command& command, const FetchRequest& request, RangeOf& range) {
+    std::vector<char> buffer(kBufferBytes);
+    std::string complaint;
+    pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};
+    // What it left running may hold standard error open: only the output is waited for.
+    while (ends[0].fd >= 0 && !range.is_full()) {
+      check_cancelled(request);
+      if (::poll(ends, 2, kPollMs) < 0 && errno != EINTR) throw_errno(errno, "cannot wait", "");
+      for (pollfd& end : ends) {
+        if (end.fd < 0 || end.revents == 0) continue;
+        const ssize_t size = ::read(end.fd, buffer.data(), buffer.size());
+        if (size < 0 && errno == EINTR) continue;
+        if (size < 0) throw_errno(errno, "cannot read from a command", "");
+        if (size == 0) {
+          end.fd = -1;
+          continue;
+        }
+        const std::string_view bytes(buffer.data(), static_cast<std::size_t>(size));
+        if (&end == &ends[1]) {
+          append_complaint(complaint, bytes);
+        } else if (!range.take(bytes)) {
+          break;
+        }
+      }
+    }
+    // What was complained before the output's end lies in the pipe already.
+    pollfd& rest = ends[1];
+    while (rest.fd >= 0 && !range.is_full() && ::poll(&rest, 1, kPollMs) > 0) {
+      const ssize_t size = ::read(rest.fd, buffer.data(), buffer.size());
+      if (size <= 0) break;
+      append_complaint(complaint, {buffer.data(), static_cast<std::size_t>(size)});
+    }
+    return complaint;
+  }
+
+  static void append_complaint(std::string& complaint, std::string_view bytes) {
+    complaint += bytes;
+    if (complaint.size() > kMostComplaint) complaint.erase(0, complaint.size() - kMostComplaint);
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> split_command(std::string_view command, std::string_view url) {
+  const auto refuse = [&](std::string_view why) {
+    throw InvalidArgument("a malformed command",
+                          in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
+                          "write pipe:program and its arguments");
+  };
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) refuse("it holds a control character");
+    if (quote == 0 && c == ' ') {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'') {
+      if (++i == command.size()) refuse("it ends in a backslash");
+      words.back() += command[i];
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != 0) refuse("a quote is left open");
+  if (words.empty() || words[0].empty()) refuse("it names no program");
+  return words;
+}
+
+std::unique_ptr<Fetcher> make_pipe_fetcher() { return std::make_unique<PipeFetcher>(); }
+
+}  // namespace shardwise

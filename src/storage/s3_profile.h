@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "shardwise/storage/fetcher.h"
+
+namespace shardwise {
+
+/// As whom and where S3 is asked, once everything was looked up.
+struct S3Access {
+  std::string access_key_id;  ///< empty: as nobody
+  std::string secret_access_key;
+  std::string session_token;
+  std::string region;
+  std::string endpoint;  ///< empty: AWS's own
+  std::string source;    ///< where the keys come from, for people: "the environment"
+};
+
+/// Looks up what S3Options leaves open, in the order that is said there. Reads the environment and
+/// two small files; runs nothing, and asks no service.
+/// Errors: InvalidArgument: half a pair of keys, or a named profile that is in neither file.
+S3Access resolve_s3_access(const S3Options& options);
+
+}  // namespace shardwise

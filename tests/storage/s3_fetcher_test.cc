@@ -1,0 +1,387 @@
+#include "storage/s3_fetcher.h"
+
+#include <curl/curl.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "shardwise/base/text.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/spawned.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::same;
+using test::StringSink;
+using test::TestHttpServer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kId[] = "AKIDEXAMPLE";
+constexpr char kSecret[] = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+constexpr char kToken[] = "FwoGZXIvYXdz//sesame==";
+
+std::string hmac(std::string_view key, std::string_view text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest, &size);
+  return {reinterpret_cast<const char*>(digest), size};
+}
+
+std::string sha256_hex(std::string_view text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  return hex({reinterpret_cast<const char*>(digest), sizeof digest});
+}
+
+/// What stands after `from` and before the next `to`.
+std::string between(const std::string& text, const std::string& from, char to) {
+  const std::size_t found = text.find(from);
+  if (found == std::string::npos) return {};
+  const std::size_t begin = found + from.size();
+  return text.substr(begin, text.find(to, begin) - begin);
+}
+
+/// What is wrong with a request's signature by AWS's rules (signature version 4); "" if nothing is.
+std::string signature_fault(const test::LoggedRequest& request, const std::string& region) {
+  const std::string authorization = request.header("authorization");
+  const std::string credential = between(authorization, "Credential=", ',');
+  const std::string names = between(authorization, "SignedHeaders=", ',');
+  const std::string date_time = request.header("x-amz-date");
+  const std::string scope = date_time.substr(0, 8) + "/" + region + "/s3/aws4_request";
+  if (credential != kId + ("/" + scope)) return "credential " + credential;
+
+  std::string headers;
+  std::string last;
+  std::istringstream list(names);
+  for (std::string name; std::getline(list, name, ';'); last = name) {
+    if (name <= last) return "headers out of order: " + names;
+    headers += name + ":" + request.header(name) + "\n";
+  }
+  for (const auto& [name, value] : request.headers) {
+    const bool must_be_signed = name == "host" || name.starts_with("x-amz-");
+    if (must_be_signed && (";" + names + ";").find(";" + name + ";") == std::string::npos) {
+      return name + " is not signed";
+    }
+  }
+  const std::string content = request.header("x-amz-content-sha256");
+  if (content != sha256_hex("")) return "content hash '" + content + "'";
+  const std::size_t mark = std::min(request.target.find('?'), request.target.size());
+  const std::string path = request.target.substr(0, mark);
+  const std::string query = mark == request.target.size() ? "" : request.target.substr(mark + 1);
+  const std::string canonical =
+      request.method + "\n" + path + "\n" + query + "\n" + headers + "\n" + names + "\n" + content;
+  const std::string to_sign =
+      "AWS4-HMAC-SHA256\n" + date_time + "\n" + scope + "\n" + sha256_hex(canonical);
+  std::string key = hmac(std::string("AWS4") + kSecret, date_time.substr(0, 8));
+  for (const std::string& part : {region, std::string("s3"), std::string("aws4_request")}) {
+    key = hmac(key, part);
+  }
+  const std::string expected = hex(hmac(key, to_sign));
+  return authorization.ends_with("Signature=" + expected) ? "" : "signature of\n" + canonical;
+}
+
+/// Sets environment variables, and puts back what was there.
+class Environment {
+ public:
+  Environment() {
+    for (const char* name :
+         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
+          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_PROFILE"}) {
+      unset(name);
+    }
+    set("HOME", home_.path());
+    set("AWS_SHARED_CREDENTIALS_FILE", home_ / "credentials");
+    set("AWS_CONFIG_FILE", home_ / "config");
+  }
+  ~Environment() {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        ::setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        ::unsetenv(name.c_str());
+      }
+    }
+  }
+  void set(const std::string& name, const std::string& value) {
+    keep(name);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  void unset(const std::string& name) {
+    keep(name);
+    ::unsetenv(name.c_str());
+  }
+  const test::TempDir& home() const { return home_; }
+
+ private:
+  void keep(const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    before_.emplace(name, value == nullptr ? std::nullopt : std::optional<std::string>(value));
+  }
+  test::TempDir home_;
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+class S3FetcherTest : public ::testing::Test {
+ protected:
+  S3FetcherTest() {
+    options_.s3.endpoint = server_.url("");
+    options_.s3.region = "eu-test-1";
+    options_.s3.access_key_id = kId;
+    options_.s3.secret_access_key = kSecret;
+    server_.set_gate(
+        [this](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+          fault_ = signature_fault(request, "eu-test-1");
+          if (fault_.empty()) return std::nullopt;
+          return std::pair(403, std::string("<Error><Code>SignatureDoesNotMatch</Code></Error>"));
+        });
+  }
+  std::string fetched(const FetchRequest& request) {
+    StringSink sink;
+    Fetchers(options_).fetch(request, sink);
+    return sink.bytes;
+  }
+
+  Environment environment_;
+  TestHttpServer server_;
+  FetchOptions options_ = test::quick_options();
+  std::string fault_;  // written by the server's threads, one after the other
+};
+
+TEST_F(S3FetcherTest, RequestsAreSigned) {
+  const std::string body = test::some_bytes(300'000);
+  server_.serve("/bucket/a/x.tar", {.body = body, .cut_after = 200'000});
+  EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar"}), body)) << fault_;
+  EXPECT_EQ(server_.requests().back().header("if-range"), "\"v1\"");
+  EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar", .range = {5, 9}}), body.substr(5, 4)))
+      << fault_;
+  EXPECT_EQ(Fetchers(options_).stat({.url = "s3://bucket/a/x.tar"}).size_bytes, body.size());
+
+  options_.s3.session_token = kToken;
+  EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar"}), body)) << fault_;
+  EXPECT_EQ(server_.requests().back().header("x-amz-security-token"), kToken);
+}
+
+TEST_F(S3FetcherTest, KeysAreBytes) {
+  struct Case {
+    std::string key, path;
+  };
+  const Case cases[] = {
+      {"a b+c&d=e.tar", "/bucket/a%20b%2Bc%26d%3De.tar"},
+      {"q?x#y%20.tar", "/bucket/q%3Fx%23y%2520.tar"},
+      {"a//b/../c/./d", "/bucket/a//b/../c/./d"},
+      {"\xC3\xA4;$(x)'\"~", "/bucket/%C3%A4%3B%24%28x%29%27%22~"},
+  };
+  for (const Case& c : cases) {
+    server_.serve(c.path, {.body = c.key});
+    EXPECT_EQ(fetched({.url = "s3://bucket/" + c.key}), c.key) << fault_;
+    EXPECT_EQ(server_.requests().back().target, c.path);
+  }
+}
+
+TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
+  server_.serve("/x", {.body = "host"});
+  options_.s3.path_style = false;
+  options_.s3.endpoint = "http://localhost:" + std::to_string(server_.port());
+  EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "host") << fault_;
+  EXPECT_EQ(server_.requests().back().header("host"),
+            "bucket.localhost:" + std::to_string(server_.port()));
+
+  const auto url_of = [](const std::string& url, const S3Options& options) {
+    return s3_target(url, options, resolve_s3_access(options)).url;
+  };
+  EXPECT_EQ(url_of("s3://b/k", {}), "https://b.s3.us-east-1.amazonaws.com/k");
+  EXPECT_EQ(url_of("s3://b/k", {.region = "cn-north-1"}),
+            "https://b.s3.cn-north-1.amazonaws.com.cn/k");
+  EXPECT_EQ(url_of("s3://b.c/k", {}), "https://s3.us-east-1.amazonaws.com/b.c/k");
+  EXPECT_EQ(url_of("s3://b/k", {.path_style = true}), "https://s3.us-east-1.amazonaws.com/b/k");
+  EXPECT_EQ(url_of("s3://b/k", {.endpoint = "https://h:9/p/"}), "https://h:9/p/b/k");
+  EXPECT_EQ(url_of("s3://b/k", {.endpoint = "https://h", .path_style = false}), "https://b.h/k");
+}
+
+TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
+  const auto found = [](const S3Options& options = {}) {
+    const S3Access access = resolve_s3_access(options);
+    return access.access_key_id + "|" + access.secret_access_key + "|" + access.session_token +
+           "|" + access.region + "|" + access.endpoint + "|" + access.source;
+  };
+  EXPECT_EQ(found(), "|||us-east-1||");
+  test::write_file(environment_.home() / "credentials",
+                   "# comment\n[default]\naws_access_key_id = FILE\naws_secret_access_key=s1\n\n"
+                   "[other]\r\naws_access_key_id=OTHER\r\naws_secret_access_key=s2\r\n"
+                   "aws_session_token=t2\r\n[nested]\naws_access_key_id = N\n"
+                   "aws_secret_access_key = n\ns3 =\n  region = wrong\n");
+  test::write_file(environment_.home() / "config",
+                   "[default]\nregion = file-1\n[profile other]\nregion=other-1\n"
+                   "endpoint_url = http://other\n[other]\nregion=wrong\n[profile nested]\n"
+                   "s3 =\n  region = wrong\n");
+  EXPECT_EQ(found(), "FILE|s1||file-1||the profile 'default'");
+  EXPECT_EQ(found({.profile = "nested"}), "N|n||us-east-1||the profile 'nested'");
+  environment_.set("AWS_PROFILE", "other");
+  EXPECT_EQ(found(), "OTHER|s2|t2|other-1|http://other|the profile 'other'");
+  environment_.set("AWS_ACCESS_KEY_ID", "ENV");
+  environment_.set("AWS_SECRET_ACCESS_KEY", "s3");
+  environment_.set("AWS_DEFAULT_REGION", "env-1");
+  environment_.set("AWS_ENDPOINT_URL", "http://env");
+  EXPECT_EQ(found(), "ENV|s3||env-1|http://env|the environment");
+  environment_.set("AWS_REGION", "env-2");
+  environment_.set("AWS_ENDPOINT_URL_S3", "http://env-s3");
+  EXPECT_EQ(found(), "ENV|s3||env-2|http://env-s3|the environment");
+  EXPECT_EQ(found({.profile = "default"}), "FILE|s1||env-2|http://env-s3|the profile 'default'");
+  EXPECT_EQ(found({.endpoint = "http://o",
+                   .region = "o-1",
+                   .access_key_id = "O",
+                   .secret_access_key = "s4"}),
+            "O|s4||o-1|http://o|S3Options");
+
+  EXPECT_THAT(error_text([] { resolve_s3_access({.profile = "none"}); }),
+              HasSubstr("there is no such profile for S3: 'none'; name one that is in '"));
+  EXPECT_EQ(error_text([] { resolve_s3_access({.access_key_id = "x"}); }),
+            "half a pair of keys for S3: S3Options; give both the access key id and the secret "
+            "access key, or neither");
+}
+
+TEST_F(S3FetcherTest, WithoutKeysNothingIsSigned) {
+  server_.set_gate(nullptr);
+  server_.serve("/bucket/x", {.body = "public"});
+  options_.s3.access_key_id = options_.s3.secret_access_key = "";
+  EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "public");
+  EXPECT_EQ(server_.requests().back().header("authorization"), "");
+  server_.serve("/bucket/x", {.body = "public", .statuses = {403}});
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              HasSubstr("(HTTP status 403, after 1 attempt); no keys were found, so nobody in "
+                        "particular asked: set AWS_ACCESS_KEY_ID"));
+}
+
+TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
+  options_.s3.secret_access_key = "another-sesame";
+  options_.s3.session_token = kToken;
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              AllOf(HasSubstr("cannot fetch: 's3://bucket/x' (HTTP status 403, "
+                              "SignatureDoesNotMatch, after 1 attempt); check the keys (from "
+                              "S3Options), the region and the bucket's policy"),
+                    Not(HasSubstr("sesame")), Not(HasSubstr(kId))));
+
+  server_.set_gate(nullptr);
+  server_.serve("/bucket/x", {.extra_headers = "x-amz-bucket-region: eu-west-9\r\n",
+                              .redirect_to = "http://127.0.0.1:1/elsewhere"});
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              HasSubstr("(HTTP status 302, after 1 attempt); the bucket is in the region "
+                        "'eu-west-9': name it"));
+  options_.s3.session_token = "line\nsesame";
+  EXPECT_EQ(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+            "malformed keys for S3: S3Options; a key is one word of printable characters");
+}
+
+TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
+  for (const char* url : {"s3://", "s3://bucket", "s3://bucket/", "s3:///key", "s3:bucket/key",
+                          "s3://a b/k", "s3://../k", "s3://KEY:sesame@bucket/k", "s3://b/a\nb"}) {
+    const auto call = [&] { fetched({.url = url}); };
+    EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument) << url;
+    EXPECT_THAT(error_text(call), Not(HasSubstr("sesame")));
+  }
+  for (const char* endpoint : {"host:9000", "ftp://h", "http://u:sesame@h", "http://h/?sesame"}) {
+    options_.s3.endpoint = endpoint;
+    const auto call = [&] { fetched({.url = "s3://b/k"}); };
+    EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument) << endpoint;
+    EXPECT_THAT(error_text(call), Not(HasSubstr("sesame")));
+  }
+  options_.s3.endpoint = "http://h";
+  options_.s3.region = "eu.evil/";
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://b/k"}); }),
+              HasSubstr("a malformed region for S3: 'eu.evil/'"));
+}
+
+// --- Against a server that others wrote
+// -----------------------------------------------------------
+
+std::size_t append(char* bytes, std::size_t, std::size_t size, void* text) {
+  static_cast<std::string*>(text)->append(bytes, size);
+  return size;
+}
+
+/// One request as set-up; returns the answer's body.
+std::string call(const std::string& method, const std::string& url, const std::string& service,
+                 const std::string& body) {
+  std::string answer;
+  CURL* const handle = curl_easy_init();
+  // Names the service only: the server does not look at who signs until it is told to.
+  const std::string authorization =
+      "Authorization: AWS4-HMAC-SHA256 Credential=x/20200101/us-east-1/" + service +
+      "/aws4_request, SignedHeaders=host, Signature=x";
+  curl_slist* headers = curl_slist_append(nullptr, authorization.c_str());
+  if (service == "s3") headers = curl_slist_append(headers, "Content-Type: application/x-tar");
+  curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(handle, CURLOPT_CUSTOMREQUEST, method.c_str());
+  curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+  if (!body.empty()) {
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.data());
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+  }
+  curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &append);
+  curl_easy_setopt(handle, CURLOPT_WRITEDATA, &answer);
+  const CURLcode code = curl_easy_perform(handle);
+  curl_slist_free_all(headers);
+  curl_easy_cleanup(handle);
+  return code == CURLE_OK ? answer : "";
+}
+
+/// moto's server, which checks signatures with botocore once the set-up is done.
+TEST(S3ServerTest, MotoAcceptsTheSignatures) {
+  const auto program = test::find_program("moto_server");
+  if (!program) GTEST_SKIP() << "no moto_server in PATH (the Python package moto[server])";
+  const Environment environment;
+  const std::string port = std::to_string(test::free_port());
+  const std::string server = "http://127.0.0.1:" + port;
+  ::setenv("INITIAL_NO_AUTH_ACTION_COUNT", "5", 1);
+  const test::Spawned moto({*program, "-H", "127.0.0.1", "-p", port});
+  ::unsetenv("INITIAL_NO_AUTH_ACTION_COUNT");
+  if (!test::wait_for_port(std::stoi(port), std::chrono::seconds(60)))
+    FAIL() << "moto did not start";
+
+  const std::string body = test::some_bytes(100'000);
+  call("PUT", server + "/bucket", "s3", "");
+  call("PUT", server + "/bucket/a%20b/x.tar", "s3", body);
+  call("POST", server, "iam", "Action=CreateUser&Version=2010-05-08&UserName=u");
+  call("POST", server, "iam",
+       "Action=PutUserPolicy&Version=2010-05-08&UserName=u&PolicyName=p&PolicyDocument="
+       "%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%5B%7B%22Effect%22%3A%22Allow%22%2C"
+       "%22Action%22%3A%22s3%3A%2A%22%2C%22Resource%22%3A%22%2A%22%7D%5D%7D");
+  const std::string keys =
+      call("POST", server, "iam", "Action=CreateAccessKey&Version=2010-05-08&UserName=u");
+
+  FetchOptions options = test::quick_options();
+  options.s3.endpoint = server;
+  options.s3.access_key_id = between(keys, "<AccessKeyId>", '<');
+  options.s3.secret_access_key = between(keys, "<SecretAccessKey>", '<');
+  ASSERT_NE(options.s3.secret_access_key, "") << keys;
+  const FetchRequest request{.url = "s3://bucket/a b/x.tar"};
+  StringSink sink;
+  const SourceFile file = Fetchers(options).fetch(request, sink);
+  EXPECT_TRUE(same(sink.bytes, body));
+  EXPECT_EQ(file.size_bytes, body.size());
+  EXPECT_EQ(Fetchers(options).stat(request).validator, file.validator);
+  StringSink part;
+  Fetchers(options).fetch({.url = request.url, .range = {10, 20}, .validator = file.validator},
+                          part);
+  EXPECT_TRUE(same(part.bytes, body.substr(10, 10)));
+
+  options.s3.secret_access_key += "x";
+  EXPECT_THAT(error_text([&] { Fetchers(options).fetch(request, sink); }),
+              HasSubstr("(HTTP status 403, SignatureDoesNotMatch"));
+}
+
+}  // namespace
+}  // namespace shardwise
