@@ -1,0 +1,513 @@
+#include "shardwise/storage/shard_cache.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::TempDir;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr std::size_t kShardBytes = 100'000;
+
+class ShardCacheTest : public ::testing::Test {
+ protected:
+  ShardCacheTest() {
+    for (int i = 0; i < 8; ++i) server_.serve(path(i), {.body = body(i)});
+  }
+
+  static std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
+  static std::string body(int i) {
+    return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1));
+  }
+  CacheRequest request(int i) const {
+    return {.url = server_.url(path(i)), .size_bytes = kShardBytes};
+  }
+  ShardCacheOptions options(std::uint64_t budget_shards = 100) const {
+    return {.directory = dir_ / "cache",
+            .budget_bytes = budget_shards * kShardBytes,
+            .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+  std::string read(ShardCache& cache, int i) {
+    return test::read_file(cache.get(request(i)).path());
+  }
+
+  TempDir dir_;
+  test::TestHttpServer server_;
+};
+
+TEST_F(ShardCacheTest, FetchesAShardOnceAndServesItFromThenOn) {
+  const auto cache = ShardCache::open(options());
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(server_.gets(path(0)), 1);
+  const ShardCacheStats stats = cache->stats();
+  EXPECT_EQ(stats.hits, 1u);
+  EXPECT_EQ(stats.misses, 1u);
+  EXPECT_EQ(stats.fetched, 1u);
+  EXPECT_EQ(stats.fetched_bytes, kShardBytes);
+  EXPECT_EQ(cache->used_bytes(), kShardBytes);
+
+  EXPECT_EQ(read(*ShardCache::open(options()), 0), body(0));
+  EXPECT_EQ(server_.gets(path(0)), 1) << "another process, later";
+}
+
+// faults.md 19
+TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
+  server_.serve("/a/0.tar", {.body = "aaaa"});
+  server_.serve("/b/0.tar", {.body = "bbbb"});
+  const auto cache = ShardCache::open(options());
+  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/a/0.tar")}).path()), "aaaa");
+  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/b/0.tar")}).path()), "bbbb");
+  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/b/0.tar?x=1")}).path()), "bbbb");
+  EXPECT_THAT(cache->entries(), SizeIs(3));
+  EXPECT_EQ(ShardCache::name_of({.url = "HTTP://Example.org:80/x/../y"}),
+            ShardCache::name_of({.url = "http://example.org/y"}));
+  EXPECT_NE(ShardCache::name_of({.url = "http://example.org/y"}),
+            ShardCache::name_of({.url = "http://example.org/Y"}));
+}
+
+// faults.md 10, 11
+TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
+  const auto cache = ShardCache::open(options());
+  const auto fails = [&](test::ServedFile file, const CacheRequest& what) {
+    server_.serve("/bad.tar", std::move(file));
+    EXPECT_ANY_THROW(cache->get(what));
+    EXPECT_THAT(files(), IsEmpty());
+  };
+  const CacheRequest bad{.url = server_.url("/bad.tar"), .size_bytes = kShardBytes};
+  fails({.statuses = {404, 404, 404, 404, 404}}, bad);
+  fails({.body = body(0), .cut_after = 1000}, bad);
+  fails({.body = body(0), .length_error = -10}, bad);
+  fails({.body = body(0), .length_error = 10}, bad);
+  fails({.body = body(0).substr(1)}, bad);
+  fails({.body = body(0) + "x"}, bad);
+  CacheRequest hashed = bad;
+  hashed.source_hash = hash128(body(1));
+  fails({.body = body(0)}, hashed);  // 13: wrong bytes, right length
+  CacheRequest checked = bad;
+  checked.check = [](const std::string&) { throw CorruptShard("no tar", "", ""); };
+  fails({.body = body(0)}, checked);
+}
+
+TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
+  const auto cache = ShardCache::open(options());
+  CacheRequest wanted = request(0);
+  wanted.size_bytes = kShardBytes + 1;
+  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+              AllOf(HasSubstr("not as long as it was when it was indexed"),
+                    HasSubstr("100000 bytes now, 100001 then"), HasSubstr("shardwise index")));
+  wanted = request(0);
+  wanted.source_hash = hash128("another");
+  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+              HasSubstr("the bytes that came are not those that were indexed"));
+}
+
+TEST_F(ShardCacheTest, AShardThatIsNotCurrentIsFetchedAgain) {
+  const auto cache = ShardCache::open(options());
+  read(*cache, 0);
+  server_.serve(path(0), {.body = body(1), .etag = "\"v2\""});
+  CacheRequest other = request(0);
+  other.is_current = [&](const std::string& file) { return test::read_file(file) == body(1); };
+  EXPECT_EQ(test::read_file(cache->get(other).path()), body(1));
+  EXPECT_EQ(server_.gets(path(0)), 2);
+  EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
+}
+
+TEST_F(ShardCacheTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
+  const auto cache = ShardCache::open(options(3));
+  for (const int i : {0, 1, 2, 0, 3}) read(*cache, i);  // 1 goes
+  EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
+  for (const int i : {0, 2, 3}) read(*cache, i);
+  EXPECT_EQ(cache->stats().fetched, 4u);
+  read(*cache, 1);
+  EXPECT_EQ(cache->stats().fetched, 5u);
+  EXPECT_EQ(cache->stats().evicted, 2u);
+  EXPECT_EQ(cache->stats().evicted_bytes, 2 * kShardBytes);
+}
+
+TEST_F(ShardCacheTest, EvictsWhatIsNeededLast) {
+  const auto cache = ShardCache::open(options(3));
+  for (const int i : {0, 1, 2}) read(*cache, i);
+  std::map<std::string, NextUse> future;
+  future[ShardCache::name_of(request(0))] = {.kind = NextUse::Kind::kInUse};
+  future[ShardCache::name_of(request(1))] = {.kind = NextUse::Kind::kAt, .position = 70};
+  future[ShardCache::name_of(request(2))] = {.kind = NextUse::Kind::kAt, .position = 50};
+  const auto next_use = [&](const std::string& name) { return future.at(name); };
+  cache->get(request(3), next_use);
+  EXPECT_EQ(cache->entries().size(), 3u);
+  read(*cache, 0);
+  read(*cache, 2);
+  EXPECT_EQ(cache->stats().fetched, 4u);
+}
+
+TEST_F(ShardCacheTest, AShardThatNobodyKnowsOfGoesFirst) {
+  const auto cache = ShardCache::open(options(2));
+  read(*cache, 0);
+  read(*cache, 1);
+  const std::string known = ShardCache::name_of(request(0));
+  cache->get(request(2), [&](const std::string& name) {
+    return name == known ? NextUse{.kind = NextUse::Kind::kAt, .position = 1'000'000} : NextUse{};
+  });
+  read(*cache, 0);
+  EXPECT_EQ(cache->stats().fetched, 3u);
+}
+
+TEST_F(ShardCacheTest, WhatIsInUseStays) {
+  const auto cache = ShardCache::open(options(2));
+  const CachedShard first = cache->get(request(0));
+  {
+    const CachedShard again = cache->get(request(0));  // a hold more or less makes no difference
+  }
+  for (const int i : {1, 2, 3, 4}) read(*cache, i);
+  EXPECT_EQ(test::read_file(first.path()), body(0));
+  EXPECT_LE(cache->used_bytes(), 2 * kShardBytes);
+  EXPECT_EQ(cache->stats().bypassed, 0u);
+}
+
+// faults.md 16
+TEST_F(ShardCacheTest, WithoutRoomAShardIsFetchedBesideTheCache) {
+  const auto cache = ShardCache::open(options(2));
+  const CachedShard a = cache->get(request(0));
+  const CachedShard b = cache->get(request(1));
+  {
+    const CachedShard c = cache->get(request(2));
+    EXPECT_EQ(test::read_file(c.path()), body(2));
+    EXPECT_EQ(test::read_file(a.path()), body(0));
+    EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
+  }
+  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes) << "it is gone with its last user";
+  EXPECT_EQ(cache->stats().bypassed, 1u);
+}
+
+// faults.md 6
+TEST_F(ShardCacheTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
+  ShardCacheOptions small = options();
+  small.budget_bytes = kShardBytes - 1;
+  EXPECT_THAT(error_text([&] { ShardCache::open(small)->get(request(0)); }),
+              AllOf(HasSubstr("larger than the shard cache's budget"), HasSubstr("/0.tar"),
+                    HasSubstr("give the cache 100000 bytes at least")));
+  EXPECT_EQ(error_code([&] { ShardCache::open(small)->get({.url = server_.url(path(0))}); }),
+            ErrorCode::kNoSpace)
+      << "also when only the server knows the size";
+  small.bypass_large = true;
+  const auto cache = ShardCache::open(small);
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(cache->used_bytes(), 0u);
+  EXPECT_EQ(cache->stats().bypassed, 2u);
+  small.budget_bytes = 0;
+  EXPECT_EQ(error_code([&] { ShardCache::open(small); }), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(ShardCacheTest, AShardOfUnknownSizeMakesRoomAsItComes) {
+  server_.serve("/chunked.tar", {.body = body(7), .has_head = false, .is_chunked = true});
+  const auto cache = ShardCache::open(options(1000));
+  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/chunked.tar")}).path()), body(7));
+  EXPECT_EQ(cache->used_bytes(), kShardBytes);
+}
+
+TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
+  const auto cache = ShardCache::open(options(2));
+  read(*cache, 0);
+  read(*cache, 1);
+  std::map<std::string, NextUse> future;
+  const auto next_use = [&](const std::string& name) { return future.at(name); };
+  const auto at = [](std::uint64_t position, bool may_go_now = true) {
+    return NextUse{NextUse::Kind::kAt, position, may_go_now};
+  };
+  NextUse& zero = future[ShardCache::name_of(request(0))];
+  NextUse& one = future[ShardCache::name_of(request(1))];
+  std::optional<ShardCache::Fetch> fetch;
+  const auto begin = [&] { return cache->begin_ahead(request(2), 30, next_use, fetch); };
+
+  zero = at(20), one = at(25);
+  EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "both are needed sooner";
+  zero = at(20), one = at(40, false);
+  EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "the one to go is needed before";
+  zero = at(20), one = at(40);
+  {
+    const CachedShard used = cache->get(request(1));
+    EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "the one to go is in use";
+  }
+  ASSERT_EQ(begin(), ShardCache::Ahead::kFetch);
+  EXPECT_EQ(cache->begin_ahead(request(2), 30, next_use, fetch), ShardCache::Ahead::kPresent)
+      << "somebody fetches it";
+  fetch->run();
+  fetch.reset();
+  EXPECT_EQ(begin(), ShardCache::Ahead::kPresent);
+  read(*cache, 0);
+  EXPECT_EQ(cache->stats().fetched, 3u);
+}
+
+TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
+  const auto cache = ShardCache::open(options(2));
+  read(*cache, 0);
+  read(*cache, 1);
+  std::atomic<bool> done{false};
+  const std::string last = ShardCache::name_of(request(1));
+  const auto next_use = [&](const std::string& name) {
+    return name == last ? NextUse{NextUse::Kind::kAt, 40, done.load()}
+                        : NextUse{NextUse::Kind::kAt, 35, true};
+  };
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    done = true;
+  });
+  cache->get(request(2), next_use);
+  reader.join();
+  read(*cache, 0);
+  EXPECT_EQ(cache->stats().fetched, 3u) << "0 stayed";
+}
+
+TEST_F(ShardCacheTest, AsksForIdleMappingsToBeLetGo) {
+  const auto cache = ShardCache::open(options(2));
+  auto idle = std::make_shared<std::map<std::string, CachedShard>>();
+  for (const int i : {0, 1}) {
+    CachedShard shard = cache->get(request(i));
+    idle->emplace(shard.name(), std::move(shard));
+  }
+  cache->add_releaser(
+      idle, [shards = idle.get()](const std::string& name) { return shards->erase(name) > 0; });
+  read(*cache, 2);
+  EXPECT_EQ(cache->stats().bypassed, 0u);
+  EXPECT_THAT(*idle, SizeIs(1));
+  idle.reset();
+  read(*cache, 3);
+}
+
+class CompressedShardCacheTest : public ShardCacheTest,
+                                 public ::testing::WithParamInterface<Compression> {};
+
+TEST_P(CompressedShardCacheTest, IsExpandedOnTheWayIn) {
+  const std::string bytes = std::string(1 << 20, 'a') + body(0);
+  const std::string stored = test::compress(bytes, GetParam());
+  server_.serve("/x", {.body = stored});
+  test::write_file(dir_ / "local", stored);
+  const auto cache = ShardCache::open(options());
+  for (const std::string& url : {server_.url("/x"), dir_ / "local"}) {
+    const CacheRequest wanted{.url = url,
+                              .compression = GetParam(),
+                              .size_bytes = bytes.size(),
+                              .source_bytes = stored.size(),
+                              .source_hash = hash128(stored)};
+    EXPECT_EQ(test::read_file(cache->get(wanted).path()), bytes);
+    EXPECT_EQ(test::read_file(cache->get(wanted).path()), bytes);
+  }
+  EXPECT_EQ(server_.gets("/x"), 1);
+  EXPECT_EQ(cache->stats().fetched_bytes, 2 * stored.size());
+  EXPECT_EQ(cache->used_bytes(), 2 * bytes.size());
+
+  server_.serve("/cut", {.body = stored.substr(0, stored.size() / 2)});
+  EXPECT_EQ(
+      error_code([&] { cache->get({.url = server_.url("/cut"), .compression = GetParam()}); }),
+      ErrorCode::kCorruptShard);
+  EXPECT_THAT(cache->entries(), SizeIs(2));
+}
+INSTANTIATE_TEST_SUITE_P(All, CompressedShardCacheTest,
+                         ::testing::Values(Compression::kGzip, Compression::kZstd, Compression::kXz,
+                                           Compression::kBzip2));
+
+// faults.md 46
+TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
+  const auto open_text = [&](const std::string& path) {
+    return error_text([&] { ShardCache::open({.directory = path}); });
+  };
+  test::write_file(dir_ / "file", "x");
+  EXPECT_THAT(open_text(dir_ / "file"), HasSubstr("it is a file"));
+  EXPECT_THAT(open_text(dir_.path()),
+              AllOf(HasSubstr("it holds other files, as 'file'"), HasSubstr("an empty directory")));
+  std::filesystem::create_directory(dir_ / "open");
+  ::chmod((dir_ / "open").c_str(), 0777);
+  EXPECT_THAT(open_text(dir_ / "open"), HasSubstr("others may write to it"));
+  if (::geteuid() == 0) {
+    std::filesystem::create_directory(dir_ / "foreign");
+    ASSERT_EQ(::chown((dir_ / "foreign").c_str(), 12345, 12345), 0);
+    EXPECT_THAT(open_text(dir_ / "foreign"), HasSubstr("it belongs to another user"));
+  }
+  EXPECT_EQ(error_code([&] { ShardCache::open({.directory = dir_ / "no", .create = false}); }),
+            ErrorCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "no"));
+
+  std::filesystem::create_directory(dir_ / "newer");
+  test::write_file(dir_ / "newer/shardwise-cache", "shardwise shard cache, version 2\n");
+  EXPECT_EQ(error_code([&] { ShardCache::open({.directory = dir_ / "newer"}); }),
+            ErrorCode::kVersionMismatch);
+  struct stat made {};
+  ShardCache::open(options());
+  ASSERT_EQ(::stat((dir_ / "cache").c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 0777, 0700u);
+}
+
+// faults.md 46
+TEST_F(ShardCacheTest, ALinkAtAShardsNameIsNeitherReadNorWrittenThrough) {
+  const auto cache = ShardCache::open(options());
+  test::write_file(dir_ / "victim", std::string(kShardBytes, 'v'));
+  const std::string name = dir_ / "cache/shards/" + ShardCache::name_of(request(0)) + ".tar";
+  std::filesystem::create_symlink(dir_ / "victim", name);
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_FALSE(std::filesystem::is_symlink(name));
+  EXPECT_EQ(test::read_file(dir_ / "victim"), std::string(kShardBytes, 'v'));
+}
+
+TEST_F(ShardCacheTest, DeletesNothingButItsOwnFiles) {
+  const auto cache = ShardCache::open(options(1));
+  const std::string foreign = dir_ / "cache/shards/important.tar";
+  test::write_file(foreign, std::string(10 * kShardBytes, 'x'));
+  for (int i = 0; i < 4; ++i) read(*cache, i);
+  cache->prune(0);
+  ShardCache::open(options(1));
+  EXPECT_THAT(files(), ElementsAre("important.tar"));
+  EXPECT_THAT(cache->verify().foreign, ElementsAre("important.tar"));
+}
+
+TEST_F(ShardCacheTest, SweepsWhatAKilledProcessLeft) {
+  {
+    const auto cache = ShardCache::open(options());
+    read(*cache, 0);
+  }
+  const std::string name = ShardCache::name_of(request(1));
+  test::write_file(dir_ / "cache/shards/" + name + ".tar.0123456789ab.tmp", "half");
+  test::write_file(dir_ / "cache/shards/" + name + ".json", "{");
+  ShardCache::open(options());
+  EXPECT_THAT(files(), SizeIs(2)) << "the shard and its record";
+}
+
+TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
+  const auto cache = ShardCache::open(options());
+  for (int i = 0; i < 4; ++i) read(*cache, i);
+  EXPECT_THAT(cache->verify().damaged, IsEmpty());
+  std::string bytes = body(2);
+  bytes[77] ^= 1;
+  test::write_file(dir_ / "cache/shards/" + ShardCache::name_of(request(2)) + ".tar", bytes);
+  std::filesystem::remove(dir_ / "cache/shards/" + ShardCache::name_of(request(3)) + ".json");
+  const CacheCheck check = cache->verify();
+  EXPECT_EQ(check.num_shards, 4u);
+  ASSERT_THAT(check.damaged, SizeIs(1));
+  EXPECT_EQ(check.damaged[0].url, request(2).url);
+  EXPECT_THAT(check.unknown, SizeIs(1));
+  EXPECT_TRUE(cache->remove(check.damaged[0].name));
+  EXPECT_FALSE(cache->remove(check.damaged[0].name));
+
+  const CachedShard used = cache->get(request(0));
+  const CacheRemoval removal = cache->prune(0);
+  EXPECT_EQ(removal.num_shards, 2u);
+  EXPECT_EQ(removal.bytes, 2 * kShardBytes);
+  EXPECT_EQ(removal.num_in_use, 1u);
+  EXPECT_FALSE(cache->remove(used.name()));
+  ASSERT_THAT(cache->entries(), SizeIs(1));
+  EXPECT_TRUE(cache->entries()[0].in_use);
+}
+
+TEST_F(ShardCacheTest, RecordsHoldNoSecrets) {
+  const auto cache = ShardCache::open(options());
+  cache->get({.url = server_.url(path(0) + "?X-Amz-Signature=verysecret")});
+  EXPECT_THAT(cache->entries()[0].url, AllOf(HasSubstr("/0.tar"), Not(HasSubstr("verysecret"))));
+}
+
+// faults.md 12
+TEST_F(ShardCacheTest, WhileOneShardStallsOthersAreServedAndCancelWorks) {
+  server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
+  const auto cache = ShardCache::open(options());
+  std::atomic<bool> cancel{false};
+  std::thread stalled([&] {
+    EXPECT_EQ(
+        error_code([&] { cache->get({.url = server_.url("/stall.tar"), .cancel = &cancel}); }),
+        ErrorCode::kCancelled);
+  });
+  EXPECT_EQ(read(*cache, 1), body(1));
+  cancel = true;
+  stalled.join();
+  EXPECT_EQ(cache->used_bytes(), kShardBytes);
+}
+
+TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
+  server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
+  ShardCacheOptions impatient = options();
+  impatient.wait_timeout = std::chrono::milliseconds(1500);
+  std::atomic<int> words{0};
+  impatient.on_wait = [&](const std::string& url, std::chrono::milliseconds) {
+    EXPECT_THAT(url, HasSubstr("/stall.tar"));
+    ++words;
+  };
+  FetchOptions patient = test::quick_options();
+  patient.low_speed_time = std::chrono::seconds(60);
+  ShardCacheOptions first = options();
+  first.fetchers = std::make_shared<const Fetchers>(patient);
+  std::atomic<bool> cancel{false};
+  const CacheRequest wanted{.url = server_.url("/stall.tar"), .size_bytes = kShardBytes};
+  std::thread stalled([&] {
+    CacheRequest mine = wanted;
+    mine.cancel = &cancel;
+    EXPECT_ANY_THROW(ShardCache::open(first)->get(mine));
+  });
+  while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
+  const auto cache = ShardCache::open(impatient);
+  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+              AllOf(HasSubstr("another process fetches the shard, and does not get on"),
+                    HasSubstr("/stall.tar")));
+  EXPECT_GE(words, 1);
+  EXPECT_EQ(cache->stats().waits, 1u);
+  cancel = true;
+  stalled.join();
+}
+
+// faults.md 5
+TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
+  const auto cache = ShardCache::open(options());
+  read(*cache, 0);
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              ::signal(SIGXFSZ, SIG_IGN);
+              test::set_limit(RLIMIT_FSIZE, kShardBytes / 2);
+              const auto code = error_code([&] { cache->get(request(1)); });
+              if (code != ErrorCode::kNoSpace) return "no NoSpace";
+              return read(*cache, 0) == body(0) ? "" : "the other shard cannot be read";
+            }),
+            "");
+  EXPECT_THAT(files(), SizeIs(2));
+  EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
+}
+
+TEST_F(ShardCacheTest, AfterForkTheChildHasHoldsOfItsOwn) {
+  const auto cache = ShardCache::open(options(2));
+  std::optional<CachedShard> held = cache->get(request(0));
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              held.reset();  // the parent's stays
+              for (const int i : {1, 2, 3}) {
+                if (read(*cache, i) != body(i)) return "wrong bytes";
+              }
+              return "";
+            }),
+            "");
+  EXPECT_EQ(test::read_file(held->path()), body(0));
+  for (const int i : {4, 5}) read(*cache, i);
+  EXPECT_TRUE(std::filesystem::exists(held->path()));
+}
+
+}  // namespace
+}  // namespace shardwise
