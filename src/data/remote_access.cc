@@ -40,11 +40,8 @@ class FetchedShards : public RemoteShards {
             std::optional<std::uint64_t> end,
             const std::function<void(std::string_view)>& take) override {
     PassOn sink(take);
-    fetchers_->fetch({.url = url,
-                      .range = {begin, end},
-                      .validator = state.validator,
-                      .cancel = cancel_},
-                     sink);
+    fetchers_->fetch(
+        {.url = url, .range = {begin, end}, .validator = state.validator, .cancel = cancel_}, sink);
   }
 
   std::optional<Copy> copy(const std::string& url, const State& state) override {
@@ -69,8 +66,8 @@ class FetchedShards : public RemoteShards {
     struct Enough {};
     std::string first;
     try {
-      const std::uint64_t wanted = std::min<std::uint64_t>(
-          kTarBlockBytes, state.size_bytes.value_or(kTarBlockBytes));
+      const std::uint64_t wanted =
+          std::min<std::uint64_t>(kTarBlockBytes, state.size_bytes.value_or(kTarBlockBytes));
       read(url, state, 0, state.has_ranges ? std::optional(wanted) : std::nullopt,
            [&](std::string_view bytes) {
              first += bytes;

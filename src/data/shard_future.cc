@@ -10,8 +10,10 @@ NextUse ShardFuture::next_use(const std::string& name, std::uint64_t slot) const
   const auto soonest = uses_.next(found->second, reached);
   const bool may_go_now = !soonest || *soonest >= slot;
   const auto next = uses_.next(found->second, slot);
-  if (!next) return {.kind = NextUse::Kind::kNever, .may_go_now = may_go_now};
-  return {.kind = NextUse::Kind::kAt, .position = *next, .may_go_now = may_go_now};
+  return {.kind = next ? NextUse::Kind::kAt : NextUse::Kind::kNever,
+          .position = next.value_or(0),
+          .shard = found->second,
+          .may_go_now = may_go_now};
 }
 
 NextUse ShardFuture::next_use_for(std::uint64_t shard, const std::string& name) const {

@@ -201,9 +201,9 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
   const nlohmann::json json = {{"url", escaped(record.url)},
                                {"size", record.size_bytes},
                                {"hash", {record.hash.high, record.hash.low}}};
-  const std::string path = record_path(name);
-  ::unlink(path.c_str());
-  File::create_exclusive(path).write(json.dump() + "\n");
+  File file = File::open_or_create(record_path(name));
+  file.resize(0);
+  file.write(json.dump() + "\n");
 }
 
 void CacheDirectory::remove(const std::string& name) const {

@@ -18,6 +18,7 @@
 #include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/storage/replacement.h"
 #include "storage/cache_directory.h"
 
 namespace shardwise {
@@ -361,35 +362,37 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
   }
   if (used <= allowed) return Room::kMade;
 
-  const auto farness = [](const NextUse& next) -> std::uint64_t {
-    return next.kind == NextUse::Kind::kAt ? next.position : ~std::uint64_t{0};
+  const auto known = [](const NextUse& next) { return next.kind != NextUse::Kind::kUnknown; };
+  const auto rank = [](const Candidate& c) -> EvictionCandidate {
+    EvictionCandidate candidate{
+        .shard = c.next.shard, .size_bytes = c.shard->size_bytes, .last_use = 0, .next_use = {}};
+    if (c.next.kind == NextUse::Kind::kAt) candidate.next_use = c.next.position;
+    return candidate;
   };
   std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    const bool unknown_a = a.next.kind == NextUse::Kind::kUnknown;
-    const bool unknown_b = b.next.kind == NextUse::Kind::kUnknown;
-    if (unknown_a != unknown_b) return unknown_a;
-    if (unknown_a) return a.shard->last_use_ns < b.shard->last_use_ns;
-    if (farness(a.next) != farness(b.next)) return farness(a.next) > farness(b.next);
-    if (a.shard->size_bytes != b.shard->size_bytes)
-      return a.shard->size_bytes > b.shard->size_bytes;
-    return a.shard->name < b.shard->name;
+    if (known(a.next) != known(b.next)) return known(b.next);
+    if (!known(a.next)) return a.shard->last_use_ns < b.shard->last_use_ns;
+    return leaves_before(rank(a), rank(b), Replacement::kNextUse);
   });
 
   std::vector<std::pair<const CacheDirectory::Shard*, ByteLock>> victims;
   for (const Candidate& candidate : candidates) {
     if (used <= allowed) break;
-    const bool known = candidate.next.kind != NextUse::Kind::kUnknown;
-    if (known && !candidate.next.may_go_now) {
+    const bool is_known = known(candidate.next);
+    if (is_known && !candidate.next.may_go_now) {
       if (need.ahead_for || need.patient) return Room::kNotNow;
       continue;
     }
-    if (need.ahead_for && known && farness(candidate.next) <= *need.ahead_for) return Room::kNotNow;
+    if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
+        candidate.next.position <= *need.ahead_for) {
+      return Room::kNotNow;
+    }
     auto lock = ByteLock::try_take(directory, use_byte(candidate.shard->name));
     if (!lock && ask_to_release(candidate.shard->name)) {
       lock = ByteLock::try_take(directory, use_byte(candidate.shard->name));
     }
     if (!lock) {
-      if (known && (need.ahead_for || need.patient)) return Room::kNotNow;
+      if (is_known && (need.ahead_for || need.patient)) return Room::kNotNow;
       continue;
     }
     used -= candidate.shard->size_bytes;

@@ -239,7 +239,7 @@ TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
   std::map<std::string, NextUse> future;
   const auto next_use = [&](const std::string& name) { return future.at(name); };
   const auto at = [](std::uint64_t position, bool may_go_now = true) {
-    return NextUse{NextUse::Kind::kAt, position, may_go_now};
+    return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
   };
   NextUse& zero = future[ShardCache::name_of(request(0))];
   NextUse& one = future[ShardCache::name_of(request(1))];
@@ -272,8 +272,9 @@ TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
   std::atomic<bool> done{false};
   const std::string last = ShardCache::name_of(request(1));
   const auto next_use = [&](const std::string& name) {
-    return name == last ? NextUse{NextUse::Kind::kAt, 40, done.load()}
-                        : NextUse{NextUse::Kind::kAt, 35, true};
+    return name == last
+               ? NextUse{.kind = NextUse::Kind::kAt, .position = 40, .may_go_now = done.load()}
+               : NextUse{.kind = NextUse::Kind::kAt, .position = 35};
   };
   std::thread reader([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

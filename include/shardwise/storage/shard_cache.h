@@ -102,6 +102,7 @@ struct NextUse {
   };
   Kind kind = Kind::kUnknown;
   std::uint64_t position = 0;
+  std::uint64_t shard = 0;  ///< its number, which decides between equals
   /// False: it is needed before the new shard is, so it may not go yet.
   bool may_go_now = true;
 };
@@ -160,8 +161,8 @@ struct CacheRemoval {
 /// thread of the parent was inside a call.
 ///
 /// What is evicted when room is needed: among shards that no process maps, the one whose next use
-/// is farthest, where that is known (see NextUseOf); before those the ones of which it is not
-/// known, least recently used first.
+/// is farthest, where that is known (see NextUseOf; leaves_before() of replacement.h decides);
+/// before those the ones of which it is not known, least recently used first.
 class SHARDWISE_EXPORT ShardCache {
  public:
   /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.

@@ -1,0 +1,336 @@
+// Datasets whose shards are remote or compressed, from the index to the epoch.
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "shardwise/base/url.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/fetch_plan.h"
+#include "shardwise/data/loader.h"
+#include "shardwise/data/remote_access.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/index/index_builder.h"
+#include "shardwise/index/verify.h"
+#include "shardwise/order/make_sampler.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/process.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::TarBuilder;
+using test::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kShards = 20;
+constexpr int kSamples = 50;
+
+class RemoteDatasetTest : public ::testing::Test {
+ protected:
+  RemoteDatasetTest() : fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {}
+
+  /// Serves shards of one size under /<i>.tar, and gives their URLs.
+  std::vector<std::string> serve(Compression compression = Compression::kNone) {
+    std::vector<std::string> urls;
+    for (int shard = 0; shard < kShards; ++shard) {
+      TarBuilder tar;
+      for (int i = 0; i < kSamples; ++i) {
+        const std::string key = "s" + std::to_string(1000 * shard + i);
+        tar.file(key + ".txt", "text " + key).file(key + ".cls", std::to_string(i % 10));
+      }
+      tar.end();
+      const std::string path = "/" + std::to_string(shard) + ".tar";
+      const std::string stored = compression == Compression::kNone
+                                     ? tar.bytes()
+                                     : test::compress(tar.bytes(), compression);
+      shard_bytes_ = tar.size();
+      server_.serve(path, {.body = stored});
+      urls.push_back(server_.url(path));
+    }
+    return urls;
+  }
+  std::shared_ptr<RemoteShards> remote(std::shared_ptr<ShardCache> keep = nullptr) {
+    return make_remote_shards(fetchers_, std::move(keep));
+  }
+  std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
+    return ShardCache::open(
+        {.directory = dir_ / "cache", .budget_bytes = budget_bytes, .fetchers = fetchers_});
+  }
+  std::string index_path() const { return dir_ / "remote.idx"; }
+  int total_gets() const {
+    int gets = 0;
+    for (int shard = 0; shard < kShards; ++shard) {
+      gets += server_.gets("/" + std::to_string(shard) + ".tar");
+    }
+    return gets;
+  }
+
+  TempDir dir_;
+  test::TestHttpServer server_;
+  std::shared_ptr<const Fetchers> fetchers_;
+  std::uint64_t shard_bytes_ = 0;
+};
+
+void expect_all_samples(const Dataset& data) {
+  ASSERT_EQ(data.size(), std::uint64_t{kShards} * kSamples);
+  for (const std::uint64_t i : {0u, 49u, 50u, 777u, 999u}) {
+    const Sample sample = data[i];
+    const std::string key = "s" + std::to_string(1000 * (i / kSamples) + i % kSamples);
+    EXPECT_EQ(sample.key(), key);
+    EXPECT_EQ(sample["txt"], "text " + key);
+    EXPECT_EQ(sample.integer("cls"), static_cast<std::int64_t>(i % kSamples % 10));
+  }
+}
+
+TEST_F(RemoteDatasetTest, IsIndexedInOnePassAndReadThroughTheCache) {
+  const auto urls = serve();
+  const BuildReport report = build_index(index_path(), urls, {.remote = remote()});
+  EXPECT_EQ(report.shards_scanned, std::uint64_t{kShards});
+  EXPECT_EQ(total_gets(), kShards) << "each shard once";
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_EQ(data.index().shard(3).path, urls[3]);
+  EXPECT_EQ(data.index().shard(3).validator, "\"v1\"");
+  expect_all_samples(data);
+}
+
+TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
+  const auto urls = serve();
+  std::vector<std::string> files;
+  for (int shard = 0; shard < kShards; ++shard) {
+    files.push_back(dir_ / (std::to_string(shard) + ".tar"));
+    test::StringSink sink;
+    fetchers_->fetch({.url = urls[static_cast<std::size_t>(shard)]}, sink);
+    test::write_file(files.back(), sink.bytes);
+  }
+  const auto content = IndexContent{.columns = {parse_column("cls")}, .hashes = true};
+  build_index(dir_ / "local.idx", files, {.content = content});
+  build_index(index_path(), urls, {.content = content, .remote = remote()});
+  const auto local = Index::open(dir_ / "local.idx"), there = Index::open(index_path());
+  EXPECT_EQ(local->fingerprint(), there->fingerprint());
+  for (std::uint64_t shard = 0; shard < kShards; ++shard) {
+    EXPECT_EQ(local->shard(shard).content_hash, there->shard(shard).content_hash);
+    EXPECT_EQ(local->shard(shard).size_bytes, there->shard(shard).size_bytes);
+    EXPECT_EQ(local->segment(shard).member_hash(7), there->segment(shard).member_hash(7));
+    EXPECT_EQ(local->segment(shard).value(0, 7).integer, there->segment(shard).value(0, 7).integer);
+  }
+}
+
+TEST_F(RemoteDatasetTest, IsNotReadAgainWhileItIsUnchanged) {
+  const auto urls = serve();
+  build_index(index_path(), urls, {.remote = remote()});
+  BuildReport report = update_index(index_path(), {.remote = remote()});
+  EXPECT_EQ(report.shards_reused, std::uint64_t{kShards});
+  EXPECT_EQ(total_gets(), kShards);
+  server_.serve("/7.tar",
+                {.body = TarBuilder().file("new.txt", "x").end().bytes(), .etag = "\"v2\""});
+  report = update_index(index_path(), {.remote = remote()});
+  EXPECT_EQ(report.shards_scanned, 1u);
+  EXPECT_EQ(report.summary.num_samples, std::uint64_t{(kShards - 1) * kSamples + 1});
+}
+
+TEST_F(RemoteDatasetTest, OfLargeMembersOnlyTheHeadersAreAskedFor) {
+  TarBuilder tar;
+  for (int i = 0; i < 4; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    tar.file(key + ".mp4", test::some_bytes(8 << 20)).file(key + ".cls", std::to_string(i));
+  }
+  tar.end();
+  server_.serve("/large.tar", {.body = tar.bytes()});
+  build_index(index_path(), {server_.url("/large.tar")},
+              {.content = {.columns = {parse_column("cls")}}, .remote = remote()});
+  const auto index = Index::open(index_path());
+  EXPECT_EQ(index->size(), 4u);
+  EXPECT_EQ(index->segment(0).value(0, 3).integer, 3);
+  std::uint64_t asked = 0;
+  for (const auto& request : server_.requests()) {
+    const std::string range = request.header("range");
+    if (request.method != "GET") continue;
+    ASSERT_THAT(range, ::testing::StartsWith("bytes="));
+    const std::size_t dash = range.find('-');
+    asked += std::stoull(range.substr(dash + 1)) - std::stoull(range.substr(6)) + 1;
+  }
+  EXPECT_LT(asked, tar.size() / 10);
+}
+
+TEST_F(RemoteDatasetTest, KeepPutsWhatIsIndexedIntoTheCache) {
+  const auto urls = serve();
+  build_index(index_path(), urls, {.remote = remote(cache())});
+  const int gets = total_gets();
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  expect_all_samples(data);
+  for (std::uint64_t i = 0; i < data.size(); ++i) data[i].integer("cls");
+  EXPECT_EQ(total_gets(), gets) << "all is there";
+}
+
+class RemoteCompressedTest : public RemoteDatasetTest,
+                             public ::testing::WithParamInterface<bool> {};
+
+TEST_P(RemoteCompressedTest, IsIndexedAndExpandedIntoTheCache) {
+  const auto urls = serve(Compression::kGzip);
+  build_index(index_path(), urls, {.remote = remote(GetParam() ? cache() : nullptr)});
+  const int gets = total_gets();
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  expect_all_samples(data);
+  EXPECT_EQ(data.index().shard(0).compression, Compression::kGzip);
+  if (GetParam()) {
+    EXPECT_EQ(total_gets(), gets);
+  }
+  EXPECT_THAT(error_text([&] { Dataset::open(index_path())[0]; }),
+              AllOf(HasSubstr("compressed (gzip)"), HasSubstr("no shard cache to expand it into"),
+                    HasSubstr("--cache DIR")));
+}
+INSTANTIATE_TEST_SUITE_P(KeepOrNot, RemoteCompressedTest, ::testing::Bool());
+
+TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
+  const auto paths = test::write_shards(dir_, 2, 10);
+  for (const std::string& path : paths) {
+    test::write_file(path, test::compress(test::read_file(path), Compression::kZstd));
+  }
+  build_index(index_path(), paths);
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_EQ(data[13].copy("txt"), "text 13");
+  EXPECT_EQ(data.cache()->stats().fetched, 1u);
+  test::write_file(paths[0], "another");
+  EXPECT_EQ(error_code([&] { data[3]; }), ErrorCode::kStaleIndex);
+}
+
+TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const auto data = Dataset::open(index_path());
+  EXPECT_THAT(error_text([&] { data[0]; }),
+              AllOf(HasSubstr("remote, and there is no shard cache"), HasSubstr("/0.tar"),
+                    HasSubstr("--cache DIR"), HasSubstr("--access range")));
+  EXPECT_THAT(error_text([&] { build_index(dir_ / "x.idx", serve()); }),
+              HasSubstr("nothing to bring it"));
+}
+
+TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const int before = total_gets();
+  const auto data = Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+  expect_all_samples(data);
+  EXPECT_EQ(total_gets() - before, 5) << "one request a sample";
+  server_.serve("/0.tar", {.body = std::string(shard_bytes_, 'x'), .etag = "\"v2\""});
+  EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kStaleIndex);
+}
+
+// faults.md 13
+TEST_F(RemoteDatasetTest, AShardThatChangedAtItsSourceIsStaleAndNotKept) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  TarBuilder other;
+  for (int i = 0; i < kSamples; ++i) {
+    other.file("t" + std::to_string(1000 + i) + ".txt", "text s" + std::to_string(1000 + i));
+    other.file("t" + std::to_string(1000 + i) + ".cls", std::to_string(i % 10));
+  }
+  other.end();
+  ASSERT_EQ(other.size(), shard_bytes_) << "right length, wrong bytes";
+  server_.serve("/1.tar", {.body = other.bytes()});
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_THAT(error_text([&] { data[kSamples]; }),
+              AllOf(HasSubstr("not the shard that was indexed"), HasSubstr("/1.tar")));
+  EXPECT_EQ(data.cache()->used_bytes(), 0u);
+  EXPECT_EQ(data[0].copy("txt"), "text s0") << "the others can be read";
+}
+
+TEST_F(RemoteDatasetTest, VerifyReadsRemoteShards) {
+  build_index(index_path(), serve(), {.content = {.hashes = true}, .remote = remote()});
+  const auto index = Index::open(index_path());
+  const auto source = remote();
+  EXPECT_EQ(verify_shard(*index, 2, {.remote = source.get()}), std::nullopt);
+  EXPECT_EQ(verify_shard(*index, 2, {.full = true, .remote = source.get()}), std::nullopt);
+  test::StringSink sink;
+  fetchers_->fetch({.url = server_.url("/2.tar")}, sink);
+  sink.bytes[kTarBlockBytes] ^= 1;  // the first byte of data
+  server_.serve("/2.tar", {.body = sink.bytes});
+  EXPECT_EQ(verify_shard(*index, 2, {.remote = source.get()}), std::nullopt) << "headers are right";
+  EXPECT_THAT(*verify_shard(*index, 2, {.full = true, .remote = source.get()}),
+              HasSubstr("the content of 's2000.txt'"));
+  server_.serve("/2.tar", {.body = sink.bytes, .etag = "\"v2\""});
+  EXPECT_THAT(*verify_shard(*index, 2, {.remote = source.get()}),
+              HasSubstr("changed at its source"));
+}
+
+/// Loads an epoch, with prefetching as told, and gives the bytes that were fetched.
+std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher* prefetcher,
+                         unsigned num_threads, std::vector<bool>& seen) {
+  const std::uint64_t before = data.cache()->stats().fetched_bytes;
+  auto loader = make_loader(
+      data, [&] { return sampler.next(); },
+      [](const Sample& sample) {
+        std::string text(sample["txt"]);
+        if (text != "text " + std::string(sample.key())) throw std::runtime_error("wrong bytes");
+        return sample.index();
+      },
+      {.num_threads = num_threads});
+  std::uint64_t delivered = 0;
+  while (const auto i = loader.next()) {
+    seen.at(*i) = true;
+    if (prefetcher != nullptr) prefetcher->reached(++delivered);
+  }
+  return data.cache()->stats().fetched_bytes - before;
+}
+
+struct PlanCase {
+  SamplerKind sampler;
+  std::uint64_t window;
+  unsigned loader_threads;
+  unsigned prefetch_threads;
+};
+
+class PlannedEpochTest : public RemoteDatasetTest,
+                         public ::testing::WithParamInterface<PlanCase> {};
+
+TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
+  const PlanCase& how = GetParam();
+  build_index(index_path(), serve(), {.remote = remote()});
+  const std::uint64_t budget = kShards / 5 * shard_bytes_;  // 20 % of the data
+  const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+  const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
+  const auto sampler = make_sampler(
+      data.size(),
+      {.sampler = how.sampler,
+       .seed = 3,
+       .chunk_size = how.sampler == SamplerKind::kChunked ? kSamples : kDefaultChunkSize,
+       .window = how.window},
+      starts);
+  constexpr std::uint64_t kEpochs = 3;
+  const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
+                                      {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
+  ShardPrefetcher prefetcher(data, *sampler, {.num_threads = how.prefetch_threads});
+  ASSERT_TRUE(prefetcher.is_active());
+  std::uint64_t planned = 0, planned_lru = 0, fetched = 0;
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    sampler->set_epoch(epoch);
+    prefetcher.begin_epoch(*sampler);
+    std::vector<bool> seen(data.size());
+    fetched += load_epoch(data, *sampler, &prefetcher, how.loader_threads, seen);
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<long>(data.size()));
+    EXPECT_LE(data.cache()->used_bytes(), budget);
+    planned += plan.total(epoch).next_use.bytes_fetched;
+    planned_lru += plan.total(epoch).lru.bytes_fetched;
+    if (how.prefetch_threads == 0) {
+      EXPECT_EQ(fetched, planned) << "epoch " << epoch;
+    } else {
+      // Before an epoch ends shards are fetched for the next.
+      EXPECT_GE(fetched + budget, planned) << "epoch " << epoch;
+      EXPECT_LE(fetched, planned + budget) << "epoch " << epoch;
+    }
+  }
+  EXPECT_LT(planned, planned_lru);
+  EXPECT_EQ(data.cache()->stats().bypassed, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Ways, PlannedEpochTest,
+                         ::testing::Values(PlanCase{SamplerKind::kSharded, 1, 0, 0},
+                                           PlanCase{SamplerKind::kSharded, 1, 2, 0},
+                                           PlanCase{SamplerKind::kSharded, 1, 2, 2},
+                                           PlanCase{SamplerKind::kSharded, 3, 2, 2},
+                                           PlanCase{SamplerKind::kChunked, 2, 2, 2}));
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,252 @@
+// Many processes over one cache: exactly one fetch a shard, whoever is killed when.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/file.h"
+#include "shardwise/storage/shard_cache.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::Child;
+using test::TempDir;
+using ::testing::IsEmpty;
+
+constexpr std::size_t kShardBytes = 50'000;
+
+std::string body(int i) { return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1)); }
+std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
+
+/// How long or often what is random goes on: SHARDWISE_STRESS multiplies it.
+int stress() {
+  const char* text = std::getenv("SHARDWISE_STRESS");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+/// Memory that a process shares with those it forks.
+template <class T>
+class Shared {
+ public:
+  Shared()
+      : value_(new (::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                           -1, 0)) T()) {}
+  ~Shared() { ::munmap(value_, sizeof(T)); }
+  T* operator->() const { return value_; }
+
+ private:
+  T* value_;
+};
+
+class ShardCacheProcessTest : public ::testing::Test {
+ protected:
+  ShardCacheOptions options(std::uint64_t budget_bytes) const {
+    return {.directory = dir_ / "cache",
+            .budget_bytes = budget_bytes,
+            .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
+  }
+  CacheRequest request(int i) const {
+    return {.url = server_.url(path(i)), .size_bytes = kShardBytes};
+  }
+  std::vector<std::string> temporaries() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
+      if (entry.path().extension() == ".tmp") found.push_back(entry.path().filename());
+    }
+    return found;
+  }
+
+  TempDir dir_;
+  test::TestHttpServer server_;
+};
+
+// faults.md 15
+TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
+  constexpr int kProcesses = 8;
+  constexpr int kRounds = 200;
+  for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
+  struct Meeting {
+    std::atomic<int> arrived{0};
+  };
+  const Shared<Meeting> meeting;
+  std::deque<Child> children;
+  for (int process = 0; process < kProcesses; ++process) {
+    children.emplace_back([&]() -> std::string {
+      const auto cache = ShardCache::open(options(kRounds * kShardBytes));
+      for (int i = 0; i < kRounds; ++i) {
+        ++meeting->arrived;
+        while (meeting->arrived < kProcesses * (i + 1)) std::this_thread::yield();
+        if (test::read_file(cache->get(request(i)).path()) != body(i)) return "wrong bytes";
+      }
+      return "";
+    });
+  }
+  for (Child& child : children) EXPECT_EQ(child.wait(), "");
+  int once = 0;
+  for (int i = 0; i < kRounds; ++i) once += server_.gets(path(i)) == 1 ? 1 : 0;
+  EXPECT_EQ(once, kRounds);
+}
+
+// faults.md 18
+TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
+  constexpr int kRounds = 50;
+  for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
+  ShardCache::open(options(10 * kShardBytes));
+  std::deque<Child> children;
+  for (int process = 0; process < 4; ++process) {
+    children.emplace_back([&]() -> std::string {
+      const auto cache = ShardCache::open(options(10 * kShardBytes));
+      for (int i = 0; i < kRounds; ++i) {
+        if (test::read_file(cache->get(request(i)).path()) != body(i)) return "wrong bytes";
+      }
+      return "";
+    });
+  }
+  std::atomic<bool> done{false};
+  std::thread admin([&] {
+    while (!done) {
+      ::unlink((dir_ / "cache/locks").c_str());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (Child& child : children) EXPECT_EQ(child.wait(), "");
+  done = true;
+  admin.join();
+}
+
+/// Kills the process where it comes by the n-th time.
+struct KillPoint {
+  static inline std::string name;
+  static inline int countdown = 0;
+  static void handle(const char* at) {
+    if (name == at && --countdown == 0) ::kill(::getpid(), SIGKILL);
+  }
+};
+
+// faults.md 2, 3, 17
+TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
+  for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
+  for (const char* point :
+       {"shard_cache.temporary_made", "shard_cache.written", "shard_cache.checked",
+        "atomic_file.before_sync", "atomic_file.before_rename", "atomic_file.after_rename",
+        "shard_cache.before_unlink", "shard_cache.between_unlinks"}) {
+    for (int n = 1; n < 50; ++n) {
+      std::filesystem::remove_all(dir_ / "cache");
+      Child child([&]() -> std::string {
+        KillPoint::name = point;
+        KillPoint::countdown = n;
+        const auto cache = ShardCache::open(options(2 * kShardBytes));
+        set_fault_handler(&KillPoint::handle);
+        for (int i = 0; i < 5; ++i) cache->get(request(i));
+        return "not killed";
+      });
+      const std::string end = child.wait();
+      const auto start = std::chrono::steady_clock::now();
+      const auto cache = ShardCache::open(options(2 * kShardBytes));
+      for (const int i : {0, 4, 5}) {
+        ASSERT_EQ(test::read_file(cache->get(request(i)).path()), body(i)) << point << " " << n;
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30))
+          << "no lock left";
+      ASSERT_LE(cache->used_bytes(), 2 * kShardBytes) << point << " " << n;
+      ASSERT_THAT(temporaries(), IsEmpty()) << point << " " << n;
+      const CacheCheck check = cache->verify();
+      ASSERT_THAT(check.damaged, IsEmpty());
+      ASSERT_THAT(check.unknown, IsEmpty());
+      if (end == "not killed") {
+        EXPECT_GT(n, 1) << point << " was never come by";
+        break;
+      }
+    }
+  }
+}
+
+TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
+  constexpr int kReaders = 4;
+  constexpr int kShards = 12;
+  constexpr std::uint64_t kBudget = 4 * kShardBytes;
+  for (int i = 0; i < kShards; ++i) {
+    server_.serve(
+        path(i),
+        {.body = body(i), .drip_bytes = 10'000, .drip_wait = std::chrono::milliseconds(1)});
+  }
+  const auto reader = [&](std::uint32_t seed) {
+    return [this, seed]() -> std::string {
+      std::mt19937 random(seed);
+      const auto cache = ShardCache::open(options(kBudget));
+      for (;;) {
+        const int i = static_cast<int>(random() % kShards);
+        if (test::read_file(cache->get(request(i)).path()) != body(i)) {
+          return "wrong bytes in " + path(i);
+        }
+      }
+    };
+  };
+  std::mt19937 random(20261121);
+  std::array<std::unique_ptr<Child>, kReaders> readers;
+  for (auto& child : readers)
+    child = std::make_unique<Child>(reader(static_cast<std::uint32_t>(random())));
+  ShardCache::open(options(kBudget));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3 * stress());
+  std::uint64_t most = 0;
+  int kills = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+    auto& victim = readers[random() % kReaders];
+    victim->kill();
+    ASSERT_EQ(victim->wait(), "killed by signal 9");
+    ++kills;
+    victim = std::make_unique<Child>(reader(static_cast<std::uint32_t>(random())));
+    std::uint64_t used = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             dir_ / "cache/shards", std::filesystem::directory_options::skip_permission_denied)) {
+      std::error_code gone;
+      if (const auto size = entry.file_size(gone); !gone) used += size;
+    }
+    most = std::max(most, used);
+  }
+  for (auto& child : readers) {
+    child->kill();
+    child->wait();
+  }
+  // Temporary files of killed processes go when room is made: they count as what is fetched.
+  EXPECT_LE(most, kBudget + kReaders * (kShardBytes + 1000)) << kills << " kills";
+  RecordProperty("kills", kills);
+  const auto cache = ShardCache::open(options(kBudget));
+  EXPECT_THAT(temporaries(), IsEmpty());
+  EXPECT_LE(cache->used_bytes(), kBudget);
+  EXPECT_THAT(cache->verify().damaged, IsEmpty());
+  for (int i = 0; i < kShards; ++i) {
+    EXPECT_EQ(test::read_file(cache->get(request(i)).path()), body(i));
+  }
+}
+
+// faults.md 16
+TEST_F(ShardCacheProcessTest, WhatOneProcessMapsAnotherDoesNotEvict) {
+  for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
+  const auto cache = ShardCache::open(options(2 * kShardBytes));
+  const CachedShard held = cache->get(request(0));
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              const auto other = ShardCache::open(options(2 * kShardBytes));
+              for (const int i : {1, 2, 3, 4}) other->get(request(i));
+              return other->remove(ShardCache::name_of(request(0))) ? "removed" : "";
+            }),
+            "");
+  EXPECT_EQ(test::read_file(held.path()), body(0));
+  EXPECT_EQ(server_.gets(path(0)), 1);
+}
+
+}  // namespace
+}  // namespace shardwise
