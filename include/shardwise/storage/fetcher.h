@@ -89,7 +89,8 @@ struct S3Options {
 /// How patient a fetch is, and what it may do.
 struct FetchOptions {
   std::chrono::milliseconds connect_timeout{10'000};
-  /// A transfer with fewer bytes a second than this, for this long, is cut and tried again.
+  /// A transfer with fewer bytes a second than this, for this long, is cut and tried again. The
+  /// rate is an average over some seconds, in which the time that the sink takes counts too.
   std::uint64_t low_speed_bytes_per_second = 1024;
   std::chrono::seconds low_speed_time{30};
 
