@@ -229,6 +229,8 @@ std::vector<FieldInfo> count_fields(const SegmentView& segment) {
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
+  // A field whose only samples were left out.
+  std::erase_if(fields, [](const FieldInfo& field) { return field.num_members == 0; });
   return fields;
 }
 

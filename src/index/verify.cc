@@ -96,7 +96,7 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
   if (options.full && !index.has_hashes()) {
     throw InvalidArgument("the index holds no hashes to verify content with",
                           in_quotes(index.path()),
-                          "build it with hashes, or verify the headers only");
+                          "build it with `shardwise index --hash`, or verify the headers only");
   }
   const ShardInfo info = index.shard(shard);
   try {

@@ -18,8 +18,8 @@ TEST(ProgramTest, HelpAndVersionGoToStandardOutput) {
 }
 
 TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
-  for (const char* command : {"index", "info", "ls", "cat", "verify", "order", "explain", "when",
-                              "epoch", "export", "pack"}) {
+  for (const char* command : {"index", "merge", "info", "ls", "cat", "verify", "query", "order",
+                              "explain", "when", "epoch", "export", "pack"}) {
     const std::string help = shardwise_output({command, "--help"});
     EXPECT_THAT(help, HasSubstr("Example")) << command;
     EXPECT_THAT(help, HasSubstr(std::string("  shardwise ") + command)) << command;

@@ -27,7 +27,7 @@ namespace {
 
 struct EpochOptions {
   std::string index;
-  std::string where;
+  std::optional<std::string> where;
   OrderArguments order;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
@@ -148,7 +148,7 @@ std::uint64_t private_memory_bytes() {
 
 void run(const EpochOptions& options, Output& out) {
   const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access)});
-  const Dataset data = options.where.empty() ? all : all.where(options.where);
+  const Dataset data = options.where ? all.where(*options.where) : all;
   const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
   const bool whole = !options.order.rank;
   const std::uint64_t num_samples =

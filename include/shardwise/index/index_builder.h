@@ -48,7 +48,8 @@ struct BuildOptions {
   /// Scanning threads. 0: one a core.
   unsigned num_threads = 0;
   IndexContent content = {};
-  /// Leave out shards that do not exist, instead of failing.
+  /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
+  /// a part is built.
   bool drop_missing = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<BuildPart> part = {};
