@@ -71,11 +71,18 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
   MemberComparison members(index.segment(info.number), options.full);
   const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
                            .expanded = shard.compression() != Compression::kNone};
-  const TarScanReport report = scan_tar(bytes, info.path, how, [&](const TarMember& member) {
+  const auto compare = [&](const TarMember& member) {
     throw_if_cancelled(options.cancel);
     members.see(member, bytes.substr(member.data_offset, member.size_bytes));
     shard.forget_before(member.data_offset);
-  });
+  };
+  TarScanReport report;
+  try {
+    report = scan_tar(bytes, info.path, how, compare);
+  } catch (const CorruptShard&) {
+    shard.require_unchanged();  // a shard that is cut meanwhile is that, not corrupt
+    throw;
+  }
   shard.require_unchanged();
   if (auto problem = members.problem()) return problem;
   if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
