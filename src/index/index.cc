@@ -114,6 +114,7 @@ SegmentView Index::segment(std::uint64_t shard) const {
   return impl_->files.segment(shard, impl_->files.catalogue().shard(shard).segment_checksum);
 }
 
+/// Calls `found` with the samples that have this key, ascending, until it returns false.
 template <class Found>
 void Index::for_each_with_key(std::string_view key, const Found& found) const {
   const IndexFiles& files = impl_->files;
@@ -132,21 +133,25 @@ void Index::for_each_with_key(std::string_view key, const Found& found) const {
     const std::uint64_t sample = *entry & kSampleMask;
     if (sample >= header.num_samples) files.damaged("a key entry is wrong");
     const std::uint64_t shard = shard_of(sample);
-    if (unchecked_key(shard, sample - first_sample(shard)) == key) found(sample);
+    if (unchecked_key(shard, sample - first_sample(shard)) == key && !found(sample)) return;
   }
 }
 
 std::optional<std::uint64_t> Index::find(std::string_view key) const {
   std::optional<std::uint64_t> first;
   for_each_with_key(key, [&](std::uint64_t sample) {
-    if (!first || sample < *first) first = sample;
+    first = sample;
+    return false;
   });
   return first;
 }
 
 std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
   std::vector<std::uint64_t> samples;
-  for_each_with_key(key, [&](std::uint64_t sample) { samples.push_back(sample); });
+  for_each_with_key(key, [&](std::uint64_t sample) {
+    samples.push_back(sample);
+    return true;
+  });
   std::sort(samples.begin(), samples.end());
   return samples;
 }
