@@ -110,10 +110,11 @@ std::vector<Column> parse_columns(const std::vector<std::string>& texts) {
 
 void print_notes(const IndexOptions& options, const BuildReport& report, const Noted& noted) {
   if (!noted.without_end_marker.empty()) {
-    say("note", fmt::format("{} without the marker that ends an archive, complete as far as can be "
-                            "told: {}",
-                            counted(noted.without_end_marker.size(), "shard"),
-                            some_of(noted.without_end_marker)));
+    say("note",
+        fmt::format("{} without the marker that ends an archive; one that was cut between two "
+                    "members looks the same: {}",
+                    counted(noted.without_end_marker.size(), "shard"),
+                    some_of(noted.without_end_marker)));
   }
   if (!noted.concatenated.empty()) {
     say("note",
