@@ -105,6 +105,19 @@ TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
   EXPECT_THAT(index->skipped(1).at(0).reason, HasSubstr("first at offset 0"));
 }
 
+TEST(IndexContentTest, ASampleOfManyFieldsCostsNoMoreThanMany) {
+  constexpr int kMembers = 150'000;  // a date with dots before a number: one key, as many fields
+  const TempDir dir;
+  TarBuilder tar;
+  for (int i = 0; i < kMembers; ++i) tar.file("2021.06." + std::to_string(i) + ".jpg", "");
+  const BuildReport report = build_index(dir / "x.idx", {one_shard(dir, tar)});
+  EXPECT_EQ(report.summary.num_samples, 1U);
+  EXPECT_EQ(report.summary.fields.size(), std::size_t{kMembers});
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(index->num_members(), std::uint64_t{kMembers});
+  EXPECT_EQ(verify_shard(*index, 0), std::nullopt);
+}
+
 TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
   const TempDir dir;
   std::vector<std::string> shards;
