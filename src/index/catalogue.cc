@@ -240,22 +240,22 @@ ShardRow Catalogue::shard(std::uint64_t shard) const {
   select.bind(1, static_cast<std::int64_t>(shard));
   if (!select.step()) damaged(path_, "shard " + std::to_string(shard) + " is missing");
   const auto count = [&](int column) { return unsigned_column(select, column, path_); };
-  const ShardRow row{.url = select.bytes(0),
-                     .size_bytes = count(1),
-                     .mtime_ns = select.integer(2),
-                     .first_sample = count(3),
-                     .num_samples = count(4),
-                     .num_members = count(5),
-                     .num_not_samples = count(6),
-                     .num_archives = count(7),
-                     .trailing_bytes = count(8),
-                     .end_marker = select.integer(9) != 0,
-                     .compression = compression_of(select.bytes(10), path_),
-                     .expanded_bytes = count(11),
-                     .content_hash = parse_content_hash(select.bytes(12), path_),
-                     .header_hash = parse_hash128(select.bytes(13), path_),
-                     .first_header_hash = parse_hex64(select.bytes(14), path_),
-                     .segment_checksum = parse_hex64(select.bytes(15), path_)};
+  ShardRow row{.url = select.bytes(0),
+               .size_bytes = count(1),
+               .mtime_ns = select.integer(2),
+               .first_sample = count(3),
+               .num_samples = count(4),
+               .num_members = count(5),
+               .num_not_samples = count(6),
+               .num_archives = count(7),
+               .trailing_bytes = count(8),
+               .end_marker = select.integer(9) != 0,
+               .compression = compression_of(select.bytes(10), path_),
+               .expanded_bytes = count(11),
+               .content_hash = parse_content_hash(select.bytes(12), path_),
+               .header_hash = parse_hash128(select.bytes(13), path_),
+               .first_header_hash = parse_hex64(select.bytes(14), path_),
+               .segment_checksum = parse_hex64(select.bytes(15), path_)};
   const bool intact = select.bytes(16) == row_checksum(shard, row);
   select.reset();
   if (!intact) damaged(path_, "the checksum of shard " + std::to_string(shard) + " is wrong");

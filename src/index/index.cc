@@ -16,7 +16,7 @@ namespace {
 /// The directory of the index at `path`, absolute: shards are looked for in it long after the path
 /// was given, when the process may work elsewhere.
 std::string home_of(const std::string& path) {
-  const std::string directory = directory_of(path);
+  std::string directory = directory_of(path);
   if (directory[0] == '/') return directory;
   const std::filesystem::path here = std::filesystem::current_path();
   return directory == "." ? here.string() : (here / directory).string();
