@@ -1,7 +1,7 @@
 #pragma once
 
-/// Everything in shardwise::shardwise: indexing, reading, ordering and loading. For tensors and
-/// training include <shardwise/libtorch.h> too.
+/// Everything in shardwise::shardwise: indexing, querying and verifying, reading, ordering and
+/// loading. For tensors and training include <shardwise/libtorch.h> too.
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -9,10 +9,32 @@
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/loader.h"
 #include "shardwise/data/sample.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/index_export.h"
+#include "shardwise/index/offset_table.h"
+#include "shardwise/index/query.h"
+#include "shardwise/index/sample_name.h"
 #include "shardwise/index/source_list.h"
+#include "shardwise/index/tar_scanner.h"
+#include "shardwise/index/verify.h"
 #include "shardwise/index/wids_descriptor.h"
+#include "shardwise/order/balanced_sampler.h"
 #include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/epoch_order.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/key.h"
+#include "shardwise/order/make_sampler.h"
+#include "shardwise/order/mixture_sampler.h"
+#include "shardwise/order/options.h"
+#include "shardwise/order/partition.h"
+#include "shardwise/order/permutation.h"
+#include "shardwise/order/resampled_sampler.h"
+#include "shardwise/order/resume.h"
 #include "shardwise/order/sampler.h"
+#include "shardwise/order/skip_list.h"
+#include "shardwise/order/wids_sampler.h"
+#include "shardwise/storage/shard_handle.h"
+#include "shardwise/storage/shard_pool.h"

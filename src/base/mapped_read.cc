@@ -159,12 +159,10 @@ bool MappedReadGuard::damaged() const noexcept {
 
 bool MappedReadGuard::mend(const char* fault) noexcept {
   if (!is_in(fault, begin_, end_)) return false;
-  const auto at = reinterpret_cast<std::uintptr_t>(fault);
-  const std::uintptr_t page = at - at % page_bytes;
+  const char* page = fault - reinterpret_cast<std::uintptr_t>(fault) % page_bytes;
   // A system call and nothing else: safe in a handler. It takes whole pages.
-  if (::mmap(reinterpret_cast<void*>(page), reinterpret_cast<std::uintptr_t>(end_) - page,
-             PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-             0) == MAP_FAILED) {
+  if (::mmap(const_cast<char*>(page), static_cast<std::size_t>(end_ - page), PROT_READ,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
     return false;
   }
   damaged_.store(true, std::memory_order_relaxed);

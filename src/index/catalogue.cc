@@ -244,23 +244,23 @@ ShardRow Catalogue::shard(std::uint64_t shard) const {
   select.bind(1, static_cast<std::int64_t>(shard));
   if (!select.step()) damaged(path_, "shard " + std::to_string(shard) + " is missing");
   const auto count = [&](int column) { return unsigned_column(select, column, path_); };
-  const ShardRow row{.url = select.bytes(0),
-                     .size_bytes = count(1),
-                     .mtime_ns = select.integer(2),
-                     .validator = select.bytes(3),
-                     .first_sample = count(4),
-                     .num_samples = count(5),
-                     .num_members = count(6),
-                     .num_not_samples = count(7),
-                     .num_archives = count(8),
-                     .trailing_bytes = count(9),
-                     .end_marker = select.integer(10) != 0,
-                     .compression = compression_of(select.bytes(11), path_),
-                     .expanded_bytes = count(12),
-                     .content_hash = parse_content_hash(select.bytes(13), path_),
-                     .header_hash = parse_hash128(select.bytes(14), path_),
-                     .first_header_hash = parse_hex64(select.bytes(15), path_),
-                     .segment_checksum = parse_hex64(select.bytes(16), path_)};
+  ShardRow row{.url = select.bytes(0),
+               .size_bytes = count(1),
+               .mtime_ns = select.integer(2),
+               .validator = select.bytes(3),
+               .first_sample = count(4),
+               .num_samples = count(5),
+               .num_members = count(6),
+               .num_not_samples = count(7),
+               .num_archives = count(8),
+               .trailing_bytes = count(9),
+               .end_marker = select.integer(10) != 0,
+               .compression = compression_of(select.bytes(11), path_),
+               .expanded_bytes = count(12),
+               .content_hash = parse_content_hash(select.bytes(13), path_),
+               .header_hash = parse_hash128(select.bytes(14), path_),
+               .first_header_hash = parse_hex64(select.bytes(15), path_),
+               .segment_checksum = parse_hex64(select.bytes(16), path_)};
   const bool intact = select.bytes(17) == row_checksum(shard, row);
   select.reset();
   if (!intact) damaged(path_, "the checksum of shard " + std::to_string(shard) + " is wrong");

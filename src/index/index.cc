@@ -16,7 +16,7 @@ namespace {
 /// The directory of the index at `path`, absolute: shards are looked for in it long after the path
 /// was given, when the process may work elsewhere.
 std::string home_of(const std::string& path) {
-  const std::string directory = directory_of(path);
+  std::string directory = directory_of(path);
   if (directory[0] == '/') return directory;
   const std::filesystem::path here = std::filesystem::current_path();
   return directory == "." ? here.string() : (here / directory).string();
@@ -115,6 +115,7 @@ SegmentView Index::segment(std::uint64_t shard) const {
   return impl_->files.segment(shard, impl_->files.catalogue().shard(shard).segment_checksum);
 }
 
+/// Calls `found` with the samples that have this key, ascending, until it returns false.
 template <class Found>
 void Index::for_each_with_key(std::string_view key, const Found& found) const {
   const IndexFiles& files = impl_->files;
@@ -133,21 +134,25 @@ void Index::for_each_with_key(std::string_view key, const Found& found) const {
     const std::uint64_t sample = *entry & kSampleMask;
     if (sample >= header.num_samples) files.damaged("a key entry is wrong");
     const std::uint64_t shard = shard_of(sample);
-    if (unchecked_key(shard, sample - first_sample(shard)) == key) found(sample);
+    if (unchecked_key(shard, sample - first_sample(shard)) == key && !found(sample)) return;
   }
 }
 
 std::optional<std::uint64_t> Index::find(std::string_view key) const {
   std::optional<std::uint64_t> first;
   for_each_with_key(key, [&](std::uint64_t sample) {
-    if (!first || sample < *first) first = sample;
+    first = sample;
+    return false;
   });
   return first;
 }
 
 std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
   std::vector<std::uint64_t> samples;
-  for_each_with_key(key, [&](std::uint64_t sample) { samples.push_back(sample); });
+  for_each_with_key(key, [&](std::uint64_t sample) {
+    samples.push_back(sample);
+    return true;
+  });
   std::sort(samples.begin(), samples.end());
   return samples;
 }

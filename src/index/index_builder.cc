@@ -204,6 +204,7 @@ class Build {
   void drop(const std::string& path) { report_.dropped.push_back(path); }
 
   BuildReport run(const Donor* old) {
+    require_shards();
     progress_.num_shards = sources_.size();
     BuildJournal journal(path_, scan_options_hash(content_),
                          {options_.journal_bytes, options_.journal_age});
@@ -220,6 +221,18 @@ class Build {
   }
 
  private:
+  /// A wrong path, or a disk that is not there, must not make an empty index of a good one.
+  void require_shards() const {
+    if (!sources_.empty() || report_.dropped.empty() || !part_.empty()) return;
+    throw NotFound("none of the shards exists", shards_text(), "check the paths");
+  }
+
+  std::string shards_text() const {
+    const std::size_t num_others = report_.dropped.size() - 1;
+    return in_quotes(report_.dropped.front()) +
+           (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more");
+  }
+
   bool nothing_changed(const Donor* old) const {
     if (old == nullptr || old->meta().num_shards != sources_.size() ||
         content_of(old->meta()) != content_ || old->meta().part != part_) {

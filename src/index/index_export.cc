@@ -194,7 +194,8 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
                             "rename one of them, or index them apart");
     }
     require_dali_can_read(shard, index.segment(shard.number));
-    paths.push_back(directory + "/" + name);
+    paths.push_back(directory + "/");
+    paths.back() += name;
   }
   if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
     throw_errno(errno, "cannot make the folder", directory);

@@ -88,14 +88,14 @@ void SegmentBuilder::begin_sample(std::string_view key) {
 bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offset,
                                 std::uint64_t size_bytes, std::uint64_t content_hash) {
   const std::uint32_t number = field_number(field);
-  for (std::size_t i = samples_.back().first_member; i < members_.size(); ++i) {
-    if (members_[i].field() == number) return false;
-  }
+  if (number >= last_sample_with_.size()) last_sample_with_.resize(number + 1);
+  if (last_sample_with_[number] == samples_.size()) return false;
   const std::uint64_t block = data_offset / kTarBlockBytes;
   if (data_offset % kTarBlockBytes != 0 || block >= kMaxBlock ||
       members_.size() >= std::numeric_limits<std::uint32_t>::max()) {
     throw CorruptShard("too large for one shard", in_quotes(shard_), "split the shard");
   }
+  last_sample_with_[number] = num_samples();
   members_.push_back({size_bytes, block << 24 | number});
   if (with_member_hashes_) member_hashes_.push_back(content_hash);
   return true;

@@ -63,6 +63,7 @@ class SegmentBuilder {
   std::string keys_;
   std::vector<std::string> fields_;
   std::unordered_map<std::string, std::uint32_t> field_numbers_;  // used once there are many
+  std::vector<std::uint32_t> last_sample_with_;  // by field, counted from 1; 0: none yet
   std::string lower_;
 };
 

@@ -63,17 +63,19 @@ class Grouper {
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return std::pair(hashes[a], a) < std::pair(hashes[b], b);
     });
-    std::vector<bool> drop;
-    for (std::size_t i = 0; i < order.size(); ++i) {
+    std::vector<bool> drop(hashes.size());
+    bool any = false;
+    const bool look = options_.policies.repeated_key != OnBad::kKeep;
+    for (std::size_t i = 0; look && i < order.size(); ++i) {
+      if (drop[order[i]]) continue;
       for (std::size_t j = i + 1; j < order.size() && hashes[order[j]] == hashes[order[i]]; ++j) {
-        if (builder_.key(order[i]) != builder_.key(order[j])) continue;
-        if (options_.policies.repeated_key == OnBad::kKeep) continue;
+        if (drop[order[j]] || builder_.key(order[i]) != builder_.key(order[j])) continue;
         refuse_second_place(order[i], order[j]);
-        drop.resize(hashes.size());
         drop[order[j]] = true;
+        any = true;
       }
     }
-    if (drop.empty()) return hashes;
+    if (!any) return hashes;
     builder_.drop_samples(drop);
     std::size_t kept = 0;
     for (std::size_t i = 0; i < hashes.size(); ++i) {
@@ -235,6 +237,8 @@ std::vector<FieldInfo> count_fields(const SegmentView& segment) {
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
+  // A field whose only samples were left out.
+  std::erase_if(fields, [](const FieldInfo& field) { return field.num_members == 0; });
   return fields;
 }
 

@@ -80,16 +80,21 @@ class RepeatedKeys {
     return *key;
   }
 
+  /// The samples of a run ascend, so what is in another shard than an equal key's first is behind
+  /// it.
   void check_run() {
-    for (std::size_t i = 1; i < run_.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (shard_of(run_[i]) == shard_of(run_[j]) || key_of(run_[i]) != key_of(run_[j])) continue;
-        if (num_repeated_++ == 0) {
-          key_ = key_of(run_[i]);
-          first_ = run_[j];
-          second_ = run_[i];
-        }
-        break;
+    if (run_.size() < 2) return;
+    std::vector<std::uint64_t> firsts;  // of each key; nearly always there is one
+    for (const std::uint64_t sample : run_) {
+      const auto same = std::find_if(firsts.begin(), firsts.end(), [&](std::uint64_t first) {
+        return key_of(first) == key_of(sample);
+      });
+      if (same == firsts.end()) {
+        firsts.push_back(sample);
+      } else if (shard_of(*same) != shard_of(sample) && num_repeated_++ == 0) {
+        key_ = key_of(sample);
+        first_ = *same;
+        second_ = sample;
       }
     }
   }

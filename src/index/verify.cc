@@ -104,12 +104,18 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
   const bool expanded = info.compression != Compression::kNone;
   const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
                            .expanded = expanded};
-  const TarScanReport report =
-      scan_tar(bytes, inspection.place.path, how, [&](const TarMember& member) {
-        throw_if_cancelled(options.cancel);
-        members.see(member, bytes.substr(member.data_offset, member.size_bytes));
-        shard.forget_before(member.data_offset);
-      });
+  const auto compare = [&](const TarMember& member) {
+    throw_if_cancelled(options.cancel);
+    members.see(member, bytes.substr(member.data_offset, member.size_bytes));
+    shard.forget_before(member.data_offset);
+  };
+  TarScanReport report;
+  try {
+    report = scan_tar(bytes, inspection.place.path, how, compare);
+  } catch (const CorruptShard&) {
+    shard.require_unchanged();  // a shard that is cut meanwhile is that, not corrupt
+    throw;
+  }
   shard.require_unchanged();
   if (auto problem = members.problem()) return problem;
   if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
@@ -127,7 +133,7 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
 void require_hashes(const Index& index, const VerifyOptions& options) {
   if (!options.full || index.has_hashes()) return;
   throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
-                        "build it with hashes, or verify the headers only");
+                        "build it with `shardwise index --hash`, or verify the headers only");
 }
 
 /// What `compare` returns, or the text of what it throws of the shard.

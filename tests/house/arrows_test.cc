@@ -139,5 +139,16 @@ TEST(ArrowTest, WrongArrowsAreCaught) {
   EXPECT_FALSE(caught("tools/shardwise/main.cc", "<shardwise/shardwise.h>"));
 }
 
+TEST(UmbrellaTest, HasEveryHeaderThatUsersOfTheCoreCall) {
+  const fs::path root = SHARDWISE_SOURCE_DIR;
+  const std::string umbrella = read_file(root / "include/shardwise/shardwise.h");
+  for (const char* room : {"index", "storage", "order", "data"}) {
+    for (const std::string& path : sources_below(root, std::string("include/shardwise/") + room)) {
+      const std::string name = path.substr(std::string_view("include/").size());
+      EXPECT_THAT(umbrella, testing::HasSubstr("#include \"" + name + "\"\n"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardwise::test

@@ -76,6 +76,48 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
   EXPECT_THAT(test::error_text(build), HasSubstr("the policy `keep` is for repeated keys only"));
 }
 
+TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
+  constexpr std::uint64_t kSamples = 60'000;  // of two keys in turn: their pairs are 10^9
+  const TempDir dir;
+  TarBuilder tar;
+  for (std::uint64_t i = 0; i < kSamples; ++i) tar.file(i % 2 == 0 ? "a.txt" : "b.txt", "");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  options.content.policies.repeated_key = OnBad::kKeep;
+  build_index(dir / "x.idx", {shard}, options);
+  auto index = Index::open(dir / "x.idx");
+  index->check();
+  EXPECT_EQ(index->size(), kSamples);
+  EXPECT_EQ(index->find("b"), 1U);
+  const std::vector<std::uint64_t> all = index->find_all("b");
+  ASSERT_EQ(all.size(), kSamples / 2);
+  for (std::uint64_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], 2 * i + 1);
+
+  options.content.unique_keys = true;
+  EXPECT_TRUE(build_index(dir / "x.idx", {shard}, options).summary.keys_are_unique)
+      << "within a shard the policy decides";
+
+  options.content.policies.repeated_key = OnBad::kSkip;
+  build_index(dir / "x.idx", {shard}, options);
+  index = Index::open(dir / "x.idx");
+  EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
+  EXPECT_EQ(index->summary().num_skipped, kSamples - 2) << "each once";
+  EXPECT_THAT(index->skipped(1).at(0).reason, HasSubstr("first at offset 0"));
+}
+
+TEST(IndexContentTest, ASampleOfManyFieldsCostsNoMoreThanMany) {
+  constexpr int kMembers = 150'000;  // a date with dots before a number: one key, as many fields
+  const TempDir dir;
+  TarBuilder tar;
+  for (int i = 0; i < kMembers; ++i) tar.file("2021.06." + std::to_string(i) + ".jpg", "");
+  const BuildReport report = build_index(dir / "x.idx", {one_shard(dir, tar)});
+  EXPECT_EQ(report.summary.num_samples, 1U);
+  EXPECT_EQ(report.summary.fields.size(), std::size_t{kMembers});
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(index->num_members(), std::uint64_t{kMembers});
+  EXPECT_EQ(verify_shard(*index, 0), std::nullopt);
+}
+
 TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
   const TempDir dir;
   std::vector<std::string> shards;

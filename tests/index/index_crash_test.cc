@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -106,17 +107,53 @@ TEST(IndexCrashTest, KilledAtEveryFaultPointLeavesTheOldOrTheNewIndex) {
   EXPECT_GE(points, 15) << "the build passed fewer fault points than it has";
 }
 
+TEST(IndexCrashTest, AMergeThatIsKilledAtEveryFaultPointLeavesTheOldOrTheNewIndex) {
+  const TwoStates states;
+  const TempDir parts_dir;
+  std::vector<std::string> parts;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    BuildOptions options;
+    options.part = BuildPart{i, 3};
+    parts.push_back(parts_dir / ("p" + std::to_string(i) + ".idx"));
+    build_index(parts.back(), states.new_shards, options);
+  }
+  int points = 0;
+  for (bool finished = false; !finished;) {
+    std::filesystem::remove(states.index);
+    states.build_old();
+    const int status = in_child([&] {
+      countdown = points;
+      set_fault_handler(die_at_zero);
+      merge_indexes(states.index, parts);
+    });
+    finished = WIFEXITED(status);
+    if (finished) {
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+      EXPECT_EQ(Index::open(states.index)->size(), std::uint64_t{kNewShards} * 30);
+    }
+    states.expect_old_or_new("fault point " + std::to_string(points));
+    ++points;
+  }
+  EXPECT_GE(points, 15) << "the merge passed fewer fault points than it has";
+}
+
 TEST(IndexCrashTest, KilledAtRandomFiveHundredTimesLeavesTheOldOrTheNewIndex) {
   constexpr std::uint64_t kSeed = 1;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   std::mt19937_64 random(kSeed);
   const TwoStates states;
+  const auto build = [&] { build_index(states.index, states.new_shards, kJournaled); };
+  states.build_old();
+  const auto begin = std::chrono::steady_clock::now();
+  in_child(build);
+  const std::chrono::microseconds whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - begin);
   int killed = 0;
   for (int round = 0; round < 500; ++round) {
     std::filesystem::remove(states.index);
     states.build_old();
-    const int status = in_child([&] { build_index(states.index, states.new_shards, kJournaled); },
-                                static_cast<int>(random() % 4000));
+    const int status = in_child(
+        build, static_cast<int>(random() % static_cast<std::uint64_t>(whole.count() * 5 / 4)));
     killed += WIFSIGNALED(status) ? 1 : 0;
     states.expect_old_or_new("round " + std::to_string(round));
     if (HasFailure()) break;

@@ -54,46 +54,58 @@ bool read_all(const std::string& path) {
   }
 }
 
+/// Changes a byte where it is: a file that is written anew costs a flush on some file systems.
+void put_byte(const std::string& path, std::size_t at, char byte) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+/// Flips a bit of each byte of a file in turn, and calls `look` with the byte's place.
+template <class Look>
+void with_each_byte_flipped(const std::string& path, const Look& look) {
+  const std::string whole = test::read_file(path);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    put_byte(path, i, static_cast<char>(whole[i] ^ (1 << (i % 8))));
+    look(i);
+    put_byte(path, i, whole[i]);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "byte " << i << " of " << path;
+  }
+  EXPECT_EQ(test::read_file(path), whole);
+}
+
 TEST(IndexDamageTest, EveryFlippedByteIsATypedErrorOrHarmless) {
   const Made made;
   for (const std::string& file : {made.index, made.table}) {
-    const std::string whole = test::read_file(file);
+    int flips = 0;
     int harmless = 0;
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      std::string bytes = whole;
-      bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
-      test::write_file(file, bytes);
+    with_each_byte_flipped(file, [&](std::size_t) {
+      ++flips;
       harmless += read_all(made.index) ? 1 : 0;
-      ASSERT_FALSE(testing::Test::HasFailure()) << "byte " << i << " of " << file;
-    }
-    std::printf("%s: %d of %zu flips touch nothing that is read\n", file.c_str(), harmless,
-                whole.size());
-    test::write_file(file, whole);
+    });
+    std::printf("%s: %d of %d flips touch nothing that is read\n", file.c_str(), harmless, flips);
     EXPECT_TRUE(read_all(made.index));
   }
 }
 
 TEST(IndexDamageTest, CheckFindsEveryFlippedByteOfTheTable) {
   const Made made;
-  const std::string whole = test::read_file(made.table);
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    std::string bytes = whole;
-    bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
-    test::write_file(made.table, bytes);
+  with_each_byte_flipped(made.table, [&](std::size_t i) {
     EXPECT_THROW(Index::open(made.index)->check(), Error) << "byte " << i;
-  }
+  });
 }
 
 TEST(IndexDamageTest, EveryTruncationIsATypedErrorOrHarmless) {
   const Made made;
   for (const std::string& file : {made.index, made.table}) {
     const std::string whole = test::read_file(file);
-    const std::size_t step = file == made.table ? 1 : 16;
-    for (std::size_t size = 0; size < whole.size(); size += step) {
-      test::write_file(file, std::string_view(whole).substr(0, size));
+    for (std::size_t size = whole.size(); size-- > 0;) {
+      std::filesystem::resize_file(file, size);
       EXPECT_FALSE(read_all(made.index)) << "cut to " << size;
     }
     test::write_file(file, whole);
+    EXPECT_TRUE(read_all(made.index));
   }
 }
 

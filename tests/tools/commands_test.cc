@@ -18,8 +18,8 @@ TEST(ProgramTest, HelpAndVersionGoToStandardOutput) {
 }
 
 TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
-  for (const char* command : {"index", "info", "ls", "cat", "verify", "order", "explain", "when",
-                              "epoch", "export", "pack", "plan"}) {
+  for (const char* command : {"index", "merge", "info", "ls", "cat", "verify", "query", "order",
+                              "explain", "when", "epoch", "export", "pack", "plan", "cache"}) {
     const std::string help = shardwise_output({command, "--help"});
     EXPECT_THAT(help, HasSubstr("Example")) << command;
     EXPECT_THAT(help, HasSubstr(std::string("  shardwise ") + command)) << command;
@@ -65,7 +65,10 @@ TEST(IndexCommandTest, NotesGoToStandardErrorAndIntoTheJson) {
   write_file(dir / "a.tar", tar.bytes());
   const Finished finished = shardwise({"index", "-o", dir / "x.idx", dir / "a.tar"});
   EXPECT_EQ(finished.code, 0);
-  EXPECT_THAT(finished.err, HasSubstr("shardwise: note: 1 shard without the marker"));
+  EXPECT_THAT(
+      finished.err,
+      HasSubstr("shardwise: note: 1 shard without the marker that ends an archive; one that was "
+                "cut between two members looks the same: "));
   EXPECT_THAT(finished.err, HasSubstr("a.tar"));
   EXPECT_THAT(finished.err, HasSubstr("1 member in no sample"));
   const auto json = nlohmann::json::parse(

@@ -137,6 +137,35 @@ TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
   }
 }
 
+// faults row 7
+TEST(ErrorsTest, ShardTruncatedWhileAFieldIsWritten) {
+  const TempDir dir;
+  const std::string content(std::size_t{24} << 20, 'x');
+  const std::string tar = TarBuilder().file("a.bin", content).end().bytes();
+  const auto restore = [&] {
+    write_file(dir / "a.tar", tar);
+    const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (dir / "a.tar").c_str(), times, 0), 0);
+  };
+  restore();
+  shardwise_output({"index", "--quiet", "-o", dir / "x.idx", dir / "a.tar"});
+  int num_cut = 0;
+  for (int milliseconds = 0; milliseconds < 96; milliseconds += 8) {
+    restore();
+    Process cat({SHARDWISE_PROGRAM, "cat", dir / "x.idx", "0", "bin"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::filesystem::resize_file(dir / "a.tar", 5000);
+    const Finished finished = cat.wait();
+    if (finished.code == 0) {
+      EXPECT_TRUE(finished.out == content) << "other bytes";
+    } else {
+      ++num_cut;
+      expect_failure(finished, {dir / "a.tar", "changed", ";"});
+    }
+  }
+  std::printf("%d of 12 were cut\n", num_cut);
+}
+
 TEST(ErrorsTest, ShardGoneAfterIndexing) {
   const SmallIndex index;
   std::filesystem::remove(index.dir() / "a.tar");

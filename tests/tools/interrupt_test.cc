@@ -65,6 +65,29 @@ TEST_F(InterruptTest, AnOldIndexStaysAsItWas) {
   EXPECT_EQ(json_lines(shardwise_output({"info", "--json", out_ / "x.idx"}))[0]["shards"], 1);
 }
 
+TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
+  std::vector<std::string> one_thread = command();
+  one_thread.insert(one_thread.end(), {"--threads", "1"});
+  Process build(one_thread);
+  while (!fs::exists(out_ / "x.idx.journal")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  build.send(SIGINT);
+  EXPECT_EQ(build.wait().code, 130);
+  EXPECT_THAT(out_.list(), testing::ElementsAre("x.idx.journal"));
+
+  const std::string first = shards_ / "all/{0,1,10,100}.tar";  // in the order of a directory
+  const Finished resumed = shardwise({"index", "--json", "-o", out_ / "x.idx", first});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  const auto report = nlohmann::json::parse(resumed.out);
+  EXPECT_EQ(report["shards_resumed"], 4);
+  EXPECT_EQ(report["shards_scanned"], 0);
+  const auto anew =
+      nlohmann::json::parse(shardwise_output({"index", "--json", "-o", out_ / "y.idx", first}));
+  EXPECT_EQ(report["fingerprint"], anew["fingerprint"]);
+  EXPECT_EQ(out_.list().size(), 4U) << "two indexes of two files; the journal is gone";
+}
+
 TEST_F(InterruptTest, PackLeavesWholeShardsOnly) {
   const TempDir images;
   fs::create_directory(images / "class");

@@ -1,4 +1,4 @@
-// shardwise order and shardwise epoch.
+// shardwise order, explain and when.
 
 #include <algorithm>
 #include <charconv>
@@ -141,75 +141,6 @@ TEST(WhenCommandTest, FindsWhatExplainShows) {
   EXPECT_THAT(other_rank.err, HasSubstr("does not come: epoch 0, rank 0"));
   EXPECT_EQ(shardwise(with({"--sample", "7"})).code, 1);
   EXPECT_EQ(shardwise(with({"--key", "none"})).code, 1);
-}
-
-nlohmann::json epoch(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"epoch", "--json", "--quiet"});
-  return nlohmann::json::parse(shardwise_output(std::move(arguments)));
-}
-
-TEST(EpochCommandTest, LoadsEverySampleOnceWhateverTheRanksAndThreads) {
-  const SmallIndex index;
-  const auto one = epoch({index.path()});
-  EXPECT_EQ(one["samples"], 7);
-  EXPECT_EQ(one["bytes"], 7 * 8);
-  EXPECT_EQ(one["proof"], "epoch 0: 7 samples, each exactly once: proven");
-  EXPECT_EQ(one["shards_opened"], 2);
-  for (const char* world : {"2", "3", "7", "9"}) {
-    for (const char* threads : {"0", "1", "4"}) {
-      const auto many = epoch({index.path(), "--world", world, "--threads", threads, "--batch", "2",
-                               "--epoch", "5", "--sampler", "sharded"});
-      EXPECT_EQ(many["samples"], 7);
-      EXPECT_EQ(many["checksum"], one["checksum"]);
-      EXPECT_EQ(many["proof"], "epoch 5: 7 samples, each exactly once: proven");
-    }
-  }
-}
-
-TEST(EpochCommandTest, OneRankProvesItsPart) {
-  const SmallIndex index;
-  const auto part = epoch({index.path(), "--world", "2", "--rank", "1"});
-  EXPECT_EQ(part["samples"], 3);
-  EXPECT_EQ(part["rank"], 1);
-  EXPECT_EQ(part["proof"], "epoch 0: rank 1 of 2: 3 samples as ordered: proven");
-}
-
-TEST(EpochCommandTest, TailsAreSaidInTheProof) {
-  const SmallIndex index;
-  EXPECT_EQ(epoch({index.path(), "--world", "2", "--tail", "drop"})["samples"], 6);
-  const auto padded = epoch({index.path(), "--world", "2", "--tail", "pad"});
-  EXPECT_EQ(padded["samples"], 8);
-  EXPECT_THAT(padded["proof"].get<std::string>(), HasSubstr("1 repeated as asked: proven"));
-}
-
-TEST(EpochCommandTest, OrdersThatAreNotExactSaySo) {
-  const SmallIndex index;
-  EXPECT_EQ(epoch({index.path(), "--sampler", "resampled", "--world", "2"})["proof"],
-            "epoch 0: 7 samples drawn with replacement, as ordered: proven");
-}
-
-TEST(EpochCommandTest, ReadsWhatItWouldMap) {
-  const SmallIndex index;
-  const auto mapped = epoch({index.path(), "--access", "map"});
-  const auto read = epoch({index.path(), "--access", "read"});
-  EXPECT_EQ(read["checksum"], mapped["checksum"]);
-  EXPECT_EQ(read["proof"], mapped["proof"]);
-}
-
-TEST(EpochCommandTest, PrintsForPeople) {
-  const SmallIndex index;
-  const std::string text = shardwise_output({"epoch", index.path()});
-  EXPECT_THAT(text, HasSubstr("samples   7\n"));
-  EXPECT_EQ(lines_of(text).back(), "epoch 0: 7 samples, each exactly once: proven");
-}
-
-TEST(EpochCommandTest, AChangedShardStopsIt) {
-  const SmallIndex index;
-  write_file(index.dir() / "b.tar", small_shard(3, 5));
-  const Finished finished = shardwise({"epoch", index.path()});
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err, HasSubstr("b.tar"));
-  EXPECT_THAT(finished.out, testing::Not(HasSubstr("proven")));
 }
 
 }  // namespace

@@ -80,18 +80,19 @@ void verify(const CacheCommandOptions& options, Output& out) {
             counted(check.num_shards, "shard"), check.damaged.size(), check.unknown.size(),
             counted(check.foreign.size(), "file"));
   if (left > 0) {
-    throw Error(ErrorCode::kCorruptShard, "shards in the cache are not what was fetched",
-                in_quotes(options.directory),
-                "`shardwise cache verify --remove` removes them; they are fetched again when needed");
+    throw Error(
+        ErrorCode::kCorruptShard, "shards in the cache are not what was fetched",
+        in_quotes(options.directory),
+        "`shardwise cache verify --remove` removes them; they are fetched again when needed");
   }
 }
 
 void remove(const CacheCommandOptions& options, Output& out) {
   const CacheRemoval removal = open(options)->prune(options.max_bytes);
   out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),
-            removal.num_in_use == 0
-                ? ""
-                : fmt::format("; {} stay, because they are in use", human_count(removal.num_in_use)));
+            removal.num_in_use == 0 ? ""
+                                    : fmt::format("; {} stay, because they are in use",
+                                                  human_count(removal.num_in_use)));
 }
 
 }  // namespace
@@ -124,8 +125,9 @@ void add_cache_command(CLI::App& program, Output& out) {
   CLI::App* clear = add("clear", "Remove all shards that no process is using");
   clear->callback([options, &out] { remove(*options, out); });
 
-  command->footer("Examples:\n  shardwise cache ls /scratch/cache\n"
-                  "  shardwise cache prune /scratch/cache --to 20G");
+  command->footer(
+      "Examples:\n  shardwise cache ls /scratch/cache\n"
+      "  shardwise cache prune /scratch/cache --to 20G");
 }
 
 }  // namespace shardwise::tools

@@ -33,15 +33,14 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
 
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments) {
   if (arguments.directory.empty()) return nullptr;
-  return ShardCache::open(
-      {.directory = arguments.directory,
-       .budget_bytes = arguments.budget_bytes,
-       .bypass_large = arguments.bypass_large,
-       .fetchers = make_fetchers(arguments),
-       .on_wait = [](const std::string& url, std::chrono::milliseconds waited) {
-         say("waiting", fmt::format("{} s for another process that fetches {}",
-                                    waited.count() / 1000, in_quotes(url)));
-       }});
+  return ShardCache::open({.directory = arguments.directory,
+                           .budget_bytes = arguments.budget_bytes,
+                           .bypass_large = arguments.bypass_large,
+                           .fetchers = make_fetchers(arguments),
+                           .on_wait = [](const std::string& url, std::chrono::milliseconds waited) {
+                             say("waiting", fmt::format("{} s for another process that fetches {}",
+                                                        waited.count() / 1000, in_quotes(url)));
+                           }});
 }
 
 }  // namespace shardwise::tools

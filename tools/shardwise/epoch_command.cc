@@ -29,7 +29,7 @@ namespace {
 
 struct EpochOptions {
   std::string index;
-  std::string where;
+  std::optional<std::string> where;
   OrderArguments order;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
@@ -154,25 +154,20 @@ std::uint64_t private_memory_bytes() {
 }
 
 nlohmann::ordered_json cache_json(const ShardCacheStats& stats) {
-  return {{"hits", stats.hits},
-          {"misses", stats.misses},
-          {"fetched", stats.fetched},
-          {"fetched_bytes", stats.fetched_bytes},
-          {"waits", stats.waits},
-          {"wait_seconds", stats.wait_seconds},
-          {"evicted", stats.evicted},
-          {"evicted_bytes", stats.evicted_bytes},
+  return {{"hits", stats.hits},        {"misses", stats.misses},
+          {"fetched", stats.fetched},  {"fetched_bytes", stats.fetched_bytes},
+          {"waits", stats.waits},      {"wait_seconds", stats.wait_seconds},
+          {"evicted", stats.evicted},  {"evicted_bytes", stats.evicted_bytes},
           {"bypassed", stats.bypassed}};
 }
 
 void print_cache(const ShardCacheStats& stats, Output& out) {
-  out.print("cache     {} hits, {} misses; fetched {}, {}; evicted {}, {}{}\n",
-            human_count(stats.hits), human_count(stats.misses), counted(stats.fetched, "shard"),
-            human_bytes(stats.fetched_bytes), human_count(stats.evicted),
-            human_bytes(stats.evicted_bytes),
-            stats.bypassed == 0
-                ? ""
-                : fmt::format("; {} found no room in it", human_count(stats.bypassed)));
+  out.print(
+      "cache     {} hits, {} misses; fetched {}, {}; evicted {}, {}{}\n", human_count(stats.hits),
+      human_count(stats.misses), counted(stats.fetched, "shard"), human_bytes(stats.fetched_bytes),
+      human_count(stats.evicted), human_bytes(stats.evicted_bytes),
+      stats.bypassed == 0 ? ""
+                          : fmt::format("; {} found no room in it", human_count(stats.bypassed)));
 }
 
 void run(const EpochOptions& options, Output& out) {
@@ -180,7 +175,7 @@ void run(const EpochOptions& options, Output& out) {
   const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access),
                                                     .cache = cache,
                                                     .fetchers = make_fetchers(options.cache)});
-  const Dataset data = options.where.empty() ? all : all.where(options.where);
+  const Dataset data = options.where ? all.where(*options.where) : all;
   const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
   const bool whole = !options.order.rank;
   const std::uint64_t num_samples =
@@ -264,10 +259,11 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object");
   command
-      ->add_option("--access", options->access,
-                   "map: shards are mapped, nothing is copied; read: for shards that may be "
-                   "truncated meanwhile, which then is an error and not the end by SIGBUS; range: of "
-                   "remote shards only the samples, one request each")
+      ->add_option(
+          "--access", options->access,
+          "map: shards are mapped, nothing is copied; read: for shards that may be "
+          "truncated meanwhile, which then is an error and not the end by SIGBUS; range: of "
+          "remote shards only the samples, one request each")
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
   add_cache_options(*command, options->cache);

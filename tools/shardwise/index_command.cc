@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cache_options.h"
 #include "commands.h"
@@ -27,24 +28,37 @@ struct IndexOptions {
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;
-  std::vector<std::string> columns;
+  std::vector<Column> columns;
   bool hash = false;
   bool check_md5 = false;
   bool unique_keys = false;
   bool drop_missing = false;
-  std::string part;
+  std::optional<BuildPart> part;
   CacheArguments cache;
   bool keep = false;
   bool quiet = false;
   bool json = false;
 };
 
-std::vector<std::string> paths_of(const std::vector<std::string>& shards,
-                                  const std::vector<std::uint64_t>& numbers) {
-  std::vector<std::string> paths;
-  for (const std::uint64_t number : numbers) paths.push_back(shards[number]);
-  return paths;
-}
+/// The shards that a report is about, by path. What is missing was left out, and a part does not
+/// begin with the first SOURCE: only the index knows which shard has which number.
+struct Noted {
+  Noted(const Index& index, const BuildReport& report)
+      : without_end_marker(paths_of(index, report.without_end_marker)),
+        concatenated(paths_of(index, report.concatenated)),
+        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)) {}
+
+  static std::vector<std::string> paths_of(const Index& index,
+                                           const std::vector<std::uint64_t>& numbers) {
+    std::vector<std::string> paths;
+    for (const std::uint64_t number : numbers) paths.push_back(index.shard(number).path);
+    return paths;
+  }
+
+  std::vector<std::string> without_end_marker;
+  std::vector<std::string> concatenated;
+  std::vector<std::string> with_trailing_bytes;
+};
 
 /// "a.tar, b.tar and 12 more"
 std::string some_of(const std::vector<std::string>& paths) {
@@ -66,15 +80,13 @@ IndexContent content_of(const IndexOptions& options) {
   override(content.policies.no_field, options.on_no_field);
   override(content.policies.duplicate_field, options.on_duplicate_field);
   override(content.policies.repeated_key, options.on_repeated_key);
-  for (const std::string& column : options.columns) {
-    content.columns.push_back(parse_column(column));
-  }
+  content.columns = options.columns;
   content.hashes = options.hash;
   content.unique_keys = options.unique_keys;
   return content;
 }
 
-/// "3/8"
+/// "3/8". Errors: wrong usage.
 BuildPart parse_part(const std::string& text) {
   const std::size_t slash = text.find('/');
   const auto number = parse_int64(std::string_view(text).substr(0, slash));
@@ -82,29 +94,41 @@ BuildPart parse_part(const std::string& text) {
                          ? std::nullopt
                          : parse_int64(std::string_view(text).substr(slash + 1));
   if (!number || !count || *number < 1 || *count < 1 || *number > *count) {
-    throw InvalidArgument("no part of a build", in_quotes(text),
-                          "write --part I/N with I from 1 to N: 1/4, 2/4, 3/4, 4/4");
+    throw CLI::ValidationError(
+        "--part",
+        in_quotes(text) + " is no part of a build; write I/N, I from 1 to N: 1/4, 2/4, 3/4, 4/4");
   }
   return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
 }
 
-void print_notes(const IndexOptions& options, const BuildReport& report,
-                 const std::vector<std::string>& shards) {
-  if (!report.without_end_marker.empty()) {
-    say("note", fmt::format("{} without the marker that ends an archive, complete as far as can be "
-                            "told: {}",
-                            counted(report.without_end_marker.size(), "shard"),
-                            some_of(paths_of(shards, report.without_end_marker))));
+/// Errors: wrong usage.
+std::vector<Column> parse_columns(const std::vector<std::string>& texts) {
+  std::vector<Column> columns;
+  try {
+    for (const std::string& text : texts) columns.push_back(parse_column(text));
+  } catch (const InvalidArgument& e) {
+    throw CLI::ValidationError("--column", e.what());
   }
-  if (!report.concatenated.empty()) {
-    say("note", fmt::format("{} of several archives one after another, all of them read: {}",
-                            counted(report.concatenated.size(), "shard"),
-                            some_of(paths_of(shards, report.concatenated))));
+  return columns;
+}
+
+void print_notes(const IndexOptions& options, const BuildReport& report, const Noted& noted) {
+  if (!noted.without_end_marker.empty()) {
+    say("note",
+        fmt::format("{} without the marker that ends an archive; one that was cut between two "
+                    "members looks the same: {}",
+                    counted(noted.without_end_marker.size(), "shard"),
+                    some_of(noted.without_end_marker)));
   }
-  if (!report.with_trailing_bytes.empty()) {
+  if (!noted.concatenated.empty()) {
+    say("note",
+        fmt::format("{} of several archives one after another, all of them read: {}",
+                    counted(noted.concatenated.size(), "shard"), some_of(noted.concatenated)));
+  }
+  if (!noted.with_trailing_bytes.empty()) {
     say("note", fmt::format("{} with bytes after the end marker that are no archive, not read: {}",
-                            counted(report.with_trailing_bytes.size(), "shard"),
-                            some_of(paths_of(shards, report.with_trailing_bytes))));
+                            counted(noted.with_trailing_bytes.size(), "shard"),
+                            some_of(noted.with_trailing_bytes)));
   }
   if (report.shards_resumed > 0) {
     say("note", fmt::format("{} taken over from a build that did not finish",
@@ -124,8 +148,8 @@ void print_notes(const IndexOptions& options, const BuildReport& report,
   }
 }
 
-void print_json(const IndexOptions& options, const BuildReport& report,
-                const std::vector<std::string>& shards, double seconds, Output& out) {
+void print_json(const IndexOptions& options, const BuildReport& report, const Noted& noted,
+                double seconds, Output& out) {
   const nlohmann::ordered_json json = {
       {"index", options.index},
       {"shards", report.summary.num_shards},
@@ -140,29 +164,20 @@ void print_json(const IndexOptions& options, const BuildReport& report,
       {"fingerprint", to_string(report.summary.fingerprint)},
       {"not_samples", report.num_not_samples},
       {"skipped", report.summary.num_skipped},
-      {"without_end_marker", paths_of(shards, report.without_end_marker)},
-      {"concatenated", paths_of(shards, report.concatenated)},
-      {"with_trailing_bytes", paths_of(shards, report.with_trailing_bytes)},
+      {"without_end_marker", noted.without_end_marker},
+      {"concatenated", noted.concatenated},
+      {"with_trailing_bytes", noted.with_trailing_bytes},
       {"seconds", seconds},
   };
   out.print("{}\n", json_text(json));
 }
 
-/// Without sources: the shards that the index names. Errors: NotFound if there is no index.
-SourceList sources_of(const IndexOptions& options) {
-  if (!options.sources.empty()) return read_sources(options.sources);
-  SourceList list;
-  const std::shared_ptr<const Index> index = Index::open(options.index);
-  for (std::uint64_t i = 0; i < index->num_shards(); ++i) {
-    list.shards.push_back(index->shard(i).path);
-  }
-  return list;
-}
-
 void run(const IndexOptions& options, Output& out) {
   const bool update = options.sources.empty();
-  const SourceList sources = sources_of(options);
-  const std::vector<std::string>& shards = sources.shards;
+  const SourceList sources = update ? SourceList() : read_sources(options.sources);
+  if (options.check_md5 && sources.descriptors.empty()) {
+    throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
+  }
   Progress progress("indexing", Unit::kBytes, options.quiet);
   BuildOptions build;
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
@@ -171,7 +186,7 @@ void run(const IndexOptions& options, Output& out) {
   build.num_threads = options.threads;
   build.content = content_of(options);
   build.drop_missing = options.drop_missing;
-  if (!options.part.empty()) build.part = parse_part(options.part);
+  build.part = options.part;
   build.cancel = &interrupt_flag();
   build.progress = [&](const BuildProgress& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
@@ -179,16 +194,19 @@ void run(const IndexOptions& options, Output& out) {
                          counted(at.num_shards, "shard"), counted(at.samples, "sample"));
     });
   };
-  const BuildReport report =
-      update ? update_index(options.index, build) : build_index(options.index, shards, build);
+  const BuildReport report = update ? update_index(options.index, build)
+                                    : build_index(options.index, sources.shards, build);
   progress.clear();
   const double seconds = progress.seconds();
-  if (options.part.empty() && report.dropped.empty()) {
+  if (!options.part && report.dropped.empty()) {
     check_descriptor_claims(options.index, sources.descriptors, options.check_md5, options.quiet);
+  } else if (!sources.descriptors.empty()) {
+    say("note", "what the descriptor says of its shards was not checked: not all of them are here");
   }
 
+  const Noted noted(*Index::open(options.index), report);
   if (options.json) {
-    print_json(options, report, shards, seconds, out);
+    print_json(options, report, noted, seconds, out);
     return;
   }
   out.print("{}: {} in {} ({} read, {} unchanged), {} of {}, {:.2f} s\n", escaped(options.index),
@@ -196,7 +214,7 @@ void run(const IndexOptions& options, Output& out) {
             counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
             human_count(report.shards_reused), counted(report.summary.num_members, "member"),
             human_bytes(report.summary.content_bytes), seconds);
-  print_notes(options, report, shards);
+  print_notes(options, report, noted);
 }
 
 }  // namespace
@@ -230,25 +248,33 @@ void add_index_command(CLI::App& program, Output& out) {
                  "the same for a key in two places of a shard; keep: take both as samples",
                  {"error", "skip", "keep"}),
       command
-          ->add_option("--column", options->columns,
-                       "metadata to keep for queries, [NAME=]FIELD[:JSONPATH]: cls, json:$.width; "
-                       "may be given again")
+          ->add_option_function<std::vector<std::string>>(
+              "--column",
+              [options](const std::vector<std::string>& texts) {
+                options->columns = parse_columns(texts);
+              },
+              "metadata to keep for queries, [NAME=]FIELD[:JSONPATH]: cls, json:$.width; "
+              "may be given again")
           ->type_name("COLUMN")
           ->allow_extra_args(false),
       command->add_flag("--hash", options->hash,
                         "hash every shard and member, for `verify --full`: reads every byte"),
       command->add_flag("--unique-keys", options->unique_keys, "fail if a key comes in two shards"),
       command
-          ->add_option("--part", options->part,
-                       "index only the I-th of N parts of the shards, for `shardwise merge`")
+          ->add_option_function<std::string>(
+              "--part", [options](const std::string& text) { options->part = parse_part(text); },
+              "index only the I-th of N parts of the shards, for `shardwise merge`")
           ->type_name("I/N")};
-  command->add_flag("--check-md5", options->check_md5,
-                    "read the shards of a wids descriptor for their md5sum");
+  CLI::Option* check_md5 = command->add_flag(
+      "--check-md5", options->check_md5, "read the shards of a wids descriptor for their md5sum");
+  check_md5->excludes("--part");
+  command
+      ->add_flag("--drop-missing", options->drop_missing,
+                 "leave shards out that do not exist, instead of failing")
+      ->excludes(check_md5);
   add_cache_options(*command, options->cache);
   command->add_flag("--keep", options->keep, "keep remote shards in the cache once they were read")
       ->needs("--cache");
-  command->add_flag("--drop-missing", options->drop_missing,
-                    "leave shards out that do not exist, instead of failing");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as JSON");
   command

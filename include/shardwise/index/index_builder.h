@@ -50,7 +50,8 @@ struct BuildOptions {
   /// Scanning threads. 0: one a core.
   unsigned num_threads = 0;
   IndexContent content = {};
-  /// Leave out shards that do not exist, instead of failing.
+  /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
+  /// a part is built.
   bool drop_missing = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<BuildPart> part = {};
@@ -96,9 +97,11 @@ struct BuildReport {
 /// cancelled, the next build goes on from there: at most `journal_bytes` of table and `journal_age`
 /// of scanning are done again. What a killed build left is removed by the next. Two builds of one
 /// path at once are safe; the last to finish wins. Threads: makes its own, and joins them. Cost:
-/// one pass over the headers (all bytes with hashes); memory does not grow with the number of
-/// shards. Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and
-/// member;
+/// one pass over the headers (all bytes with hashes). Memory: the records of a few shards a thread,
+/// `journal_bytes`, 16 bytes a sample up to 64 MiB (half as much again while that buffer grows),
+/// and 1 to 2 KB a shard.
+///
+/// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
 ///   Cancelled; InvalidArgument if `shards` is empty. The old index, if any, stays as it was.
 SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,

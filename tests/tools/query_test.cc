@@ -1,0 +1,161 @@
+// `shardwise query`, and the columns that `index --column` keeps for it.
+
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+/// Three samples: of the second a.json is missing, of the third it has other types.
+class ColumnsTest : public testing::Test {
+ protected:
+  ColumnsTest() {
+    TarBuilder tar;
+    tar.file("a.cls", "7\n").file("a.json", R"({"width": 640, "tags": ["x", "y"]})");
+    tar.file("b.cls", "eight");
+    tar.file("c.cls", "0.5").file("c.json", R"({"width": "wide", "tags": []})");
+    write_file(dir_ / "a.tar", tar.end().bytes());
+  }
+
+  std::string index(std::vector<std::string> options) const {
+    const std::string path = dir_ / "x.idx";
+    options.insert(options.begin(), {"index", "-o", path});
+    options.push_back(dir_ / "a.tar");
+    shardwise_output(std::move(options));
+    return path;
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(ColumnsTest, PlainFieldsAndJsonPathsBecomeValues) {
+  const std::string path =
+      index({"--column", "cls", "--column", "json:$.width", "--column", "tag=json:$.tags[0]"});
+  EXPECT_EQ(shardwise_output({"query", path, "SELECT key, cls, width, tag FROM samples"}),
+            "a\t7\t640\tx\nb\teight\tNULL\tNULL\nc\t0.5\twide\tNULL\n");
+  EXPECT_EQ(shardwise_output({"query", path,
+                              "SELECT key FROM samples WHERE width >= 640 AND "
+                              "typeof(width) = 'integer'"}),
+            "a\n");
+  EXPECT_THAT(shardwise_output({"info", path}),
+              AllOf(HasSubstr("column       cls from cls\n"),
+                    HasSubstr("column       tag from json:$.tags[0]\n")));
+}
+
+TEST_F(ColumnsTest, AFieldThatNoSampleHasGivesNulls) {
+  const std::string path = index({"--column", "none", "--column", "other=none:$.x"});
+  EXPECT_EQ(shardwise_output({"query", path,
+                              "SELECT count(*), count(none), count(other) FROM "
+                              "samples"}),
+            "3\t0\t0\n");
+}
+
+TEST_F(ColumnsTest, JsonThatIsNoneIsAnErrorUnlessSkipped) {
+  const std::vector<std::string> strict = {"index",    "-o",        dir_ / "x.idx",
+                                           "--column", "n=cls:$.x", dir_ / "a.tar"};
+  const Finished finished = shardwise(strict);
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("no JSON, where the column 'n' is to be taken"),
+                                  HasSubstr("a.tar"), HasSubstr("member 'b.cls'")));
+  const std::string path = index({"--column", "n=cls:$.x", "--on-bad", "skip"});
+  EXPECT_EQ(shardwise_output({"query", path, "SELECT count(*), count(n) FROM samples"}), "3\t0\n");
+  EXPECT_EQ(shardwise_output({"query", path, "SELECT name FROM skipped"}), "b.cls\n");
+}
+
+TEST_F(ColumnsTest, ColumnsThatCannotBeAreWrongUsage) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"", "a column that names no field"},
+      {"json:$[", "a malformed JSON path: 'json:$['"},
+      {"json:$.a-b", "name it: NAME=json:$.a-b"},
+      {"sample", "a name that the index uses itself: 'sample'"},
+  };
+  for (const auto& [column, reason] : wrong) {
+    const Finished finished =
+        shardwise({"index", "-o", dir_ / "x.idx", "--column", column, dir_ / "a.tar"});
+    EXPECT_EQ(finished.code, 2) << column;
+    EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: --column: "), HasSubstr(reason)));
+  }
+  const Finished twice = shardwise({"index", "-o", dir_ / "x.idx", "--column", "cls", "--column",
+                                    "CLS=json:$.x", dir_ / "a.tar"});
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_THAT(twice.err, HasSubstr("two metadata columns have one name: 'cls'"));
+  EXPECT_THAT(dir_.list(), ElementsAre("a.tar"));
+}
+
+TEST(QueryCommandTest, PrintsRowsHeadersAndJson) {
+  const SmallIndex index;
+  const std::string sql = "SELECT shard, count(*) AS n, sum(bytes) FROM samples GROUP BY shard";
+  EXPECT_EQ(shardwise_output({"query", index.path(), sql}), "0\t3\t24\n1\t4\t32\n");
+  EXPECT_EQ(shardwise_output({"query", index.path(), sql, "--header"}),
+            "shard\tn\tsum(bytes)\n0\t3\t24\n1\t4\t32\n");
+  const auto rows = json_lines(shardwise_output({"query", index.path(), sql, "--json"}));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1], nlohmann::json({{"shard", 1}, {"n", 4}, {"sum(bytes)", 32}}));
+  EXPECT_EQ(shardwise_output({"query", index.path(), sql, "--json", "--header"}),
+            shardwise_output({"query", index.path(), sql, "--json"}));
+  EXPECT_THAT(shardwise_output({"query", index.path(), "SELECT 1 WHERE 0"}), IsEmpty());
+  EXPECT_EQ(shardwise_output({"query", index.path(), "SELECT 1 AS x WHERE 0", "--header"}), "x\n");
+}
+
+TEST(QueryCommandTest, EveryTypeComesOutAsOneLine) {
+  const SmallIndex index;
+  const std::string sql = "SELECT NULL AS a, -1 AS b, 0.5 AS c, 'q\"\n' AS d, x'00ff' AS e";
+  const auto row = nlohmann::json::parse(shardwise_output({"query", index.path(), sql, "--json"}));
+  EXPECT_EQ(row, nlohmann::json(
+                     {{"a", nullptr}, {"b", -1}, {"c", 0.5}, {"d", "q\"\n"}, {"e_hex", "00ff"}}));
+  EXPECT_EQ(shardwise_output({"query", index.path(), sql}), "NULL\t-1\t0.5\tq\"\\n\t\\x00\\xff\n");
+}
+
+TEST(QueryCommandTest, WhatCannotBeRunIsAnErrorWithSqlitesReason) {
+  const SmallIndex index;
+  const std::string before = read_file(index.path());
+  const std::pair<const char*, const char*> wrong[] = {
+      {"SELEC 1", "near \"SELEC\": syntax error"},
+      {"SELECT x FROM samples", "no such column: x"},
+      {"SELECT * FROM nowhere", "no such table: nowhere"},
+      {"SELECT json_extract('{', '$')", "malformed JSON"},
+      {"DELETE FROM shards", "not authorized"},
+      {"UPDATE shards SET size = 0", "not authorized"},
+      {"INSERT INTO fields VALUES (1, 2, 3)", "not authorized"},
+      {"CREATE TABLE t (x)", "not authorized"},
+      {"DROP TABLE shards", "not authorized"},
+      {"PRAGMA writable_schema = 1", "not authorized"},
+      {"ATTACH 'other.db' AS o", "not authorized"},
+      {"VACUUM INTO 'copy.db'", "authorization denied"},
+      {"BEGIN", "not authorized"},
+      {"SELECT load_extension('x')", "not authorized"},
+  };
+  for (const auto& [sql, reason] : wrong) {
+    const Finished finished = shardwise({"query", index.path(), sql});
+    EXPECT_EQ(finished.code, 1) << sql;
+    EXPECT_THAT(finished.out, IsEmpty()) << sql;
+    EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
+    EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: the query cannot be run: "),
+                                    HasSubstr(reason), HasSubstr("only SELECT is allowed")));
+  }
+  for (const char* sql : {"SELECT 1; SELECT 2", "", " ; "}) {
+    const Finished finished = shardwise({"query", index.path(), sql});
+    EXPECT_EQ(finished.code, 1) << sql;
+    EXPECT_THAT(finished.err, HasSubstr("give one SELECT")) << sql;
+  }
+  EXPECT_EQ(read_file(index.path()), before);
+}
+
+TEST(QueryCommandTest, WrongUsageAndWrongFiles) {
+  const SmallIndex index;
+  EXPECT_EQ(shardwise({"query", index.path()}).code, 2);
+  EXPECT_EQ(shardwise({"query", index.path(), "SELECT 1", "more"}).code, 2);
+  for (const std::string& path : {index.dir() / "none.idx", index.dir() / "a.tar"}) {
+    const Finished finished = shardwise({"query", path, "SELECT 1"});
+    EXPECT_EQ(finished.code, 1);
+    EXPECT_THAT(finished.err, HasSubstr(path));
+  }
+}
+
+}  // namespace
+}  // namespace shardwise::test
