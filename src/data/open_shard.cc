@@ -35,7 +35,7 @@ std::optional<MappedFile> map_shard(const ShardInfo& info) {
 }
 
 bool is_in_place(const ShardInfo& info) {
-  return info.compression == Compression::kNone && !is_remote_url(info.path);
+  return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
 /// True if the file at `path` begins as the shard does.
@@ -80,7 +80,7 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
                        .size_bytes = info.expanded_bytes,
                        .source_bytes = info.size_bytes,
                        .source_hash = info.content_hash};
-  if (is_remote_url(info.path)) {
+  if (is_fetched_url(info.path)) {
     if (info.compression == Compression::kNone) {
       request.is_current = [info](const std::string& path) { return begins_as(info, path); };
     }
@@ -100,7 +100,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     if (how.access == Access::kMap) shard->map = map_shard(info);
   } else if (how.access != Access::kRange || info.compression != Compression::kNone) {
     if (!how.cache) refuse_without_cache(info);
-    if (!is_remote_url(info.path)) {
+    if (!is_fetched_url(info.path)) {
       const FileIdentity identity = file_identity(info.path);
       require_unchanged(info, identity.size_bytes, identity.mtime_ns);
     }

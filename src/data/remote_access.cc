@@ -31,6 +31,8 @@ class FetchedShards : public RemoteShards {
                 const std::atomic<bool>* cancel)
       : fetchers_(std::move(fetchers)), keep_(std::move(keep)), cancel_(cancel) {}
 
+  bool runs_commands() const override { return fetchers_->brings("pipe"); }
+
   State state(const std::string& url) override {
     const SourceFile file = fetchers_->stat({.url = url, .cancel = cancel_});
     return {file.size_bytes, file.validator, file.has_ranges};

@@ -98,7 +98,7 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
     total += run.size;
   }
   result->bytes = allocate(total, sample);
-  if (is_remote_url(sample.shard_path())) {
+  if (is_fetched_url(sample.shard_path())) {
     fetch(*result, runs, number);
   } else {
     read_local(*result, runs, sample, number);

@@ -86,7 +86,7 @@ bool is_known(const Source& source) {
 Source look_at(const std::string& shard, const std::string& index_path,
                const std::shared_ptr<RemoteShards>& remote) {
   Source source{.place = {.path = shard}, .url = url_of_path(index_path, shard)};
-  if (!is_remote_url(shard)) {
+  if (!is_fetched_url(shard)) {
     const FileIdentity identity = file_identity(shard);
     source.size_bytes = identity.size_bytes;
     source.mtime_ns = identity.mtime_ns;

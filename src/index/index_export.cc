@@ -31,7 +31,7 @@ std::vector<ShardInfo> unchanged_shards(const Index& index, const std::atomic<bo
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     throw_if_cancelled(cancel);
     shards.push_back(index.shard(i));
-    if (is_remote_url(shards.back().path)) continue;
+    if (is_fetched_url(shards.back().path)) continue;
     const FileIdentity identity = file_identity(shards.back().path);
     require_unchanged(shards.back(), identity.size_bytes, identity.mtime_ns);
   }
@@ -73,7 +73,7 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
     throw Unsupported("the shard's path is not UTF-8, and a wids descriptor can hold no other",
                       in_quotes(path), "rename the file, and index it again");
   }
-  if (is_remote_url(url)) return url;
+  if (is_fetched_url(url)) return url;
   // A name such as `pipe:x.tar` or `a://x.tar` is a URL unless something comes before it.
   if (!is_plain_path(url)) url.insert(0, "./");
   return url;
@@ -81,7 +81,7 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
 
 std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint64_t num_bytes,
                    const WidsExportOptions& options) {
-  if (is_remote_url(shard.path)) {
+  if (is_fetched_url(shard.path)) {
     throw Unsupported("the md5 of a remote shard is not taken", in_quotes(redacted_url(shard.path)),
                       "export without md5sum, or index a local copy");
   }

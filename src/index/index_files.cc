@@ -195,17 +195,19 @@ void sweep_tables(const std::string& path) noexcept {
 }
 
 std::string resolve_url(const std::string& home, const std::string& url) {
-  if (is_remote_url(url) || (!url.empty() && url[0] == '/')) return url;
-  return home == "/" ? "/" + url : home + "/" + url;
+  if (is_fetched_url(url) || (!url.empty() && url[0] == '/')) return url;
+  const std::string below = url.starts_with("./") ? url.substr(2) : url;
+  return home == "/" ? "/" + below : home + "/" + below;
 }
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {
-  if (is_remote_url(path)) return path;
+  if (is_fetched_url(path)) return path;
   const fs::path absolute = fs::absolute(path).lexically_normal();
   const fs::path home = fs::absolute(directory_of(index_path)).lexically_normal();
   const fs::path relative = absolute.lexically_relative(home);
   if (relative.empty() || *relative.begin() == "..") return absolute.string();
-  return relative.string();
+  // A file may be called "pipe:x.tar".
+  return is_fetched_url(relative.string()) ? "./" + relative.string() : relative.string();
 }
 
 }  // namespace shardwise

@@ -3,16 +3,35 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "shardwise/base/file.h"
 
 namespace shardwise {
 
-/// The md5 of all bytes of `file`, 32 lower-case hexadecimal digits: for formats that ask for it.
+/// An md5 of bytes that come in pieces: for formats that ask for it. One thread.
+/// Errors: Unsupported where the system's libcrypto has md5 turned off.
+class Md5 {
+ public:
+  Md5();
+  ~Md5();
+  Md5(const Md5&) = delete;
+  Md5& operator=(const Md5&) = delete;
+
+  void update(std::string_view bytes);
+  /// 32 lower-case hexadecimal digits. Ends it.
+  std::string digest();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The md5 of all bytes of `file`.
 /// @param bytes_done  called after each piece with how many bytes were read so far; may be empty.
-/// Memory: O(1). Errors: kIo; Cancelled if `cancel` is set meanwhile; Unsupported where the
-/// system's libcrypto has md5 turned off.
+/// Memory: O(1). Errors: kIo; Cancelled if `cancel` is set meanwhile; as Md5.
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
                      const std::atomic<bool>* cancel);
 

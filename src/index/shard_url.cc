@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
 
@@ -17,11 +18,6 @@ std::string named(std::string_view url, std::string_view where) {
   return text;
 }
 
-[[noreturn]] void refuse_remote(std::string_view url, std::string_view where) {
-  throw Unsupported("remote shards are not read by this version", named(url, where),
-                    "copy the shard to a local disk and give its path");
-}
-
 /// The path in a file: URL. REQUIRES: it is one.
 std::string path_in_file_url(std::string_view url, std::string_view where) {
   std::string_view rest = url.substr(5);
@@ -29,7 +25,10 @@ std::string path_in_file_url(std::string_view url, std::string_view where) {
     rest.remove_prefix(2);
     const std::size_t slash = rest.find('/');
     const std::string_view host = rest.substr(0, slash);
-    if (!host.empty() && host != "localhost") refuse_remote(url, where);
+    if (!host.empty() && host != "localhost") {
+      throw Unsupported("a file: URL of another machine", named(url, where),
+                        "name it by http, https or s3, or copy it and give its path");
+    }
     rest.remove_prefix(std::min(slash, rest.size()));
   }
   const auto path = percent_decoded(rest);
@@ -46,24 +45,53 @@ bool is_plain_path(std::string_view text) {
   return !is_command_url(text) && !is_remote_url(text) && scheme_of(text) != "file";
 }
 
-void require_local(std::string_view url, std::string_view where) {
-  if (is_command_url(url)) {
-    throw Unsupported("a pipe: URL is a command, and none is ever run", named(url, where),
-                      "copy the shard to a local disk and give its path");
-  }
-  if (is_remote_url(url)) refuse_remote(url, where);
+void require_no_command(std::string_view url, std::string_view where) {
+  if (!is_command_url(url)) return;
+  throw Unsupported("a pipe: URL is a command, and is not run", named(url, where),
+                    "copy the shard to a local disk and give its path; commands that you give "
+                    "yourself are run with --allow-pipe");
 }
 
-std::string path_of_url(std::string_view url, const std::string& directory,
-                        std::string_view where) {
-  require_local(url, where);
-  if (url.starts_with("//")) refuse_remote(url, where);  // a host, in URLs
-  const std::string path =
-      scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
-  if (path.empty() || path.find('\0') != std::string::npos) {
+std::string resolve_reference(std::string_view url, const std::string& base,
+                              std::string_view where) {
+  require_no_command(url, where);
+  const bool remote_base = is_remote_url(base);
+  const bool remote = is_remote_url(url);
+  if (url.empty() || url.find('\0') != std::string_view::npos) {
     throw InvalidArgument("a URL that can name no file", named(url, where), "give a path");
   }
-  return (std::filesystem::path(directory) / path).lexically_normal().string();
+  if (remote && remote_base) {
+    const std::string from = scheme_of(base), to = scheme_of(url);
+    if (from != to && !(from == "http" && to == "https")) {
+      throw Unsupported("a remote text names something by another scheme", named(url, where),
+                        "it may name what is at " + from + ": URLs only");
+    }
+  }
+  if (remote) {
+    static_cast<void>(canonical_url(url));  // a malformed one is an error here, where it is named
+    return std::string(url);
+  }
+  if (remote_base) {
+    if (scheme_of(url) == "file" || url.starts_with('/')) {
+      throw Unsupported("a remote text names a path on this machine", named(url, where),
+                        "it may name what lies beside it, or absolute URLs");
+    }
+    return base + "/" + std::string(url);
+  }
+  if (url.starts_with("//")) {
+    throw InvalidArgument("a URL without a scheme", named(url, where), "begin it with https:");
+  }
+  const std::string path =
+      scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
+  return (std::filesystem::path(base) / path).lexically_normal().string();
+}
+
+std::string base_of_reference(const std::string& path) {
+  if (!is_remote_url(path)) return directory_of(path);
+  const std::string plain = path.substr(0, path.find_first_of("?#"));
+  const std::size_t host = plain.find("://") + 3;
+  const std::size_t slash = plain.rfind('/');
+  return slash == std::string::npos || slash < host ? plain : plain.substr(0, slash);
 }
 
 }  // namespace shardwise

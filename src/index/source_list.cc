@@ -12,6 +12,7 @@
 #include "index/shard_url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
@@ -23,6 +24,8 @@ constexpr std::string_view kDescriptorSuffix = ".json";
 
 class Expander {
  public:
+  explicit Expander(RemoteShards* remote) : remote_(remote) {}
+
   SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
     std::unordered_set<std::string_view> seen;
@@ -67,6 +70,15 @@ class Expander {
 
   /// A file, a directory or a glob.
   void add_pattern(const std::string& pattern) {
+    if (is_command_url(pattern) && remote_ != nullptr && remote_->runs_commands()) {
+      add_shard(pattern);
+      return;
+    }
+    require_no_command(pattern, "");
+    if (is_remote_url(pattern)) {
+      add_path(resolve_reference(pattern, "", ""));
+      return;
+    }
     std::error_code ignored;
     if (fs::is_directory(pattern, ignored)) {
       add_directory(pattern);
@@ -108,8 +120,8 @@ class Expander {
   }
 
   void add_path(const std::string& path) {
-    require_local(path, "");
-    if (path.ends_with(kDescriptorSuffix)) {
+    if (path.substr(0, is_remote_url(path) ? path.find_first_of("?#") : path.size())
+            .ends_with(kDescriptorSuffix)) {
       add_descriptor(path);
     } else {
       add_shard(path);
@@ -117,7 +129,7 @@ class Expander {
   }
 
   void add_descriptor(const std::string& path) {
-    list_.descriptors.push_back(read_wids_descriptor(path));
+    list_.descriptors.push_back(read_wids_descriptor(path, remote_));
     for (const WidsDataset& set : list_.descriptors.back().datasets) {
       for (const WidsShard& shard : set.shards) add_shard(shard.path);
     }
@@ -199,15 +211,19 @@ class Expander {
     }
   }
 
+  RemoteShards* const remote_;
   SourceList list_;
 };
 
 }  // namespace
 
-SourceList read_sources(const std::vector<std::string>& sources) { return Expander().run(sources); }
+SourceList read_sources(const std::vector<std::string>& sources, RemoteShards* remote) {
+  return Expander(remote).run(sources);
+}
 
-std::vector<std::string> expand_sources(const std::vector<std::string>& sources) {
-  return read_sources(sources).shards;
+std::vector<std::string> expand_sources(const std::vector<std::string>& sources,
+                                        RemoteShards* remote) {
+  return read_sources(sources, remote).shards;
 }
 
 }  // namespace shardwise

@@ -69,7 +69,7 @@ struct Inspection {
 
 /// The shard where the index says that it is, if it is still the same file.
 Inspection original(const ShardInfo& info, const VerifyOptions& options) {
-  if (!is_remote_url(info.path)) {
+  if (!is_fetched_url(info.path)) {
     const FileIdentity identity = file_identity(info.path);
     require_unchanged(info, identity.size_bytes, identity.mtime_ns);
     return {{.path = info.path}};

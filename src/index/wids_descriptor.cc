@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "index/md5.h"
+#include "index/shard_scan.h"
 #include "index/shard_url.h"
 #include "index/wids_json.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
@@ -22,6 +24,8 @@ constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 63;
 /// samples.
 class Resolver {
  public:
+  explicit Resolver(RemoteShards* remote) : remote_(remote) {}
+
   WidsDescriptor read(const std::string& path) { return resolve(load(path), path); }
 
   WidsDescriptor parse(std::string_view json, const std::string& path) {
@@ -39,6 +43,7 @@ class Resolver {
   }
 
   wids_json::Descriptor load(const std::string& path) {
+    if (is_remote_url(path)) return wids_json::parse(fetch(path), redacted_url(path));
     const File file = File::open_read(path);
     const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
     spend(size, path);
@@ -47,9 +52,22 @@ class Resolver {
     return wids_json::parse(json, path);
   }
 
+  std::string fetch(const std::string& url) {
+    if (remote_ == nullptr) {
+      throw Unsupported("a remote descriptor, and nothing to bring it",
+                        in_quotes(redacted_url(url)), "copy it, and give its path");
+    }
+    std::string json;
+    remote_->read(url, remote_->state(url), 0, std::nullopt, [&](std::string_view bytes) {
+      spend(bytes.size(), redacted_url(url));
+      json += bytes;
+    });
+    return json;
+  }
+
   WidsDescriptor resolve(wids_json::Descriptor raw, const std::string& path) {
     WidsDescriptor descriptor{.path = path, .name = raw.own.name.value_or(""), .datasets = {}};
-    const std::string home = base_of(raw.own, directory_of(path), in_quotes(path) + ", base");
+    const std::string home = base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base");
     if (raw.own.shards) {
       descriptor.datasets.push_back(to_dataset(raw.own, home, in_quotes(path) + ", shardlist"));
     }
@@ -71,7 +89,7 @@ class Resolver {
 
   WidsDataset referred(const wids_json::Dataset& reference, const std::string& home,
                        const std::string& where) {
-    const std::string path = path_of_url(*reference.source_url, home, where + ".source_url");
+    const std::string path = resolve_reference(*reference.source_url, home, where + ".source_url");
     wids_json::Descriptor raw = load(path);
     if (raw.datasets || !raw.own.shards) {
       throw InvalidArgument(
@@ -82,13 +100,14 @@ class Resolver {
     }
     raw.own.weight = reference.weight;
     if (reference.name) raw.own.name = reference.name;
-    return to_dataset(raw.own, base_of(raw.own, directory_of(path), in_quotes(path) + ", base"),
+    return to_dataset(raw.own,
+                      base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base"),
                       in_quotes(path) + ", shardlist");
   }
 
   static std::string base_of(const wids_json::Dataset& set, const std::string& otherwise,
                              const std::string& where) {
-    return set.base ? path_of_url(*set.base, otherwise, where) : otherwise;
+    return set.base ? resolve_reference(*set.base, otherwise, where) : otherwise;
   }
 
   WidsDataset to_dataset(wids_json::Dataset& raw, const std::string& base,
@@ -109,7 +128,7 @@ class Resolver {
                               "correct them");
       }
       num_samples_ += shard.num_samples;
-      std::string path = path_of_url(shard.url, base, entry("url"));
+      std::string path = resolve_reference(shard.url, base, entry("url"));
       set.shards.push_back({.url = std::move(shard.url),
                             .path = std::move(path),
                             .num_samples = shard.num_samples,
@@ -119,6 +138,7 @@ class Resolver {
     return set;
   }
 
+  RemoteShards* const remote_;
   std::uint64_t bytes_left_ = kMaxBytes;
   std::uint64_t num_shards_ = 0;
   std::uint64_t num_samples_ = 0;
@@ -131,6 +151,7 @@ struct Claim {
 };
 
 std::string absolute_path(const std::string& path) {
+  if (is_fetched_url(path)) return path;
   return fs::absolute(path).lexically_normal().string();
 }
 
@@ -158,6 +179,33 @@ std::string difference(const Claim& claim) {
       "`shardwise export --format wids`");
 }
 
+using BytesDone = std::function<void(std::uint64_t)>;
+
+std::string local_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+                      const BytesDone& progress) {
+  const File file = File::open_read(shard.path);
+  const FileIdentity identity = file_identity(file.fd(), file.path());
+  require_unchanged(shard, identity.size_bytes, identity.mtime_ns);
+  return file_md5(file, progress, options.cancel);
+}
+
+std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+                       const BytesDone& progress) {
+  if (options.remote == nullptr) {
+    throw Unsupported("a remote shard, and nothing to bring it",
+                      in_quotes(redacted_url(shard.path)), "check without md5");
+  }
+  Md5 md5;
+  std::uint64_t done = 0;
+  options.remote->read(shard.path, {shard.size_bytes, shard.validator, false}, 0, std::nullopt,
+                       [&](std::string_view bytes) {
+                         throw_if_cancelled(options.cancel);
+                         md5.update(bytes);
+                         progress(done += bytes.size());
+                       });
+  return md5.digest();
+}
+
 void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claims,
                const WidsCheckOptions& options) {
   std::uint64_t num_bytes = 0;
@@ -167,15 +215,12 @@ void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claim
   std::uint64_t before = 0;
   for (const Claim& claim : claims) {
     if (!claim.claimed->md5) continue;
-    const File file = File::open_read(claim.shard.path);
-    const FileIdentity identity = file_identity(file.fd(), file.path());
-    require_unchanged(claim.shard, identity.size_bytes, identity.mtime_ns);
-    const std::string md5 = file_md5(
-        file,
-        [&](std::uint64_t done) {
-          if (options.progress) options.progress(before + done, num_bytes);
-        },
-        options.cancel);
+    const auto progress = [&](std::uint64_t done) {
+      if (options.progress) options.progress(before + done, num_bytes);
+    };
+    const std::string md5 = is_remote_url(claim.shard.path)
+                                ? remote_md5(claim.shard, options, progress)
+                                : local_md5(claim.shard, options, progress);
     if (md5 != *claim.claimed->md5) {
       refuse(descriptor, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5, 0);
     }
@@ -198,13 +243,13 @@ std::uint64_t WidsDataset::num_samples() const noexcept {
   return sum;
 }
 
-WidsDescriptor read_wids_descriptor(const std::string& path) {
-  require_local(path, "");
-  return Resolver().read(path);
+WidsDescriptor read_wids_descriptor(const std::string& path, RemoteShards* remote) {
+  require_no_command(path, "");
+  return Resolver(remote).read(path);
 }
 
 WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& path) {
-  return Resolver().parse(json, path);
+  return Resolver(nullptr).parse(json, path);
 }
 
 void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,

@@ -103,6 +103,8 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
   impl_->by_scheme[scheme] = std::move(fetcher);
 }
 
+bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
+
 SourceFile Fetchers::stat(const FetchRequest& request) const {
   return impl_->find_for(request.url)->stat(request);
 }

@@ -48,8 +48,6 @@ void throw_if_cancelled(const CacheRequest& request) {
   }
 }
 
-bool needs_fetch(const std::string& url) { return is_remote_url(url) || is_command_url(url); }
-
 std::uint64_t size_of(const std::string& path) { return file_identity(path).size_bytes; }
 
 /// Nothing if there is none.
@@ -303,7 +301,7 @@ std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
   if (request.size_bytes) return *request.size_bytes;
   if (request.compression != Compression::kNone) return 0;
   if (request.source_bytes) return *request.source_bytes;
-  if (!needs_fetch(request.url)) return size_of(request.url);
+  if (!is_fetched_url(request.url)) return size_of(request.url);
   return fetchers->stat({.url = request.url, .cancel = request.cancel}).size_bytes.value_or(0);
 }
 
@@ -476,7 +474,7 @@ void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed
 
 void ShardCache::Fetch::Impl::transfer(FileSink& sink) {
   std::uint64_t fetched_bytes = 0;
-  const bool fetches = request.local_copy.empty() && needs_fetch(request.url);
+  const bool fetches = request.local_copy.empty() && is_fetched_url(request.url);
   if (fetches && request.compression == Compression::kNone) {
     fetched_bytes = fetch_to(sink);
   } else if (fetches) {
@@ -574,7 +572,7 @@ const ShardCacheOptions& ShardCache::options() const noexcept { return impl_->op
 
 std::string ShardCache::name_of(const CacheRequest& request) {
   Hasher128 hasher;
-  hasher.update(needs_fetch(request.url) ? canonical_url(request.url) : request.url);
+  hasher.update(is_remote_url(request.url) ? canonical_url(request.url) : request.url);
   hasher.update(std::string_view("\0", 1));
   hasher.update(compression_name(request.compression));
   hasher.update(std::string_view("\0", 1));

@@ -3,6 +3,7 @@
 #include "shardwise/index/wids_descriptor.h"
 
 #include <filesystem>
+#include <map>
 
 #include "index/md5.h"
 #include "shardwise/index/index_builder.h"
@@ -247,7 +248,7 @@ TEST(WidsDescriptorTest, ReferencesGoOneLevelDeep) {
 TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   for (const char* url : {"pipe:touch sentinel", "PIPE:touch sentinel", "|touch sentinel"}) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
-    EXPECT_THAT(text_of(with_url(url)), AllOf(HasSubstr("is a command, and none is ever run"),
+    EXPECT_THAT(text_of(with_url(url)), AllOf(HasSubstr("is a command, and is not run"),
                                               HasSubstr(url), HasSubstr("shardlist[0].url")));
   }
   EXPECT_EQ(code_of(R"({"wids_version":1,"base":"pipe:x","shardlist":[]})"),
@@ -269,18 +270,82 @@ TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   EXPECT_THAT(dir.list(), ElementsAre("d.json"));
 }
 
-// Row 44: no descriptor is remote, and nothing that one names is.
-TEST(WidsDescriptorTest, RemoteUrlsAreRefused) {
-  for (const char* url : {"http://h/a.tar", "s3://b/a.tar", "gs://b/a.tar", "//host/a.tar",
-                          "file://host/etc/passwd"}) {
-    EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
-    EXPECT_THAT(text_of(with_url(url)), HasSubstr("remote shards are not read by this version: '" +
-                                                  std::string(url) + "' in '/data/d.json'"));
+/// Serves texts by URL.
+class TextShards : public RemoteShards {
+ public:
+  explicit TextShards(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}
+  State state(const std::string& url) override { return {.size_bytes = text(url).size()}; }
+  void read(const std::string& url, const State&, std::uint64_t, std::optional<std::uint64_t>,
+            const std::function<void(std::string_view)>& take) override {
+    take(text(url));
   }
-  EXPECT_THAT(text_of(R"({"wids_version":1,"base":"http://h/x","shardlist":[]})"),
-              HasSubstr("remote shards are not read by this version"));
+  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
+  void keep_expanded(const std::string&, const std::string&, Compression, std::uint64_t) override {}
+
+ private:
+  const std::string& text(const std::string& url) const {
+    const auto found = texts_.find(url);
+    if (found == texts_.end()) throw NotFound("no such URL", url, "");
+    return found->second;
+  }
+  const std::map<std::string, std::string> texts_;
+};
+
+TEST(WidsDescriptorTest, ShardsMayBeRemote) {
+  for (const char* url : {"http://h/a.tar", "s3://b/a.tar", "gs://b/a.tar"}) {
+    const WidsDescriptor descriptor = parse_wids_descriptor(with_url(url), "/data/d.json");
+    EXPECT_EQ(descriptor.datasets[0].shards[0].path, url);
+  }
+  EXPECT_EQ(
+      parse_wids_descriptor(
+          R"({"wids_version":1,"base":"http://h/x","shardlist":[{"url":"a.tar","nsamples":1}]})",
+          "/data/d.json")
+          .datasets[0]
+          .shards[0]
+          .path,
+      "http://h/x/a.tar");
+  for (const char* url : {"//host/a.tar", "http:///a.tar", "http://h:99999/a.tar"}) {
+    EXPECT_EQ(code_of(with_url(url)), ErrorCode::kInvalidArgument) << url;
+  }
+  EXPECT_THAT(text_of(with_url("file://host/etc/passwd")),
+              HasSubstr("a file: URL of another machine: 'file://host/etc/passwd' in"));
   EXPECT_THAT(error_text([] { read_wids_descriptor("http://h/d.json"); }),
-              HasSubstr("remote shards are not read by this version"));
+              HasSubstr("a remote descriptor, and nothing to bring it: 'http://h/d.json'"));
+}
+
+TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
+  TextShards remote({{"http://h/x/d.json?token=1", R"({"wids_version":1,
+      "shardlist":[{"url":"a.tar","nsamples":1},{"url":"https://g/b.tar","nsamples":1}],
+      "datasets":[{"source_url":"sub/e.json"}]})"},
+                     {"http://h/x/sub/e.json",
+                      R"({"wids_version":1,"shardlist":[{"url":"c.tar","nsamples":1}]})"}});
+  const WidsDescriptor descriptor = read_wids_descriptor("http://h/x/d.json?token=1", &remote);
+  EXPECT_THAT(descriptor.datasets[0].paths(), ElementsAre("http://h/x/a.tar", "https://g/b.tar"));
+  EXPECT_THAT(descriptor.datasets[1].paths(), ElementsAre("http://h/x/sub/c.tar"));
+  EXPECT_THAT(expand_sources({"http://h/x/d.json?token=1", "http://h/y-{0..1}.tar"}, &remote),
+              ElementsAre("http://h/x/a.tar", "https://g/b.tar", "http://h/x/sub/c.tar",
+                          "http://h/y-0.tar", "http://h/y-1.tar"));
+}
+
+// Row 44.
+TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
+  for (const char* url : {"file:///etc/passwd", "file:x", "/etc/passwd", "pipe:cat", "//h/a.tar",
+                          "s3://b/a.tar", "gs://b/a.tar"}) {
+    TextShards remote(std::map<std::string, std::string>{{"https://h/d.json", with_url(url)}});
+    const std::string text = error_text([&] { read_wids_descriptor("https://h/d.json", &remote); });
+    EXPECT_THAT(text, AllOf(HasSubstr(url), HasSubstr("shardlist[0].url"))) << url;
+    EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", &remote); }),
+              ErrorCode::kUnsupported)
+        << url;
+  }
+  TextShards down(
+      std::map<std::string, std::string>{{"https://h/d.json", with_url("http://h/a.tar")}});
+  EXPECT_THAT(error_text([&] { read_wids_descriptor("https://h/d.json", &down); }),
+              HasSubstr("by another scheme"));
+  TextShards base(std::map<std::string, std::string>{
+      {"https://h/d.json", R"({"wids_version":1,"base":"/etc","shardlist":[]})"}});
+  EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", &base); }),
+            ErrorCode::kUnsupported);
 }
 
 TEST(SourceListTest, ADescriptorStandsForItsShardsInOrder) {

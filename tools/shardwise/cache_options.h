@@ -19,8 +19,8 @@ struct CacheArguments {
   bool allow_pipe = false;
 };
 
-/// Adds --cache, --cache-bytes, --cache-bypass-large and --allow-pipe. `arguments` must live as long
-/// as `command` does.
+/// Adds --cache, --cache-bytes, --cache-bypass-large and --allow-pipe. `arguments` must live as
+/// long as `command` does.
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);

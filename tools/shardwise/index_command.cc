@@ -173,16 +173,17 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
 }
 
 void run(const IndexOptions& options, Output& out) {
-  const bool update = options.sources.empty();
-  const SourceList sources = update ? SourceList() : read_sources(options.sources);
-  if (options.check_md5 && sources.descriptors.empty()) {
-    throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
-  }
-  Progress progress("indexing", Unit::kBytes, options.quiet);
   BuildOptions build;
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
   build.remote = make_remote_shards(make_fetchers(options.cache), options.keep ? cache : nullptr,
                                     &interrupt_flag());
+  const bool update = options.sources.empty();
+  const SourceList sources =
+      update ? SourceList() : read_sources(options.sources, build.remote.get());
+  if (options.check_md5 && sources.descriptors.empty()) {
+    throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
+  }
+  Progress progress("indexing", Unit::kBytes, options.quiet);
   build.num_threads = options.threads;
   build.content = content_of(options);
   build.drop_missing = options.drop_missing;
@@ -199,7 +200,8 @@ void run(const IndexOptions& options, Output& out) {
   progress.clear();
   const double seconds = progress.seconds();
   if (!options.part && report.dropped.empty()) {
-    check_descriptor_claims(options.index, sources.descriptors, options.check_md5, options.quiet);
+    check_descriptor_claims(options.index, sources.descriptors, build.remote.get(),
+                            options.check_md5, options.quiet);
   } else if (!sources.descriptors.empty()) {
     say("note", "what the descriptor says of its shards was not checked: not all of them are here");
   }

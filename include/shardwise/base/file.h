@@ -63,8 +63,8 @@ class SHARDWISE_EXPORT File {
   /// the kernel frees what a process leaves (Linux "open file description" locks).
   bool try_lock_byte(std::uint64_t offset, bool exclusive);
   void unlock_byte(std::uint64_t offset) noexcept;
-  /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot run
-  /// out of space later; where the file system cannot, only makes it this long.
+  /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot
+  /// run out of space later; where the file system cannot, only makes it this long.
   void reserve(std::uint64_t size_bytes);
   /// False if the file was unlinked since it was opened.
   bool has_name() const;

@@ -19,6 +19,11 @@ SHARDWISE_EXPORT bool is_remote_url(std::string_view url);
 /// True for `pipe:command` and `|command`.
 SHARDWISE_EXPORT bool is_command_url(std::string_view url);
 
+/// True for what is no path on this machine: what somebody must bring.
+inline bool is_fetched_url(std::string_view url) {
+  return is_remote_url(url) || is_command_url(url);
+}
+
 /// The parts of `scheme://[userinfo@]host[:port][/path][?query][#fragment]`.
 struct Url {
   std::string scheme;                      ///< in lower case

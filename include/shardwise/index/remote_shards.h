@@ -18,6 +18,9 @@ class SHARDWISE_EXPORT RemoteShards {
  public:
   virtual ~RemoteShards();
 
+  /// True if pipe: URLs that a user gives are to be run. Those in descriptors never are.
+  virtual bool runs_commands() const { return false; }
+
   /// What is known of a shard before it is read.
   struct State {
     std::optional<std::uint64_t> size_bytes = {};

@@ -10,6 +10,7 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/remote_shards.h"
 
 namespace shardwise {
 
@@ -34,16 +35,18 @@ namespace shardwise {
 // There must be a shardlist or datasets, and a shard in all. Other keys ("__kind__", "info",
 // "keep", ...) are left unread.
 //
-// URLs are paths, or `file:` URLs. A relative one begins at the nearest "base": that of its data
-// set, else that of the file; without any, at the descriptor's directory, where a relative base and
-// a relative source_url begin too. A file that a source_url names must hold a shardlist of its own,
-// no datasets, and no source_url; its weight is that of the reference, its name that of the
-// reference if it has one.
+// URLs are paths, `file:` URLs, or URLs of what is remote. A relative one begins at the nearest
+// "base": that of its data set, else that of the file; without any, at the descriptor's directory,
+// where a relative base and a relative source_url begin too. A file that a source_url names must
+// hold a shardlist of its own, no datasets, and no source_url; its weight is that of the reference,
+// its name that of the reference if it has one.
 //
 // A descriptor is a text from outside, and is read as one. Refused are: more than 256 MiB (with all
 // files that it refers to), nesting deeper than 64, more than 10 million shards or 65,536 data
 // sets, a key that comes twice, values of a wrong type, counts that are negative, not whole, or add
-// up to more than 2^63, `pipe:` and remote URLs. A URL is never given to a shell or a pattern:
+// up to more than 2^63, and `pipe:` URLs. A descriptor that is itself remote may name what lies
+// beside it and absolute URLs of its own scheme (https for http, too), but no path on this machine,
+// `file:` or not. A URL is never given to a shell or a pattern:
 // `$(x).tar` and `*.tar` are names of files.
 //
 // Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107. Two things differ. There
@@ -90,11 +93,13 @@ struct WidsDescriptor {
   std::vector<WidsDataset> datasets;
 };
 
-/// Reads the descriptor at `path`, and those that it refers to. No shard is touched.
+/// Reads the descriptor at `path`, or URL, and those that it refers to. No shard is touched.
+/// @param remote  brings remote descriptors; none: they are an error.
 /// Errors: NotFound, kIo; VersionMismatch (another wids_version); Unsupported (remote and pipe:
 ///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
 ///   `datasets[1].shardlist[0].nsamples`.
-SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path);
+SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
+                                                     RemoteShards* remote = nullptr);
 
 /// The same of a text that is in memory; `path` says where it would lie.
 SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
@@ -107,6 +112,8 @@ struct WidsCheckOptions {
   std::function<void(std::uint64_t bytes_done, std::uint64_t num_bytes)> progress = {};
   /// If it becomes true the check stops with Cancelled.
   const std::atomic<bool>* cancel = nullptr;
+  /// Brings remote shards for their md5sum; none: that is an error.
+  RemoteShards* remote = nullptr;
 };
 
 /// Holds the claims of `descriptor` against `index`, which may hold other shards too: each shard is

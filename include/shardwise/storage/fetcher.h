@@ -141,6 +141,9 @@ class SHARDWISE_EXPORT Fetchers {
   /// Errors: InvalidArgument if `scheme` is none (as "gs"), or there is no fetcher.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
 
+  /// True if somebody brings what has this scheme; "pipe" only where that is allowed.
+  bool brings(const std::string& scheme) const;
+
   /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
   SourceFile stat(const FetchRequest& request) const;
   SourceFile fetch(const FetchRequest& request, FetchSink& sink) const;
