@@ -14,7 +14,7 @@ namespace {
 
 /// What lies between two members is read along if it is no more than this, in bytes: a header or
 /// two, as a rule.
-constexpr std::uint64_t kMaxGap = 64 * 1024;
+constexpr std::uint64_t kMaxGap = std::uint64_t{64} * 1024;
 
 /// A part of the shard that is read at once.
 struct Run {
