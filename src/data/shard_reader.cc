@@ -15,7 +15,7 @@ namespace {
 
 /// What lies between two members is read along if it is no more than this, in bytes: a header or
 /// two, as a rule.
-constexpr std::uint64_t kMaxGap = 64 * 1024;
+constexpr std::uint64_t kMaxGap = std::uint64_t{64} * 1024;
 
 std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   try {

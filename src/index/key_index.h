@@ -41,7 +41,7 @@ class KeySorter {
   struct Pair {
     std::uint64_t hash;
     std::uint64_t sample;
-    friend auto operator<=>(const Pair&, const Pair&) = default;
+    friend auto operator<=>(const Pair&, const Pair&) = default;  // NOLINT(modernize-use-nullptr)
   };
   class Run;
 

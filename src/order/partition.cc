@@ -26,7 +26,7 @@ std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
     if (world_size % d != 0) continue;
     add(d);
     if (d * d != world_size) {
-      large = ", " + std::to_string(world_size / d) + large;
+      large.insert(0, ", " + std::to_string(world_size / d));
     }
   }
   list += large;

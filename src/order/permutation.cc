@@ -244,7 +244,8 @@ void Permutation::apply_grid(std::span<std::uint64_t> values) const noexcept {
     for (unsigned t = 0; t < kRounds; t += 2) {
       const __m128i even_key = _mm_set1_epi64x(static_cast<long long>(round_key));
       for (std::size_t v = 0; v < kVectors; ++v) l[v] = half_round(l[v], r[v], even_key, row_range);
-      const __m128i odd_key = _mm_set1_epi64x(static_cast<long long>(round_key + grid.k1));
+      const std::uint64_t next_key = round_key + grid.k1;
+      const __m128i odd_key = _mm_set1_epi64x(static_cast<long long>(next_key));
       for (std::size_t v = 0; v < kVectors; ++v)
         r[v] = half_round(r[v], l[v], odd_key, column_range);
       round_key += 2 * grid.k1;
