@@ -6,6 +6,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -118,7 +119,7 @@ void add_cache_command(CLI::App& program, Output& out) {
   CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
   prune->add_option("--to", options->max_bytes, "how much may stay: 512M, 20G")
       ->required()
-      ->transform(byte_size())
+      ->transform(kByteSize)
       ->type_name("SIZE");
   prune->callback([options, &out] { remove(*options, out); });
 

@@ -2,12 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
+
+#include "options.h"
 #include "output.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise::tools {
-
-CLI::Validator byte_size() { return CLI::AsSizeValue(false); }
 
 void add_cache_options(CLI::App& command, CacheArguments& arguments) {
   command
@@ -18,7 +19,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
   command
       .add_option("--cache-bytes", arguments.budget_bytes,
                   "what the shards in it may take together: 512M, 20G")
-      ->transform(byte_size())
+      ->transform(kByteSize)
       ->type_name("SIZE")
       ->default_str("64G");
   command.add_flag("--cache-bypass-large", arguments.bypass_large,

@@ -1,12 +1,15 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace shardwise::tools {
 
@@ -26,8 +29,5 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments);
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// The cache, saying on standard error when it waits; nothing without --cache.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments);
-
-/// For options that are numbers of bytes: 1000, 512M, 20G, in powers of 1,024.
-CLI::Validator byte_size();
 
 }  // namespace shardwise::tools
