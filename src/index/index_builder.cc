@@ -85,7 +85,9 @@ bool is_known(const Source& source) {
 /// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; those of `remote`.
 Source look_at(const std::string& shard, const std::string& index_path,
                const std::shared_ptr<RemoteShards>& remote) {
-  Source source{.place = {.path = shard}, .url = url_of_path(index_path, shard)};
+  Source source;
+  source.place.path = shard;
+  source.url = url_of_path(index_path, shard);
   if (!is_fetched_url(shard)) {
     const FileIdentity identity = file_identity(shard);
     source.size_bytes = identity.size_bytes;
@@ -506,12 +508,14 @@ BuildReport merge_indexes(const std::string& path, const std::vector<std::string
     for (std::uint64_t i = 0; i < donor->meta().num_shards; ++i) {
       const ShardRow row = donor->files.catalogue().shard(i);
       const std::string shard = resolve_url(donor->home, row.url);
-      build.add({.place = {.path = shard},
-                 .url = url_of_path(path, shard),
-                 .size_bytes = row.size_bytes,
-                 .mtime_ns = row.mtime_ns,
-                 .donor = donor.get(),
-                 .donor_shard = i});
+      Source source;
+      source.place.path = shard;
+      source.url = url_of_path(path, shard);
+      source.size_bytes = row.size_bytes;
+      source.mtime_ns = row.mtime_ns;
+      source.donor = donor.get();
+      source.donor_shard = i;
+      build.add(std::move(source));
     }
   }
   return build.run(nullptr);

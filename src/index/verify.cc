@@ -64,7 +64,8 @@ class MemberComparison {
 /// Where the shard is looked at, and what of the index is held against it.
 struct Inspection {
   ShardPlace place;
-  bool is_stored_form = true;  ///< the file as it is stored, compressed or not
+  bool is_original = true;     ///< the file that the index names, not a copy
+  bool is_stored_form = true;  ///< as it is stored, compressed or not
 };
 
 /// The shard where the index says that it is, if it is still the same file.
@@ -96,6 +97,9 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
                        .hash = options.full && inspection.is_stored_form,
                        .tick = [&] { throw_if_cancelled(options.cancel); }});
   const std::string_view bytes = shard.bytes();
+  if (inspection.is_original && inspection.place.remote == nullptr) {
+    require_unchanged(info, shard.size_bytes(), shard.mtime_ns());
+  }
   if (bytes.size() != info.expanded_bytes) {
     return std::to_string(bytes.size()) + " bytes, where the index has " +
            std::to_string(info.expanded_bytes);
@@ -163,7 +167,7 @@ std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
                                        const std::string& path, const VerifyOptions& options) {
   require_hashes(index, options);
   const ShardInfo info = index.shard(shard);
-  const Inspection copy{{.path = path}, info.compression == Compression::kNone};
+  const Inspection copy{{.path = path}, false, info.compression == Compression::kNone};
   return problem_of([&] { return difference(index, info, copy, options); });
 }
 

@@ -19,9 +19,10 @@ class Exchange {
  public:
   Exchange(CurlPool& pool, const FetchRequest& request, HttpBody& body)
       : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
-  /// A connection with bytes left in it would have them read as the next answer: it is closed.
+  /// A connection with bytes left in it would have them read as the next answer: it is closed. So
+  /// is one that failed: a handle whose host was not found finds none afterwards (libcurl 7.88).
   ~Exchange() {
-    if (!result_.has_excess) pool_.give_back(std::move(handle_));
+    if (is_reusable_ && !result_.has_excess) pool_.give_back(std::move(handle_));
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -53,6 +54,7 @@ class Exchange {
   CurlHeaders headers_;
   CURLcode setting_failed_ = CURLE_OK;
   HttpResult result_;
+  bool is_reusable_ = false;
   bool body_began_ = false;
   bool is_plain_ = false;
   std::string error_text_;
@@ -196,6 +198,7 @@ HttpResult Exchange::perform() {
     const SigpipeGuard guard;
     code = curl_easy_perform(handle_.get());
   }
+  is_reusable_ = code == CURLE_OK;
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // The rest of an error's page is not missed.

@@ -598,11 +598,12 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
 
   auto lock = impl_->lock_fetch(request, name);
   if (auto shard = impl_->find(request, name)) return *std::move(shard);
+  CachedShard held = impl_->hold(request, name);
   Fetch::Impl fetch{.cache = impl_,
                     .request = request,
                     .name = name,
                     .next_use = next_use,
-                    .held = impl_->hold(request, name),
+                    .held = std::move(held),
                     .lock = *std::move(lock)};
   fetch.reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, fetch.reserved_bytes);
@@ -632,11 +633,12 @@ ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint
   if (impl_->find(request, name)) return Ahead::kPresent;
   auto lock = ByteLock::try_take(impl_->directory, fetch_byte(name));
   if (!lock || impl_->find(request, name)) return Ahead::kPresent;
+  CachedShard held = impl_->hold(request, name);
   auto begun = std::make_unique<Fetch::Impl>(Fetch::Impl{.cache = impl_,
                                                          .request = request,
                                                          .name = name,
                                                          .next_use = next_use,
-                                                         .held = impl_->hold(request, name),
+                                                         .held = std::move(held),
                                                          .lock = *std::move(lock)});
   begun->reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, begun->reserved_bytes);

@@ -69,7 +69,7 @@ TEST(DescriptorSourceTest, HostileDescriptorsFailWithOneLine) {
   const TempDir dir;
   for (const char* json : {"", "[", R"({"wids_version":2})",
                            R"({"wids_version":1,"shardlist":[{"url":"pipe:true","nsamples":1}]})",
-                           R"({"wids_version":1,"shardlist":[{"url":"http://h/x","nsamples":1}]})",
+                           R"({"wids_version":1,"shardlist":[{"url":"//h/x","nsamples":1}]})",
                            R"({"wids_version":1,"shardlist":[{"url":"none.tar","nsamples":1}]})"}) {
     write_file(dir / "d.json", json);
     const Finished failed = shardwise({"index", "-o", dir / "x.idx", dir / "d.json"});
