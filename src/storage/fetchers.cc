@@ -73,7 +73,7 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
   if (auto fetcher = find(scheme)) return fetcher;
   if (scheme == "pipe") {
     throw Unsupported("a pipe: URL is a command, and none is run", in_quotes(redacted_url(url)),
-                      "set FetchOptions::allow_pipe if you wrote the URL yourself");
+                      "set FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");
   }
   throw Unsupported("nobody brings files of the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),

@@ -312,7 +312,7 @@ void ShardCache::Impl::require_within_budget(const CacheRequest& request,
               in_quotes(redacted_url(request.url)) + " (" + human_bytes(size_bytes) + ", budget " +
                   human_bytes(options.budget_bytes) + ")",
               "give the cache " + std::to_string(size_bytes) +
-                  " bytes at least, or let large shards bypass it");
+                  " bytes at least, or let large shards bypass it (--cache-bypass-large)");
 }
 
 bool ShardCache::Impl::ask_to_release(const std::string& name) {

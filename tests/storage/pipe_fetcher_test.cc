@@ -73,7 +73,7 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
     const FetchRequest request{.url = command + sentinel};
     EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
               "a pipe: URL is a command, and none is run: 'pipe:touch ***'; set "
-              "FetchOptions::allow_pipe if you wrote the URL yourself");
+              "FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");
     EXPECT_EQ(error_code([&] { cautious.stat(request); }), ErrorCode::kUnsupported);
   }
   EXPECT_FALSE(std::filesystem::exists(sentinel));

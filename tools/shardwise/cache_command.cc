@@ -2,8 +2,8 @@
 
 #include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
 
-#include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
@@ -67,19 +67,33 @@ void verify(const CacheCommandOptions& options, Output& out) {
     progress.update(done, total, [] { return std::string(); });
   });
   progress.clear();
+  nlohmann::ordered_json damaged = nlohmann::ordered_json::array();
   std::uint64_t left = 0;
   const auto report = [&](const CacheEntry& entry, const char* what) {
     const bool removed = options.remove && cache->remove(entry.name);
     left += removed ? 0 : 1;
+    if (options.json) {
+      damaged.push_back({{"name", entry.name},
+                         {"url", entry.url},
+                         {"has_record", entry.hash.has_value()},
+                         {"removed", removed}});
+      return;
+    }
     out.print("{}  {}  {}{}\n", what, entry.name, entry.url.empty() ? "?" : escaped(entry.url),
               removed ? "  (removed)" : "");
   };
   for (const CacheEntry& entry : check.damaged) report(entry, "DAMAGED");
   for (const CacheEntry& entry : check.unknown) report(entry, "UNKNOWN");
-  for (const std::string& name : check.foreign) out.print("FOREIGN  {}\n", escaped(name));
-  out.print("{}, {} damaged, {} without a record, {} of others\n",
-            counted(check.num_shards, "shard"), check.damaged.size(), check.unknown.size(),
-            counted(check.foreign.size(), "file"));
+  if (options.json) {
+    out.print("{}\n", json_text({{"shards", check.num_shards},
+                                 {"damaged", std::move(damaged)},
+                                 {"foreign", check.foreign}}));
+  } else {
+    for (const std::string& name : check.foreign) out.print("FOREIGN  {}\n", escaped(name));
+    out.print("{}, {} damaged, {} without a record, {}\n", counted(check.num_shards, "shard"),
+              check.damaged.size(), check.unknown.size(),
+              counted(check.foreign.size(), "foreign file"));
+  }
   if (left > 0) {
     throw Error(
         ErrorCode::kCorruptShard, "shards in the cache are not what was fetched",
@@ -90,6 +104,12 @@ void verify(const CacheCommandOptions& options, Output& out) {
 
 void remove(const CacheCommandOptions& options, Output& out) {
   const CacheRemoval removal = open(options)->prune(options.max_bytes);
+  if (options.json) {
+    out.print("{}\n", json_text({{"removed", removal.num_shards},
+                                 {"removed_bytes", removal.bytes},
+                                 {"in_use", removal.num_in_use}}));
+    return;
+  }
   out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),
             removal.num_in_use == 0 ? ""
                                     : fmt::format("; {} stay, because they are in use",
@@ -107,13 +127,17 @@ void add_cache_command(CLI::App& program, Output& out) {
     sub->add_option("DIR", options->directory, "the cache's directory")->required()->type_name("");
     return sub;
   };
+  const auto json = [&](CLI::App* sub, const char* text) {
+    sub->add_flag("--json", options->json, text);
+  };
   CLI::App* ls = add("ls", "Show the shards in it, least recently used first");
-  ls->add_flag("--json", options->json, "print one JSON object a shard");
+  json(ls, "print one JSON object a shard");
   ls->callback([options, &out] { list(*options, out); });
 
   CLI::App* check = add("verify", "Read every shard, and hold it against the hash of what came");
   check->add_flag("--remove", options->remove, "remove what is damaged, unless it is in use");
   check->add_flag("--quiet", options->quiet, "show no progress");
+  json(check, "print one JSON object");
   check->callback([options, &out] { verify(*options, out); });
 
   CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
@@ -121,9 +145,11 @@ void add_cache_command(CLI::App& program, Output& out) {
       ->required()
       ->transform(kByteSize)
       ->type_name("SIZE");
+  json(prune, "print one JSON object");
   prune->callback([options, &out] { remove(*options, out); });
 
   CLI::App* clear = add("clear", "Remove all shards that no process is using");
+  json(clear, "print one JSON object");
   clear->callback([options, &out] { remove(*options, out); });
 
   command->footer(

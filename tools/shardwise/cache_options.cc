@@ -4,26 +4,81 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
 #include "options.h"
 #include "output.h"
 #include "shardwise/base/text.h"
+#include "shardwise/data/fetch_plan.h"
 
 namespace shardwise::tools {
 
+namespace {
+
+/// "20%", "12.5%". Errors: wrong usage.
+double parse_percent(const std::string& option, const std::string& text) {
+  double percent = 0;
+  const char* const end = text.data() + text.size() - 1;
+  const auto [stop, error] = std::from_chars(text.data(), end, percent, std::chars_format::fixed);
+  // The comparison is false for what is no number.
+  if (error != std::errc() || stop != end || !(percent > 0 && percent <= 100)) {
+    throw CLI::ValidationError(option, in_quotes(text) +
+                                           " is no part of the shards' bytes: give more than 0%, "
+                                           "100% at most");
+  }
+  return percent;
+}
+
+CacheBytes parse_cache_bytes(const std::string& option, std::string text) {
+  if (text.ends_with('%')) return {.percent = parse_percent(option, text)};
+  if (const std::string wrong = kByteSize(text); !wrong.empty()) {
+    throw CLI::ValidationError(option, wrong + ", or a part of all shards as 20%");
+  }
+  return {.bytes = static_cast<std::uint64_t>(std::stoull(text))};
+}
+
+}  // namespace
+
+std::uint64_t cached_bytes(const Dataset& data) {
+  const std::vector<std::uint64_t> sizes = CachedShards::of(data).sizes_bytes;
+  return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+}
+
+std::uint64_t CacheBytes::of(std::uint64_t data_bytes) const {
+  if (percent == 0) return bytes;
+  return static_cast<std::uint64_t>(
+      std::floor(static_cast<long double>(data_bytes) * percent / 100));
+}
+
+CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& value,
+                             const char* text) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [name, &value](const std::string& given) { value = parse_cache_bytes(name, given); },
+          text)
+      ->type_name("SIZE");
+}
+
 void add_cache_options(CLI::App& command, CacheArguments& arguments) {
+  CLI::Option* const cache =
+      command
+          .add_option(
+              "--cache", arguments.directory,
+              "a directory of its own, in which remote and compressed shards are kept, for all "
+              "processes of this machine")
+          ->type_name("DIR");
+  add_cache_bytes(command, "--cache-bytes", arguments.budget,
+                  "what the shards in it may take together: 512M, 20G, or 20% of all shards")
+      ->default_str("64G")
+      ->needs(cache);
   command
-      .add_option("--cache", arguments.directory,
-                  "a directory of its own, in which remote and compressed shards are kept, for all "
-                  "processes of this machine")
-      ->type_name("DIR");
-  command
-      .add_option("--cache-bytes", arguments.budget_bytes,
-                  "what the shards in it may take together: 512M, 20G")
-      ->transform(kByteSize)
-      ->type_name("SIZE")
-      ->default_str("64G");
-  command.add_flag("--cache-bypass-large", arguments.bypass_large,
-                   "fetch a shard above that size each time, instead of failing");
+      .add_flag("--cache-bypass-large", arguments.bypass_large,
+                "fetch a shard above that size each time, instead of failing")
+      ->needs(cache);
   command.add_flag("--allow-pipe", arguments.allow_pipe,
                    "run the commands of pipe: URLs, without a shell");
 }
@@ -32,16 +87,31 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
   return std::make_shared<const Fetchers>(FetchOptions{.allow_pipe = arguments.allow_pipe});
 }
 
-std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments) {
+std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
+                                       std::optional<std::uint64_t> data_bytes) {
   if (arguments.directory.empty()) return nullptr;
+  if (arguments.budget.percent != 0 && !data_bytes) {
+    throw CLI::ValidationError("--cache-bytes",
+                               "a part of all shards is not known before they are indexed: give "
+                               "bytes, or as 512M, 20G, 2T");
+  }
   return ShardCache::open({.directory = arguments.directory,
-                           .budget_bytes = arguments.budget_bytes,
+                           .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),
                            .bypass_large = arguments.bypass_large,
                            .fetchers = make_fetchers(arguments),
                            .on_wait = [](const std::string& url, std::chrono::milliseconds waited) {
                              say("waiting", fmt::format("{} s for another process that fetches {}",
                                                         waited.count() / 1000, in_quotes(url)));
                            }});
+}
+
+Dataset open_dataset(const std::string& index, const std::string& access,
+                     const CacheArguments& arguments) {
+  std::optional<std::uint64_t> data_bytes;
+  if (arguments.budget.percent != 0) data_bytes = cached_bytes(Dataset::open(index));
+  return Dataset::open(index, {.access = parse_access(access),
+                               .cache = open_cache(arguments, data_bytes),
+                               .fetchers = make_fetchers(arguments)});
 }
 
 }  // namespace shardwise::tools

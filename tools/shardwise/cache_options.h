@@ -2,22 +2,37 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "shardwise/data/dataset.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace shardwise::tools {
+
+/// A cache's budget: bytes, or a part of what all shards of the data take in a cache.
+struct CacheBytes {
+  std::uint64_t bytes = 0;
+  double percent = 0;  ///< if not 0, instead of bytes
+
+  std::uint64_t of(std::uint64_t data_bytes) const;
+};
+
+/// Adds an option for a budget: 512M, 20G, 20%. `value` must live as long as `command` does.
+CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& value,
+                             const char* text);
 
 /// Where shards are kept that cannot be read where they lie, and how they are brought. The same for
 /// every command that reads shards.
 struct CacheArguments {
   std::string directory;
-  std::uint64_t budget_bytes = ShardCacheOptions{}.budget_bytes;
+  CacheBytes budget = {.bytes = ShardCacheOptions{}.budget_bytes};
   bool bypass_large = false;
   bool allow_pipe = false;
 };
@@ -27,7 +42,14 @@ struct CacheArguments {
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
-/// The cache, saying on standard error when it waits; nothing without --cache.
-std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments);
+/// The cache, saying on standard error when it waits; nothing without --cache. Errors: wrong usage,
+/// where the budget is a part of data that are not known.
+std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
+                                       std::optional<std::uint64_t> data_bytes = {});
+/// What all shards of a data set take in a cache that need one.
+std::uint64_t cached_bytes(const Dataset& data);
+/// A data set with its cache. `access` as parse_access() takes it.
+Dataset open_dataset(const std::string& index, const std::string& access,
+                     const CacheArguments& arguments);
 
 }  // namespace shardwise::tools

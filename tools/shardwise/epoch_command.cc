@@ -170,11 +170,20 @@ void print_cache(const ShardCacheStats& stats, Output& out) {
                           : fmt::format("; {} found no room in it", human_count(stats.bypassed)));
 }
 
+/// Says what helps where the cache is too small for the order.
+void note_repeated_fetches(const ShardCacheStats& stats, const Dataset& data, bool is_sharded) {
+  const std::uint64_t num_shards = data.shard_starts().size() - 1;
+  if (stats.fetched <= num_shards) return;
+  say("note",
+      fmt::format("{} fetched {} times: the order comes back to shards for which the cache had no "
+                  "room; `shardwise plan` shows how large it should be{}",
+                  counted(num_shards, "shard"), human_count(stats.fetched),
+                  is_sharded ? "" : ", and --sampler sharded takes shards one after another"));
+}
+
 void run(const EpochOptions& options, Output& out) {
-  const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
-  const Dataset all = Dataset::open(options.index, {.access = parse_access(options.access),
-                                                    .cache = cache,
-                                                    .fetchers = make_fetchers(options.cache)});
+  const Dataset all = open_dataset(options.index, options.access, options.cache);
+  const std::shared_ptr<ShardCache> cache = all.cache();
   const Dataset data = options.where ? all.where(*options.where) : all;
   const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
   const bool whole = !options.order.rank;
@@ -230,6 +239,10 @@ void run(const EpochOptions& options, Output& out) {
   out.print("memory    {} at most with mapped shards, {} without\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
   out.print("{}\n", proof);
+  if (cache) {
+    out.flush();
+    note_repeated_fetches(cache->stats(), data, first->spec().sampler == SamplerKind::kSharded);
+  }
 }
 
 }  // namespace

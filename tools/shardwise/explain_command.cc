@@ -30,7 +30,7 @@ void run(const ExplainOptions& options, Output& out) {
         const std::uint64_t shard = thing.index->shard_of(sample);
         const auto local = static_cast<std::uint32_t>(sample - thing.index->first_sample(shard));
         out.print("\t{}\t{}", escaped(thing.index->segment(shard).key(local)),
-                  escaped(thing.index->shard(shard).path));
+                  escaped(without_secrets(thing.index->shard(shard).path)));
       }
       out.print("\n");
     }

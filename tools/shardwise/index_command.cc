@@ -40,24 +40,29 @@ struct IndexOptions {
   bool json = false;
 };
 
-/// The shards that a report is about, by path. What is missing was left out, and a part does not
-/// begin with the first SOURCE: only the index knows which shard has which number.
+/// The shards that a report is about, by path, without secrets. What is missing was left out, and a
+/// part does not begin with the first SOURCE: only the index knows which shard has which number.
 struct Noted {
   Noted(const Index& index, const BuildReport& report)
       : without_end_marker(paths_of(index, report.without_end_marker)),
         concatenated(paths_of(index, report.concatenated)),
-        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)) {}
+        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)) {
+    for (const std::string& path : report.dropped) dropped.push_back(without_secrets(path));
+  }
 
   static std::vector<std::string> paths_of(const Index& index,
                                            const std::vector<std::uint64_t>& numbers) {
     std::vector<std::string> paths;
-    for (const std::uint64_t number : numbers) paths.push_back(index.shard(number).path);
+    for (const std::uint64_t number : numbers) {
+      paths.push_back(without_secrets(index.shard(number).path));
+    }
     return paths;
   }
 
   std::vector<std::string> without_end_marker;
   std::vector<std::string> concatenated;
   std::vector<std::string> with_trailing_bytes;
+  std::vector<std::string> dropped;
 };
 
 /// "a.tar, b.tar and 12 more"
@@ -136,7 +141,7 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
   }
   if (!report.dropped.empty()) {
     say("note", fmt::format("{} missing, and left out: {}", counted(report.dropped.size(), "shard"),
-                            some_of(report.dropped)));
+                            some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
     say("note", fmt::format("{} in no sample left out: directories, links, names without a field",
@@ -156,7 +161,7 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"shards_scanned", report.shards_scanned},
       {"shards_reused", report.shards_reused},
       {"shards_resumed", report.shards_resumed},
-      {"dropped", report.dropped},
+      {"dropped", noted.dropped},
       {"samples", report.summary.num_samples},
       {"members", report.summary.num_members},
       {"shard_bytes", report.summary.shard_bytes},

@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise::tools {
 
@@ -74,6 +75,10 @@ void append_json_name(std::string& out, std::string_view name, std::string_view 
 
 std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string without_secrets(const std::string& path) {
+  return is_fetched_url(path) ? redacted_url(path) : path;
 }
 
 std::string counted(std::uint64_t count, std::string_view singular) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
+#include "cache_options.h"
 #include "commands.h"
 #include "options.h"
 #include "order_options.h"
@@ -25,6 +27,7 @@ struct PlanOptions {
   std::uint64_t shard_bytes = 0;
   OrderArguments order;
   FetchPlanOptions plan;
+  CacheBytes cache_bytes;
   bool json = false;
 };
 
@@ -53,7 +56,11 @@ FetchPlan make_plan(const PlanOptions& options) {
   }
   try {
     const PlannedThing thing = open_planned(options);
-    return plan_fetches(*sampler_for(options.order, thing.ordered), thing.shards, options.plan);
+    const std::vector<std::uint64_t>& sizes = thing.shards.sizes_bytes;
+    FetchPlanOptions plan = options.plan;
+    plan.cache_bytes =
+        options.cache_bytes.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
+    return plan_fetches(*sampler_for(options.order, thing.ordered), thing.shards, plan);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }
@@ -218,7 +225,8 @@ void add_plan_command(CLI::App& program, Output& out) {
   number("--nodes", options->plan.nodes,
          "nodes that share the ranks, in blocks, and have a cache each", "M")
       ->required();
-  size("--cache-bytes", options->plan.cache_bytes, "budget of each cache, as 512M, 20G or 2T")
+  add_cache_bytes(*command, "--cache-bytes", options->cache_bytes,
+                  "budget of each cache: 512M, 20G, 2T, or 20% of all shards")
       ->required();
   number("--epochs", options->plan.epochs, "how many epochs, from --epoch on", "E")
       ->capture_default_str();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -17,6 +18,7 @@ namespace {
 struct VerifyArguments {
   std::string index;
   bool full = false;
+  bool allow_pipe = false;
   bool quiet = false;
   bool json = false;
 };
@@ -24,12 +26,12 @@ struct VerifyArguments {
 void print_result(const ShardInfo& shard, const std::optional<std::string>& problem, bool json,
                   Output& out) {
   if (!json) {
-    out.print("{}  {}{}{}\n", problem ? "DIFFERS" : "ok     ", escaped(shard.path),
+    out.print("{}  {}{}{}\n", problem ? "DIFFERS" : "ok     ", escaped(without_secrets(shard.path)),
               problem ? ": " : "", problem.value_or(""));
     return;
   }
   std::string line = fmt::format("{{\"shard\":{},", shard.number);
-  append_json_name(line, "url", shard.path);
+  append_json_name(line, "url", without_secrets(shard.path));
   line += problem ? ",\"ok\":false,\"problem\":" : ",\"ok\":true";
   if (problem) append_json_string(line, *problem);
   out.print("{}}}\n", line);
@@ -42,7 +44,9 @@ void run(const VerifyArguments& options, Output& out) {
   Progress progress("verifying", Unit::kBytes, options.quiet);
   std::uint64_t bytes_done = 0;
   std::uint64_t num_different = 0;
-  const auto remote = make_remote_shards(nullptr, nullptr, &interrupt_flag());
+  CacheArguments how;
+  how.allow_pipe = options.allow_pipe;
+  const auto remote = make_remote_shards(make_fetchers(how), nullptr, &interrupt_flag());
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
     const ShardInfo shard = index->shard(number);
@@ -75,6 +79,8 @@ void add_verify_command(CLI::App& program, Output& out) {
   command->add_option("INDEX", options->index, "the index")->required()->type_name("");
   command->add_flag("--full", options->full,
                     "also check every byte, against the hashes of `shardwise index --hash`");
+  command->add_flag("--allow-pipe", options->allow_pipe,
+                    "run the commands of pipe: URLs, without a shell");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object a shard");
   command->footer("Example:\n  shardwise verify train.idx");

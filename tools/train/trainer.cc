@@ -439,7 +439,8 @@ void train(const Options& options) {
   torch::set_num_threads(threads.compute);
   torch::manual_seed(options.seed);
 
-  const std::shared_ptr<ShardCache> cache = tools::open_cache(options.cache);
+  const std::shared_ptr<ShardCache> cache = tools::open_cache(
+      options.cache, tools::cached_bytes(open_dataset(options.train_index, options)));
   const Dataset data = open_dataset(options.train_index, options, cache);
   std::optional<Dataset> eval;
   if (!options.eval_index.empty()) {

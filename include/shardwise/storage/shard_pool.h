@@ -118,7 +118,7 @@ class ShardPool {
     return handle;
   }
 
-  /// Counts a shard that was just opened, and makes room. Locks: mutex_, then one slot at a time.
+  /// Counts a shard that was just opened, and makes room. Locks: mutex_, and tries one slot at a time.
   void admit(std::uint64_t number, std::uint64_t size_bytes) {
     {
       const std::lock_guard lock(mutex_);
@@ -155,10 +155,14 @@ class ShardPool {
     stats_.open_bytes -= victim.size_bytes();
   }
 
-  /// Takes an open shard out of the pool; nothing if somebody holds it. REQUIRES: mutex_.
+  /// Takes an open shard out of the pool; nothing if somebody holds it, or is about to.
+  /// REQUIRES: mutex_.
   std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open) {
     Slot& slot = *slots_[*open];
-    const std::lock_guard lock(slot.opening);  // nobody opens what is open: no wait
+    // Whoever opens a shard may come here for another one, so nothing is waited for; and nobody is
+    // long in what is open.
+    const std::unique_lock lock(slot.opening, std::try_to_lock);
+    if (!lock) return nullptr;
     std::uint64_t idle = kIdle;
     if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
       return nullptr;
