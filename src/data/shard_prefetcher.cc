@@ -38,7 +38,7 @@ struct ShardPrefetcher::Impl {
     if (!data.cache()) return;
     names = names_of(data);
     if (names->empty()) return;
-    if (options.node.count == 0) options.node = {.first = 0, .count = sampler.world_size()};
+    if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
     begin_epoch(sampler);
     threads.reserve(options.num_threads);
@@ -46,6 +46,7 @@ struct ShardPrefetcher::Impl {
       for (unsigned i = 0; i < options.num_threads; ++i) threads.emplace_back([this] { run(); });
     } catch (...) {
       stop();
+      data.follow(nullptr);
       throw;
     }
   }

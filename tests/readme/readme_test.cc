@@ -25,7 +25,7 @@ TEST(ReadmeTest, ItsExamplesAreTheOnesThatAreCompiled) {
   const std::string readme = test::read_file(source + "/README.md");
   const std::string marker = "// [README]\n";
   std::size_t at = 0;
-  for (const char* file : {"core_example.cc", "libtorch_example.cc"}) {
+  for (const char* file : {"core_example.cc", "libtorch_example.cc", "cache_example.cc"}) {
     const std::string code =
         between(test::read_file(source + "/tests/readme/" + file), marker, marker);
     ASSERT_FALSE(code.empty());

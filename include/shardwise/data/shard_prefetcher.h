@@ -16,7 +16,8 @@ struct PrefetchOptions {
   unsigned num_threads = 2;
   /// How many uses of shards to look ahead, at most.
   std::uint64_t max_ahead = 32;
-  /// The ranks that share the cache: those of this node. count 0: all of the sampler's.
+  /// The ranks that read at the same time through this cache: those of this node. count 0: only the
+  /// sampler's own.
   RankRange node = {.first = 0, .count = 0};
 };
 
