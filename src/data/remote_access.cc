@@ -1,8 +1,8 @@
 #include "shardwise/data/remote_access.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "shardwise/base/file.h"
 #include "shardwise/index/offset_table.h"
 #include "shardwise/index/tar_scanner.h"
 
@@ -47,10 +47,10 @@ class FetchedShards : public RemoteShards {
   }
 
   std::optional<Copy> copy(const std::string& url, const State& state) override {
-    if (!keep_ || is_compressed(url, state)) return std::nullopt;
-    auto shard = std::make_shared<CachedShard>(
-        keep_->get({.url = url, .source_bytes = state.size_bytes, .cancel = cancel_}));
-    return Copy{shard->path(), shard};
+    if (!keep_) return std::nullopt;
+    auto kept = std::make_shared<KeptShard>(
+        keep_, keep_->get({.url = url, .source_bytes = state.size_bytes, .cancel = cancel_}));
+    return Copy{kept->shard.path(), kept};
   }
 
   void keep_expanded(const std::string& url, const std::string& path, Compression compression,
@@ -64,21 +64,29 @@ class FetchedShards : public RemoteShards {
   }
 
  private:
-  bool is_compressed(const std::string& url, const State& state) {
-    struct Enough {};
-    std::string first;
-    try {
-      const std::uint64_t wanted =
-          std::min<std::uint64_t>(kTarBlockBytes, state.size_bytes.value_or(kTarBlockBytes));
-      read(url, state, 0, state.has_ranges ? std::optional(wanted) : std::nullopt,
-           [&](std::string_view bytes) {
-             first += bytes;
-             if (first.size() >= wanted) throw Enough();
-           });
-    } catch (const Enough&) {
+  /// A shard as it is stored. If it is compressed nobody will ask for it again, but for what it
+  /// expands to.
+  struct KeptShard {
+    KeptShard(std::shared_ptr<ShardCache> in, CachedShard held)
+        : cache(std::move(in)), shard(std::move(held)) {}
+    ~KeptShard() {
+      try {
+        char first[kTarBlockBytes];
+        const std::size_t got = File::open_read(shard.path()).read_at(0, first, sizeof first);
+        if (shard_compression({first, got}) == Compression::kNone) return;
+        const std::string name = shard.name();
+        shard = CachedShard();
+        cache->remove(name);
+      } catch (const std::exception&) {
+        // Then it stays until it is evicted.
+      }
     }
-    return shard_compression(first) != Compression::kNone;
-  }
+    KeptShard(const KeptShard&) = delete;
+    KeptShard& operator=(const KeptShard&) = delete;
+
+    const std::shared_ptr<ShardCache> cache;
+    CachedShard shard;
+  };
 
   const std::shared_ptr<const Fetchers> fetchers_;
   const std::shared_ptr<ShardCache> keep_;

@@ -144,9 +144,9 @@ Hash128 ExpandedShard::stored_hash() const {
 }
 
 void ExpandedShard::done() const {
-  if (!stored_) return;
-  place_.remote->keep_expanded(place_.path, stored_->temporary_path(), compression_,
-                               bytes().size());
+  if (place_.remote == nullptr || compression_ == Compression::kNone) return;
+  place_.remote->keep_expanded(place_.path, copy_ ? copy_->path : stored_->temporary_path(),
+                               compression_, bytes().size());
 }
 
 void ExpandedShard::forget_before(std::uint64_t offset) noexcept {

@@ -8,6 +8,9 @@ namespace shardwise {
 /// Throws FetchError "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
 [[noreturn]] void throw_fetch_error(std::string_view url, std::string_view reason,
                                     std::string_view remedy);
+/// The same as NotFound: the source says that there is no such file.
+[[noreturn]] void throw_not_found(std::string_view url, std::string_view reason,
+                                  std::string_view remedy);
 /// Throws StaleIndex.
 [[noreturn]] void throw_changed_at_source(std::string_view url);
 

@@ -84,7 +84,11 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
     reason = "the file keeps changing";
   }
   reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
-  throw_fetch_error(request.url, reason, remedy_for(result, target));
+  const std::string remedy = remedy_for(result, target);
+  if (result.answer.status == 404 || result.answer.status == 410) {
+    throw_not_found(request.url, reason, remedy);
+  }
+  throw_fetch_error(request.url, reason, remedy);
 }
 
 /// Wants no body.

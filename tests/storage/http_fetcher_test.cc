@@ -158,7 +158,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
                            ", after 1 attempt); check "));
     EXPECT_EQ(server_.gets("/x.tar"), before + 1);
   }
-  EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kFetch);
+  EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kNotFound);
   EXPECT_THAT(error_text([&] { fetchers_.stat({.url = server_.url("/none")}); }),
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
 }

@@ -52,6 +52,7 @@ struct FetchRequest {
 /// Errors of stat and fetch:
 ///   FetchError       the source refused, failed, lied about lengths, or went silent, as often as
 ///                    the options allow; what the sink has by then is not the file.
+///   NotFound         the server says that there is no such file (404, 410).
 ///   StaleIndex       the file is not the one that `validator` stands for.
 ///   Cancelled        `cancel` became true.
 ///   InvalidArgument  a malformed URL or range.
