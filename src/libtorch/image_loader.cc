@@ -11,6 +11,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/loader.h"
+#include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/make_sampler.h"
 #include "shardwise/order/sampler.h"
@@ -231,10 +232,27 @@ struct ImageLoader::Impl {
     const auto make = [maker = maker, partition = sampler->partition()](const BatchPlan& batch) {
       return Made{batch.samples, maker->make(batch, partition)};
     };
+    follow();
     LoaderOptions loader_options;
     loader_options.num_threads = options.threads;
     loader_options.prefetch = options.prefetch;
     pipeline = std::make_unique<Loader<BatchPlan, Made>>(plan, make, loader_options);
+  }
+
+  /// Tells the cache, if there is one, what this node's ranks will read.
+  void follow() {
+    if (!data.cache()) return;
+    delivered = sampler->position();
+    if (prefetcher) {
+      prefetcher->begin_epoch(*sampler);
+      return;
+    }
+    const int first = group.rank() - group.local_rank();
+    PrefetchOptions ahead;
+    ahead.num_threads = options.fetch_threads;
+    ahead.node = {.first = static_cast<std::uint64_t>(first),
+                  .count = static_cast<std::uint64_t>(group.local_world_size())};
+    prefetcher = std::make_unique<ShardPrefetcher>(data, *sampler, ahead);
   }
 
   struct Made {
@@ -255,6 +273,8 @@ struct ImageLoader::Impl {
   std::uint64_t steps = 0;               ///< from first_slot to the end
   std::uint64_t steps_taken = 0;
   double waited_before = 0;
+  std::uint64_t delivered = 0;  ///< of this rank's epoch
+  std::unique_ptr<ShardPrefetcher> prefetcher;
   std::unique_ptr<Loader<BatchPlan, Made>> pipeline;  ///< nullptr: not started
 };
 
@@ -294,6 +314,8 @@ std::optional<ImageBatch> ImageLoader::next() {
   auto made = impl.pipeline->next();
   if (!made) throw Error(ErrorCode::kCancelled, "the loader was stopped");
   impl.audit.add(made->samples);
+  impl.delivered += made->samples.size();
+  if (impl.prefetcher) impl.prefetcher->reached(impl.delivered);
   return std::move(made->batch);
 }
 

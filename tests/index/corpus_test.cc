@@ -38,8 +38,10 @@ Outcome scan(const std::filesystem::path& path, bool libarchive_only) {
   Outcome outcome;
   const test::TempDir dir;
   try {
-    const ExpandedShard file(
-        path.string(), dir / "x", [](std::string_view, std::uint64_t) { return true; }, [] {});
+    const ExpandedShard file({.path = path.string()},
+                             {.temporary = dir / "x",
+                              .keep = [](std::string_view, std::uint64_t) { return true; },
+                              .tick = [] {}});
     scan_tar(file.bytes(), path.string(), {.libarchive_only = libarchive_only},
              [&](const TarMember& m) {
                outcome.members.push_back(

@@ -84,7 +84,8 @@ TEST(DescriptorSourceTest, ItsClaimsAreHeldAgainstTheIndex) {
   const SmallIndex index;
   const std::string json = index.dir() / "all.json";
   const auto check = [&](bool md5) {
-    tools::check_descriptor_claims(index.path(), read_sources({json}).descriptors, md5, true);
+    tools::check_descriptor_claims(index.path(), read_sources({json}).descriptors, nullptr, md5,
+                                   true);
   };
   shardwise_output({"export", index.path(), "--format", "wids", "--md5", "-o", json});
   EXPECT_NO_THROW(check(true));

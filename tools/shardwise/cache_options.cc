@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -104,11 +105,10 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                            }});
 }
 
-Dataset open_dataset(const std::string& index, const std::string& access,
-                     const CacheArguments& arguments) {
+Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) data_bytes = cached_bytes(Dataset::open(index));
-  return Dataset::open(index, {.access = parse_access(access),
+  return Dataset::open(index, {.access = access,
                                .cache = open_cache(arguments, data_bytes),
                                .fetchers = make_fetchers(arguments)});
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +8,11 @@
 #include "shardwise/data/dataset.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace shardwise::tools {
 
@@ -42,8 +46,7 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
-/// A data set with its cache. `access` as parse_access() takes it.
-Dataset open_dataset(const std::string& index, const std::string& access,
-                     const CacheArguments& arguments);
+/// A data set with its cache.
+Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments);
 
 }  // namespace shardwise::tools

@@ -37,7 +37,7 @@ std::optional<std::string> field_of(const CatOptions& options) {
 void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
   const std::uint64_t number = options.key ? 0 : sample_number(options);
-  const Dataset data = open_dataset(options.index, options.access, options.cache);
+  const Dataset data = open_dataset(options.index, parse_access(options.access), options.cache);
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     out.write(sample.copy(*wanted));  // a shard that was truncated is an error, not a signal

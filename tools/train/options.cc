@@ -94,6 +94,7 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
         }
       },
       "map (default): shards are mapped; read: for shards that may be truncated under the run");
+  tools::add_cache_options(app, options.cache);
   app.add_flag("--json", options.json, "one JSON object a line on stdout");
   app.add_flag("--quiet", options.quiet, "no progress on stderr");
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cache_options.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/order/options.h"
 
@@ -28,6 +29,7 @@ struct Options {
   bool resume = false;
   int local_ranks = 0;  ///< 0: this process is a rank, or alone
   Access access = Access::kMap;
+  tools::CacheArguments cache;
   bool json = false;
   bool quiet = false;
 

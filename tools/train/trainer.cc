@@ -395,6 +395,13 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
           options.compute_threads > 0 ? options.compute_threads : share};
 }
 
+Dataset open_dataset(const std::string& index, const Options& options,
+                     const std::shared_ptr<ShardCache>& cache = nullptr) {
+  return Dataset::open(
+      index,
+      {.access = options.access, .cache = cache, .fetchers = tools::make_fetchers(options.cache)});
+}
+
 ProcessGroup* current_group = nullptr;  // for rank_prefix()
 
 }  // namespace
@@ -406,12 +413,11 @@ std::string rank_prefix() {
 }
 
 void check(const Options& options, int world_size) {
-  const Dataset train = Dataset::open(options.train_index, {.access = options.access});
+  const Dataset train = open_dataset(options.train_index, options);
   require_samples(train, options.train_index);
   libtorch::ImageLoader::check(train, loader_options(options, 1, world_size), world_size);
   if (!options.eval_index.empty()) {
-    require_samples(Dataset::open(options.eval_index, {.access = options.access}),
-                    options.eval_index);
+    require_samples(open_dataset(options.eval_index, options), options.eval_index);
   }
   if (options.checkpoint.empty()) return;
   const bool is_there = std::filesystem::exists(options.checkpoint);
@@ -433,10 +439,10 @@ void train(const Options& options) {
   torch::set_num_threads(threads.compute);
   torch::manual_seed(options.seed);
 
-  const Dataset data = Dataset::open(options.train_index, {.access = options.access});
+  const Dataset data = tools::open_dataset(options.train_index, options.access, options.cache);
   std::optional<Dataset> eval;
   if (!options.eval_index.empty()) {
-    eval = Dataset::open(options.eval_index, {.access = options.access});
+    eval = open_dataset(options.eval_index, options, data.cache());
   }
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);

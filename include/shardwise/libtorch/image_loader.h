@@ -60,6 +60,9 @@ struct ImageLoaderOptions {
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0: two a thread.
   std::size_t prefetch = 0;
+  /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
+  /// rank. The ranks of a node share one cache, and each shard is fetched once.
+  unsigned fetch_threads = 2;
 };
 
 class ImageLoader;
