@@ -61,6 +61,6 @@ for name in "curl to nothing" "curl to files" "epoch"; do
 import statistics, sys
 name, shards, *times = sys.argv[1:]
 median = statistics.median(map(float, times))
-print(f"{name:16} {' '.join(times)}  median {median:.3f} s, {int(shards) * 32.0 / median:.0f} MB/s")
+print(f"{name:16} {' '.join(times)}  median {median:.3f} s, {int(shards) * 32.3 / median:.0f} MB/s")
 PY
 done
