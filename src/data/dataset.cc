@@ -26,7 +26,8 @@ struct Dataset::Impl {
       : index(std::move(opened)),
         access(options.access),
         cache(options.cache),
-        reader(index, options.pool.max_shards, fetchers_of(options)),
+        cancel(options.cancel),
+        reader(index, options.pool.max_shards, fetchers_of(options), options.cancel),
         pool(
             index->num_shards(),
             [this](std::uint64_t number) {
@@ -48,7 +49,8 @@ struct Dataset::Impl {
   }
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
-    detail::ShardOpening how{.access = access, .cache = cache};
+    detail::ShardOpening how{
+        .access = access, .cache = cache, .next_use = nullptr, .cancel = cancel};
     if (cache) {
       if (const auto known = current_future()) {
         how.next_use = [known, number](const std::string& name) {
@@ -84,6 +86,7 @@ struct Dataset::Impl {
   const std::shared_ptr<const Index> index;
   const Access access;
   const std::shared_ptr<ShardCache> cache;
+  const std::atomic<bool>* const cancel;
   detail::ShardReader reader;
   mutable std::mutex mutex;
   std::unordered_map<std::string, std::uint64_t>

@@ -104,7 +104,9 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
       const FileIdentity identity = file_identity(info.path);
       require_unchanged(info, identity.size_bytes, identity.mtime_ns);
     }
-    shard->cached = how.cache->get(*cache_request(index, number), how.next_use);
+    CacheRequest request = *cache_request(index, number);
+    request.cancel = how.cancel;
+    shard->cached = how.cache->get(request, how.next_use);
     shard->map = MappedFile::open(shard->cached.path());
   }
   if (shard->map) shard->data = shard->map->bytes().data();

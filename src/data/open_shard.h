@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,6 +43,7 @@ struct ShardOpening {
   Access access = Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
   NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 /// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.

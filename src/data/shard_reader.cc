@@ -46,10 +46,11 @@ std::size_t max_descriptors(std::size_t wanted) {
 }  // namespace
 
 ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
-                         std::shared_ptr<const Fetchers> fetchers)
+                         std::shared_ptr<const Fetchers> fetchers, const std::atomic<bool>* cancel)
     : index_(std::move(index)),
       max_files_(max_files),
-      fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()) {}
+      fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
+      cancel_(cancel) {}
 
 /// Joins members that lie close together, and says in `starts` where each comes to lie when the
 /// runs are read one after another.
@@ -163,7 +164,8 @@ void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::
     BufferSink sink(to, run.size);
     fetchers_->fetch({.url = info.path,
                       .range = {run.offset, run.offset + run.size},
-                      .validator = info.validator},
+                      .validator = info.validator,
+                      .cancel = cancel_},
                      sink);
     to += run.size;
   }

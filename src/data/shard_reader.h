@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,8 +32,9 @@ class ShardReader {
  public:
   /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
   /// have. `fetchers` bring samples of remote shards; none: the standard ones.
+  /// They stop when `cancel`, if any, becomes true.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
-              std::shared_ptr<const Fetchers> fetchers);
+              std::shared_ptr<const Fetchers> fetchers, const std::atomic<bool>* cancel);
 
   /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
   /// something large lies between them. Of a remote shard: one request, in the same way.
@@ -73,6 +75,7 @@ class ShardReader {
   const std::shared_ptr<const Index> index_;
   const std::size_t max_files_;
   const std::shared_ptr<const Fetchers> fetchers_;
+  const std::atomic<bool>* const cancel_;
   std::once_flag first_use_;  // a dataset that maps its shards needs no files
   std::unique_ptr<Files> files_;
 };

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
@@ -153,6 +154,7 @@ std::string CacheDirectory::locks_path() const { return path_ + "/" + std::strin
 
 CacheDirectory::Contents CacheDirectory::scan() const {
   Contents contents;
+  std::unordered_set<std::uint64_t> inodes;  // of shards
   const std::string shards = path_ + "/" + std::string(kShardsName);
   for_each_name(shards, [&](std::string_view file) {
     if (auto name = shard_name(file, kRecordSuffix)) {
@@ -170,16 +172,21 @@ CacheDirectory::Contents CacheDirectory::scan() const {
     if (!S_ISREG(st.st_mode)) {
       contents.foreign.emplace_back(file);
     } else if (auto name = shard_name(file, kShardSuffix)) {
+      inodes.insert(st.st_ino);
+      inodes.insert(st.st_ino);
       contents.shards.push_back(
           {*std::move(name), size, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec});
     } else if (auto coming = shard_name(base, kShardSuffix);
                coming && is_temporary_name(file, base)) {
-      contents.temporaries.push_back(
-          {*std::move(coming), path, size, st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec});
+      contents.temporaries.push_back({*std::move(coming), path, size,
+                                      st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec,
+                                      st.st_ino});
     } else {
       contents.foreign.emplace_back(file);
     }
   });
+  std::erase_if(contents.temporaries,
+                [&](const Temporary& temporary) { return inodes.contains(temporary.inode); });
   return contents;
 }
 

@@ -29,6 +29,7 @@ class CacheDirectory {
     std::string path;
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;
+    std::uint64_t inode = 0;
   };
   struct Contents {
     std::vector<Shard> shards;
@@ -51,6 +52,7 @@ class CacheDirectory {
   std::string record_path(const std::string& name) const;
   std::string locks_path() const;
 
+  /// What is there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
   /// Nothing if there is none, or none that can be read.
   std::optional<Record> read_record(const std::string& name) const;

@@ -40,12 +40,13 @@ CacheBytes parse_cache_bytes(const std::string& option, std::string text) {
   return {.bytes = static_cast<std::uint64_t>(std::stoull(text))};
 }
 
-}  // namespace
-
+/// What all shards that need a cache take in it.
 std::uint64_t cached_bytes(const Dataset& data) {
   const std::vector<std::uint64_t> sizes = CachedShards::of(data).sizes_bytes;
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
+
+}  // namespace
 
 std::uint64_t CacheBytes::of(std::uint64_t data_bytes) const {
   if (percent == 0) return bytes;
@@ -105,13 +106,14 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                            }});
 }
 
-Dataset open_dataset(const std::string& index, const std::string& access,
-                     const CacheArguments& arguments) {
+Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
+                     const std::atomic<bool>* cancel) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) data_bytes = cached_bytes(Dataset::open(index));
-  return Dataset::open(index, {.access = parse_access(access),
+  return Dataset::open(index, {.access = access,
                                .cache = open_cache(arguments, data_bytes),
-                               .fetchers = make_fetchers(arguments)});
+                               .fetchers = make_fetchers(arguments),
+                               .cancel = cancel});
 }
 
 }  // namespace shardwise::tools

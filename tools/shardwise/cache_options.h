@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,10 +47,8 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
-/// What all shards of a data set take in a cache that need one.
-std::uint64_t cached_bytes(const Dataset& data);
-/// A data set with its cache. `access` as parse_access() takes it.
-Dataset open_dataset(const std::string& index, const std::string& access,
-                     const CacheArguments& arguments);
+/// A data set with its cache. `cancel` as DatasetOptions has it.
+Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
+                     const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace shardwise::tools

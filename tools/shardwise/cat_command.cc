@@ -5,6 +5,7 @@
 
 #include "cache_options.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/dataset.h"
 
@@ -37,7 +38,8 @@ std::optional<std::string> field_of(const CatOptions& options) {
 void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
   const std::uint64_t number = options.key ? 0 : sample_number(options);
-  const Dataset data = open_dataset(options.index, options.access, options.cache);
+  const Dataset data =
+      open_dataset(options.index, parse_access(options.access), options.cache, &interrupt_flag());
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     out.write(sample.copy(*wanted));  // a shard that was truncated is an error, not a signal

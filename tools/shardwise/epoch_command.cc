@@ -182,7 +182,8 @@ void note_repeated_fetches(const ShardCacheStats& stats, const Dataset& data, bo
 }
 
 void run(const EpochOptions& options, Output& out) {
-  const Dataset all = open_dataset(options.index, options.access, options.cache);
+  const Dataset all =
+      open_dataset(options.index, parse_access(options.access), options.cache, &interrupt_flag());
   const std::shared_ptr<ShardCache> cache = all.cache();
   const Dataset data = options.where ? all.where(*options.where) : all;
   const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));

@@ -439,12 +439,10 @@ void train(const Options& options) {
   torch::set_num_threads(threads.compute);
   torch::manual_seed(options.seed);
 
-  const std::shared_ptr<ShardCache> cache = tools::open_cache(
-      options.cache, tools::cached_bytes(open_dataset(options.train_index, options)));
-  const Dataset data = open_dataset(options.train_index, options, cache);
+  const Dataset data = tools::open_dataset(options.train_index, options.access, options.cache);
   std::optional<Dataset> eval;
   if (!options.eval_index.empty()) {
-    eval = open_dataset(options.eval_index, options, cache);
+    eval = open_dataset(options.eval_index, options, data.cache());
   }
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);

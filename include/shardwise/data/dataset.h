@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,6 +54,9 @@ struct DatasetOptions {
   std::shared_ptr<ShardCache> cache = nullptr;
   /// Brings remote samples with Access::kRange; none: as the cache, or the standard ones.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
+  /// If it becomes true, fetching and waiting for what another fetches end with Cancelled. It must
+  /// outlive the data set and its samples.
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.

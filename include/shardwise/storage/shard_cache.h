@@ -48,7 +48,7 @@ struct ShardCacheOptions {
   bool bypass_large = false;
   /// How long a shard that is needed now waits for room, where the one that should go for it is
   /// about to be free; then another goes.
-  std::chrono::milliseconds room_timeout{2'000};
+  std::chrono::milliseconds room_timeout{500};
   /// How long to wait for another process that fetches a shard without its file growing.
   std::chrono::milliseconds wait_timeout{120'000};
   /// Brings remote shards; none: the standard fetchers with their default options.

@@ -1,0 +1,126 @@
+// Three epochs over shards that the distribution's nginx serves, in a cache that holds a fifth of
+// them: what is fetched is what plan_fetches() foretold.
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/fetch_plan.h"
+#include "shardwise/data/loader.h"
+#include "shardwise/data/remote_access.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/index/index_builder.h"
+#include "shardwise/order/make_sampler.h"
+#include "storage/fetch_support.h"
+#include "support/spawned.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+constexpr int kShards = 30;
+constexpr int kSamples = 40;
+constexpr std::size_t kSampleBytes = 200'000;
+constexpr std::uint64_t kEpochs = 3;
+
+class NginxEpochTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto program = test::find_program("nginx");
+    if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
+    std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
+    std::filesystem::create_directories(dir_ / "www");
+    const int port = test::free_port();
+    for (int shard = 0; shard < kShards; ++shard) {
+      test::TarBuilder tar;
+      for (int i = shard * kSamples; i < (shard + 1) * kSamples; ++i) {
+        tar.file(std::to_string(i) + ".bin", content(static_cast<std::uint64_t>(i)));
+      }
+      tar.end();
+      shard_bytes_ = tar.size();
+      const std::string name = std::to_string(shard) + ".tar";
+      test::write_file(dir_ / ("www/" + name), tar.bytes());
+      urls_.push_back("http://127.0.0.1:" + std::to_string(port) + "/" + name);
+    }
+    std::string temporaries;
+    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
+      temporaries += std::string(kind) + "_temp_path " + (dir_ / kind) + ";\n";
+    }
+    test::write_file(dir_ / "nginx.conf",
+                     "daemon off;\nmaster_process off;\npid " + (dir_ / "pid") + ";\nerror_log " +
+                         (dir_ / "error.log") +
+                         ";\nevents { worker_connections 64; }\nhttp {\naccess_log off;\n" +
+                         temporaries + "server { listen 127.0.0.1:" + std::to_string(port) +
+                         "; root " + (dir_ / "www") + "; }\n}\n");
+    server_ = std::make_unique<test::Spawned>(std::vector<std::string>{
+        *program, "-p", dir_.path(), "-e", dir_ / "error.log", "-c", dir_ / "nginx.conf"});
+    ASSERT_TRUE(test::wait_for_port(port, std::chrono::seconds(20)));
+    build_index(dir_ / "x.idx", urls_, {.remote = make_remote_shards()});
+  }
+
+  static std::string content(std::uint64_t sample) {
+    return test::some_bytes(kSampleBytes, static_cast<std::uint32_t>(sample + 1));
+  }
+
+  void run(unsigned loader_threads, unsigned prefetch_threads) {
+    const std::uint64_t budget = kShards * shard_bytes_ / 5;
+    const test::TempDir cache_dir;
+    const auto data = Dataset::open(
+        dir_ / "x.idx",
+        {.cache = ShardCache::open({.directory = cache_dir / "cache", .budget_bytes = budget})});
+    const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
+    const auto sampler =
+        make_sampler(data.size(), {.sampler = SamplerKind::kSharded, .seed = 11}, starts);
+    const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
+                                        {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
+    ShardPrefetcher prefetcher(data, *sampler, {.num_threads = prefetch_threads});
+    std::uint64_t planned = 0, lru = 0;
+    for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      sampler->set_epoch(epoch);
+      prefetcher.begin_epoch(*sampler);
+      auto loader = make_loader(
+          data, [&] { return sampler->next(); },
+          [](const Sample& sample) {
+            EXPECT_TRUE(test::same(sample["bin"], content(sample.index())));
+            return sample.index();
+          },
+          {.num_threads = loader_threads});
+      std::vector<bool> seen(data.size());
+      std::uint64_t delivered = 0;
+      while (const auto i = loader.next()) {
+        EXPECT_FALSE(seen.at(*i));
+        seen[*i] = true;
+        prefetcher.reached(++delivered);
+      }
+      EXPECT_EQ(delivered, data.size());
+      planned += plan.total(epoch).next_use.bytes_fetched;
+      lru += plan.total(epoch).lru.bytes_fetched;
+      const std::uint64_t fetched = data.cache()->stats().fetched_bytes;
+      if (prefetch_threads == 0) {
+        EXPECT_EQ(fetched, planned) << "epoch " << epoch;
+      } else {  // before an epoch ends shards are fetched for the next
+        EXPECT_GE(fetched + budget, planned) << "epoch " << epoch;
+        EXPECT_LE(fetched, planned + budget) << "epoch " << epoch;
+      }
+    }
+    EXPECT_EQ(data.cache()->stats().bypassed, 0U);
+    EXPECT_LE(planned, lru);
+    std::printf("%llu epochs: next use %.1f MB, LRU %.1f MB: %.1f %% less\n",
+                static_cast<unsigned long long>(kEpochs), static_cast<double>(planned) / 1e6,
+                static_cast<double>(lru) / 1e6,
+                100.0 * (1 - static_cast<double>(planned) / static_cast<double>(lru)));
+  }
+
+  test::TempDir dir_;
+  std::unique_ptr<test::Spawned> server_;
+  std::vector<std::string> urls_;
+  std::uint64_t shard_bytes_ = 0;
+};
+
+TEST_F(NginxEpochTest, OnDemandExactlyWhatIsPlannedIsFetched) { run(2, 0); }
+
+TEST_F(NginxEpochTest, AheadOfTheReaderToo) { run(2, 2); }
+
+}  // namespace
+}  // namespace shardwise
