@@ -181,7 +181,7 @@ TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
 
 TEST_F(RemoteCommandTest, SecretsOfUrlsAreNeverShown) {
   std::string pattern = shards_.pattern() + "?token=hush-hush&part=1";
-  pattern.insert(pattern.find("//") + 2, "ada:swordfish@");
+  pattern.insert(pattern.find("//") + 2, "lovelace:swordfish@");
   std::string shown;
   const auto take = [&](std::vector<std::string> arguments, int code) {
     const Finished finished = shardwise(std::move(arguments));
@@ -206,7 +206,7 @@ TEST_F(RemoteCommandTest, SecretsOfUrlsAreNeverShown) {
   take({"epoch", shards_.index(), "--cache", cache}, 1);
   take({"verify", shards_.index()}, 1);
   EXPECT_THAT(shown, AllOf(HasSubstr("/3.tar?token=***&part=***"), Not(HasSubstr("hush")),
-                           Not(HasSubstr("swordfish")), Not(HasSubstr("ada"))));
+                           Not(HasSubstr("swordfish")), Not(HasSubstr("lovelace"))));
   for (const auto& entry : fs::directory_iterator(cache + "/shards")) {
     if (entry.path().extension() != ".json") continue;
     EXPECT_THAT(read_file(entry.path()), AllOf(Not(HasSubstr("hush")), Not(HasSubstr("sword"))));
