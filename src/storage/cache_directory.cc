@@ -153,6 +153,16 @@ std::string CacheDirectory::record_path(const std::string& name) const {
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
+  constexpr int kTries = 100;  // shards do not appear as fast as this
+  for (int i = 1;; ++i) {
+    bool moved = false;
+    Contents contents = list(moved);
+    if (!moved || i == kTries) return contents;
+  }
+}
+
+/// @param moved  set if a shard got its name meanwhile, so that it may be listed under neither.
+CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
   Contents contents;
   std::unordered_set<std::uint64_t> inodes;  // of shards
   const std::string shards = path_ + "/" + std::string(kShardsName);
@@ -164,7 +174,10 @@ CacheDirectory::Contents CacheDirectory::scan() const {
     const std::string path = shards + "/" + std::string(file);
     struct stat st {};
     if (::lstat(path.c_str(), &st) != 0) {
-      if (errno == ENOENT) return;  // it went meanwhile
+      if (errno == ENOENT) {
+        moved |= file.ends_with(".tmp");
+        return;
+      }
       throw_errno(errno, "cannot examine", path);
     }
     const auto size = static_cast<std::uint64_t>(st.st_size);
@@ -172,7 +185,6 @@ CacheDirectory::Contents CacheDirectory::scan() const {
     if (!S_ISREG(st.st_mode)) {
       contents.foreign.emplace_back(file);
     } else if (auto name = shard_name(file, kShardSuffix)) {
-      inodes.insert(st.st_ino);
       inodes.insert(st.st_ino);
       contents.shards.push_back(
           {*std::move(name), size, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec});

@@ -61,6 +61,8 @@ class CacheDirectory {
   void remove(const std::string& name) const;
 
  private:
+  Contents list(bool& moved) const;
+
   const std::string path_;
 };
 
