@@ -1,5 +1,7 @@
 // Datasets whose shards are remote or compressed, from the index to the epoch.
 #include <atomic>
+#include <cstdio>
+#include <deque>
 #include <memory>
 #include <thread>
 
@@ -331,6 +333,66 @@ INSTANTIATE_TEST_SUITE_P(Ways, PlannedEpochTest,
                                            PlanCase{SamplerKind::kSharded, 1, 2, 2},
                                            PlanCase{SamplerKind::kSharded, 3, 2, 2},
                                            PlanCase{SamplerKind::kChunked, 2, 2, 2}));
+
+/// Where processes wait for each other, as the ranks of a data parallel run do after each step.
+struct Meeting {
+  std::atomic<std::uint64_t> arrived{0};
+};
+
+TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
+  constexpr std::uint64_t kRanks = 4, kBatch = 10;
+  build_index(index_path(), serve(), {.remote = remote()});
+  const std::uint64_t budget = kShards / 5 * shard_bytes_;
+  const OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = kRanks, .seed = 5};
+  FetchPlan plan;
+  {
+    const auto data = Dataset::open(index_path());
+    const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
+    plan = plan_fetches(*make_sampler(data.size(), order, starts), CachedShards::of(data),
+                        {.nodes = 1, .cache_bytes = budget, .epochs = 2});
+  }
+  const test::Shared<Meeting> meeting;
+  const int before = total_gets();
+  std::deque<test::Child> ranks;
+  for (std::uint64_t rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank]() -> std::string {
+      const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+      const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
+      OrderOptions mine = order;
+      mine.rank = rank;
+      const auto sampler = make_sampler(data.size(), mine, starts);
+      ShardPrefetcher prefetcher(data, *sampler,
+                                 {.num_threads = 1, .node = {.first = 0, .count = kRanks}});
+      std::uint64_t steps = 0;
+      for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+        sampler->set_epoch(epoch);
+        prefetcher.begin_epoch(*sampler);
+        for (std::uint64_t left = sampler->steps(kBatch); left > 0; --left) {
+          for (std::uint64_t i = 0; i < kBatch; ++i) {
+            const auto number = sampler->next();
+            if (!number) break;
+            const Sample sample = data[*number];
+            if (sample["txt"] != "text " + std::string(sample.key())) return "wrong bytes";
+          }
+          prefetcher.reached(sampler->position());
+          ++meeting->arrived;
+          ++steps;
+          while (meeting->arrived < steps * kRanks) std::this_thread::yield();
+        }
+      }
+      return "";
+    });
+  }
+  for (test::Child& rank : ranks) EXPECT_EQ(rank.wait(), "");
+  const std::uint64_t fetched = static_cast<std::uint64_t>(total_gets() - before) * shard_bytes_;
+  const std::uint64_t planned =
+      plan.total(0).next_use.bytes_fetched + plan.total(1).next_use.bytes_fetched;
+  std::printf("%llu bytes fetched, %llu planned\n", static_cast<unsigned long long>(fetched),
+              static_cast<unsigned long long>(planned));
+  // Within a step ranks may drift apart, and before the end shards of the next epoch are fetched.
+  EXPECT_GE(fetched + budget, planned);
+  EXPECT_LE(fetched, planned + budget + planned / 4);
+}
 
 }  // namespace
 }  // namespace shardwise

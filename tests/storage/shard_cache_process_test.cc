@@ -1,5 +1,4 @@
 // Many processes over one cache: exactly one fetch a shard, whoever is killed when.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -36,20 +35,6 @@ int stress() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
-/// Memory that a process shares with those it forks.
-template <class T>
-class Shared {
- public:
-  Shared()
-      : value_(new (::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                           -1, 0)) T()) {}
-  ~Shared() { ::munmap(value_, sizeof(T)); }
-  T* operator->() const { return value_; }
-
- private:
-  T* value_;
-};
-
 class ShardCacheProcessTest : public ::testing::Test {
  protected:
   ShardCacheOptions options(std::uint64_t budget_bytes) const {
@@ -80,7 +65,7 @@ TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   struct Meeting {
     std::atomic<int> arrived{0};
   };
-  const Shared<Meeting> meeting;
+  const test::Shared<Meeting> meeting;
   std::deque<Child> children;
   for (int process = 0; process < kProcesses; ++process) {
     children.emplace_back([&]() -> std::string {

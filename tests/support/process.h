@@ -1,6 +1,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +70,20 @@ class Child {
  private:
   pid_t pid_ = -1;
   int read_end_ = -1;
+};
+
+/// Memory that a process shares with those it forks.
+template <class T>
+class Shared {
+ public:
+  Shared()
+      : value_(new (::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                           -1, 0)) T()) {}
+  ~Shared() { ::munmap(value_, sizeof(T)); }
+  T* operator->() const { return value_; }
+
+ private:
+  T* value_;
 };
 
 /// True in builds whose sanitizer needs what a test takes away: address space, or the last
