@@ -17,6 +17,7 @@
 #include "shardwise/storage/fetcher.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
+#include "support/process.h"
 #include "support/spawned.h"
 #include "support/support.h"
 
@@ -185,6 +186,7 @@ TEST_F(NginxTest, CertificatesAreChecked) {
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
+  if (test::kSanitized) GTEST_SKIP() << "the sanitizer's look for leaks cannot be traced";
   const test::TempDir dir;
   test::TestHttpServer server;
   server.serve("/x.tar", {.body = test::some_bytes(500'000), .cut_after = 200'000});
