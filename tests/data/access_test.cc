@@ -72,7 +72,8 @@ class ReadAccessTest : public ::testing::Test {
 TEST(AccessTest, HasNames) {
   EXPECT_EQ(parse_access("map"), Access::kMap);
   EXPECT_EQ(parse_access("read"), Access::kRead);
-  EXPECT_EQ(error_text([] { parse_access("Map"); }), "no such access: 'Map'; choose map, read or range");
+  EXPECT_EQ(error_text([] { parse_access("Map"); }),
+            "no such access: 'Map'; choose map, read or range");
 }
 
 TEST_F(ReadAccessTest, GivesWhatMappingGives) {

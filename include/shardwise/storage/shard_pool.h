@@ -118,7 +118,8 @@ class ShardPool {
     return handle;
   }
 
-  /// Counts a shard that was just opened, and makes room. Locks: mutex_, and tries one slot at a time.
+  /// Counts a shard that was just opened, and makes room. Locks: mutex_, and tries one slot at a
+  /// time.
   void admit(std::uint64_t number, std::uint64_t size_bytes) {
     {
       const std::lock_guard lock(mutex_);
