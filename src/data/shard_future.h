@@ -15,7 +15,7 @@ namespace shardwise::detail {
 /// Shards of an index by their names in the cache; those that are read in place have none.
 using CachedNames = std::unordered_map<std::string, std::uint64_t>;
 
-/// What an epoch and the one after it will need, and how far the epoch has come. Threads: any.
+/// What an epoch and the two after it will need, and how far the epoch has come. Threads: any.
 class ShardFuture {
  public:
   ShardFuture(std::shared_ptr<const CachedNames> names, NextUses uses)

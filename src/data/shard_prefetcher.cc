@@ -109,9 +109,13 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<ShardUse> all;
   if (now) {
-    const auto after = sampler.clone();
-    after->set_epoch(sampler.epoch() + 1);
-    std::array<EpochUses, 2> epochs{*std::move(now), uses_of(*after).value_or(EpochUses{})};
+    // What is fetched ahead for the next epoch makes room by what the one after it needs.
+    std::array<EpochUses, 3> epochs{*std::move(now), {}, {}};
+    const auto later = sampler.clone();
+    for (std::size_t i = 1; i < epochs.size(); ++i) {
+      later->set_epoch(sampler.epoch() + i);
+      epochs[i] = uses_of(*later).value_or(EpochUses{});
+    }
     all = epochs[0].uses;
     for (const ShardUse& use : epochs[1].uses) {
       all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});

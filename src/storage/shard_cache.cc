@@ -135,7 +135,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// How much a shard is needed.
   struct Need {
     std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
-    bool patient = false;  ///< now, but rather wait for what should go than have another go
+    bool patient = false;  ///< now, but rather wait until what should go is not needed any more
   };
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
@@ -151,6 +151,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
                  const Need& need);
   bool ask_to_release(const std::string& name);
+  /// True if room was made for the shard, or it is there.
+  bool has_room(const std::string& name) const;
   void remove(const CacheDirectory::Shard& shard);
   void sweep(const CacheDirectory::Contents& contents) const;
 
@@ -169,6 +171,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::weak_ptr<void> owner;
     std::function<bool(const std::string&)> release;
   };
+  std::atomic<int> num_running{0};  // fetches of this process
   mutable std::mutex mutex;
   mutable ShardCacheStats stats;    // guarded by mutex
   std::vector<Releaser> releasers;  // guarded by mutex
@@ -329,6 +332,13 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   return released;
 }
 
+bool ShardCache::Impl::has_room(const std::string& name) const {
+  const auto contents = directory.scan();
+  const auto is_it = [&](const auto& file) { return file.name == name; };
+  return std::any_of(contents.temporaries.begin(), contents.temporaries.end(), is_it) ||
+         std::any_of(contents.shards.begin(), contents.shards.end(), is_it);
+}
+
 void ShardCache::Impl::remove(const CacheDirectory::Shard& shard) {
   directory.remove(shard.name);
   count([&](ShardCacheStats& s) {
@@ -379,7 +389,6 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
     const bool is_known = known(candidate.next);
     if (is_known && !candidate.next.may_go_now) {
       if (need.ahead_for || need.patient) return Room::kNotNow;
-      continue;
     }
     if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
         candidate.next.position <= *need.ahead_for) {
@@ -520,6 +529,11 @@ void ShardCache::Fetch::Impl::transfer(FileSink& sink) {
 
 CachedShard ShardCache::Fetch::Impl::run() {
   throw_if_cancelled(request);
+  struct Running {
+    std::atomic<int>& count;
+    explicit Running(std::atomic<int>& in) : count(in) { ++count; }
+    ~Running() { --count; }
+  } const running(cache->num_running);
   FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
   transfer(sink);
   if (request.size_bytes && sink.size_bytes() != *request.size_bytes) {
@@ -541,7 +555,12 @@ CachedShard ShardCache::Fetch::Impl::run() {
   cache->directory.write_record(
       name,
       {.url = redacted_url(request.url), .size_bytes = sink.size_bytes(), .hash = sink.hash()});
-  file->commit();
+  file->file().sync();
+  {
+    // Whoever counts what is there sees a shard under one name.
+    const ByteLock room = cache->lock_room(request);
+    file->commit();
+  }
   file.reset();
   touch(held.path());
   return std::move(held);
@@ -608,7 +627,10 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
   fetch.reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, fetch.reserved_bytes);
   Pause pause;
+  // What is needed still is so for work that began before. Such work gets on while shards come; if
+  // none come, it is done, or waits for this very shard.
   const auto start = Clock::now();
+  auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {
     throw_if_cancelled(request);
     {
@@ -622,7 +644,9 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
       }
     }
     pause();
-    patient = Clock::now() - start < impl_->options.room_timeout;
+    const auto now = Clock::now();
+    if (impl_->num_running > 0 && now - start < impl_->options.wait_timeout) quiet_since = now;
+    patient = now - quiet_since < impl_->options.room_timeout;
   }
   return fetch.run();
 }
@@ -632,7 +656,9 @@ ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint
   const std::string name = name_of(request);
   if (impl_->find(request, name)) return Ahead::kPresent;
   auto lock = ByteLock::try_take(impl_->directory, fetch_byte(name));
-  if (!lock || impl_->find(request, name)) return Ahead::kPresent;
+  // Who has the lock and no room yet goes first: what is fetched for later must not take its room.
+  if (!lock) return impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
+  if (impl_->find(request, name)) return Ahead::kPresent;
   CachedShard held = impl_->hold(request, name);
   auto begun = std::make_unique<Fetch::Impl>(Fetch::Impl{.cache = impl_,
                                                          .request = request,

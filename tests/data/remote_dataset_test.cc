@@ -61,8 +61,10 @@ class RemoteDatasetTest : public ::testing::Test {
     return make_remote_shards(fetchers_, std::move(keep));
   }
   std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
-    return ShardCache::open(
-        {.directory = dir_ / "cache", .budget_bytes = budget_bytes, .fetchers = fetchers_});
+    return ShardCache::open({.directory = dir_ / "cache",
+                             .budget_bytes = budget_bytes,
+                             .room_timeout = std::chrono::seconds(30),
+                             .fetchers = fetchers_});
   }
   std::string index_path() const { return dir_ / "remote.idx"; }
   int total_gets() const {
@@ -279,6 +281,7 @@ std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher*
 }
 
 struct PlanCase {
+  const char* name;
   SamplerKind sampler;
   std::uint64_t window;
   unsigned loader_threads;
@@ -321,18 +324,22 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
     } else {
       // Before an epoch ends shards are fetched for the next.
       EXPECT_GE(fetched + budget, planned) << "epoch " << epoch;
-      EXPECT_LE(fetched, planned + budget) << "epoch " << epoch;
+      // The one shard more: threads that read and threads that fetch ahead may overtake each other
+      // (seen once in a hundred epochs, on a busy machine).
+      EXPECT_LE(fetched, planned + budget + shard_bytes_) << "epoch " << epoch;
     }
   }
   EXPECT_LT(planned, planned_lru);
   EXPECT_EQ(data.cache()->stats().bypassed, 0u);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, PlannedEpochTest,
-                         ::testing::Values(PlanCase{SamplerKind::kSharded, 1, 0, 0},
-                                           PlanCase{SamplerKind::kSharded, 1, 2, 0},
-                                           PlanCase{SamplerKind::kSharded, 1, 2, 2},
-                                           PlanCase{SamplerKind::kSharded, 3, 2, 2},
-                                           PlanCase{SamplerKind::kChunked, 2, 2, 2}));
+INSTANTIATE_TEST_SUITE_P(
+    Ways, PlannedEpochTest,
+    ::testing::Values(PlanCase{"OneThread", SamplerKind::kSharded, 1, 0, 0},
+                      PlanCase{"Loader", SamplerKind::kSharded, 1, 2, 0},
+                      PlanCase{"LoaderAndPrefetcher", SamplerKind::kSharded, 1, 2, 2},
+                      PlanCase{"Window", SamplerKind::kSharded, 3, 2, 2},
+                      PlanCase{"ChunkedWindow", SamplerKind::kChunked, 2, 2, 2}),
+    [](const auto& way) { return std::string(way.param.name); });
 
 /// Where processes wait for each other, as the ranks of a data parallel run do after each step.
 struct Meeting {

@@ -32,7 +32,8 @@ struct PrefetchOptions {
 ///
 /// Because an order is a pure function, which shard is fetched when and which goes for it is one,
 /// too: the one of simulate_cache with kNextUse, however long fetching takes; it only happens
-/// earlier. A shard that still has to be read before it goes is waited for.
+/// earlier. A shard that still has to be read before it goes is waited for. With threads that fetch
+/// ahead, these and the ones that read may overtake each other; that costs a shard now and then.
 ///
 /// Without a cache, or for orders whose future is not known (see ShardSchedule), nothing is done,
 /// and the cache falls back to least recently used.
@@ -41,8 +42,8 @@ struct PrefetchOptions {
 /// methods are for one thread. What goes wrong in fetching ahead comes up when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
-  /// For the epoch at which `sampler` stands, and on across its end. Cost: as ShardSchedule for two
-  /// epochs, and some us a shard.
+  /// For the epoch at which `sampler` stands, and on across its end. Cost: as ShardSchedule for
+  /// three epochs, and some us a shard.
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
   ~ShardPrefetcher();
   ShardPrefetcher(const ShardPrefetcher&) = delete;

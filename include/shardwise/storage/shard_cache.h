@@ -46,8 +46,8 @@ struct ShardCacheOptions {
   /// A shard that is larger than the budget is fetched to a file of its own, each time, instead of
   /// being an error.
   bool bypass_large = false;
-  /// How long a shard that is needed now waits for room, where the one that should go for it is
-  /// about to be free; then another goes.
+  /// How long a shard that is needed now waits, while no shard comes, for the one that should go
+  /// for it and is needed still by work that began before; then that goes.
   std::chrono::milliseconds room_timeout{500};
   /// How long to wait for another process that fetches a shard without its file growing.
   std::chrono::milliseconds wait_timeout{120'000};
@@ -202,7 +202,8 @@ class SHARDWISE_EXPORT ShardCache {
   enum class Ahead : std::uint8_t {
     kFetch,    ///< the caller is to run what came with it
     kPresent,  ///< it is there, or another is fetching it
-    kNotNow,   ///< a shard must go first that is needed still, or is in use
+    kNotNow,   ///< a shard must go first that is needed still, or is in use; or another waits for
+               ///< room
   };
   /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
   /// @param needed_at  the position at which it is needed.
