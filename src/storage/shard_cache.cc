@@ -37,6 +37,8 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
 /// Room is made in these steps for a shard of which the source does not say how large it is.
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
+/// However many shards come meanwhile, nobody waits for room longer than so many room_timeouts.
+constexpr int kMostRoomTimeouts = 10;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 /// A lock is asked for again after this long at first, and at most.
 constexpr std::chrono::microseconds kFirstPause{100};
@@ -645,8 +647,9 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
     }
     pause();
     const auto now = Clock::now();
-    if (impl_->num_running > 0 && now - start < impl_->options.wait_timeout) quiet_since = now;
-    patient = now - quiet_since < impl_->options.room_timeout;
+    const auto timeout = impl_->options.room_timeout;
+    if (impl_->num_running > 0 && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
+    patient = now - quiet_since < timeout;
   }
   return fetch.run();
 }

@@ -60,10 +60,12 @@ class RemoteDatasetTest : public ::testing::Test {
   std::shared_ptr<RemoteShards> remote(std::shared_ptr<ShardCache> keep = nullptr) {
     return make_remote_shards(fetchers_, std::move(keep));
   }
-  std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
+  std::shared_ptr<ShardCache> cache(
+      std::uint64_t budget_bytes = 1 << 30,
+      std::chrono::milliseconds room_timeout = ShardCacheOptions{}.room_timeout) {
     return ShardCache::open({.directory = dir_ / "cache",
                              .budget_bytes = budget_bytes,
-                             .room_timeout = std::chrono::seconds(30),
+                             .room_timeout = room_timeout,
                              .fetchers = fetchers_});
   }
   std::string index_path() const { return dir_ / "remote.idx"; }
@@ -295,7 +297,7 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
   const PlanCase& how = GetParam();
   build_index(index_path(), serve(), {.remote = remote()});
   const std::uint64_t budget = kShards / 5 * shard_bytes_;  // 20 % of the data
-  const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+  const auto data = Dataset::open(index_path(), {.cache = cache(budget, std::chrono::seconds(30))});
   const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
   const auto sampler = make_sampler(
       data.size(),
@@ -366,7 +368,8 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
   std::deque<test::Child> ranks;
   for (std::uint64_t rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank]() -> std::string {
-      const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+      const auto data =
+          Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(50))});
       const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
       OrderOptions mine = order;
       mine.rank = rank;

@@ -47,8 +47,9 @@ struct ShardCacheOptions {
   /// being an error.
   bool bypass_large = false;
   /// How long a shard that is needed now waits, while no shard comes, for the one that should go
-  /// for it and is needed still by work that began before; then that goes.
-  std::chrono::milliseconds room_timeout{500};
+  /// for it and is needed still by work that began before; then that goes. Ten times as long at
+  /// most.
+  std::chrono::milliseconds room_timeout{200};
   /// How long to wait for another process that fetches a shard without its file growing.
   std::chrono::milliseconds wait_timeout{120'000};
   /// Brings remote shards; none: the standard fetchers with their default options.
