@@ -50,8 +50,6 @@ void throw_if_cancelled(const CacheRequest& request) {
   }
 }
 
-std::uint64_t size_of(const std::string& path) { return file_identity(path).size_bytes; }
-
 /// Nothing if there is none.
 std::optional<std::uint64_t> find_size(const std::string& path) {
   struct stat st {};
@@ -141,11 +139,15 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   };
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
+  /// For locks that others hold briefly. Errors: kIo; Cancelled.
+  template <class Attempt>
+  auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
+                const Attempt& attempt) const;
   /// The lock, as soon as it can be had. Errors: kIo; Cancelled.
   ByteLock lock_room(const CacheRequest& request) const;
   CachedShard hold(const CacheRequest& request, const std::string& name);
-  /// Waits for who fetches the shard. Nothing: it is there now.
-  std::optional<ByteLock> lock_fetch(const CacheRequest& request, const std::string& name);
+  /// Waits for who fetches the shard, as long as it gets on.
+  ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::uint64_t size_wanted(const CacheRequest& request) const;
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
   /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
@@ -213,6 +215,7 @@ struct ShardCache::Fetch::Impl {
   void grow(std::uint64_t size_bytes);
   std::uint64_t fetch_to(FileSink& sink);
   void require_source_hash(const Hash128& hash) const;
+  void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
 
   std::shared_ptr<ShardCache::Impl> cache;
   CacheRequest request;
@@ -225,20 +228,27 @@ struct ShardCache::Fetch::Impl {
   std::unique_ptr<AtomicFile> file = nullptr;
 };
 
-CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::string& name) {
+/// What `attempt` gives, as soon as it gives something.
+template <class Attempt>
+auto ShardCache::Impl::wait_for(const CacheRequest& request, std::string_view who_is_stuck,
+                                const Attempt& attempt) const {
   Pause pause;
   for (const auto start = Clock::now();;) {
-    if (const auto since = uses.try_hold(name)) {
-      return CachedShard(std::make_unique<CachedShard::Hold>(shared_from_this(), name, *since),
-                         directory.shard_path(name));
-    }
+    if (auto got = attempt()) return *std::move(got);
     throw_if_cancelled(request);
     if (Clock::now() - start > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "a process does not finish evicting a shard",
-                  in_quotes(directory.path()), "see whether one is stopped, and end it");
+      throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()),
+                  "see whether one is stopped, and end it");
     }
     pause();
   }
+}
+
+CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::string& name) {
+  const std::uint64_t since = wait_for(request, "a process does not finish evicting a shard",
+                                       [&] { return uses.try_hold(name); });
+  return CachedShard(std::make_unique<CachedShard::Hold>(shared_from_this(), name, since),
+                     directory.shard_path(name));
 }
 
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
@@ -252,27 +262,18 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
 }
 
 ByteLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
-  Pause pause;
-  for (const auto start = Clock::now();;) {
-    if (auto lock = ByteLock::try_take(directory, kRoomByte)) return *std::move(lock);
-    throw_if_cancelled(request);
-    if (Clock::now() - start > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "a process does not finish making room in the shard cache",
-                  in_quotes(directory.path()), "see whether one is stopped, and end it");
-    }
-    pause();
-  }
+  return wait_for(request, "a process does not finish making room in the shard cache",
+                  [&] { return ByteLock::try_take(directory, kRoomByte); });
 }
 
-std::optional<ByteLock> ShardCache::Impl::lock_fetch(const CacheRequest& request,
-                                                     const std::string& name) {
+ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
   Pause pause;
   const auto start = Clock::now();
   auto last_growth = start, last_word = start;
   std::int64_t mtime_ns = 0;
   bool waited = false;
   for (;;) {
-    if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return lock;
+    if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
     if (!std::exchange(waited, true)) count([](ShardCacheStats& s) { ++s.waits; });
     throw_if_cancelled(request);
     const auto now = Clock::now();
@@ -306,7 +307,7 @@ std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
   if (request.size_bytes) return *request.size_bytes;
   if (request.compression != Compression::kNone) return 0;
   if (request.source_bytes) return *request.source_bytes;
-  if (!is_fetched_url(request.url)) return size_of(request.url);
+  if (!is_fetched_url(request.url)) return file_identity(request.url).size_bytes;
   return fetchers->stat({.url = request.url, .cancel = request.cancel}).size_bytes.value_or(0);
 }
 
@@ -385,13 +386,12 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
     return leaves_before(rank(a), rank(b), Replacement::kNextUse);
   });
 
+  const bool can_wait = need.ahead_for || need.patient;
   std::vector<std::pair<const CacheDirectory::Shard*, ByteLock>> victims;
   for (const Candidate& candidate : candidates) {
     if (used <= allowed) break;
     const bool is_known = known(candidate.next);
-    if (is_known && !candidate.next.may_go_now) {
-      if (need.ahead_for || need.patient) return Room::kNotNow;
-    }
+    if (is_known && can_wait && !candidate.next.may_go_now) return Room::kNotNow;
     if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
         candidate.next.position <= *need.ahead_for) {
       return Room::kNotNow;
@@ -401,7 +401,7 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
       lock = ByteLock::try_take(directory, use_byte(candidate.shard->name));
     }
     if (!lock) {
-      if (is_known && (need.ahead_for || need.patient)) return Room::kNotNow;
+      if (is_known && can_wait) return Room::kNotNow;
       continue;
     }
     used -= candidate.shard->size_bytes;
@@ -459,17 +459,20 @@ void ShardCache::Fetch::Impl::require_source_hash(const Hash128& hash) const {
                    "fetch it again; if it changed at its source, run `shardwise index` again");
 }
 
-/// Fetches or copies the file as it is at its source. @return  its size.
+void ShardCache::Fetch::Impl::require_size(std::optional<std::uint64_t> wanted,
+                                           std::uint64_t size_bytes) const {
+  if (!wanted || *wanted == size_bytes) return;
+  throw StaleIndex("the shard is not as long as it was when it was indexed",
+                   in_quotes(redacted_url(request.url)) + " (" + std::to_string(size_bytes) +
+                       " bytes now, " + std::to_string(*wanted) + " then)",
+                   "run `shardwise index` again");
+}
+
+/// Fetches the file as it is at its source. @return  its size.
 std::uint64_t ShardCache::Fetch::Impl::fetch_to(FileSink& sink) {
   cache->fetchers->fetch({.url = request.url, .cancel = request.cancel}, sink);
   require_source_hash(sink.hash());
-  if (request.source_bytes && *request.source_bytes != sink.size_bytes()) {
-    throw StaleIndex("the shard is not as long as it was when it was indexed",
-                     in_quotes(redacted_url(request.url)) + " (" +
-                         std::to_string(sink.size_bytes()) + " bytes now, " +
-                         std::to_string(*request.source_bytes) + " then)",
-                     "run `shardwise index` again");
-  }
+  require_size(request.source_bytes, sink.size_bytes());
   return sink.size_bytes();
 }
 
@@ -538,13 +541,7 @@ CachedShard ShardCache::Fetch::Impl::run() {
   } const running(cache->num_running);
   FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
   transfer(sink);
-  if (request.size_bytes && sink.size_bytes() != *request.size_bytes) {
-    throw StaleIndex("the shard is not as long as it was when it was indexed",
-                     in_quotes(redacted_url(request.url)) + " (" +
-                         std::to_string(sink.size_bytes()) + " bytes now, " +
-                         std::to_string(*request.size_bytes) + " then)",
-                     "run `shardwise index` again");
-  }
+  require_size(request.size_bytes, sink.size_bytes());
   file->file().resize(sink.size_bytes());
   if (request.check) request.check(file->temporary_path());
   SHARDWISE_FAULT_POINT("shard_cache.checked");
@@ -617,7 +614,7 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
     }
   } stopwatch{*impl_};
 
-  auto lock = impl_->lock_fetch(request, name);
+  ByteLock lock = impl_->lock_fetch(request, name);
   if (auto shard = impl_->find(request, name)) return *std::move(shard);
   CachedShard held = impl_->hold(request, name);
   Fetch::Impl fetch{.cache = impl_,
@@ -625,7 +622,7 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
                     .name = name,
                     .next_use = next_use,
                     .held = std::move(held),
-                    .lock = *std::move(lock)};
+                    .lock = std::move(lock)};
   fetch.reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, fetch.reserved_bytes);
   Pause pause;

@@ -13,8 +13,11 @@ namespace shardwise {
 /// What building and verifying indexes of remote shards takes: give it to BuildOptions::remote and
 /// VerifyOptions::remote.
 ///
-/// A shard is read once, from front to back, and not kept: of large members only the headers, where
-/// the server gives parts, and metadata is not asked for of those.
+/// A shard is read once, from front to back, and not kept. Where the server gives parts, the data
+/// of members above 1 MiB is stepped over, unless hashes of all content are wanted.
+///
+/// Threads: what is returned may be used by any at once; it shares `fetchers` and `keep`. `cancel`
+/// must outlive it. Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
 /// @param fetchers  none: the standard ones.
 /// @param keep      none; otherwise every shard is fetched whole into this cache, expanded if it is
 ///                  compressed, and read there.
