@@ -13,6 +13,7 @@
 #include "shardwise/index/index_builder.h"
 #include "shardwise/order/make_sampler.h"
 #include "storage/fetch_support.h"
+#include "storage/nginx.h"
 #include "support/spawned.h"
 #include "support/support.h"
 
@@ -29,7 +30,6 @@ class NginxEpochTest : public ::testing::Test {
   void SetUp() override {
     const auto program = test::find_program("nginx");
     if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
-    std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
     std::filesystem::create_directories(dir_ / "www");
     const int port = test::free_port();
     for (int shard = 0; shard < kShards; ++shard) {
@@ -43,19 +43,9 @@ class NginxEpochTest : public ::testing::Test {
       test::write_file(dir_ / ("www/" + name), tar.bytes());
       urls_.push_back("http://127.0.0.1:" + std::to_string(port) + "/" + name);
     }
-    std::string temporaries;
-    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
-      temporaries += std::string(kind) + "_temp_path " + (dir_ / kind) + ";\n";
-    }
-    test::write_file(dir_ / "nginx.conf",
-                     "daemon off;\nmaster_process off;\npid " + (dir_ / "pid") + ";\nerror_log " +
-                         (dir_ / "error.log") +
-                         ";\nevents { worker_connections 64; }\nhttp {\naccess_log off;\n" +
-                         temporaries + "server { listen 127.0.0.1:" + std::to_string(port) +
-                         "; root " + (dir_ / "www") + "; }\n}\n");
-    server_ = std::make_unique<test::Spawned>(std::vector<std::string>{
-        *program, "-p", dir_.path(), "-e", dir_ / "error.log", "-c", dir_ / "nginx.conf"});
-    ASSERT_TRUE(test::wait_for_port(port, std::chrono::seconds(20)));
+    server_ =
+        std::make_unique<test::Nginx>(*program, dir_, "access_log off;\n",
+                                      "listen 127.0.0.1:" + std::to_string(port) + ";\n", port);
     build_index(dir_ / "x.idx", urls_, {.remote = make_remote_shards()});
   }
 
@@ -114,7 +104,7 @@ class NginxEpochTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
-  std::unique_ptr<test::Spawned> server_;
+  std::unique_ptr<test::Nginx> server_;
   std::vector<std::string> urls_;
   std::uint64_t shard_bytes_ = 0;
 };

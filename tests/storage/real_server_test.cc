@@ -16,6 +16,7 @@
 
 #include "shardwise/storage/fetcher.h"
 #include "storage/fetch_support.h"
+#include "storage/nginx.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/spawned.h"
@@ -66,36 +67,21 @@ class NginxTest : public ::testing::Test {
   void SetUp() override {
     const auto program = test::find_program("nginx");
     if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
-    // Its workers may be of another user, who must be able to read this.
-    std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));
-    std::filesystem::create_directories(dir_ / "www");
-    std::filesystem::create_directories(dir_ / "tmp");
     write_certificate(dir_ / "key.pem", dir_ / "cert.pem");
     port_ = test::free_port();
     do tls_port_ = test::free_port();
     while (tls_port_ == port_);
     const std::string port = std::to_string(port_), tls_port = std::to_string(tls_port_);
-    std::string temporaries;
-    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
-      temporaries += std::string(kind) + "_temp_path " + (dir_ / "tmp") + "/" + kind + ";\n";
-    }
     test::write_file(dir_ / "users", "user:{PLAIN}sesame\n");
-    test::write_file(
-        dir_ / "nginx.conf",
-        "daemon off;\nmaster_process off;\npid " + (dir_ / "pid") + ";\nerror_log " +
-            (dir_ / "error.log") + ";\nevents { worker_connections 64; }\nhttp {\naccess_log " +
-            (dir_ / "access.log") + ";\nsendfile on;\ngzip on;\ngzip_types *;\n" + temporaries +
-            "server {\nlisten 127.0.0.1:" + port + ";\nlisten 127.0.0.1:" + tls_port +
-            " ssl;\nroot " + (dir_ / "www") + ";\nssl_certificate " + (dir_ / "cert.pem") +
-            ";\nssl_certificate_key " + (dir_ / "key.pem") +
+    server_ = std::make_unique<test::Nginx>(
+        *program, dir_,
+        "access_log " + (dir_ / "access.log") + ";\nsendfile on;\ngzip on;\ngzip_types *;\n",
+        "listen 127.0.0.1:" + port + ";\nlisten 127.0.0.1:" + tls_port + " ssl;\nssl_certificate " +
+            (dir_ / "cert.pem") + ";\nssl_certificate_key " + (dir_ / "key.pem") +
             ";\nlocation /private/ { auth_basic shards; auth_basic_user_file " + (dir_ / "users") +
             "; }\nlocation = /down { return 302 http://localhost:" + port +
-            "/x.tar; }\nlocation = /up { return 302 https://localhost:" + tls_port +
-            "/x.tar; }\n}\n}\n");
-    server_ = std::make_unique<test::Spawned>(std::vector<std::string>{
-        *program, "-p", dir_.path(), "-e", dir_ / "error.log", "-c", dir_ / "nginx.conf"});
-    ASSERT_TRUE(test::wait_for_port(tls_port_, std::chrono::seconds(20)))
-        << test::read_file(dir_ / "error.log");
+            "/x.tar; }\nlocation = /up { return 302 https://localhost:" + tls_port + "/x.tar; }\n",
+        tls_port_);
     options_.ca_file = dir_ / "cert.pem";
   }
   std::string url(const std::string& path) const {
@@ -118,7 +104,7 @@ class NginxTest : public ::testing::Test {
 
   test::TempDir dir_;
   int port_ = 0, tls_port_ = 0;
-  std::unique_ptr<test::Spawned> server_;
+  std::unique_ptr<test::Nginx> server_;
   FetchOptions options_ = test::quick_options();
 };
 
