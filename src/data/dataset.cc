@@ -152,10 +152,10 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->pool.get(shard_number);
   const bool is_mapped = shard->data != nullptr;
-  const std::uint64_t stored_bytes = shard->stored_bytes;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ = impl_->reader.read(sample, shard_number, stored_bytes, sample.members_);
+    sample.own_ =
+        impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes, sample.members_);
   }
   return sample;
 }
