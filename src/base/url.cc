@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
@@ -11,23 +12,12 @@ namespace {
 
 constexpr char kHexDigits[] = "0123456789ABCDEF";
 
-constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-constexpr bool is_letter(char c) { return is_upper(c) || (c >= 'a' && c <= 'z'); }
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_unreserved(char c) {
   return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
 }
 constexpr bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte < 0x20 || byte == 0x7F;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
 }
 
 int hex_value(char c) {
@@ -152,7 +142,7 @@ std::string scheme_of(std::string_view url) {
     if (!is_letter(c) && (!other || scheme.empty())) return {};
     scheme += c;
   }
-  return scheme.size() < url.size() ? lower(scheme) : std::string();
+  return scheme.size() < url.size() ? to_lower(scheme) : std::string();
 }
 
 bool is_remote_url(std::string_view url) {
@@ -172,7 +162,7 @@ Url parse_url(std::string_view url) {
   if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
   const auto raw = split_url(url);
   if (!raw) refuse(url, "it has no scheme or no valid host");
-  Url parsed{.scheme = scheme_of(url), .host = lower(raw->host)};
+  Url parsed{.scheme = scheme_of(url), .host = to_lower(raw->host)};
   parsed.userinfo = raw->userinfo;
   if (!raw->port.empty()) {
     std::uint16_t port = 0;

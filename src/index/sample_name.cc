@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace shardwise {
 
 std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
@@ -13,10 +15,8 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
 }
 
 bool same_field(std::string_view lower, std::string_view name) noexcept {
-  return lower.size() == name.size() &&
-         std::equal(lower.begin(), lower.end(), name.begin(), [](char a, char b) {
-           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-         });
+  return lower.size() == name.size() && std::equal(lower.begin(), lower.end(), name.begin(),
+                                                   [](char a, char b) { return a == to_lower(b); });
 }
 
 }  // namespace shardwise

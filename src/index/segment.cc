@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/ascii.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -127,9 +128,7 @@ void SegmentBuilder::set_value(std::uint32_t column, const MetadataValue& value)
 
 std::uint32_t SegmentBuilder::field_number(std::string_view field) {
   lower_.assign(field);
-  for (char& c : lower_) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  for (char& c : lower_) c = to_lower(c);
   if (fields_.size() <= kFewFields) {
     const auto it = std::find(fields_.begin(), fields_.end(), lower_);
     if (it != fields_.end()) return static_cast<std::uint32_t>(it - fields_.begin());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
@@ -330,9 +331,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   void take_md5(Scalar value) {
     if (value.type == Scalar::Type::kNull) return;
     if (value.type != Scalar::Type::kString) wrong_type(value.type_name(), "a string");
-    for (char& c : value.text) {
-      if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
-    }
+    value.text = to_lower(value.text);
     if (value.text.size() != kMd5Digits || !is_hex(value.text)) {
       wrong("an md5sum that is not of 32 hexadecimal digits", "correct it, or leave it out");
     }

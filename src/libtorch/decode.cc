@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/ascii.h"
 #include "libtorch/decode_internal.h"
 #include "libtorch/npy_header.h"
 #include "shardwise/base/error.h"
@@ -229,7 +230,7 @@ FieldKind field_kind(std::string_view field) noexcept {
   }};
   const std::size_t dot = field.rfind('.');
   const std::string_view last = dot == std::string_view::npos ? field : field.substr(dot + 1);
-  const auto equal = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; };
+  const auto equal = [](char a, char b) { return to_lower(a) == b; };
   for (const Row& row : kRows) {
     if (std::equal(last.begin(), last.end(), row.name.begin(), row.name.end(), equal))
       return row.kind;

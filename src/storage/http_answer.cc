@@ -7,16 +7,10 @@
 #include <ctime>
 #include <limits>
 
+#include "base/ascii.h"
+
 namespace shardwise {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -49,7 +43,7 @@ std::optional<std::chrono::seconds> parse_retry_after(const std::string& text) {
 
 std::optional<ContentRange> parse_content_range(std::string_view text) {
   text = trimmed(text);
-  if (!lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
+  if (!to_lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
   text = trimmed(text.substr(6));
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
@@ -85,7 +79,7 @@ void HttpAnswer::take_line(std::string_view line) {
   }
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
-  const std::string name = lower(trimmed(line.substr(0, colon)));
+  const std::string name = to_lower(trimmed(line.substr(0, colon)));
   const std::string value(trimmed(line.substr(colon + 1)));
   if (name == "content-length") {
     const auto before = length;
@@ -95,9 +89,9 @@ void HttpAnswer::take_line(std::string_view line) {
     range = parse_content_range(value);
     if (!range) has_bad_length = true;
   } else if (name == "transfer-encoding") {
-    is_chunked = lower(value).ends_with("chunked");
+    is_chunked = to_lower(value).ends_with("chunked");
   } else if (name == "accept-ranges") {
-    accepts_ranges = lower(value) == "bytes";
+    accepts_ranges = to_lower(value) == "bytes";
   } else if (name == "etag") {
     if (value.size() >= 2 && value.starts_with('"') && value.ends_with('"')) etag = value;
   } else if (name == "last-modified") {

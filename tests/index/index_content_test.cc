@@ -149,7 +149,16 @@ TEST(ColumnTest, IsReadFromText) {
   EXPECT_THAT(error("seg.png"),
               HasSubstr("a column whose name is none in SQL: 'seg.png'; name it"));
   EXPECT_THAT(error("json:$.tags[0]"), HasSubstr("NAME=json:$.tags[0]"));
-  EXPECT_THAT(error("json:$..x["), HasSubstr("a malformed JSON path"));
+  for (const char* path :
+       {"$.", "$..x", "$[", "$[]", "$[a]", "$[-1]", "$[#-]", "$[#+1]", "$[0", "$[0]x", "$a", "$ ",
+        "$.a[", "$.a.", "$.\"a", "$.\"a\"x", "$.a[0]b", "$.a[1][x]"}) {
+    EXPECT_THAT(error(("n=json:" + std::string(path)).c_str()), HasSubstr("a malformed JSON path"))
+        << path;
+  }
+  for (const char* path : {"$", "$.a-b", "$.a.b[2].c", "$[0]", "$[#]", "$[#-12]", "$.\"a.b[\"",
+                           "$.\"a\".b", "$.a b", "$[1][2]"}) {
+    EXPECT_EQ(parse_column("n=json:" + std::string(path)).json_path, path);
+  }
   EXPECT_THAT(error("key"), HasSubstr("a name that the index uses itself"));
   EXPECT_THAT(error(""), HasSubstr("names no field"));
   EXPECT_THAT(error("x=:$.a"), HasSubstr("names no field"));
