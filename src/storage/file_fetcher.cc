@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kFileBufferBytes = 256 * 1024;
 
 std::string path_of(const std::string& url) {
   std::string_view rest = std::string_view(url).substr(5);
@@ -60,7 +60,7 @@ class FileFetcher : public Fetcher {
                             human_count(request.range.begin) + " to " + human_count(end),
                         "index it again");
     }
-    std::vector<char> buffer(kBufferBytes);
+    std::vector<char> buffer(kFileBufferBytes);
     for (std::uint64_t offset = request.range.begin; offset < end;) {
       check_cancelled(request);
       const auto wanted =

@@ -38,7 +38,8 @@ bool is_passing(const HttpResult& result) {
   }
 }
 
-std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
+std::string remedy_for(const HttpResult& result, const HttpTarget& target,
+                       const FetchOptions& options) {
   switch (result.code) {
     case CURLE_OK:
       break;
@@ -53,7 +54,10 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
     case CURLE_PEER_FAILED_VERIFICATION:
       return "if the certificate is of your own authority, name it (FetchOptions::ca_file)";
     case CURLE_SSL_CACERT_BADFILE:
-      return "check FetchOptions::ca_file";
+      return options.ca_file.empty()
+                 ? "install the package ca-certificates, or name the authorities' certificates "
+                   "(FetchOptions::ca_file)"
+                 : "check FetchOptions::ca_file";
     default:
       return is_passing(result)
                  ? "try again later, or allow more retries (FetchOptions::max_retries)"
@@ -74,7 +78,8 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
 }
 
 [[noreturn]] void throw_failure(const HttpResult& result, const HttpTarget& target,
-                                const FetchRequest& request, int attempts) {
+                                const FetchRequest& request, const FetchOptions& options,
+                                int attempts) {
   std::string reason = result.reason;
   if (result.code == CURLE_OK) {
     reason = "HTTP status " + std::to_string(result.answer.status);
@@ -84,7 +89,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target) {
     reason = "the file keeps changing";
   }
   reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
-  const std::string remedy = remedy_for(result, target);
+  const std::string remedy = remedy_for(result, target, options);
   if (result.answer.status == 404 || result.answer.status == 410) {
     throw_not_found(request.url, reason, remedy);
   }
@@ -148,10 +153,10 @@ HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& 
     HttpResult result = ask(target, query, request, body);
     if (result.was_stopped || !is_passing(result)) {
       if (result.code == CURLE_OK || result.was_stopped) return result;
-      throw_failure(result, target, request, backoff.attempts());
+      throw_failure(result, target, request, options_, backoff.attempts());
     }
     if (!backoff.wait_for_next(result.answer.retry_after)) {
-      throw_failure(result, target, request, backoff.attempts());
+      throw_failure(result, target, request, options_, backoff.attempts());
     }
   }
 }
@@ -170,7 +175,7 @@ SourceFile HttpClient::stat(const HttpTarget& target, const FetchRequest& reques
              result.answer.range->total == 0) {
     file = {.size_bytes = 0, .validator = result.answer.validator(), .has_ranges = true};
   } else {
-    throw_failure(result, target, request, 1);
+    throw_failure(result, target, request, options_, 1);
   }
   if (!request.validator.empty() && !result.answer.has_validator(request.validator)) {
     throw_changed_at_source(request.url);
@@ -199,11 +204,11 @@ SourceFile HttpClient::fetch(const HttpTarget& target, const FetchRequest& reque
       return stat(target, request);  // the file ends where the range begins
     }
     if (!is_passing(result) && !result.has_file()) {
-      throw_failure(result, target, request, backoff.attempts());
+      throw_failure(result, target, request, options_, backoff.attempts());
     }
     if (download.has_progress()) backoff.made_progress();
     if (!backoff.wait_for_next(answer.retry_after)) {
-      throw_failure(result, target, request, backoff.attempts());
+      throw_failure(result, target, request, options_, backoff.attempts());
     }
   }
 }

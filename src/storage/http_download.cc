@@ -9,7 +9,7 @@ namespace shardwise {
 namespace {
 
 /// libcurl gives 16 KiB at a time; sinks are better served with more.
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kWriteBufferBytes = 256 * 1024;
 
 constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
 
@@ -136,12 +136,12 @@ bool HttpDownload::write(std::string_view bytes) {
   bytes = bytes.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left)));
   if (!bytes.empty()) has_progress_ = true;
   position_ += bytes.size();
-  if (buffer_.empty() && bytes.size() >= kBufferBytes) {
+  if (buffer_.empty() && bytes.size() >= kWriteBufferBytes) {
     sink_.write(bytes);
   } else {
-    if (buffer_.capacity() == 0) buffer_.reserve(2 * kBufferBytes);
+    if (buffer_.capacity() == 0) buffer_.reserve(2 * kWriteBufferBytes);
     buffer_ += bytes;
-    if (buffer_.size() >= kBufferBytes) flush();
+    if (buffer_.size() >= kWriteBufferBytes) flush();
   }
   return !is_all;
 }

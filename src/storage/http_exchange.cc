@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/ascii.h"
 #include "shardwise/base/text.h"
 #include "storage/backoff.h"
 
@@ -66,7 +67,8 @@ void Exchange::prepare(const FetchOptions& options, const HttpTarget& target,
                        const HttpQuery& query) {
   is_plain_ = target.url.starts_with("http://");
   set(CURLOPT_URL, target.url.c_str());
-  set(CURLOPT_PATH_AS_IS, 1L);
+  // From 8.12 on libcurl refuses to sign a path as it is; s3_target makes sure that it need not.
+  if (target.sigv4.empty()) set(CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
   set(CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -186,9 +188,8 @@ std::string Exchange::error_name() const {
   if (open == std::string::npos) return {};
   const std::string_view rest = std::string_view(error_text_).substr(open + kOpen.size());
   const std::string_view word = rest.substr(0, rest.find('<'));
-  const bool is_word = word.size() < 64 && std::ranges::all_of(word, [](char c) {
-                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-                       });
+  const bool is_word =
+      word.size() < 64 && std::ranges::all_of(word, [](char c) { return is_letter(c); });
   return is_word ? std::string(word) : std::string();
 }
 

@@ -22,7 +22,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kPipeBufferBytes = 256 * 1024;
 constexpr std::size_t kMostComplaint = 4096;  ///< of standard error, its end
 constexpr int kPollMs = 100;                  ///< how soon a cancel is seen
 
@@ -190,7 +190,7 @@ class PipeFetcher : public Fetcher {
   /// Gives standard output to `range` until its end or till the range is full; returns the end of
   /// standard error.
   static std::string read_all(const Command& command, const FetchRequest& request, RangeOf& range) {
-    std::vector<char> buffer(kBufferBytes);
+    std::vector<char> buffer(kPipeBufferBytes);
     std::string complaint;
     pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};
     // What it left running may hold standard error open: only the output is waited for.

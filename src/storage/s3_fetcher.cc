@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
@@ -17,9 +18,6 @@ constexpr unsigned kFirstSigningCurl = 0x075800;
 /// The hash of no content, which libcurls before 8 do not send themselves, though S3 insists.
 constexpr std::string_view kContentHash =
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-
-constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7F; });
@@ -42,7 +40,7 @@ BucketAndKey split(const std::string& url) {
   const std::size_t slash = rest.find('/');
   const std::string_view bucket = rest.substr(0, slash);
   const bool is_bucket = !bucket.empty() && std::ranges::all_of(bucket, [](char c) {
-    return is_lower(c) || is_digit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
+    return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_';
   });
   if (!is_bucket || bucket == "." || bucket == "..") refuse("the bucket's name can be none");
   if (slash == std::string_view::npos || slash + 1 == rest.size()) refuse("it names no key");
@@ -93,6 +91,20 @@ void check_access(const S3Access& access) {
   }
 }
 
+/// Errors: Unsupported. libcurl resolves such parts before it signs, and would ask for another key.
+void check_signable(const std::string& key, const std::string& url) {
+  for (std::size_t begin = 0; begin <= key.size();) {
+    const std::size_t end = std::min(key.find('/', begin), key.size());
+    const std::string part = key.substr(begin, end - begin);
+    if (part == "." || part == "..") {
+      throw Unsupported("a key with a part '" + part + "' cannot be asked for with a signature",
+                        in_quotes(redacted_url(url)),
+                        "copy it to another key, or let it be read without keys");
+    }
+    begin = end + 1;
+  }
+}
+
 class S3Fetcher : public Fetcher {
  public:
   explicit S3Fetcher(const FetchOptions& options) : options_(options.s3), client_(options) {}
@@ -126,6 +138,7 @@ HttpTarget s3_target(const std::string& url, const S3Options& options, const S3A
   target.user = access.access_key_id;
   target.password = access.secret_access_key;
   if (!access.access_key_id.empty()) {
+    check_signable(key, url);
     target.sigv4 = "aws:amz:" + access.region + ":s3";
     target.headers.emplace_back(kContentHash);
   }

@@ -181,7 +181,7 @@ TEST_F(S3FetcherTest, KeysAreBytes) {
   const Case cases[] = {
       {"a b+c&d=e.tar", "/bucket/a%20b%2Bc%26d%3De.tar"},
       {"q?x#y%20.tar", "/bucket/q%3Fx%23y%2520.tar"},
-      {"a//b/../c/./d", "/bucket/a//b/../c/./d"},
+      {"a//b/..c/.d", "/bucket/a//b/..c/.d"},
       {"\xC3\xA4;$(x)'\"~", "/bucket/%C3%A4%3B%24%28x%29%27%22~"},
   };
   for (const Case& c : cases) {
@@ -189,6 +189,20 @@ TEST_F(S3FetcherTest, KeysAreBytes) {
     EXPECT_EQ(fetched({.url = "s3://bucket/" + c.key}), c.key) << fault_;
     EXPECT_EQ(server_.requests().back().target, c.path);
   }
+}
+
+TEST_F(S3FetcherTest, DotsAsAPartOfAKeyNeedThatNobodySigns) {
+  for (const std::string key : {"a/../b", "./a", "a/.", ".."}) {
+    EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/" + key}); }),
+                AllOf(HasSubstr("cannot be asked for with a signature: 's3://bucket/" + key + "'"),
+                      HasSubstr("copy it to another key")));
+  }
+  EXPECT_TRUE(server_.requests().empty());
+  server_.set_gate([](const test::LoggedRequest&) { return std::nullopt; });
+  options_.s3.access_key_id.clear();
+  options_.s3.secret_access_key.clear();
+  server_.serve("/bucket/a//b/../c/./d", {.body = "here"});
+  EXPECT_EQ(fetched({.url = "s3://bucket/a//b/../c/./d"}), "here");
 }
 
 TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
