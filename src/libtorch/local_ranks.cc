@@ -136,7 +136,9 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   }
   const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
   const BlockedSignals signals;  // before the store makes its threads
-  const detail::StoreServer server = detail::start_store_server();
+  // One rank meets nobody, which also a build without Gloo can do.
+  detail::StoreServer server;
+  if (num_ranks > 1) server = detail::start_store_server();
 
   std::vector<std::string> texts = options.arguments;
   std::vector<char*> arguments;
@@ -154,11 +156,13 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
                                    {"LOCAL_RANK", number},
                                    {"WORLD_SIZE", count},
                                    {"LOCAL_WORLD_SIZE", count},
-                                   {"MASTER_ADDR", "127.0.0.1"},
-                                   {"MASTER_PORT", std::to_string(server.port)},
-                                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                                    {"TORCHELASTIC_RUN_ID", "local"},
                                    {"TORCHELASTIC_RESTART_COUNT", "0"}});
+    if (num_ranks > 1) {
+      changes.insert(changes.end(), {{"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", std::to_string(server.port)},
+                                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+    }
     EnvironmentBlock environment(changes);
     children.start(rank, arguments.data(), environment.get(), signals.before());
   }

@@ -1,6 +1,7 @@
 #include "shardwise/libtorch/process_group.h"
 
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
@@ -81,7 +82,8 @@ class Meeting {
                   "end what is left of an earlier run, and start each rank once");
     }
     const std::string card = std::to_string(environment_.world_size) + " " + own_address;
-    store_.set(key("cards", environment_.rank), {card.begin(), card.end()});
+    store_.set(key("cards", environment_.rank),
+               std::vector<std::uint8_t>(card.begin(), card.end()));
     wait_for_all();
     check_cards(own_address);
   }
@@ -147,12 +149,23 @@ class Meeting {
   const Clock::time_point deadline_;
 };
 
+c10d::TCPStoreOptions store_options(bool is_server, std::uint16_t port) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = is_server;
+  options.waitWorkers = false;
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+  // From 2.4 on the default is libuv, which distributions build LibTorch without. Both kinds of
+  // store speak the same protocol, so a client need not know which a launcher opened.
+  options.useLibUV = false;
+#endif
+  return options;
+}
+
 c10::intrusive_ptr<c10d::TCPStore> open_store(const RankEnvironment& environment,
                                               std::int64_t timeout_ms) {
-  c10d::TCPStoreOptions options;
-  options.port = environment.master_port;
-  options.isServer = environment.rank == 0 && !environment.launcher_store;
-  options.waitWorkers = false;
+  auto options =
+      store_options(environment.rank == 0 && !environment.launcher_store, environment.master_port);
   options.timeout = std::chrono::milliseconds(timeout_ms);
   const std::string place =
       environment.master_address + ":" + std::to_string(environment.master_port);
@@ -270,12 +283,8 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
 namespace detail {
 
 StoreServer start_store_server() {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
   try {
-    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", store_options(true, 0));
     return {std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>(store), store->getPort()};
   } catch (const std::exception& e) {
     throw Error(ErrorCode::kDistributed, "cannot open a meeting point (" + reason_of(e) + ")",

@@ -11,6 +11,7 @@
 #include "libtorch/support/dataset.h"
 #include "libtorch/support/images.h"
 #include "shardwise/libtorch/local_ranks.h"
+#include "shardwise/libtorch/process_group.h"
 #include "support/support.h"
 
 namespace shardwise::libtorch {
@@ -18,6 +19,14 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+
+class DistributedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+  }
+};
+using LocalRanksTest = DistributedTest;
 
 LocalRanksResult run(int num_ranks, std::vector<std::string> arguments) {
   LocalRanksOptions options;
@@ -51,15 +60,15 @@ std::vector<std::vector<std::int64_t>> read_rows(const std::string& path) {
   return rows;
 }
 
-TEST(DistributedTest, CollectivesGiveEveryRankTheSameResult) {
+TEST_F(DistributedTest, CollectivesGiveEveryRankTheSameResult) {
   for (const int world : {2, 3}) EXPECT_TRUE(run(world, {"reduce"}).ok()) << world;
 }
 
-TEST(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
+TEST_F(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
   EXPECT_TRUE(run(3, {"gradients"}).ok());
 }
 
-TEST(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
+TEST_F(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
   const test::TempDir dir;
   for (const std::size_t count : {3u, 41u}) {
     const std::string name = "eval" + std::to_string(count);
@@ -74,7 +83,7 @@ TEST(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
   EXPECT_TRUE(run(5, {"evaluate", dir / "eval3.idx", "3"}).ok());
 }
 
-TEST(DistributedTest, EpochsAreExactAndInStepWhateverTheThreads) {
+TEST_F(DistributedTest, EpochsAreExactAndInStepWhateverTheThreads) {
   const test::TempDir dir;
   constexpr std::size_t kSamples = 31;
   make_levels(dir, "train", kSamples);
@@ -111,7 +120,7 @@ TEST(DistributedTest, EpochsAreExactAndInStepWhateverTheThreads) {
   for (const auto& [key, steps] : runs) EXPECT_EQ(steps, runs.begin()->second);
 }
 
-TEST(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing) {
+TEST_F(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing) {
   const test::TempDir dir;
   constexpr std::int64_t kSamples = 41;
   make_levels(dir, "train", kSamples);
@@ -130,13 +139,13 @@ TEST(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing) {
   for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen.count(i), 1u) << i;
 }
 
-TEST(DistributedTest, AnEpochWithABatchLeftOutIsNotProvenOnAnyRank) {
+TEST_F(DistributedTest, AnEpochWithABatchLeftOutIsNotProvenOnAnyRank) {
   const test::TempDir dir;
   make_levels(dir, "train", 20);
   EXPECT_TRUE(run(3, {"unproven", dir / "train.idx"}).ok());
 }
 
-TEST(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
+TEST_F(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
   const test::TempDir dir;
   const auto result = run(3, {"lost", dir / "error"});
   EXPECT_EQ(result.first_failed, 1);
@@ -150,20 +159,20 @@ TEST(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
   }
 }
 
-TEST(DistributedTest, APeerThatHangsIsAnErrorAtTheTimeout) {
+TEST_F(DistributedTest, APeerThatHangsIsAnErrorAtTheTimeout) {
   const test::TempDir dir;
   EXPECT_TRUE(run(2, {"hang", dir / "error"}).ok());
   EXPECT_THAT(test::read_file(dir / "error"), HasSubstr("a peer ended or hangs"));
 }
 
-TEST(DistributedTest, RanksThatDoNotComeAreNamed) {
+TEST_F(DistributedTest, RanksThatDoNotComeAreNamed) {
   const test::TempDir dir;
   EXPECT_TRUE(run(1, {"absent", dir / "error"}).ok());
   EXPECT_THAT(test::read_file(dir / "error"),
               AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("missing rank 1, 2")));
 }
 
-TEST(DistributedTest, TwoProcessesOfOneRankAreRefused) {
+TEST_F(DistributedTest, TwoProcessesOfOneRankAreRefused) {
   const test::TempDir dir;
   EXPECT_TRUE(run(2, {"twice", dir / "error"}).ok());
   std::string texts;
@@ -171,12 +180,12 @@ TEST(DistributedTest, TwoProcessesOfOneRankAreRefused) {
   EXPECT_THAT(texts, HasSubstr("two processes are the same rank"));
 }
 
-TEST(DistributedTest, RankZeroMayHoldTheStoreAndLeaveFirst) {
+TEST_F(DistributedTest, RankZeroMayHoldTheStoreAndLeaveFirst) {
   const test::TempDir dir;
   EXPECT_TRUE(run(3, {"own-store", dir / "port"}).ok());
 }
 
-TEST(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }
+TEST_F(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }
 
 LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::string& argument) {
   LocalRanksOptions options;
@@ -185,7 +194,7 @@ LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::
   return run_local_ranks(options);
 }
 
-TEST(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
+TEST_F(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
   const auto start = std::chrono::steady_clock::now();
   const auto result = run_shell(3, "test $RANK = 1 && exit 7; exec sleep 600", "");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
@@ -198,7 +207,7 @@ TEST(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
   }
 }
 
-TEST(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
+TEST_F(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
   const test::TempDir dir;
   // From another process: a thread of this one would take the signal itself.
   const pid_t sender = ::fork();
@@ -220,7 +229,7 @@ TEST(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
   }
 }
 
-TEST(LocalRanksTest, ImpossibleOptionsAreRefused) {
+TEST_F(LocalRanksTest, ImpossibleOptionsAreRefused) {
   EXPECT_EQ(test::error_code([] { run(0, {}); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(test::error_code([] { run_local_ranks({}); }), ErrorCode::kInvalidArgument);
   LocalRanksOptions missing;

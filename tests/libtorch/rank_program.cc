@@ -3,7 +3,6 @@
 
 #include <torch/torch.h>
 #include <unistd.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "libtorch/store_server.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch.h"
 
@@ -266,14 +266,8 @@ void own_store(const Arguments& arguments) {
   // Rank 0 binds a port of the kernel's choice and lets it go; the others learn it from a file.
   const std::string path = arguments[1];
   if (rank == "0") {
-    const c10d::TCPStore probe("127.0.0.1", [] {
-      c10d::TCPStoreOptions options;
-      options.port = 0;
-      options.isServer = true;
-      options.waitWorkers = false;
-      return options;
-    }());
-    std::ofstream(path + ".tmp") << probe.getPort();
+    const auto probe = sl::detail::start_store_server();
+    std::ofstream(path + ".tmp") << probe.port;
     std::rename((path + ".tmp").c_str(), path.c_str());
   }
   std::string port;

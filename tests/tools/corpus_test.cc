@@ -25,12 +25,12 @@ void expect_members(const std::string& index, const nlohmann::json& expected) {
   for (std::size_t i = 0; i < listed.size(); ++i) {
     const nlohmann::json& member = listed[i];
     EXPECT_EQ(member["key"].get<std::string>() + "." + member["field"].get<std::string>(),
-              expected[i]["name"]);
+              expected[i]["name"].get<std::string>());
     EXPECT_EQ(member["offset"], expected[i]["off"]);
     EXPECT_EQ(member["size"], expected[i]["size"]);
     const std::string bytes = shardwise_output(
         {"cat", index, std::to_string(member["sample"].get<std::uint64_t>()), member["field"]});
-    EXPECT_EQ(sha256(bytes), expected[i]["sha"]);
+    EXPECT_EQ(sha256(bytes), expected[i]["sha"].get<std::string>());
   }
 }
 

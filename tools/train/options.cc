@@ -5,6 +5,7 @@
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "trainer.h"
 
 namespace shardwise::train {
 namespace {
@@ -39,6 +40,7 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
       "Example: shardwise-train --local-ranks 2 --train train.idx --eval eval.idx --epochs 2\n"
       "Or under a launcher: torchrun --no-python --nproc-per-node 8 shardwise-train --train ...,\n"
       "mpirun -n 8 shardwise-train --train ..., srun shardwise-train --train ..."};
+  app.set_version_flag("--version", version);
   constexpr auto kMany = std::uint64_t{1} << 40;
   app.add_option("--train", options.train_index, "index to train on")->required();
   app.add_option("--eval", options.eval_index, "index to evaluate on after each epoch");

@@ -1,6 +1,7 @@
 #include "trainer.h"
 
 #include <torch/torch.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -405,6 +406,11 @@ Dataset open_dataset(const std::string& index, const Options& options,
 ProcessGroup* current_group = nullptr;  // for rank_prefix()
 
 }  // namespace
+
+std::string version() {
+  return std::string("shardwise-train " SHARDWISE_VERSION " (LibTorch " TORCH_VERSION ", ") +
+         (libtorch::has_distributed() ? "ranks by Gloo)" : "one rank only: built without Gloo)");
+}
 
 std::string rank_prefix() {
   if (current_group == nullptr || current_group->world_size() == 1) return {};

@@ -18,6 +18,9 @@ void check(const Options& options, int world_size);
 /// Errors: those of the library; Cancelled if stop_signal was set.
 void train(const Options& options);
 
+/// What `--version` says: this program's version, LibTorch's, and how ranks meet.
+std::string version();
+
 /// The rank and number of ranks of this process for error texts, as "rank 1 of 2: "; empty if
 /// alone.
 std::string rank_prefix();

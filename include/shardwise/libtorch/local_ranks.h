@@ -44,7 +44,8 @@ struct LocalRanksResult {
 /// passed on to the ranks while it runs. It returns when no rank is left.
 ///
 /// Threads: call it from the main thread, before others are made that take these signals.
-/// Errors: InvalidArgument; kIo if a process cannot be started; kDistributed without c10d.
+/// Errors: InvalidArgument; kIo if a process cannot be started; kDistributed for several ranks
+/// without c10d.
 SHARDWISE_EXPORT LocalRanksResult run_local_ranks(const LocalRanksOptions& options);
 
 }  // namespace shardwise::libtorch
