@@ -228,7 +228,8 @@ void BM_Audit_Add(benchmark::State& state) {
   std::iota(batch.begin(), batch.end(), 12345);
   for (auto _ : state) {
     audit.add(batch);
-    benchmark::DoNotOptimize(audit.sum());
+    AuditSum sum = audit.sum();
+    benchmark::DoNotOptimize(sum);
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
