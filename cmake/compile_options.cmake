@@ -6,6 +6,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on `"literal" + std::string` (GCC bugs 105329 and 105651).
   target_compile_options(shardwise_compile_options INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_UNITY_BUILD)
+  # A class of a source file may hold what that file alone has: there it is no header.
+  target_compile_options(shardwise_compile_options INTERFACE -Wno-subobject-linkage)
+endif()
 if(SHARDWISE_DEVELOPER)
   target_compile_options(shardwise_compile_options INTERFACE -Werror)
   find_program(SHARDWISE_CCACHE ccache)

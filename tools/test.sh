@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
 # Sets up, builds everything with its tests, and runs the tests.
 #
-#   tools/test.sh [CTEST ARGUMENT...]      for example: tools/test.sh -R Sampler -L unit
+#   tools/test.sh [--smoke] [CTEST ARGUMENT...]      for example: tools/test.sh -R Sampler -L unit
 #
-# Exits 0 only if everything was built and every test passed. Writes to build/.
+#   --smoke   only one test program of each room, and the installed package
+#
+# Exits 0 only if everything was built and every test passed. Writes to build-test/.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+smoke=
+if [[ ${1:-} == --smoke ]]; then
+  smoke=yes
+  shift
+fi
 
 heading "Setting up"
 install_groups build test
@@ -24,9 +32,9 @@ fi
 say "done"
 
 cd "$SHARDWISE_SOURCE_DIR"
-heading "Building (build/)"
-cmake --preset default "${options[@]}"
-cmake --build --preset default
+heading "Building (build-test/)"
+cmake --preset test "${options[@]}"
+cmake --build --preset test ${smoke:+--target smoke_tests}
 
 heading "Testing"
-exec ctest --preset default --parallel "$(nproc)" --no-tests=error "$@"
+exec ctest --preset test --parallel "$(nproc)" --no-tests=error ${smoke:+--label-regex smoke} "$@"

@@ -30,7 +30,7 @@ enum Constraint {
 };
 
 /// What one connection has registered.
-struct Source {
+struct TableSource {
   const Index& index;
   std::exception_ptr* error;
   std::vector<std::optional<SegmentView>> segments;  // by shard, checked when first touched
@@ -43,13 +43,13 @@ struct Source {
 
 struct Table {
   sqlite3_vtab base{};
-  Source* source = nullptr;
+  TableSource* source = nullptr;
   bool of_members = false;
 };
 
 struct Cursor {
   sqlite3_vtab_cursor base{};
-  Source* source = nullptr;
+  TableSource* source = nullptr;
   // The samples to visit: a range, or a list.
   std::uint64_t next = 0;  // in the range, or the list
   std::uint64_t end = 0;
@@ -93,7 +93,7 @@ bool is_of_members(const Cursor& cursor) {
 
 /// Runs `body`, which returns a code; keeps what it throws for the caller of the query.
 template <class Body>
-int guarded(Source& source, const Body& body) noexcept {
+int guarded(TableSource& source, const Body& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -105,7 +105,7 @@ int guarded(Source& source, const Body& body) noexcept {
 }
 
 int connect(sqlite3* db, void* aux, bool of_members, sqlite3_vtab** out) noexcept {
-  auto& source = *static_cast<Source*>(aux);
+  auto& source = *static_cast<TableSource*>(aux);
   return guarded(source, [&] {
     std::string schema = of_members ? "CREATE TABLE members (sample INTEGER, member INTEGER, key, "
                                       "field, shard INTEGER, offset INTEGER, size INTEGER)"
@@ -423,7 +423,7 @@ sqlite3_module module_of(bool of_members) {
   return module;
 }
 
-void delete_source(void* source) { delete static_cast<Source*>(source); }
+void delete_source(void* source) { delete static_cast<TableSource*>(source); }
 
 }  // namespace
 
@@ -431,7 +431,7 @@ void register_sample_tables(sqlite3* db, const Index& index, std::exception_ptr*
   static const sqlite3_module kSamplesModule = module_of(false);
   static const sqlite3_module kMembersModule = module_of(true);
   for (const bool of_members : {false, true}) {
-    auto source = std::make_unique<Source>(Source{index, error, {}});
+    auto source = std::make_unique<TableSource>(TableSource{index, error, {}});
     source->segments.resize(index.num_shards());
     const int code = sqlite3_create_module_v2(db, of_members ? "members" : "samples",
                                               of_members ? &kMembersModule : &kSamplesModule,

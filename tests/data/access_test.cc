@@ -51,7 +51,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kRemedy[] =
+constexpr char kReadRemedy[] =
     "; run `shardwise index` again (it reads only what changed), or bring the old shard back; then "
     "open the dataset again";
 
@@ -160,7 +160,8 @@ TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
                                                std::to_string(i) + " ('" + key_of(i) +
                                                "') in shard '" + shards.path(1) + "', offset ";
                   const std::string sizes = " (1000 bytes now, " + std::to_string(size) + " then)";
-                  if (!text.starts_with(expected) || !text.ends_with(sizes + kRemedy)) return text;
+                  if (!text.starts_with(expected) || !text.ends_with(sizes + kReadRemedy))
+                    return text;
                 }
               }
               if (held["bin"] != content_of(10)) return "a held view changed";
@@ -181,7 +182,7 @@ TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   cut(shards.path(1), 0);
   cut(shards.path(1), size);  // zeros, of the old length
   EXPECT_THAT(error_text([&] { data[5]; }),
-              AllOf(HasSubstr("(its time changed, its size did not)"), HasSubstr(kRemedy)));
+              AllOf(HasSubstr("(its time changed, its size did not)"), HasSubstr(kReadRemedy)));
   EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
   // A dataset that is opened now says so at the first touch.
@@ -242,39 +243,39 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
 // faults row 7
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
-  EXPECT_EQ(
-      in_child([&]() -> std::string {
-        const Dataset data = open(shards, Access::kMap);
-        if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
-        const Sample last = data[39];
-        const auto size = fs::file_size(shards.path(1));
-        cut(shards.path(1), 1000);
-        int stale = 0;
-        for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
-                                 std::function<void()>([&] { last.integer("cls"); }),
-                                 std::function<void()>([&] { data[25].copy("bin"); }),
-                                 std::function<void()>([&] { data[20].copy("cls"); })}) {
-          try {
-            read();
-          } catch (const StaleIndex& e) {
-            const std::string text = e.what();
-            ++stale;
-            if (!text.starts_with("the shard changed while it was open: sample ") ||
-                text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
-                !text.ends_with(" (1000 bytes now, " + std::to_string(size) + " then)" + kRemedy)) {
-              return text;
-            }
-          }
-        }
-        if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
-        if (last.key() != key_of(39)) return "another key";
-        for (std::uint64_t i = 0; i < 20; ++i) {
-          if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
-          if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
-        }
-        return {};
-      }),
-      "");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Dataset data = open(shards, Access::kMap);
+              if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+              const Sample last = data[39];
+              const auto size = fs::file_size(shards.path(1));
+              cut(shards.path(1), 1000);
+              int stale = 0;
+              for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
+                                       std::function<void()>([&] { last.integer("cls"); }),
+                                       std::function<void()>([&] { data[25].copy("bin"); }),
+                                       std::function<void()>([&] { data[20].copy("cls"); })}) {
+                try {
+                  read();
+                } catch (const StaleIndex& e) {
+                  const std::string text = e.what();
+                  ++stale;
+                  if (!text.starts_with("the shard changed while it was open: sample ") ||
+                      text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
+                      !text.ends_with(" (1000 bytes now, " + std::to_string(size) + " then)" +
+                                      kReadRemedy)) {
+                    return text;
+                  }
+                }
+              }
+              if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
+              if (last.key() != key_of(39)) return "another key";
+              for (std::uint64_t i = 0; i < 20; ++i) {
+                if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+                if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
+              }
+              return {};
+            }),
+            "");
 }
 
 // What was cut within its last page reads as zeros, without a signal.

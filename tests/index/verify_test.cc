@@ -27,8 +27,8 @@ void rewrite(const std::string& path, std::string_view bytes) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
-struct Indexed {
-  explicit Indexed(const std::string& tar) {
+struct IndexedTar {
+  explicit IndexedTar(const std::string& tar) {
     test::write_file(shard, tar);
     BuildOptions options;
     options.content.hashes = true;
@@ -57,7 +57,7 @@ std::string small_tar() {
 
 TEST(VerifyTest, FindsEveryFlippedByteOfHeadersAndInFullOfData) {
   const std::string tar = small_tar();
-  Indexed indexed(tar);
+  IndexedTar indexed(tar);
   ASSERT_EQ(indexed.problem_with(tar, true), std::nullopt);
   std::vector<bool> is_data(tar.size());  // members' bytes and their padding, and the end marker
   for (const MemberRecord& m : indexed.index->segment(0).members()) {
@@ -80,7 +80,7 @@ TEST(VerifyTest, FindsEveryFlippedByteOfHeadersAndInFullOfData) {
 
 TEST(VerifyTest, SaysWhichMemberDiffers) {
   const std::string tar = small_tar();
-  Indexed indexed(tar);
+  IndexedTar indexed(tar);
   std::string changed = tar;
   changed[512 + 2] = 'X';
   EXPECT_EQ(indexed.problem_with(changed, false), std::nullopt) << "headers are as they were";
@@ -99,7 +99,7 @@ TEST(VerifyTest, SaysWhichMemberDiffers) {
 
 TEST(VerifyTest, SaysWhatIsGoneOrOfAnotherTime) {
   const std::string tar = small_tar();
-  Indexed indexed(tar);
+  IndexedTar indexed(tar);
   test::write_file(indexed.shard, tar + std::string(512, '\0'));
   EXPECT_THAT(*verify_shard(*indexed.index, 0), HasSubstr("bytes now"));
   std::remove(indexed.shard.c_str());

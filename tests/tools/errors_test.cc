@@ -16,15 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-/// Expects exit code 1, nothing on standard output, and an error of one line with all these parts.
-void expect_failure(const Finished& finished, const std::vector<std::string>& parts) {
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.out, IsEmpty());
-  EXPECT_THAT(finished.err, StartsWith("shardwise: error: "));
-  EXPECT_EQ(lines_of(finished.err).size(), 1u) << finished.err;
-  for (const std::string& part : parts) EXPECT_THAT(finished.err, HasSubstr(part));
-}
-
 TEST(ErrorsTest, WrongPath) {
   const TempDir dir;
   expect_failure(shardwise({"index", "-o", dir / "x.idx", dir / "none.tar"}),

@@ -11,14 +11,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-/// Expects exit code 1, and one line on standard error with all these parts.
-void expect_failure(const Finished& finished, const std::vector<std::string>& parts) {
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.out, IsEmpty());
-  EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
-  for (const std::string& part : parts) EXPECT_THAT(finished.err, HasSubstr(part));
-}
-
 nlohmann::json info(const std::string& index) {
   return nlohmann::json::parse(shardwise_output({"info", "--json", index}));
 }

@@ -33,6 +33,15 @@ inline std::vector<nlohmann::json> json_lines(const std::string& text) {
   return objects;
 }
 
+/// Expects exit code 1, nothing on standard output, and an error of one line with all these parts.
+inline void expect_failure(const Finished& finished, const std::vector<std::string>& parts) {
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.out, testing::IsEmpty());
+  EXPECT_THAT(finished.err, testing::StartsWith("shardwise: error: "));
+  EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
+  for (const std::string& part : parts) EXPECT_THAT(finished.err, testing::HasSubstr(part));
+}
+
 /// A tar of `count` samples, "<first>".."<first + count - 1>", with fields jpg and cls.
 inline std::string small_shard(int first, int count) {
   TarBuilder tar;
