@@ -2,7 +2,7 @@
 # Installs what Shardwise is built with, on Debian 12 or newer and Ubuntu 22.04 or newer, as root or
 # through sudo. Only what is missing is installed. The list is packages.txt beside this script.
 #
-#   tools/setup.sh [GROUP...]     GROUP is build, libtorch, test or ci; without any: build libtorch
+#   tools/setup.sh [GROUP...]     GROUP is build, libtorch, test, fresh or ci; without any: build libtorch
 #
 # Other scripts source this file and use its functions.
 set -euo pipefail
@@ -33,6 +33,17 @@ as_root() {
   fi
 }
 
+# Networks and mirrors fail now and then.
+try_thrice() {  # COMMAND...
+  local pause
+  for pause in 5 20; do
+    "$@" && return 0
+    say "failed; trying again in $pause s: $*"
+    sleep "$pause"
+  done
+  "$@"
+}
+
 # The version of PACKAGE that apt would install; empty if it knows none.
 candidate_of() {  # PACKAGE
   local version
@@ -45,8 +56,13 @@ PACKAGE_LISTS_FRESH=
 refresh_package_lists() {
   [[ -z $PACKAGE_LISTS_FRESH ]] || return 0
   say "fetching the lists of packages"
-  as_root apt-get -q -q update || fail "apt-get update failed: check the network and apt's sources"
+  try_thrice as_root apt-get -q -q update || fail "apt-get update failed: check the network and apt's sources"
   PACKAGE_LISTS_FRESH=1
+}
+
+apt_get_install() {  # PACKAGE...
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >/dev/null
 }
 
 install_packages() {  # PACKAGE...
@@ -66,9 +82,7 @@ install_packages() {  # PACKAGE...
       fail "apt knows no package $package; on Ubuntu, turn 'universe' on: add-apt-repository universe"
   done
   say "installing: ${missing[*]}"
-  as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get -q -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "${missing[@]}" >/dev/null ||
-    fail "apt-get install failed: see its messages above"
+  try_thrice apt_get_install "${missing[@]}" || fail "apt-get install failed: see its messages above"
 }
 
 install_groups() {  # GROUP...
