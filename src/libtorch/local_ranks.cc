@@ -136,9 +136,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   }
   const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
   const BlockedSignals signals;  // before the store makes its threads
-  // One rank meets nobody, which also a build without Gloo can do.
-  detail::StoreServer server;
-  if (num_ranks > 1) server = detail::start_store_server();
+  const detail::StoreServer server = detail::start_store_server(options.num_ranks);
 
   std::vector<std::string> texts = options.arguments;
   std::vector<char*> arguments;
@@ -158,7 +156,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
                                    {"LOCAL_WORLD_SIZE", count},
                                    {"TORCHELASTIC_RUN_ID", "local"},
                                    {"TORCHELASTIC_RESTART_COUNT", "0"}});
-    if (num_ranks > 1) {
+    if (server.store != nullptr) {
       changes.insert(changes.end(), {{"MASTER_ADDR", "127.0.0.1"},
                                      {"MASTER_PORT", std::to_string(server.port)},
                                      {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
