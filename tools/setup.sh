@@ -90,14 +90,21 @@ install_groups() {  # GROUP...
   install_packages $(packages_of "$@")
 }
 
+# True if the user points to a LibTorch of his own, by Torch_DIR or CMAKE_PREFIX_PATH.
+names_libtorch() {
+  [[ -z ${Torch_DIR:-} ]] || return 0
+  local prefix prefixes
+  IFS=: read -r -a prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+  for prefix in "${prefixes[@]}"; do
+    [[ ! -e $prefix/share/cmake/Torch/TorchConfig.cmake ]] || return 0
+  done
+  return 1
+}
+
 # True if CMake will find a LibTorch: one that the user points to, or the distribution's, which is
 # installed if there is one that is new enough.
 have_libtorch() {
-  if [[ -n ${Torch_DIR:-} || -n ${CMAKE_PREFIX_PATH:-} ]]; then
-    # shellcheck disable=SC2046  # one word a package
-    install_packages $(packages_of libtorch | grep -v '^libtorch-dev$')
-    return 0
-  fi
+  if names_libtorch; then return 0; fi
   if ! is_installed libtorch-dev; then
     command -v apt-cache >/dev/null || return 1
     [[ -n $(candidate_of libtorch-dev) ]] || refresh_package_lists
