@@ -90,7 +90,7 @@ install_groups() {  # GROUP...
   install_packages $(packages_of "$@")
 }
 
-# True if the user points to a LibTorch of his own, by Torch_DIR or CMAKE_PREFIX_PATH.
+# True if users point to a LibTorch of their own, by Torch_DIR or CMAKE_PREFIX_PATH.
 names_libtorch() {
   [[ -z ${Torch_DIR:-} ]] || return 0
   local prefix prefixes
