@@ -5,7 +5,7 @@
 #   tools/demo.sh [--small] [FOLDER]
 #
 #   --small   a fifth of the images: shows that everything works here, and learns less
-#   FOLDER    where the data go; demo-data (or demo-data-small) beside this project by default
+#   FOLDER    where the data go, with --small its folder small; demo-data beside this project by default
 #
 # Run it again, or after a stop, and it goes on with what is there. It writes to FOLDER and to
 # build-release/, and removing both undoes all but the installed packages.
@@ -14,14 +14,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 train_images=20000
 eval_images=2001 # odd, so that two ranks cannot share it evenly
 least_accuracy=90
-data=$SHARDWISE_SOURCE_DIR/demo-data
+small=
 if [[ ${1:-} == --small ]]; then
   train_images=4000 eval_images=401 least_accuracy=50
-  data+=-small
+  small=/small
   shift
 fi
 [[ ${1:-} != -* && $# -le 1 ]] || fail "usage: tools/demo.sh [--small] [FOLDER]"
-data=${1:-$data}
+data=${1:-$SHARDWISE_SOURCE_DIR/demo-data}$small
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 programs=$SHARDWISE_SOURCE_DIR/build-release/bin

@@ -15,8 +15,9 @@
 # Needs root or sudo, about 8 GB in TMPDIR (/var/tmp by default), and a mirror: $SHARDWISE_MIRROR,
 # else the one that apt uses here if that is the suite's distribution, else debootstrap's own choice.
 # Leaves nothing behind, also after Ctrl-C: processes and mounts are in namespaces that end with it,
-# and the root is removed.
+# and the root is removed (but for kill -9, which leaves its folder).
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+umask 022 # the root's files are everybody's
 
 readonly DEBOOTSTRAP_SCRIPTS=/usr/share/debootstrap/scripts
 readonly CLEAN_PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -41,26 +42,29 @@ mirror_of() {  # SUITE: where its packages are; nothing if debootstrap is to cho
   if [[ -n ${SHARDWISE_MIRROR:-} ]]; then
     printf '%s' "$SHARDWISE_MIRROR"
   else
-    apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' |
-      awk -v label="$(distribution_of "$1")" 'tolower($1) == label && !found++ { print $2 }'
+    apt-get indextargets --format '$(REPO_URI) $(LABEL)' 'Created-By: Packages' |
+      awk -v label="$(distribution_of "$1")" \
+        'NF == 2 && tolower($2) == label && !found++ { print $1 }'
   fi
 }
 
 # ---- Inside: what runs in namespaces of its own.
 
 in_root() {  # [ENVIRONMENT...] COMMAND...
-  env -i PATH=$CLEAN_PATH TERM=dumb "${proxies[@]}" chroot "$work/root" env "$@"
+  env -i --default-signal PATH=$CLEAN_PATH TERM=dumb "${proxies[@]}" chroot "$work/root" env "$@"
 }
 
 debootstrap_root() {
   rm -rf --one-file-system "$work/root"
+  # A mirror that says nothing is one that fails.
+  printf 'timeout = 60\ntries = 3\n' >"$work/wgetrc"
   # Ubuntu keeps half of what is needed in a second component, which Debian does not have.
   local components=main
   [[ $(distribution_of "$suite") != ubuntu ]] || components=main,universe
   # shellcheck disable=SC2046  # one word, or none
-  debootstrap --variant=minbase --components="$components" "$suite" "$work/root" \
-    $(mirror_of "$suite") >"$work/debootstrap.log" 2>&1 || {
-    tail -n 5 "$work/debootstrap.log" >&2
+  WGETRC=$work/wgetrc debootstrap --variant=minbase --components="$components" "$suite" \
+    "$work/root" $(mirror_of "$suite") >"$work/debootstrap.log" 2>&1 || {
+    cat "$work/debootstrap.log" "$work/root/debootstrap/debootstrap.log" 2>/dev/null | tail -n 12 >&2
     return 1
   }
 }
@@ -72,13 +76,12 @@ furnish_root() {
   mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$work/root/dev/pts"
   mkdir -p "$work/root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$work/root/dev/shm"
-  printf '127.0.0.1 localhost\n::1 localhost\n' >"$work/root/etc/hosts"
+  printf '%s\n' '127.0.0.1 localhost' '::1 localhost' "127.0.1.1 $(uname -n)" >"$work/root/etc/hosts"
 }
 
 add_user_with_sudo() {
-  try_thrice in_root apt-get -q -q update
-  try_thrice in_root DEBIAN_FRONTEND=noninteractive \
-    apt-get -q -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends sudo >/dev/null
+  try_thrice in_root bash -c 'apt-get -q -q update && apt-get -q -q -y -o Dpkg::Use-Pty=0 install \
+    --no-install-recommends sudo >/dev/null' || fail "sudo cannot be installed: see above"
   in_root useradd --create-home --shell /bin/bash user
   printf 'user ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "http_proxy https_proxy no_proxy"\n' \
     >"$work/root/etc/sudoers.d/user"
@@ -104,7 +107,7 @@ inside() {
     start=$SECONDS
     status=0
     in_root --chdir="$home/shardwise" HOME="$home" USER="$name" \
-      setpriv --reuid="$name" --regid="$name" --init-groups bash -c "$command" || status=$?
+      setpriv --reuid="$name" --regid="$name" --init-groups bash -c -- "$command" || status=$?
     printf '%-14s  exit %d  %s: %s\n' "$(duration $((SECONDS - start)))" "$status" "$suite" \
       "$command" >>"$work/summary"
     [[ $status -eq 0 ]] || return "$status"
@@ -113,34 +116,41 @@ inside() {
 
 # ---- Outside: makes the namespaces, and takes everything away again.
 
+# Whoever reads what this prints may have gone, so that comes last.
 clean_up() {
-  local status=$?
-  trap '' INT TERM HUP
+  local status=$? summary try
+  set +e
+  trap '' INT TERM HUP PIPE
   if [[ -n $job ]]; then
-    # With the first process of a PID namespace all others in it end, and then its mounts.
+    # With the first process of a PID namespace all others in it end, and then its mounts. It ends
+    # with $job at the latest.
     # shellcheck disable=SC2046  # one word a process
-    kill -KILL $(cat "/proc/$job/task/$job/children" 2>/dev/null) 2>/dev/null || true
-    wait "$job" 2>/dev/null || true
+    kill -KILL $(cat "/proc/$job/task/$job/children") "$job" 2>/dev/null
+    wait "$job"
+  fi 2>/dev/null
+  summary=$(cat "$work/summary" 2>/dev/null)
+  if [[ $keep != yes || ! -e $work/root/bin/bash ]]; then
+    for try in 1 2 3 4 5; do
+      rm -rf --one-file-system "$work" 2>/dev/null && break
+      sleep 1
+    done
   fi
-  if [[ -s $work/summary ]]; then
-    heading "Summary"
-    cat "$work/summary"
-  fi
-  if [[ $keep == yes && -d $work/root ]]; then
-    say "the root stays: enter it with 'chroot $work/root', remove it with 'rm -rf $work'"
-  else
-    rm -rf --one-file-system "$work"
-  fi
+  [[ -z $summary ]] || { heading "Summary" && say "$summary"; }
+  [[ ! -d $work ]] ||
+    say "$work stays; enter the root in it with:" \
+      "unshare --mount --pid --fork --root=$work/root --mount-proc bash"
   exit "$status"
 }
 
 clone() {  # TARGET
   # As the owner of the checkout: git refuses to read what is another's.
-  local as_owner
-  as_owner=(runuser -u "$(stat -c %U "$SHARDWISE_SOURCE_DIR")" --)
-  install -d -o "${as_owner[2]}" "$1"
+  local owner as_owner
+  owner=$(stat -c %u "$SHARDWISE_SOURCE_DIR")
+  as_owner=(env HOME=/ setpriv --reuid="$owner" --regid="$(stat -c %g "$SHARDWISE_SOURCE_DIR")" --clear-groups)
+  install -d -o "$owner" "$1"
   "${as_owner[@]}" git clone -q --no-hardlinks "$SHARDWISE_SOURCE_DIR" "$1" ||
-    fail "cannot clone $SHARDWISE_SOURCE_DIR: it has to be a git checkout"
+    fail "cannot clone $SHARDWISE_SOURCE_DIR: it has to be a git checkout, and its owner must be able" \
+      "to write below ${TMPDIR:-/var/tmp}"
   [[ -z $("${as_owner[@]}" git -C "$SHARDWISE_SOURCE_DIR" status --porcelain) ]] ||
     say "note: what is not committed is not tried"
 }
@@ -161,6 +171,9 @@ main() {
   done
   suite=${1:-bookworm}
   commands=("${@:2}")
+  for name in "${commands[@]}"; do
+    [[ $name != -* ]] || fail "$name is no command; options come before the suite"
+  done
   [[ ${#commands[@]} -gt 0 ]] || commands=(tools/demo.sh tools/test.sh)
   for name in http_proxy https_proxy no_proxy; do
     [[ -z ${!name:-} ]] || proxies+=("$name=${!name}")
@@ -176,8 +189,11 @@ main() {
       "${BASH_SOURCE[0]}" "${arguments[@]}"
   fi
   install_groups fresh
-  [[ -e $DEBOOTSTRAP_SCRIPTS/$suite ]] ||
+  [[ $suite =~ ^[a-z]+$ && -f $DEBOOTSTRAP_SCRIPTS/$suite ]] ||
     fail "debootstrap knows no '$suite'; what it knows: ls $DEBOOTSTRAP_SCRIPTS"
+  [[ $(distribution_of "$suite") == debian || -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]] ||
+    fail "Ubuntu's keys are missing here: install its package ubuntu-keyring"
+  [[ ${TMPDIR:-} != *[[:space:]]* ]] || fail "debootstrap cannot do with blanks in TMPDIR: '$TMPDIR'"
 
   work=$(mktemp -d "${TMPDIR:-/var/tmp}/shardwise-fresh.XXXXXX")
   trap clean_up EXIT
@@ -185,17 +201,16 @@ main() {
   trap 'exit 143' TERM HUP
   chmod 755 "$work"
   clone "$work/clone"
-  # In a process group of its own, so that Ctrl-C reaches this script alone, which ends it.
-  set -m
-  SHARDWISE_FRESH_INSIDE=$work unshare --mount --propagation private --pid --fork --kill-child \
-    --mount-proc "${BASH_SOURCE[0]}" "${arguments[@]}" </dev/null &
+  # In a session of its own: Ctrl-C reaches this script alone, which ends it, and nothing in there
+  # can wait for a terminal. It ends with this script, too.
+  SHARDWISE_FRESH_INSIDE=$work setpriv --pdeathsig KILL setsid \
+    unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
+    "${BASH_SOURCE[0]}" "${arguments[@]}" </dev/null &
   job=$!
-  set +m
   local status=0
   wait "$job" || status=$?
   job=
   return "$status"
 }
 
-main "$@"
-exit
+main "$@"; exit # in one line: what is edited meanwhile is not read

@@ -6,6 +6,7 @@
 #
 # Other scripts source this file and use its functions.
 set -euo pipefail
+unset CDPATH # with it cd prints
 
 SHARDWISE_SOURCE_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -23,7 +24,8 @@ packages_of() {  # GROUP...
   done
 }
 
-is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+# For any architecture.
+is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null) == *installed\ * ]]; }
 
 as_root() {
   if [[ $(id -u) -eq 0 ]]; then
@@ -53,16 +55,28 @@ candidate_of() {  # PACKAGE
 
 # apt's lists are fetched once, and only if they are needed: a fresh container has none.
 PACKAGE_LISTS_FRESH=
-refresh_package_lists() {
+refresh_package_lists() {  # [PACKAGE...] that it must know then
   [[ -z $PACKAGE_LISTS_FRESH ]] || return 0
   say "fetching the lists of packages"
-  try_thrice as_root apt-get -q -q update || fail "apt-get update failed: check the network and apt's sources"
+  # Of what it could not fetch apt-get only warns: it may not have been needed.
+  try_thrice update_package_lists "$@" ||
+    fail "apt does not know all of: $*; check the network and apt's sources (see above), and on" \
+      "Ubuntu turn 'universe' on: add-apt-repository universe"
   PACKAGE_LISTS_FRESH=1
+}
+
+update_package_lists() {  # PACKAGE...
+  local package
+  as_root apt-get -q -q update || return 1
+  for package in "$@"; do
+    [[ -n $(candidate_of "$package") ]] || return 1
+  done
 }
 
 apt_get_install() {  # PACKAGE...
   as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get -q -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >/dev/null
+    apt-get -q -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 \
+    install --no-install-recommends "$@" >/dev/null
 }
 
 install_packages() {  # PACKAGE...
@@ -76,13 +90,13 @@ install_packages() {  # PACKAGE...
     fail "this is no Debian-like system; install by hand what ${missing[*]} are called here"
   [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null ||
     fail "neither root nor sudo; have an administrator run: apt-get install ${missing[*]}"
-  refresh_package_lists
-  for package in "${missing[@]}"; do
-    [[ -n $(candidate_of "$package") ]] ||
-      fail "apt knows no package $package; on Ubuntu, turn 'universe' on: add-apt-repository universe"
-  done
+  refresh_package_lists "${missing[@]}"
   say "installing: ${missing[*]}"
   try_thrice apt_get_install "${missing[@]}" || fail "apt-get install failed: see its messages above"
+  # The tests start an nginx of their own; the package's would stay, on port 80.
+  if [[ " ${missing[*]} " == *" nginx-light "* && -d /run/systemd/system ]]; then
+    as_root systemctl disable --quiet --now nginx || true
+  fi
 }
 
 install_groups() {  # GROUP...
@@ -118,7 +132,8 @@ have_libtorch() {
 NO_LIBTORCH="this release has no package libtorch-dev of 1.13 or newer; unpack LibTorch from \
 pytorch.org, export CMAKE_PREFIX_PATH=/path/to/libtorch, and run this again"
 
-compiler_major() { "$1" -dumpversion | cut -d. -f1; }
+# shellcheck disable=SC2086  # a compiler may be several words, as "ccache g++"
+compiler_major() { $1 -dumpversion | cut -d. -f1; }
 
 # Exports CC and CXX if the system's g++ is too old and a newer one is packaged beside it.
 choose_compiler() {
