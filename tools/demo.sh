@@ -4,7 +4,7 @@
 #
 #   tools/demo.sh [--small] [FOLDER]
 #
-#   --small   a fifth of the images: shows that everything works here, and learns less
+#   --small   half of the images: shows that everything works here, and learns less
 #   FOLDER    where the data go, with --small its folder small; demo-data beside this project by default
 #
 # Run it again, or after a stop, and it goes on with what is there. It writes to FOLDER and to
@@ -16,7 +16,7 @@ eval_images=2001 # odd, so that two ranks cannot share it evenly
 least_accuracy=90
 small=
 if [[ ${1:-} == --small ]]; then
-  train_images=4000 eval_images=401 least_accuracy=50
+  train_images=10000 eval_images=1001 least_accuracy=50
   small=/small
   shift
 fi

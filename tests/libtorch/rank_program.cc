@@ -266,8 +266,9 @@ void own_store(const Arguments& arguments) {
   // Rank 0 binds a port of the kernel's choice and lets it go; the others learn it from a file.
   const std::string path = arguments[1];
   if (rank == "0") {
-    const auto probe = sl::detail::start_store_server(1);
-    std::ofstream(path + ".tmp") << probe.port;
+    // Closed before anybody hears of it: who met the others there would lose them.
+    const std::uint16_t free_port = sl::detail::start_store_server(1).port;
+    std::ofstream(path + ".tmp") << free_port;
     std::rename((path + ".tmp").c_str(), path.c_str());
   }
   std::string port;
