@@ -306,8 +306,8 @@ namespace {
 
 [[noreturn]] void throw_no_gloo(const std::string& where) {
   throw Error(ErrorCode::kDistributed, "this build can run one rank only", where,
-              "build it where LibTorch has c10d with Gloo and Gloo's headers are installed "
-              "(libgloo-dev)");
+              "build it with a LibTorch that comes with Gloo's headers, as the distribution's does "
+              "(libtorch-dev and libgloo-dev)");
 }
 
 }  // namespace
