@@ -25,7 +25,9 @@ packages_of() {  # GROUP...
 }
 
 # For any architecture.
-is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null) == *installed\ * ]]; }
+is_installed() {  # PACKAGE
+  [[ " $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null)" == *' installed '* ]]
+}
 
 as_root() {
   if [[ $(id -u) -eq 0 ]]; then
