@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "order/order_test_support.h"
+#include "order/permutation_grid.h"
 #include "shardwise/order/key.h"
 
 namespace shardwise {
@@ -74,6 +75,53 @@ TEST(PermutationTest, InvertsForHugeSizes) {
       ASSERT_LT(mapped[i], n);
       ASSERT_EQ(permutation(values[i]), mapped[i]);
       ASSERT_EQ(permutation.inverse(mapped[i]), values[i]);
+    }
+  }
+}
+
+TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
+  using order_detail::BulkPath;
+  std::mt19937_64 random(3);
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t n = 65; n <= 600; ++n) sizes.push_back(n);
+  for (unsigned bits = 10; bits <= 62; ++bits) {  // about squares and powers, and anywhere
+    const std::uint64_t power = std::uint64_t{1} << bits;
+    const auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(power))) - 3;
+    sizes.insert(sizes.end(), {power - 1, power, root * root - 1, root * root, root * root + 1,
+                               root * root + root, root * root + root + 1, random() % power + 65});
+    if (bits < 62) sizes.push_back(power + 1);
+  }
+  for (const std::uint64_t n : sizes) {
+    const PermutationDomain domain(n);
+    const Hash128 key{random(), random()};
+    const Permutation permutation(domain, key);
+    const order_detail::Grid grid{n,       domain.rows, domain.columns, domain.columns_reciprocal,
+                                  key.low, key.high | 1};
+    Samples values{0, n - 1, n / 2};
+    for (std::uint64_t row = 0; row < 40; ++row) {  // where a division is about to be off by one
+      const std::uint64_t corner = random() % domain.rows * domain.columns;
+      if (corner > 0) values.push_back(corner - 1);
+      values.push_back(std::min(corner, n - 1));
+    }
+    while (values.size() < 150) values.push_back(random() % n);
+    Samples expected = values;
+    for (std::uint64_t& value : expected) value = permutation(value);
+    for (const BulkPath path : {BulkPath::kPortable, BulkPath::kSse2, BulkPath::kAvx2}) {
+      if (!order_detail::is_supported(path)) continue;
+      for (const std::size_t length :
+           {0U, 1U, 3U, 4U, 5U, 15U, 16U, 17U, 31U, 32U, 33U, 47U, 48U, 49U, 63U, 64U, 65U, 150U}) {
+        Samples bulk(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(length));
+        order_detail::apply_grid(path, grid, domain.rounds, bulk);
+        ASSERT_TRUE(std::equal(bulk.begin(), bulk.end(), expected.begin()))
+            << "n " << n << " path " << static_cast<int>(path) << " length " << length;
+      }
+    }
+    for (std::size_t first = 0; first < 20; ++first) {  // not aligned
+      Samples bulk(values.begin() + static_cast<std::ptrdiff_t>(first), values.end());
+      permutation.apply(bulk);
+      ASSERT_TRUE(std::equal(bulk.begin(), bulk.end(),
+                             expected.begin() + static_cast<std::ptrdiff_t>(first)))
+          << "n " << n << " first " << first;
     }
   }
 }
@@ -256,27 +304,42 @@ TEST(PermutationStatisticsTest, NeighboursAreAsFarApartAsUnderFisherYates) {
   }
 }
 
+bool is_odd(const Samples& values) {
+  std::vector<bool> seen(values.size());
+  std::size_t cycles = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (seen[i]) continue;
+    ++cycles;
+    for (std::size_t j = i; !seen[j]; j = values[j]) seen[j] = true;
+  }
+  return (values.size() - cycles) % 2 == 1;
+}
+
+TEST(PermutationStatisticsTest, GridsOfTwoOddSidesPreferOneParityAndNoOtherDoes) {
+  for (std::uint64_t n = 2; n <= 700; ++n) {
+    const PermutationDomain domain(n);
+    const std::uint64_t cells = domain.rows * domain.columns;
+    int odd = 0;
+    const int trials = 60;
+    for (std::uint64_t seed = 0; seed < trials; ++seed)
+      odd += is_odd(images(make(n, seed))) ? 1 : 0;
+    if (n <= 64 || cells % 2 == 0) {
+      EXPECT_NEAR(odd, trials / 2, 4.5 * std::sqrt(trials) / 2) << n;
+      continue;
+    }
+    EXPECT_EQ(domain.rows, domain.columns) << n;
+    const int others = (cells - n) % 2 == 0 ? odd : trials - odd;
+    EXPECT_LE(others, cells == n ? 0 : trials / 4) << n;
+  }
+}
+
 TEST(PermutationStatisticsTest, EvenAndOddPermutationsAreEquallyLikely) {
-  for (const std::uint64_t n : {65U, 81U, 100U, 500U, 529U, 600U, 1000U, 1024U}) {
+  for (const std::uint64_t n : {2U, 10U, 33U, 64U, 65U, 100U, 500U, 600U, 1000U, 1024U}) {
     int odd = 0;
     const int trials = 4000;
-    for (int seed = 0; seed < trials; ++seed) {
-      const Samples values = images(make(n, static_cast<std::uint64_t>(seed)));
-      std::vector<bool> seen(n);
-      std::size_t cycles = 0;
-      for (std::size_t i = 0; i < n; ++i) {
-        if (seen[i]) continue;
-        ++cycles;
-        for (std::size_t j = i; !seen[j]; j = values[j]) seen[j] = true;
-      }
-      if ((n - cycles) % 2 == 1) ++odd;
-    }
-    // A square grid of odd sides (81, 529) without walks has only even ones.
-    if (n == 81 || n == 529) {
-      EXPECT_EQ(odd, 0) << n;
-    } else {
-      EXPECT_NEAR(odd, trials / 2, 4.5 * std::sqrt(trials) / 2) << n;
-    }
+    for (std::uint64_t seed = 0; seed < trials; ++seed)
+      odd += is_odd(images(make(n, seed))) ? 1 : 0;
+    EXPECT_NEAR(odd, trials / 2, 4.5 * std::sqrt(trials) / 2) << n;
   }
 }
 
