@@ -6,6 +6,7 @@
 //   what it
 //                     holds, and does not grow with n
 //   BM_At_*           any position of the epoch, in no order
+//   BM_Map_*          many positions of an epoch, ascending
 //   BM_Permutation_*  the permutation alone
 //   BM_Audit_*        adding delivered samples to an epoch's proof; working out what to expect
 //   BM_Peer_*         the limits and the peers: a vector of random numbers sorted out as
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/epoch_order.h"
 #include "shardwise/order/key.h"
 #include "shardwise/order/make_sampler.h"
 #include "shardwise/order/mixture_sampler.h"
@@ -194,6 +196,36 @@ void BM_At_ChunkedInverse(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_At_ChunkedInverse);
+
+/// Ascending positions, `gap` apart on average, of a large group.
+void BM_Map_Thin(benchmark::State& state) {
+  const std::uint64_t n = 100'000'000;
+  const EpochOrder order =
+      EpochOrder::chunked(n, 1000, {1, 2, static_cast<std::uint64_t>(state.range(0))});
+  const auto gap = static_cast<std::uint64_t>(state.range(1));
+  std::mt19937_64 random(5);
+  std::vector<std::uint64_t> gaps(2048);
+  for (std::uint64_t& each : gaps) each = 1 + random() % (2 * gap - 1);
+  std::vector<std::uint64_t> positions(gaps.size());
+  std::uint64_t position = 0;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < gaps.size(); ++i) {
+      positions[i] = position;
+      position += gaps[i];
+      if (position >= n) position -= n;
+    }
+    order.map(positions);
+    benchmark::DoNotOptimize(positions.data());
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(positions.size()));
+}
+BENCHMARK(BM_Map_Thin)
+    ->ArgNames({"window", "gap"})
+    ->Args({1, 1})
+    ->Args({8, 1})
+    ->Args({8, 64})
+    ->Args({1000, 64})
+    ->Args({100'000, 64});
 
 void BM_Permutation_Apply(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));

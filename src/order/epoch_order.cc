@@ -80,6 +80,12 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
   order.chunk_reciprocal_ = order_detail::reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
+  // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product
+  // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. That changes no floor while
+  // x * e < 2^64. (For chunk_size 1, r does not fit 64 bits.)
+  if (chunk_size > 1 && order.group_size_ <= ~std::uint64_t{0} / chunk_size) {
+    order.exact_reciprocal_ = order.chunk_reciprocal_ + 1;
+  }
   order.full_group_ = PermutationDomain(std::min(order.group_size_, n));
   if (num_chunks > 0) {
     order.missing_ = num_chunks * chunk_size - n;
@@ -183,6 +189,30 @@ void EpochOrder::fill(std::uint64_t first, std::uint64_t stride,
   }
 }
 
+void EpochOrder::map(std::span<std::uint64_t> positions) const {
+  if (kind_ == Kind::kSequential) return;
+  for (std::size_t i = 0; i < positions.size();) {
+    const Group group = group_at(positions[i]);
+    const std::uint64_t group_size = group.end - group.begin;
+    const Permutation permutation = permutation_of(group);
+    bool more = true;
+    while (more) {
+      // A block of neighbours in this group, as offsets in it.
+      const std::size_t begin = i;
+      const std::size_t limit = std::min(positions.size(), begin + kBlock);
+      for (; i < limit; ++i) {
+        const std::uint64_t offset = positions[i] - group.begin;
+        if (offset >= group_size) break;
+        positions[i] = offset;
+      }
+      more = i == limit && i < positions.size();
+      const std::span<std::uint64_t> block = positions.subspan(begin, i - begin);
+      permutation.apply(block);
+      lay_out(group, block);
+    }
+  }
+}
+
 /// Turns offsets in a group's layout into sample numbers.
 void EpochOrder::lay_out(const Group& group, std::span<std::uint64_t> layout_positions) const {
   if (kind_ == Kind::kChunked) {
@@ -207,15 +237,22 @@ void EpochOrder::lay_out_chunked(const Group& group,
   const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
   std::array<std::uint64_t, kBlock> chunk;
   const std::size_t count = layout_positions.size();
-  const bool few_places = window_ <= count;
-  if (few_places) {  // all chunks of the group at once, then a table
+  if (window_ <= count) {  // all chunks of the group at once, then a table
     const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = first_place + i;
     chunks_.apply({chunk.data(), num_places});
+    // How far each chunk moves, mod 2^64.
+    for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = (chunk[i] - i) * chunk_size_;
+    if (exact_reciprocal_ != 0) {
+      for (std::uint64_t& value : layout_positions) {
+        const std::uint64_t padded = value + (value >= limit ? missing_ : 0);
+        value = padded + chunk[order_detail::multiply_high(padded, exact_reciprocal_)];
+      }
+      return;
+    }
     for (std::uint64_t& value : layout_positions) {
-      const std::uint64_t padded = value >= limit ? value + missing_ : value;
-      const auto [place, offset] = divide(padded, chunk_size_, chunk_reciprocal_);
-      value = chunk[place] * chunk_size_ + offset;
+      const std::uint64_t padded = value + (value >= limit ? missing_ : 0);
+      value = padded + chunk[divide(padded, chunk_size_, chunk_reciprocal_).quotient];
     }
     return;
   }

@@ -50,6 +50,22 @@ std::vector<std::uint64_t> chunk_lengths(std::uint64_t n, std::uint64_t chunk_si
   return lengths;
 }
 
+/// Positions spread thinly, downwards, and in no order, some of them more than once.
+void expect_maps(const EpochOrder& order, const Samples& expected) {
+  if (order.size() == 0) return order.map({});
+  std::mt19937_64 random(order.size());
+  Samples thin;
+  Samples wild;
+  for (std::uint64_t p = 0; p < order.size(); p += 1 + random() % 5) thin.push_back(p);
+  while (wild.size() < std::min<std::uint64_t>(order.size() + 5, 2000))
+    wild.push_back(random() % order.size());
+  for (const Samples& positions : {thin, Samples(thin.rbegin(), thin.rend()), wild}) {
+    Samples mapped = positions;
+    order.map(mapped);
+    for (std::size_t i = 0; i < mapped.size(); ++i) ASSERT_EQ(mapped[i], expected[positions[i]]);
+  }
+}
+
 void expect_consistent(const EpochOrder& order, const Samples& expected) {
   ASSERT_EQ(all_of(order), expected);
   ASSERT_TRUE(test::is_each_once(expected, order.size()));
@@ -64,6 +80,7 @@ void expect_consistent(const EpochOrder& order, const Samples& expected) {
       for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], expected[first + i * stride]);
     }
   }
+  ASSERT_NO_FATAL_FAILURE(expect_maps(order, expected));
 }
 
 TEST(EpochOrderTest, SequentialIsTheIdentity) {
@@ -95,6 +112,7 @@ TEST(EpochOrderTest, ChunkedIsItsDefinitionForRandomCases) {
     const EpochOrder order = EpochOrder::chunked(n, chunk_size, shuffle);
     const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
     ASSERT_EQ(all_of(order), expected) << "trial " << trial;
+    ASSERT_NO_FATAL_FAILURE(expect_maps(order, expected)) << "trial " << trial;
     for (int i = 0; i < 20 && n > 0; ++i) {
       const std::uint64_t p = random() % n;
       ASSERT_EQ(order.at(p), expected[p]) << "trial " << trial;

@@ -72,8 +72,14 @@ class SHARDWISE_EXPORT EpochOrder {
   std::uint64_t position_of(std::uint64_t sample) const;
 
   /// out[i] = the sample at first + i * stride. REQUIRES: all those positions < size(), stride > 0.
-  /// Cost: about 15 ns each where many fall in one group, 200 ns where each falls in another.
+  /// Cost: about 8 ns each where many fall in one group, 200 ns where each falls in another.
   void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
+
+  /// Replaces each position by the sample there. REQUIRES: every position < size(). They may come
+  /// in any order, and more than once.
+  /// Cost: about 8 ns each where many neighbours fall in one group, as in ascending positions; 200
+  /// ns where each falls in another than the one before.
+  void map(std::span<std::uint64_t> positions) const;
 
   /// True for the order 0, 1, 2 ..., which has no groups.
   bool is_sequential() const noexcept { return kind_ == Kind::kSequential; }
@@ -114,6 +120,7 @@ class SHARDWISE_EXPORT EpochOrder {
   // Chunked:
   std::uint64_t chunk_size_ = 1;
   std::uint64_t chunk_reciprocal_ = 0;
+  std::uint64_t exact_reciprocal_ = 0;  ///< for all that lies in a group; 0: there is none
   std::uint64_t group_size_ = 1;   ///< of a group of full chunks
   std::uint64_t missing_ = 0;      ///< what the short chunk lacks
   std::uint64_t short_place_ = 0;  ///< where the short chunk lies
