@@ -87,6 +87,10 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
     order.exact_reciprocal_ = order.chunk_reciprocal_ + 1;
   }
   order.full_group_ = PermutationDomain(std::min(order.group_size_, n));
+  if (shuffle.phase) {
+    const Hash128 key = derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kPhase);
+    order.phase_ = n == 0 ? 0 : order_detail::multiply_high(key.low, chunk_size);
+  }
   if (num_chunks > 0) {
     order.missing_ = num_chunks * chunk_size - n;
     order.short_place_ = order.chunks_.inverse(num_chunks - 1);
@@ -98,6 +102,10 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
 EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   order_detail::checked(offsets);
   check_window(shuffle.window);
+  if (shuffle.phase) {
+    throw InvalidArgument("whole shards as chunks with a phase", {},
+                          "shards begin where they begin; use chunks of equal size, or no phase");
+  }
   const std::uint64_t num_shards = offsets->size() - 1;
   EpochOrder order(Kind::kSharded, offsets->back(), num_shards, shuffle, 1);
   auto table = std::make_shared<ShardTable>();
@@ -217,6 +225,11 @@ void EpochOrder::map(std::span<std::uint64_t> positions) const {
 void EpochOrder::lay_out(const Group& group, std::span<std::uint64_t> layout_positions) const {
   if (kind_ == Kind::kChunked) {
     lay_out_chunked(group, layout_positions);
+    if (phase_ == 0) return;
+    for (std::uint64_t& sample : layout_positions) {
+      const std::uint64_t moved = sample + phase_;
+      sample = moved - (moved >= n_ ? n_ : 0);
+    }
   } else {
     lay_out_sharded(group, layout_positions);
   }
@@ -301,8 +314,12 @@ void EpochOrder::list_group(std::uint64_t number, std::vector<SampleRange>& samp
       const std::uint64_t shard = shards_->shard[place];
       samples.emplace_back((*shards_->offsets)[shard], (*shards_->offsets)[shard + 1]);
     } else {
-      const std::uint64_t first = chunks_(place) * chunk_size_;
-      samples.emplace_back(first, first + std::min(chunk_size_, n_ - first));
+      const std::uint64_t unmoved = chunks_(place) * chunk_size_;
+      const std::uint64_t length = std::min(chunk_size_, n_ - unmoved);
+      const std::uint64_t first = unmoved + phase_ - (unmoved + phase_ >= n_ ? n_ : 0);
+      const std::uint64_t before_end = std::min(length, n_ - first);
+      samples.emplace_back(first, first + before_end);
+      if (before_end < length) samples.emplace_back(0, length - before_end);
     }
   }
 }
@@ -317,7 +334,8 @@ std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
   std::uint64_t layout_position = 0;
   Group group{};
   if (kind_ == Kind::kChunked) {
-    const auto [chunk, offset] = divide(sample, chunk_size_, chunk_reciprocal_);
+    const std::uint64_t unmoved = sample - phase_ + (sample < phase_ ? n_ : 0);
+    const auto [chunk, offset] = divide(unmoved, chunk_size_, chunk_reciprocal_);
     place = chunks_.inverse(chunk);
     layout_position = place * chunk_size_ - (place > short_place_ ? missing_ : 0) + offset;
     group = chunked_group(place / window_);

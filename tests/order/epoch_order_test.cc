@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "order/arithmetic.h"
 #include "order/order_test_support.h"
 #include "shardwise/order/key.h"
 
@@ -41,6 +42,11 @@ Samples naive(const std::vector<std::uint64_t>& lengths, const EpochOrder::Shuff
         derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kSamples, place / shuffle.window));
     for (std::uint64_t i = 0; i < group.size(); ++i) order.push_back(group[inside(i)]);
   }
+  if (shuffle.phase && n > 0) {
+    const Hash128 key = derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kPhase);
+    const std::uint64_t h = order_detail::multiply_high(key.low, lengths.front());
+    for (std::uint64_t& sample : order) sample = (sample + h) % n;
+  }
   return order;
 }
 
@@ -66,6 +72,23 @@ void expect_maps(const EpochOrder& order, const Samples& expected) {
   }
 }
 
+/// The listed groups hold what is delivered, group by group.
+void expect_groups(const EpochOrder& order, const Samples& expected) {
+  auto position = expected.begin();
+  std::vector<EpochOrder::SampleRange> ranges;
+  for (std::uint64_t group = 0; group < order.num_groups(); ++group) {
+    order.list_group(group, ranges);
+    std::multiset<std::uint64_t> listed;
+    for (const auto& [first, last] : ranges) {
+      for (std::uint64_t sample = first; sample < last; ++sample) listed.insert(sample);
+    }
+    const auto end = position + static_cast<std::ptrdiff_t>(listed.size());
+    ASSERT_EQ(listed, std::multiset<std::uint64_t>(position, end));
+    position = end;
+  }
+  ASSERT_TRUE(order.is_sequential() || position == expected.end());
+}
+
 void expect_consistent(const EpochOrder& order, const Samples& expected) {
   ASSERT_EQ(all_of(order), expected);
   ASSERT_TRUE(test::is_each_once(expected, order.size()));
@@ -81,6 +104,7 @@ void expect_consistent(const EpochOrder& order, const Samples& expected) {
     }
   }
   ASSERT_NO_FATAL_FAILURE(expect_maps(order, expected));
+  ASSERT_NO_FATAL_FAILURE(expect_groups(order, expected));
 }
 
 TEST(EpochOrderTest, SequentialIsTheIdentity) {
@@ -92,11 +116,14 @@ TEST(EpochOrderTest, ChunkedIsItsDefinitionForAllSmallCases) {
   for (std::uint64_t n = 0; n <= 60; ++n) {
     for (const std::uint64_t chunk_size : {1U, 2U, 3U, 7U, 13U, 64U}) {
       for (const std::uint64_t window : {1U, 2U, 3U, 5U, 100U}) {
-        const EpochOrder::Shuffle shuffle{n, chunk_size, window};
-        const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
-        ASSERT_NO_FATAL_FAILURE(
-            expect_consistent(EpochOrder::chunked(n, chunk_size, shuffle), expected))
-            << "n " << n << " chunk_size " << chunk_size << " window " << window;
+        for (const bool phase : {false, true}) {
+          const EpochOrder::Shuffle shuffle{n, chunk_size, window, phase};
+          const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
+          ASSERT_NO_FATAL_FAILURE(
+              expect_consistent(EpochOrder::chunked(n, chunk_size, shuffle), expected))
+              << "n " << n << " chunk_size " << chunk_size << " window " << window << " phase "
+              << phase;
+        }
       }
     }
   }
@@ -108,7 +135,7 @@ TEST(EpochOrderTest, ChunkedIsItsDefinitionForRandomCases) {
     const std::uint64_t n = random() % 20000;
     const std::uint64_t chunk_size = 1 + random() % 900;
     const std::uint64_t window = 1 + random() % 12;
-    const EpochOrder::Shuffle shuffle{random(), random() % 100, window};
+    const EpochOrder::Shuffle shuffle{random(), random() % 100, window, trial % 2 == 1};
     const EpochOrder order = EpochOrder::chunked(n, chunk_size, shuffle);
     const Samples expected = naive(chunk_lengths(n, chunk_size), shuffle);
     ASSERT_EQ(all_of(order), expected) << "trial " << trial;
@@ -155,6 +182,31 @@ TEST(EpochOrderTest, GoldenOrdersNeverChange) {
   EXPECT_EQ(large.position_of(large[123'456'789'012]), 123'456'789'012U);
 }
 
+TEST(EpochOrderTest, GoldenOrdersWithPhaseNeverChange) {
+  EXPECT_EQ(
+      all_of(EpochOrder::chunked(23, 5, {17, 3, 2, true})),
+      (Samples{12, 18, 9, 20, 11, 8, 22, 19, 10, 21, 2, 16, 17, 1, 0, 13, 14, 15, 4, 6, 5, 3, 7}));
+  EXPECT_EQ(
+      all_of(EpochOrder::chunked(23, 5, {17, 4, 1, true})),
+      (Samples{7, 6, 9, 8, 10, 21, 22, 0, 4, 1, 3, 2, 5, 15, 12, 13, 11, 14, 19, 17, 18, 16, 20}));
+  EXPECT_EQ(all_of(EpochOrder::chunked(8, 100, {17, 3, 1, true})),
+            (Samples{5, 4, 6, 2, 1, 7, 3, 0}));
+  const EpochOrder large = EpochOrder::chunked(1'000'000'000'000, 1000, {17, 3, 8, true});
+  EXPECT_EQ((Samples{large[0], large[1], large[999'999'999'999]}),
+            (Samples{314050443400, 64774110859, 572311914931}));
+  EXPECT_EQ(large.position_of(large[123'456'789'012]), 123'456'789'012U);
+}
+
+TEST(EpochOrderTest, PhaseMovesTheBordersOfChunksByEveryAmountEquallyOften) {
+  std::vector<int> counts(20);
+  for (std::uint64_t epoch = 0; epoch < 20'000; ++epoch) {
+    std::vector<EpochOrder::SampleRange> ranges;
+    EpochOrder::chunked(100, 20, {9, epoch, 1, true}).list_group(0, ranges);
+    ++counts[ranges.front().first % 20];
+  }
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 4.5 * std::sqrt(1000));
+}
+
 TEST(EpochOrderTest, SeedAndEpochAreNotAdded) {
   const auto order = [](std::uint64_t seed, std::uint64_t epoch) {
     return all_of(EpochOrder::chunked(100, 10, {seed, epoch, 1}));
@@ -169,10 +221,12 @@ TEST(EpochOrderTest, WorksAtTheLargestSizes) {
     for (const std::uint64_t chunk_size :
          {std::uint64_t{1}, std::uint64_t{1000}, n / 3, n, ~std::uint64_t{0}}) {
       for (const std::uint64_t window : {std::uint64_t{1}, std::uint64_t{8}, ~std::uint64_t{0}}) {
-        const EpochOrder order = EpochOrder::chunked(n, chunk_size, {1, 2, window});
-        for (const std::uint64_t p : {std::uint64_t{0}, n / 2, n - 1}) {
-          ASSERT_LT(order[p], n);
-          ASSERT_EQ(order.position_of(order[p]), p) << n << " " << chunk_size << " " << window;
+        for (const bool phase : {false, true}) {
+          const EpochOrder order = EpochOrder::chunked(n, chunk_size, {1, 2, window, phase});
+          for (const std::uint64_t p : {std::uint64_t{0}, n / 2, n - 1}) {
+            ASSERT_LT(order[p], n);
+            ASSERT_EQ(order.position_of(order[p]), p) << n << " " << chunk_size << " " << window;
+          }
         }
       }
     }
@@ -222,6 +276,10 @@ TEST(EpochOrderTest, RefusesWhatCannotBe) {
               testing::HasSubstr("not a list of shard offsets"));
   EXPECT_EQ(test::error_code([] { EpochOrder::sharded(nullptr, {}); }),
             ErrorCode::kInvalidArgument);
+  EXPECT_THAT(test::error_text([] {
+                EpochOrder::sharded(test::offsets_of({3, 4}), {0, 0, 1, true});
+              }),
+              testing::HasSubstr("use chunks of equal size, or no phase"));
   const EpochOrder order = EpochOrder::chunked(10, 3, {});
   EXPECT_THAT(test::error_text([&] { order.at(10); }),
               testing::HasSubstr("positions are in [0, 10)"));

@@ -42,6 +42,15 @@ SHARDWISE_EXPORT ShardOffsets shard_offsets_from_lengths(std::span<const std::ui
 /// shuffles inside each chunk; chunk_size >= n, or K >= m, shuffles everything together. The short
 /// chunk has a place like any other: places after it begin earlier by what it lacks.
 ///
+/// With `phase` (of chunks of equal size only), the borders of chunks lie elsewhere in each epoch,
+/// so that samples on two sides of a border are not kept apart for ever:
+///
+///     h = (derive_key(seed, epoch, KeyPurpose::kPhase).low * min(chunk_size, n)) >> 64
+///
+/// in 128 bits, so h is in [0, min(chunk_size, n)), and the sample at p is (s + h) mod n where s is
+/// the one there without `phase`. Positions, groups and permutations are the same; chunk i holds
+/// the samples from i * chunk_size + h on, and one chunk goes on from sample n - 1 with 0 if h > 0.
+///
 /// The sequential order is the identity.
 class SHARDWISE_EXPORT EpochOrder {
  public:
@@ -51,6 +60,7 @@ class SHARDWISE_EXPORT EpochOrder {
     std::uint64_t seed = 0;
     std::uint64_t epoch = 0;
     std::uint64_t window = 1;  ///< chunks mixed together
+    bool phase = false;        ///< chunks begin elsewhere in each epoch
   };
 
   /// Errors (all three): InvalidArgument if n > kMaxSamples, or chunk_size or window is 0.
@@ -58,7 +68,7 @@ class SHARDWISE_EXPORT EpochOrder {
   /// O(1) memory and time.
   static EpochOrder chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle);
   /// Whole shards as chunks. 16 bytes a shard, and about 20 ns a shard to make.
-  /// Errors: InvalidArgument also if `offsets` is no such list.
+  /// Errors: InvalidArgument also if `offsets` is no such list, or with `phase`.
   static EpochOrder sharded(ShardOffsets offsets, const Shuffle& shuffle);
 
   std::uint64_t size() const noexcept { return n_; }
@@ -86,8 +96,9 @@ class SHARDWISE_EXPORT EpochOrder {
   std::uint64_t num_groups() const noexcept;
   /// A range of sample numbers, half-open.
   using SampleRange = std::pair<std::uint64_t, std::uint64_t>;
-  /// Puts the samples of group `number` into `samples`: its chunks, as they are laid out. Groups
-  /// lie one behind the other. REQUIRES: number < num_groups(). Cost: about 50 ns a chunk.
+  /// Puts the samples of group `number` into `samples`: its chunks, as they are laid out; one that
+  /// goes on from sample n - 1 with 0 (see `phase`) as two ranges. Groups lie one behind the other.
+  /// REQUIRES: number < num_groups(). Cost: about 50 ns a chunk.
   void list_group(std::uint64_t number, std::vector<SampleRange>& samples) const;
 
  private:
@@ -121,10 +132,11 @@ class SHARDWISE_EXPORT EpochOrder {
   std::uint64_t chunk_size_ = 1;
   std::uint64_t chunk_reciprocal_ = 0;
   std::uint64_t exact_reciprocal_ = 0;  ///< for all that lies in a group; 0: there is none
-  std::uint64_t group_size_ = 1;   ///< of a group of full chunks
-  std::uint64_t missing_ = 0;      ///< what the short chunk lacks
-  std::uint64_t short_place_ = 0;  ///< where the short chunk lies
-  std::uint64_t short_end_ = 0;    ///< layout position after it
+  std::uint64_t phase_ = 0;             ///< how far the borders of chunks are moved
+  std::uint64_t group_size_ = 1;        ///< of a group of full chunks
+  std::uint64_t missing_ = 0;           ///< what the short chunk lacks
+  std::uint64_t short_place_ = 0;       ///< where the short chunk lies
+  std::uint64_t short_end_ = 0;         ///< layout position after it
   PermutationDomain full_group_{0};
 
   std::shared_ptr<const ShardTable> shards_;

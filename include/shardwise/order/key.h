@@ -19,6 +19,7 @@ enum class KeyPurpose : std::uint64_t {
   kMixturePhase = 7,    ///< where each branch of a mixture begins; index: the branch
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
+  kPhase = 10,          ///< how far the borders of an epoch's chunks are moved
 };
 
 /// The one place where keys are made: XXH3-128 of the four numbers as 32 little-endian bytes, in
