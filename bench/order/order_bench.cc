@@ -7,6 +7,7 @@
 //                     holds, and does not grow with n
 //   BM_At_*           any position of the epoch, in no order
 //   BM_Map_*          many positions of an epoch, ascending
+//   BM_Deal           one step's samples dealt to ranks by their bytes
 //   BM_Permutation_*  the permutation alone
 //   BM_Audit_*        adding delivered samples to an epoch's proof; working out what to expect
 //   BM_Peer_*         the limits and the peers: a vector of random numbers sorted out as
@@ -27,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "order/deal.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/epoch_order.h"
 #include "shardwise/order/key.h"
@@ -226,6 +228,33 @@ BENCHMARK(BM_Map_Thin)
     ->Args({8, 64})
     ->Args({1000, 64})
     ->Args({100'000, 64});
+
+/// Log-normal sizes; one item is one sample that is dealt to somebody.
+void BM_Deal(benchmark::State& state) {
+  const auto world = static_cast<std::uint64_t>(state.range(0));
+  const auto batch = static_cast<std::uint64_t>(state.range(1));
+  std::mt19937_64 random(3);
+  std::lognormal_distribution<double> bytes(11, 1);  // about 60,000, sigma 1
+  std::vector<std::vector<std::uint64_t>> steps(32, std::vector<std::uint64_t>(world * batch));
+  for (std::vector<std::uint64_t>& sizes : steps) {
+    for (std::uint64_t& size : sizes) size = static_cast<std::uint64_t>(bytes(random));
+  }
+  order_detail::Dealer dealer(world);
+  std::vector<std::uint32_t> slots;
+  std::uint64_t step = 0;
+  for (auto _ : state) {
+    dealer.slots_of(1, step, steps[step % steps.size()], slots);
+    benchmark::DoNotOptimize(slots.data());
+    ++step;
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(world * batch));
+}
+BENCHMARK(BM_Deal)
+    ->ArgNames({"world_size", "batch"})
+    ->Args({8, 8})
+    ->Args({8, 32})
+    ->Args({64, 32})
+    ->Args({1024, 32});
 
 void BM_Permutation_Apply(benchmark::State& state) {
   const auto n = static_cast<std::uint64_t>(state.range(0));

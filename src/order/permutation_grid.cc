@@ -23,9 +23,9 @@ void apply_portable(const Grid& grid, std::span<std::uint64_t> values) noexcept 
 #if defined(__x86_64__)
 
 /// Applies one round trip at a time to `values`, in blocks that hide the latency of
-/// multiplications. Those that are then not below the size (a few in a hundred of a small grid) wait
-/// until they fill a block of their own, since one value costs about as much as a small block. So
-/// do those left over. A large block is at most twice a small one.
+/// multiplications. Those that are then not below the size (a few in a hundred of a small grid)
+/// wait until they fill a block of their own, since one value costs about as much as a small block.
+/// So do those left over. A large block is at most twice a small one.
 template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
