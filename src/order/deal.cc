@@ -86,14 +86,13 @@ void Dealer::deal_waves(std::uint64_t step) {
     const auto visit = [&](Rank& waiting) {
       // No branch, since who takes a sample is as good as random. Who takes none scribbles on what
       // the next one overwrites.
-      Rank each = waiting;
-      const std::uint64_t takes = each.load <= limit ? 1 : 0;
-      dealt[next] = each.rank;
-      each.load += scaled_size(sorted[next]) & (0 - takes);
-      each.left -= static_cast<std::uint32_t>(takes);
-      waiting = each;
-      least_load = std::min(least_load, each.load);
-      next += takes;
+      const bool takes = waiting.load <= limit;
+      const std::uint64_t load = waiting.load + (takes ? scaled_size(sorted[next]) : 0);
+      dealt[next] = waiting.rank;
+      waiting.load = load;
+      waiting.left -= static_cast<std::uint32_t>(takes);
+      least_load = std::min(least_load, load);
+      next += static_cast<std::uint64_t>(takes);
     };
     if (wave % 2 == 0) {
       std::for_each(waiting_.begin(), waiting_.end(), visit);

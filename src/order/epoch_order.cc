@@ -18,7 +18,7 @@ using order_detail::ceil_div;
 using order_detail::divide;
 
 /// As many positions as are computed in one go, on the stack.
-constexpr std::size_t kBlock = 512;
+constexpr std::size_t kMapBlock = 512;
 
 void check_size(std::uint64_t n) {
   if (n <= kMaxSamples) return;
@@ -185,7 +185,7 @@ void EpochOrder::fill(std::uint64_t first, std::uint64_t stride,
     out = out.subspan(rest.size());
     const Permutation permutation = permutation_of(group);
     while (!rest.empty()) {
-      const std::span<std::uint64_t> block = rest.first(std::min(rest.size(), kBlock));
+      const std::span<std::uint64_t> block = rest.first(std::min(rest.size(), kMapBlock));
       for (std::uint64_t& value : block) {
         value = first - group.begin;
         first += stride;
@@ -207,7 +207,7 @@ void EpochOrder::map(std::span<std::uint64_t> positions) const {
     while (more) {
       // A block of neighbours in this group, as offsets in it.
       const std::size_t begin = i;
-      const std::size_t limit = std::min(positions.size(), begin + kBlock);
+      const std::size_t limit = std::min(positions.size(), begin + kMapBlock);
       for (; i < limit; ++i) {
         const std::uint64_t offset = positions[i] - group.begin;
         if (offset >= group_size) break;
@@ -248,7 +248,7 @@ void EpochOrder::lay_out_chunked(const Group& group,
       short_end_ >= group.begin ? short_end_ - group.begin : std::uint64_t{0};
   const bool has_short = short_place_ >= first_place && short_place_ - first_place < window_;
   const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
-  std::array<std::uint64_t, kBlock> chunk;
+  std::array<std::uint64_t, kMapBlock> chunk;
   const std::size_t count = layout_positions.size();
   if (window_ <= count) {  // all chunks of the group at once, then a table
     const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);

@@ -67,9 +67,9 @@ struct SHARDWISE_EXPORT PermutationDomain {
 /// What cannot occur: a key has 127 bits that count, and 34! is more than 2^127. From n = 34 on,
 /// only some of the n! permutations exist, whatever the key: what is tested there is how often one
 /// and two numbers come to each place, and how neighbours lie. Odd and even permutations are
-/// equally likely, except where n > 64 and a and b are both odd (then a = b: n in (a * (a - 1), a * a]).
-/// There the rounds are an even permutation of the grid, and that of the n numbers nearly always
-/// has the parity of a * b - n; always where n = a * b.
+/// equally likely, except where n > 64 and a and b are both odd (then a = b: n in (a * (a - 1),
+/// a * a]). There the rounds are an even permutation of the grid, and that of the n numbers nearly
+/// always has the parity of a * b - n; always where n = a * b.
 class SHARDWISE_EXPORT Permutation {
  public:
   static constexpr unsigned kVersion = 1;
