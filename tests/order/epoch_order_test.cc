@@ -219,13 +219,23 @@ TEST(EpochOrderTest, SeedAndEpochAreNotAdded) {
 TEST(EpochOrderTest, WorksAtTheLargestSizes) {
   for (const std::uint64_t n : {kMaxSamples, kMaxSamples - 1, std::uint64_t{1'000'000'000'007}}) {
     for (const std::uint64_t chunk_size :
-         {std::uint64_t{1}, std::uint64_t{1000}, n / 3, n, ~std::uint64_t{0}}) {
+         {std::uint64_t{1}, std::uint64_t{1000}, std::uint64_t{1'500'000'001}, n / 3, n,
+          ~std::uint64_t{0}}) {
       for (const std::uint64_t window : {std::uint64_t{1}, std::uint64_t{8}, ~std::uint64_t{0}}) {
         for (const bool phase : {false, true}) {
           const EpochOrder order = EpochOrder::chunked(n, chunk_size, {1, 2, window, phase});
           for (const std::uint64_t p : {std::uint64_t{0}, n / 2, n - 1}) {
             ASSERT_LT(order[p], n);
             ASSERT_EQ(order.position_of(order[p]), p) << n << " " << chunk_size << " " << window;
+          }
+          // Many at once go another way than one alone.
+          Samples many(40);
+          order.fill(n / 2, n / 90, many);
+          Samples near(40);
+          order.fill(n / 3, 7, near);
+          for (std::size_t i = 0; i < many.size(); ++i) {
+            ASSERT_EQ(many[i], order.at(n / 2 + i * (n / 90))) << n << " " << chunk_size;
+            ASSERT_EQ(near[i], order.at(n / 3 + i * 7)) << n << " " << chunk_size;
           }
         }
       }
