@@ -1,0 +1,82 @@
+#include "order/weight_shares.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "order/arithmetic.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::order_detail {
+
+namespace {
+
+constexpr int kMassBits = 62;
+
+/// floor(weight * 2^scale), from the parts of the number: no rounding, whatever the platform.
+/// REQUIRES: weight >= 0, and the result < 2^62.
+std::uint64_t scaled_floor(double weight, int scale) noexcept {
+  const auto bits = std::bit_cast<std::uint64_t>(std::abs(weight));  // -0.0 is 0
+  const auto biased = static_cast<int>(bits >> 52);
+  const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
+  const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
+  const int shift = std::max(biased, 1) - 1075 + scale;
+  if (shift >= 0) return mantissa << shift;
+  return shift > -64 ? mantissa >> -shift : 0;
+}
+
+void check_weights(std::span<const double> weights, std::string_view unit) {
+  if (weights.size() > kMaxWeights) {
+    throw InvalidArgument("too many weights", {}, "at most 2^32 - 1 are possible");
+  }
+  const auto bad = std::find_if(weights.begin(), weights.end(), [](double weight) {
+    return !(weight >= 0 && std::isfinite(weight));
+  });
+  if (bad == weights.end()) return;
+  throw InvalidArgument("a weight of " + std::to_string(*bad),
+                        std::string(unit) + " " + std::to_string(bad - weights.begin()),
+                        "weights are finite and at least 0");
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
+                                         std::string_view unit) {
+  check_weights(weights, unit);
+  const auto greatest = std::max_element(weights.begin(), weights.end());
+  if (greatest == weights.end() || *greatest == 0) {
+    throw InvalidArgument("no weight above 0", {}, "give at least one");
+  }
+  int exponent = 0;
+  static_cast<void>(std::frexp(*greatest, &exponent));
+  const int scale = kMassBits - exponent;
+
+  uint128 sum = 0;
+  for (const double weight : weights) sum += scaled_floor(weight, scale);
+  int drop = 0;
+  while ((sum >> drop) >> (kMassBits + 1) != 0) ++drop;
+  std::uint64_t total = 0;
+  for (const double weight : weights) total += scaled_floor(weight, scale) >> drop;
+
+  // Shares of running sums, so that what rounding takes from one goes to the next.
+  std::vector<std::uint64_t> shares(weights.size());
+  std::uint64_t mass = 0;
+  std::uint64_t border = 0;
+  std::uint64_t lifted = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    mass += scaled_floor(weights[i], scale) >> drop;
+    const auto next = static_cast<std::uint64_t>(static_cast<uint128>(mass) * whole / total);
+    shares[i] = next - border;
+    border = next;
+    if (shares[i] == 0 && weights[i] > 0) {
+      shares[i] = 1;
+      ++lifted;
+    }
+  }
+  // At most one less than there are weights, and the greatest share is at least 2^32.
+  *std::max_element(shares.begin(), shares.end()) -= lifted;
+  return shares;
+}
+
+}  // namespace shardwise::order_detail
