@@ -1,10 +1,11 @@
 // Indexing: 1 M samples of two tiny members in 100 shards, 2 GB, page cache warm.
 //
 //   BM_IndexScan_HeaderWalk    the limit: map each shard, step from size field to size field, unmap
-//   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header alone over the same
-//   maps BM_IndexScan_ScanTar       scan_tar without building anything BM_IndexBuild/threads:N
-//   build_index into a fresh index, both files synced to the disk BM_IndexBuild_Unchanged
-//   build_index again when nothing changed BM_IndexOpen               Index::open
+//   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header alone, same maps
+//   BM_IndexScan_ScanTar       scan_tar without building anything
+//   BM_IndexBuild/threads:N    build_index into a fresh index, both files synced to the disk
+//   BM_IndexBuild_Unchanged    build_index again when nothing changed
+//   BM_IndexOpen               Index::open
 //
 // Counters: items_per_second are members; x_walk is the time in units of the fastest header walk of
 // the same run. SHARDWISE_BENCH_SAMPLES makes it smaller, SHARDWISE_BENCH_DIR says where the

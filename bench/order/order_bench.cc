@@ -3,17 +3,16 @@
 //
 //   BM_Step_*         one rank walks through an epoch of n samples by iterator (or by next_batch)
 //   BM_FirstIndex_*   makes a sampler over n samples and takes its first number; state_bytes is
-//   what it
-//                     holds, and does not grow with n
+//                     what it holds, and does not grow with n
 //   BM_At_*           any position of the epoch, in no order
 //   BM_Map_*          many positions of an epoch, ascending
 //   BM_Deal           one step's samples dealt to ranks by their bytes
 //   BM_Permutation_*  the permutation alone
 //   BM_Audit_*        adding delivered samples to an epoch's proof; working out what to expect
 //   BM_Peer_*         the limits and the peers: a vector of random numbers sorted out as
-//   torch.randperm
-//                     does it (Fisher and Yates over a vector of int64), std::shuffle, and the bare
-//                     walk through such a vector; state_bytes is the vector
+//                     torch.randperm does it (Fisher and Yates over a vector of int64),
+//                     std::shuffle, and the bare walk through such a vector; state_bytes is the
+//                     vector
 //
 // Nothing here touches files; caches are warm.
 

@@ -89,8 +89,8 @@ struct Dataset::Impl {
   const std::atomic<bool>* const cancel;
   detail::ShardReader reader;
   mutable std::mutex mutex;
-  std::unordered_map<std::string, std::uint64_t>
-      cached;                                         // guarded by mutex: shards that were mapped
+  // Shards that were mapped, by their names in the cache. Guarded by mutex.
+  std::unordered_map<std::string, std::uint64_t> cached;
   std::shared_ptr<const detail::ShardFuture> future;  // guarded by mutex
   ShardPool<detail::OpenShard> pool;                  // last: its shards use all the others
 };

@@ -27,7 +27,9 @@ struct ShardFile {
 /// Reads samples of shards that are not mapped.
 ///
 /// Keeps a bounded number of descriptors, and holds one only while it reads: how many samples and
-/// shards the caller holds does not matter. Threads: internally synchronised.
+/// shards the caller holds does not matter.
+///
+/// Threads: internally synchronised.
 class ShardReader {
  public:
   /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may

@@ -23,9 +23,9 @@ struct ShardPlace {
 
 struct ExpandOptions {
   std::string temporary;  ///< see HeaderImage; not touched for a plain local shard
-  HeaderImage::Keep
-      keep;           ///< the members whose data is wanted; of a plain local shard all is there
-  bool hash = false;  ///< stored_hash() will be asked for
+  /// The members whose data is wanted; of a plain local shard all is there.
+  HeaderImage::Keep keep;
+  bool hash = false;           ///< stored_hash() will be asked for
   std::function<void()> tick;  ///< called now and then; what it throws ends the work
 };
 

@@ -33,7 +33,9 @@ class IndexFiles {
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
   /// Checks what opening leaves out: every page of the catalogue, every segment, and the key
-  /// section. Errors: CorruptIndex. Cost: reads all of both files.
+  /// section.
+  /// Errors: CorruptIndex.
+  /// Cost: reads all of both files.
   void check_sections() const;
 
   [[noreturn]] void damaged(std::string_view why) const;

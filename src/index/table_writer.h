@@ -26,9 +26,10 @@ class TableWriter {
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header, and commits the file under its final name.
-  /// @param unique_keys  fail if a key comes in two shards. Errors: CorruptShard, naming both.
-  /// @param shard_name   what a shard is called in that error.
   /// The file stays locked until this object is destroyed, so that no other build sweeps it.
+  /// @param unique_keys  fail if a key comes in two shards.
+  /// @param shard_name   what a shard is called in that error.
+  /// Errors: CorruptShard, naming both shards.
   void commit(bool unique_keys = false,
               const std::function<std::string(std::uint64_t)>& shard_name = {});
 

@@ -7,7 +7,8 @@
 namespace shardwise {
 
 /// Asks for files over http(s): follows redirects, tries again, goes on after cuts. What it throws
-/// is said at Fetcher. Threads: internally synchronised.
+/// is said at Fetcher.
+/// Threads: internally synchronised.
 class HttpClient {
  public:
   explicit HttpClient(const FetchOptions& options) : options_(options) {}

@@ -43,8 +43,8 @@ struct CacheArguments {
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
-/// The cache, saying on standard error when it waits; nothing without --cache. Errors: wrong usage,
-/// where the budget is a part of data that are not known.
+/// The cache, saying on standard error when it waits; nothing without --cache.
+/// Errors: wrong usage, where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
 /// A data set with its cache. `cancel` as DatasetOptions has it.

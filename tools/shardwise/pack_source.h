@@ -31,8 +31,8 @@ struct PackList {
 /// images may lie in folders below. A sample is one image: its key is its path below `directory`
 /// without the extension, with dots in the file's own name replaced by `_` (a key ends at the first
 /// dot); its field is the extension in lower case. Hidden files are passed over; what is no image
-/// by its extension is left out. Errors: NotFound (no such folder, no class, no image);
-/// InvalidArgument (two files of one key).
+/// by its extension is left out.
+/// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files of one key).
 PackList list_images(const std::string& directory);
 
 /// Files grouped as WebDataset does: a name is cut at its first dot into the sample's key and the

@@ -37,8 +37,8 @@ namespace shardwise {
 /// come of the zeros; then it drops what was read and unmaps.
 ///
 /// REQUIRES: the range lies in a mapping, which outlives the guard. `address` need not be a page's.
-/// One thread: made, asked and destroyed by the one that reads. Guards may be nested. Cost: none a
-/// read.
+/// Threads: one; made, asked and destroyed by the one that reads. Guards may be nested.
+/// Cost: none a read.
 class SHARDWISE_EXPORT MappedReadGuard {
  public:
   MappedReadGuard(const void* address, std::size_t size) noexcept;

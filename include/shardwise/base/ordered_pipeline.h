@@ -30,11 +30,11 @@ struct PipelineOptions {
 ///
 /// Threads: next() is for one consumer. `source` is called by one thread at a time; `work` by
 /// several at once. The destructor and stop() end the threads after the items in hand, also when
-/// the consumer left in the middle: nothing hangs, nothing leaks. Memory: at most `prefetch`
-/// results exist at any time. Errors: what `work` throws for an item is thrown by next() in that
-/// item's place, and the pipeline
-///   goes on with the next item; what `source` throws is thrown by next() in its place, and is the
-///   end.
+/// the consumer left in the middle: nothing hangs, nothing leaks.
+/// Memory: at most `prefetch` results exist at any time.
+/// Errors: what `work` throws for an item is thrown by next() in that item's place, and the
+///   pipeline goes on with the next item; what `source` throws is thrown by next() in its place,
+///   and is the end.
 template <class Item, class Result>
 class OrderedPipeline {
  public:

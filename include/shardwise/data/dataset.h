@@ -67,8 +67,9 @@ struct DatasetOptions {
 /// bytes a sample, and shares index and mapped shards with the dataset that it was made of.
 ///
 /// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a
-/// reference count. Threads: safe concurrently; threads take the place of worker processes. After
-/// fork() the child may go on using it.
+/// reference count. After fork() the child may go on using it.
+///
+/// Threads: safe concurrently; threads take the place of worker processes.
 class SHARDWISE_EXPORT Dataset {
  public:
   /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
@@ -99,7 +100,8 @@ class SHARDWISE_EXPORT Dataset {
   /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
   /// Query holds: `where("cls = 7 AND width >= 256")`, where cls and width are columns that the
   /// index was built with. The column `sample` is the number in the index.
-  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex. Cost: about 0.3 us a sample.
+  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex.
+  /// Cost: about 0.3 us a sample.
   Dataset where(std::string_view condition) const;
   /// A view of these samples, by their numbers here, in any order.
   /// Errors: OutOfRange; InvalidArgument if one comes twice.
@@ -115,7 +117,8 @@ class SHARDWISE_EXPORT Dataset {
   /// [0, ..., size()]. In a view shards may be empty.
   std::vector<std::uint64_t> shard_starts() const;
   /// Gives the bytes of a sample's fields together, as the index has them: for balance_bytes.
-  /// Threads: safe concurrently. Cost: some ns; the first of a shard checks its records.
+  /// Threads: safe concurrently.
+  /// Cost: some ns; the first of a shard checks its records.
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
 
   /// Of all samples, also where this is a view.

@@ -20,8 +20,8 @@ struct CachedShards {
 
   /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
   SHARDWISE_EXPORT static CachedShards of(const Dataset& data);
-  /// `count` shards that are all alike. Errors: InvalidArgument if there are more than 2^62
-  /// samples.
+  /// `count` shards that are all alike.
+  /// Errors: InvalidArgument if there are more than 2^62 samples.
   SHARDWISE_EXPORT static CachedShards alike(std::uint64_t count, std::uint64_t samples_per_shard,
                                              std::uint64_t bytes_per_shard);
 };

@@ -20,8 +20,8 @@ using Loader = OrderedPipeline<Item, Result>;
 /// A loader of single samples: `work(sample)` runs on the loader's threads for each number that
 /// `next` gives, and its results come in that order.
 /// @param next  callable giving std::optional<std::uint64_t>: the next sample number, as a
-/// sampler's
-///              next(); called by one thread at a time, and kept until the loader is gone.
+///              sampler's next(); called by one thread at a time, and kept until the loader is
+///              gone.
 /// Errors: those of the dataset and of `work`, thrown by the loader's next() in the sample's place.
 template <class Next, class Fn>
 requires std::invocable<Fn&, const Sample&>

@@ -16,12 +16,13 @@ namespace shardwise {
 /// A shard is read once, from front to back, and not kept. Where the server gives parts, the data
 /// of members above 1 MiB is stepped over, unless hashes of all content are wanted.
 ///
-/// Threads: what is returned may be used by any at once; it shares `fetchers` and `keep`. `cancel`
-/// must outlive it. Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
-/// @param fetchers  none: the standard ones.
+/// @param fetchers  none: the standard ones. What is returned shares them.
 /// @param keep      none; otherwise every shard is fetched whole into this cache, expanded if it is
-///                  compressed, and read there.
-/// @param cancel    if it becomes true, what is being read ends with Cancelled.
+///                  compressed, and read there. Shared, too.
+/// @param cancel    if it becomes true, what is being read ends with Cancelled. It must outlive
+///                  what is returned.
+/// Threads: what is returned may be used by any at once.
+/// Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
 SHARDWISE_EXPORT std::shared_ptr<RemoteShards> make_remote_shards(
     std::shared_ptr<const Fetchers> fetchers = nullptr, std::shared_ptr<ShardCache> keep = nullptr,
     const std::atomic<bool>* cancel = nullptr);

@@ -64,8 +64,9 @@ class SHARDWISE_EXPORT Sample {
   /// Errors: NotFound; BadField; StaleIndex and kIo as copy().
   std::int64_t integer(std::string_view field) const;
   /// A copy of a field, for when the sample does not live as long, or nothing may be taken from a
-  /// shard that changed. Errors: NotFound; StaleIndex if the mapped file was written to since it
-  /// was opened (a file that took its place by rename does no harm); kIo if it cannot be read.
+  /// shard that changed.
+  /// Errors: NotFound; StaleIndex if the mapped file was written to since it was opened (a file
+  ///   that took its place by rename does no harm); kIo if it cannot be read.
   /// Cost: the copy, and a stat where the shard is mapped.
   std::string copy(std::string_view field) const;
 

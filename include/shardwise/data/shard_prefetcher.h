@@ -42,8 +42,8 @@ struct PrefetchOptions {
 /// methods are for one thread. What goes wrong in fetching ahead comes up when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
-  /// For the epoch at which `sampler` stands, and on across its end. Cost: as ShardSchedule for
-  /// three epochs, and some us a shard.
+  /// For the epoch at which `sampler` stands, and on across its end.
+  /// Cost: as ShardSchedule for three epochs, and some us a shard.
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
   ~ShardPrefetcher();
   ShardPrefetcher(const ShardPrefetcher&) = delete;

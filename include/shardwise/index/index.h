@@ -77,7 +77,7 @@ struct IndexSummary {
 class SHARDWISE_EXPORT Index {
  public:
   /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format
-  /// version; the text says to build it again).
+  ///   version; the text says to build it again).
   static std::shared_ptr<const Index> open(const std::string& path);
 
   Index(const Index&) = delete;
@@ -102,11 +102,13 @@ class SHARDWISE_EXPORT Index {
   /// What is known of a shard. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
   ShardInfo shard(std::uint64_t shard) const;
   /// The records of a shard, checked in full at each call.
-  /// Errors: OutOfRange; CorruptIndex. Cost: O(members of the shard); keep the view.
+  /// Errors: OutOfRange; CorruptIndex.
+  /// Cost: O(members of the shard); keep the view.
   SegmentView segment(std::uint64_t shard) const;
 
   /// The number of the first sample with this key, or nothing.
-  /// Errors: CorruptIndex. Cost: O(1), about a microsecond.
+  /// Errors: CorruptIndex.
+  /// Cost: O(1), about a microsecond.
   std::optional<std::uint64_t> find(std::string_view key) const;
 
   /// The numbers of all samples with this key, ascending. Errors and cost: as find.
@@ -123,7 +125,8 @@ class SHARDWISE_EXPORT Index {
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
   /// Reads every byte of the table and checks it: every segment, directory, and key entry.
-  /// Errors: CorruptIndex. Cost: O(table).
+  /// Errors: CorruptIndex.
+  /// Cost: O(table).
   void check() const;
 
  private:

@@ -96,11 +96,12 @@ struct BuildReport {
 /// takes longer than a second keeps `path.journal` meanwhile; if it is killed, fails or is
 /// cancelled, the next build goes on from there: at most `journal_bytes` of table and `journal_age`
 /// of scanning are done again. What a killed build left is removed by the next. Two builds of one
-/// path at once are safe; the last to finish wins. Threads: makes its own, and joins them. Cost:
-/// one pass over the headers (all bytes with hashes). Memory: the records of a few shards a thread,
-/// `journal_bytes`, 16 bytes a sample up to 64 MiB (half as much again while that buffer grows),
-/// and 1 to 2 KB a shard.
+/// path at once are safe; the last to finish wins.
 ///
+/// Threads: makes its own, and joins them.
+/// Cost: one pass over the headers (all bytes with hashes).
+/// Memory: the records of a few shards a thread, `journal_bytes`, 16 bytes a sample up to 64 MiB
+///   (half as much again while that buffer grows), and 1 to 2 KB a shard.
 /// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
 ///   Cancelled; InvalidArgument if `shards` is empty. The old index, if any, stays as it was.
 SHARDWISE_EXPORT BuildReport build_index(const std::string& path,

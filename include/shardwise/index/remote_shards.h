@@ -15,9 +15,10 @@ namespace shardwise {
 /// Brings shards that are no local files to those who build and verify indexes. The standard one is
 /// made by make_remote_shards() of data/remote_access.h.
 ///
-/// Threads: all calls are safe concurrently. Errors, of every call that names a shard: NotFound
-/// (its source has none of that name: `drop_missing` leaves it out), StaleIndex (it is another than
-/// `state` says), Cancelled, and what else keeps it from coming; the text names the URL.
+/// Threads: all calls are safe concurrently.
+/// Errors, of every call that names a shard: NotFound (its source has none of that name:
+///   `drop_missing` leaves it out), StaleIndex (it is another than `state` says), Cancelled, and
+///   what else keeps it from coming; the text names the URL.
 class SHARDWISE_EXPORT RemoteShards {
  public:
   virtual ~RemoteShards();

@@ -16,22 +16,26 @@ struct SourceList {
 
 /// Expands what a user names into shard paths, keeping the order given.
 ///
-/// A source is a file; a URL (http, https, s3, or what `remote` brings), of which braces are
-/// expanded and nothing else; a directory (all `*.tar` below it, bytewise sorted); a glob (`*`,
-/// `?`,
-/// `[...]`, bytewise sorted); a brace pattern, `train-{000000..000146}.tar` or `{a,b}/x.tar`, whose
-/// numbers keep their zero padding; a wids descriptor, `x.json`, which stands for the shards of all
-/// its data sets in turn; `@list.txt`, a file with one source a line (blank lines and lines that
-/// start with # left out, relative to the current directory); or `-`, the same from standard input.
+/// A source is one of
 ///
-/// @param remote  brings remote descriptors; shards are not looked at.
+///     a file           itself
+///     a URL            http, https, s3, or what `remote` brings; of it braces are expanded, and
+///                      nothing else
+///     a directory      all `*.tar` below it, bytewise sorted
+///     a glob           `*`, `?`, `[...]`: what it matches, bytewise sorted
+///     a brace pattern  `train-{000000..000146}.tar` or `{a,b}/x.tar`; numbers keep their zero
+///                      padding
+///     `x.json`         a wids descriptor: the shards of all its data sets in turn
+///     `@list.txt`      a file with one source a line, relative to the current directory; blank
+///                      lines and lines that start with # are left out
+///     `-`              the same from standard input
 ///
 /// What a descriptor claims of its shards is for check_against_descriptor to hold against the
 /// index.
 ///
+/// @param remote  brings remote descriptors; shards are not looked at.
 /// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list
-/// that includes itself, and for a path that comes twice; those of
-/// read_wids_descriptor.
+///   that includes itself, and for a path that comes twice; those of read_wids_descriptor.
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
                                          RemoteShards* remote = nullptr);
 

@@ -59,7 +59,8 @@ struct TarScanOptions {
 /// its entries is held against the raw headers: where the two disagree, the error says both.
 ///
 /// @param shard  for error texts.
-/// Threads: safe concurrently. Cost: O(headers); memory O(1), special headers above 1 MiB refused.
+/// Threads: safe concurrently.
+/// Cost: O(headers); memory O(1), special headers above 1 MiB refused.
 /// Errors: CorruptShard (malformed, truncated, sizes past the end, no tar at all); Unsupported
 ///   (compressed data, sparse members). Exceptions of `visit` pass through.
 SHARDWISE_EXPORT TarScanReport scan_tar(std::string_view archive, const std::string& shard,

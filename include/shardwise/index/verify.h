@@ -24,7 +24,8 @@ struct VerifyOptions {
 ///
 /// @return  nothing if all is as it was indexed, else what differs, with offset and member.
 /// Effects: a compressed shard's headers go to a temporary file in the system's directory for them.
-/// Threads: safe concurrently. Cost: reads the headers, in full every byte.
+/// Threads: safe concurrently.
+/// Cost: reads the headers, in full every byte.
 /// Errors: OutOfRange; CorruptIndex; Cancelled; InvalidArgument, in full, if the index has no
 ///   hashes.
 SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,

@@ -46,8 +46,8 @@ namespace shardwise {
 // sets, a key that comes twice, values of a wrong type, counts that are negative, not whole, or add
 // up to more than 2^63, and `pipe:` URLs. A descriptor that is itself remote may name what lies
 // beside it and absolute URLs of its own scheme (https for http, too), but no path on this machine,
-// `file:` or not. A URL is never given to a shell or a pattern:
-// `$(x).tar` and `*.tar` are names of files.
+// `file:` or not. A URL is never given to a shell or a pattern: `$(x).tar` and `*.tar` are names of
+// files.
 //
 // Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107. Two things differ. There
 // the loader overlooks a file's own "base", which its documentation and its index tool mean as

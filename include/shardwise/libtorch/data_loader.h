@@ -25,8 +25,7 @@
 ///         torch::data::DataLoaderOptions().batch_size(64).workers(4));
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
 ///       sampler.set_epoch(epoch);
-///       for (auto& batch : *loader) ...                // a std::vector of what the function
-///       returns
+///       for (auto& batch : *loader) ...  // a std::vector of what the function returns
 ///     }
 ///
 /// ImageLoader does more: it collates in place, gives all ranks the same number of steps, and
@@ -79,10 +78,12 @@ class TorchDataset final
 /// and with the tail, of that sampler.
 ///
 /// A handle: copies are the same sampler, so the one that is kept still steers the one that a data
-/// loader took: set_epoch() counts from the loader's next begin(). Threads: one at a time.
+/// loader took: set_epoch() counts from the loader's next begin().
 ///
 /// Ranks may differ by a sample, and so by a batch: torch's data loader cannot give an empty batch.
 /// Where ranks must stay in step use Tail::kDrop or kPad, or ImageLoader.
+///
+/// Threads: one at a time.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
   /// @param sampler      cloned; where it stands is where this one begins.

@@ -12,7 +12,8 @@
 namespace shardwise::libtorch {
 
 /// Gives every rank the parameters and buffers of rank 0. Every rank must call it, with a module of
-/// the same shapes. Errors: kDistributed.
+/// the same shapes.
+/// Errors: kDistributed.
 SHARDWISE_EXPORT void broadcast_parameters(const torch::nn::Module& module,
                                            const ProcessGroup& group);
 

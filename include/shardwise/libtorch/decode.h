@@ -41,11 +41,15 @@ struct ImageOptions {
 };
 
 /// An image to RGB. The format is told by the content, not by the field's name:
-///   PNG  gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not. Alpha and
-///        transparency are dropped, 16 bits are scaled to 8, gamma and colour profiles are ignored.
-///   JPEG baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored. What
-///        libjpeg takes as a warning but costs pixels (an early end, a bad code) is an error here.
-///   PNM  binary PGM and PPM (P5, P6), up to 16 bits.
+///
+///   PNG   gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not. Alpha and
+///         transparency are dropped, 16 bits are scaled to 8, gamma and colour profiles are
+///         ignored.
+///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored.
+///         What libjpeg takes as a warning but costs pixels (an early end, a bad code) is an error
+///         here.
+///   PNM   binary PGM and PPM (P5, P6), up to 16 bits.
+///
 /// @return  uint8 [3, H, W], contiguous, on the CPU.
 /// Errors: NotFound (no such field); BadField; InvalidArgument (a negative or half-given size).
 SHARDWISE_EXPORT torch::Tensor decode_image(const Sample& sample, std::string_view field,

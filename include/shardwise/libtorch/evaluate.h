@@ -28,7 +28,8 @@ struct Mean {
 };
 
 /// Adds sums and counts over the ranks. A rank may give 0 of 0. The same bits on every rank; exact
-/// if the sums are whole numbers below 2^53. Errors: kDistributed.
+/// if the sums are whole numbers below 2^53.
+/// Errors: kDistributed.
 SHARDWISE_EXPORT Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group);
 
 struct EvaluateOptions {

@@ -44,8 +44,9 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR
 /// it is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which
 /// is where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's
-/// number, the same on all ranks. Errors: kDistributed, naming the variable, if one of a set is
-/// missing, is no number, or
+/// number, the same on all ranks.
+///
+/// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
 ///   contradicts another.
 SHARDWISE_EXPORT RankEnvironment rank_environment();
 /// The same of other variables than this process's.
@@ -66,19 +67,19 @@ enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 /// A handle: copies are the same group. Every rank must make the same calls in the same order; one
 /// call at a time. With one rank the calls do nothing and cost nothing, with or without c10d.
 ///
-/// Errors: kDistributed when a peer is lost or does not answer in time; the text names this rank
-/// and
-///   what to do. The group is of no use after that: every later call fails at once.
-/// Destruction never waits for other ranks.
+/// Destruction never waits for other ranks. Not for use across fork().
+///
 /// Effects: threads and sockets of Gloo; rank 0 listens at master_port until it is destroyed,
-/// unless
-///   the launcher does. Not for use across fork().
+///   unless the launcher does.
+/// Errors: kDistributed when a peer is lost or does not answer in time; the text names this rank
+///   and what to do. The group is of no use after that: every later call fails at once.
 class SHARDWISE_EXPORT ProcessGroup {
  public:
   /// This process alone.
   ProcessGroup();
-  /// Meets the other ranks. Waits for all of them. Errors: kDistributed, naming the ranks that did
-  /// not come; also where this build has no c10d with Gloo and world_size > 1.
+  /// Meets the other ranks. Waits for all of them.
+  /// Errors: kDistributed, naming the ranks that did not come; also where this build has no c10d
+  ///   with Gloo and world_size > 1.
   static ProcessGroup connect(const RankEnvironment& environment,
                               const ProcessGroupOptions& options = {});
 
@@ -89,14 +90,15 @@ class SHARDWISE_EXPORT ProcessGroup {
   bool is_first() const noexcept { return rank() == 0; }
 
   /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits
-  /// on every rank. Shapes: any, the same on all ranks. Types: float32/64, float16, int8, uint8,
-  /// int32, int64.
-  ///   On the CPU; what is elsewhere is copied there and back. Strided tensors are copied, too.
+  /// on every rank.
+  /// Shapes: any, the same on all ranks; float32/64, float16, int8, uint8, int32 or int64, on the
+  ///   CPU. What is elsewhere is copied there and back; strided tensors are copied, too.
   void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   std::int64_t all_reduce(std::int64_t value, ReduceOp op = ReduceOp::kSum) const;
   double all_reduce(double value, ReduceOp op = ReduceOp::kSum) const;
 
-  /// Replaces `tensor` by what it is on rank `root`. Shapes and types as in all_reduce.
+  /// Replaces `tensor` by what it is on rank `root`.
+  /// Shapes: as all_reduce().
   void broadcast(const torch::Tensor& tensor, int root = 0) const;
 
   /// True on every rank if it is true on any: how ranks decide together.

@@ -128,7 +128,8 @@ struct FetchOptions {
 ///                '...' and "..." hold a word together, a backslash takes the next character as it
 ///                is (in '...' it is nothing special). It has no low-speed limit and no retries.
 ///
-/// Copies share everything. Threads: internally synchronised; one transfer a calling thread.
+/// Copies share everything.
+/// Threads: internally synchronised; one transfer a calling thread.
 /// Processes: usable in a forked child, which opens connections of its own. SIGPIPE reaches nobody.
 class SHARDWISE_EXPORT Fetchers {
  public:

@@ -36,11 +36,13 @@ SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCa
 /// When each shard is needed next, in one epoch or several, one behind the other: their slots are
 /// counted on, so that slot s of epochs[1] is slot epochs[0].num_slots + s.
 ///
-/// Immutable; safe from any thread. Memory: 16 bytes a use, 8 a shard.
+/// Threads: immutable; safe from any thread.
+/// Memory: 16 bytes a use, 8 a shard.
 class SHARDWISE_EXPORT NextUses {
  public:
-  /// Cost: O(uses + shards). Errors: InvalidArgument if a use names no shard below num_shards, is
-  /// empty, or ends behind its epoch, or uses are not in the order of EpochUses.
+  /// Cost: O(uses + shards).
+  /// Errors: InvalidArgument if a use names no shard below num_shards, is empty, or ends behind its
+  ///   epoch, or uses are not in the order of EpochUses.
   NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs);
 
   std::uint64_t num_shards() const noexcept { return first_.size() - 1; }
@@ -48,7 +50,9 @@ class SHARDWISE_EXPORT NextUses {
   std::uint64_t num_slots() const noexcept { return num_slots_; }
 
   /// The first slot from `from` on at which `shard` is needed: `from` itself inside a use; nothing
-  /// if it is not needed any more. REQUIRES: shard < num_shards(). Cost: O(log uses of the shard).
+  /// if it is not needed any more.
+  /// REQUIRES: shard < num_shards().
+  /// Cost: O(log uses of the shard).
   std::optional<std::uint64_t> next(std::uint64_t shard, std::uint64_t from) const noexcept;
   /// The end of the use that `slot` lies in; nothing if `shard` is not in use there.
   /// REQUIRES and cost: as next().
@@ -94,8 +98,8 @@ struct CacheCounts {
 /// optimal in fetches under kNextUse for shards of equal size where the budget holds all that is in
 /// use at once (Belady; for unequal sizes the optimum is NP-hard, and this a heuristic).
 ///
-/// Cost: O(uses * log shards), about 0.5 us a use with 10^5 shards. Errors: InvalidArgument, as
-/// NextUses.
+/// Cost: O(uses * log shards), about 0.5 us a use with 10^5 shards.
+/// Errors: InvalidArgument, as NextUses.
 SHARDWISE_EXPORT std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
                                                          std::span<const std::uint64_t> sizes_bytes,
                                                          std::uint64_t budget_bytes,
@@ -105,8 +109,8 @@ SHARDWISE_EXPORT std::vector<CacheCounts> simulate_cache(std::span<const EpochUs
 /// together, and bypasses none: the most bytes of shards that are at one time between the begin of
 /// their first use and the end of their last. For a budget that lasts for each epoch by itself,
 /// take the largest of those of the single epochs.
-/// Cost: O(uses), and O(shards * log shards) where streams interleave. Errors: InvalidArgument, as
-/// NextUses.
+/// Cost: O(uses), and O(shards * log shards) where streams interleave.
+/// Errors: InvalidArgument, as NextUses.
 SHARDWISE_EXPORT std::uint64_t smallest_budget_without_refetch(
     std::span<const EpochUses> epochs, std::span<const std::uint64_t> sizes_bytes);
 

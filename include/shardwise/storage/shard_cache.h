@@ -93,11 +93,11 @@ struct CacheRequest {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-/// When a shard of the cache is needed next, in the positions of an epoch order.
+/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
 struct NextUse {
   enum class Kind : std::uint8_t {
     kUnknown,  ///< the cache knows only when it was used last
-    kAt,       ///< at `position`
+    kAt,       ///< at the slot `position`
     kNever,
     kInUse,  ///< when the new shard is needed: it must stay
   };
@@ -157,13 +157,14 @@ struct CacheRemoval {
   std::uint64_t num_in_use = 0;  ///< that stay, because some process maps them
 };
 
-/// A shard cache, opened. Threads and processes: internally synchronised. A shard is fetched once,
-/// however many ask for it; the others wait. After fork() the child may go on using it, if no other
-/// thread of the parent was inside a call.
+/// A shard cache, opened. A shard is fetched once, however many ask for it; the others wait.
 ///
 /// What is evicted when room is needed: among shards that no process maps, the one whose next use
 /// is farthest, where that is known (see NextUseOf; leaves_before() of replacement.h decides);
 /// before those the ones of which it is not known, least recently used first.
+///
+/// Threads and processes: internally synchronised. After fork() the child may go on using it, if no
+/// other thread of the parent was inside a call.
 class SHARDWISE_EXPORT ShardCache {
  public:
   /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.
@@ -178,11 +179,11 @@ class SHARDWISE_EXPORT ShardCache {
   /// What a shard is called in the cache.
   static std::string name_of(const CacheRequest& request);
 
-  /// The shard, fetched if it is not there. Blocks: on the network, and on another process or
-  /// thread that fetches the same shard. Errors: FetchError; what `check` throws; CorruptShard
-  /// (compressed, and damaged); StaleIndex (not
-  ///   of the size or hash that was asked for); kNoSpace (larger than the budget, or the disk is
-  ///   full); kIo (waited too long); Cancelled. Nothing is kept of a shard that failed.
+  /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
+  /// Blocks: on the network, and on another process or thread that fetches the same shard.
+  /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
+  ///   (not of the size or hash that was asked for); kNoSpace (larger than the budget, or the disk
+  ///   is full); kIo (waited too long); Cancelled.
   CachedShard get(const CacheRequest& request, const NextUseOf& next_use = nullptr);
 
   /// Room for a shard that will be needed, and the right to fetch it.
@@ -203,11 +204,11 @@ class SHARDWISE_EXPORT ShardCache {
   enum class Ahead : std::uint8_t {
     kFetch,    ///< the caller is to run what came with it
     kPresent,  ///< it is there, or another is fetching it
-    kNotNow,   ///< a shard must go first that is needed still, or is in use; or another waits for
-               ///< room
+    /// A shard must go first that is needed still, or is in use; or another waits for room.
+    kNotNow,
   };
   /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
-  /// @param needed_at  the position at which it is needed.
+  /// @param needed_at  the slot at which it is needed.
   /// Errors: as get(), but for what fetching throws.
   Ahead begin_ahead(const CacheRequest& request, std::uint64_t needed_at, const NextUseOf& next_use,
                     std::optional<Fetch>& fetch);
