@@ -52,9 +52,10 @@ struct MixtureDraw {
 ///                  derive_key(seed, 0, kMixtureBlock, 1), scatter as in permutation.h
 ///
 /// So at every border of blocks the counts are exact, and what comes before it is, for each data
-/// set, all draws below a number; within a block the draws of one data set come in permuted order.
-/// Where an epoch of a data set ends within a block, draws of its next epoch may come up to 255
-/// slots before the last ones of this epoch.
+/// set, all draws below a number. Within a block the draws of one data set come in permuted order,
+/// and the count of a data set so far is that of a random order of the block's 256 draws. Where an
+/// epoch of a data set ends within a block, draws of its next epoch may come up to 255 slots before
+/// the last ones of this epoch.
 ///
 /// Why a tree: floors of running sums alone would give a data set now more, now less than it had
 /// before, since both ends of its part move. Here both sides of each node only grow. Why fractions
@@ -70,8 +71,9 @@ class MixtureDraws {
   static constexpr std::uint64_t kMaxSlots = std::uint64_t{1} << 62;
   static constexpr std::size_t kMaxDatasets = std::size_t{1} << 20;
 
-  /// Cost: about 30 ns a data set. Errors: InvalidArgument, naming the data set: weights that are
-  /// negative or not finite; all weights 0; more than kMaxDatasets.
+  /// Cost: about 50 ns a data set.
+  /// Errors: InvalidArgument: a weight that is negative or not finite, naming the data set; all
+  ///   weights 0; more than kMaxDatasets.
   MixtureDraws(std::span<const double> weights, std::uint64_t seed);
 
   std::size_t num_datasets() const noexcept { return shares_.size(); }
