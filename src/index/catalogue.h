@@ -29,7 +29,6 @@ namespace shardwise {
 // letter, map the file, and hand it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
-inline constexpr std::int32_t kCatalogueVersion = 2;
 
 /// A row of `shards`: what ShardInfo shows, and what only the library needs.
 struct ShardRow {

@@ -105,7 +105,8 @@ TEST(PlanCommandTest, SizesTakeUnits) {
   EXPECT_EQ(cache_bytes("512"), 512u);
   EXPECT_EQ(cache_bytes("512B"), 512u);
   EXPECT_EQ(cache_bytes("3k"), 3072u);
-  EXPECT_EQ(cache_bytes("3KB"), 3072u);
+  EXPECT_EQ(cache_bytes("3KB"), 3000u);
+  EXPECT_EQ(cache_bytes("3KiB"), 3072u);
   EXPECT_EQ(cache_bytes("20GiB"), std::uint64_t{20} << 30);
   EXPECT_EQ(cache_bytes("15E"), std::uint64_t{15} << 60);
   for (const char* wrong : {"", "-1", "1.5G", "G", "2X", "2GG", "2 G", "16E", "2iB"}) {

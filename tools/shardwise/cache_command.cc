@@ -141,10 +141,7 @@ void add_cache_command(CLI::App& program, Output& out) {
   check->callback([options, &out] { verify(*options, out); });
 
   CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
-  prune->add_option("--to", options->max_bytes, "how much may stay: 512M, 20G")
-      ->required()
-      ->transform(kByteSize)
-      ->type_name("SIZE");
+  add_byte_size(*prune, "--to", options->max_bytes, "how much may stay")->required();
   json(prune, "print one JSON object");
   prune->callback([options, &out] { remove(*options, out); });
 

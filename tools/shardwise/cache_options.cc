@@ -32,12 +32,12 @@ double parse_percent(const std::string& option, const std::string& text) {
   return percent;
 }
 
-CacheBytes parse_cache_bytes(const std::string& option, std::string text) {
+CacheBytes parse_cache_bytes(const std::string& option, const std::string& text) {
   if (text.ends_with('%')) return {.percent = parse_percent(option, text)};
-  if (const std::string wrong = kByteSize(text); !wrong.empty()) {
-    throw CLI::ValidationError(option, wrong + ", or a part of all shards as 20%");
-  }
-  return {.bytes = static_cast<std::uint64_t>(std::stoull(text))};
+  if (const std::optional<std::uint64_t> bytes = parse_byte_size(text)) return {.bytes = *bytes};
+  throw CLI::ValidationError(option, in_quotes(text) +
+                                         " is no size: give bytes, or as 512M, 20GiB, 500MB, or a "
+                                         "part of all shards as 20%");
 }
 
 /// What all shards that need a cache take in it.
@@ -61,27 +61,33 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
           name,
           [name, &value](const std::string& given) { value = parse_cache_bytes(name, given); },
           text)
-      ->type_name("SIZE");
+      ->type_name(kSizeType);
 }
 
 void add_cache_options(CLI::App& command, CacheArguments& arguments) {
+  constexpr const char* kGroup = "Remote and compressed shards";
   CLI::Option* const cache =
       command
           .add_option(
               "--cache", arguments.directory,
               "a directory of its own, in which remote and compressed shards are kept, for all "
               "processes of this machine")
-          ->type_name("DIR");
+          ->type_name("DIR")
+          ->group(kGroup);
   add_cache_bytes(command, "--cache-bytes", arguments.budget,
-                  "what the shards in it may take together: 512M, 20G, or 20% of all shards")
+                  "what the shards in it may take together: a SIZE, or 20% of all shards")
       ->default_str("64G")
+      ->group(kGroup)
       ->needs(cache);
   command
       .add_flag("--cache-bypass-large", arguments.bypass_large,
                 "fetch a shard above that size each time, instead of failing")
+      ->group(kGroup)
       ->needs(cache);
-  command.add_flag("--allow-pipe", arguments.allow_pipe,
-                   "run the commands of pipe: URLs, without a shell");
+  command
+      .add_flag("--allow-pipe", arguments.allow_pipe,
+                "run the commands of pipe: URLs, without a shell")
+      ->group(kGroup);
 }
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
@@ -94,7 +100,7 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
   if (arguments.budget.percent != 0 && !data_bytes) {
     throw CLI::ValidationError("--cache-bytes",
                                "a part of all shards is not known before they are indexed: give "
-                               "bytes, or as 512M, 20G, 2T");
+                               "bytes, or as 512M, 20GiB, 500MB");
   }
   return ShardCache::open({.directory = arguments.directory,
                            .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),

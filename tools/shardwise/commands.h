@@ -24,5 +24,7 @@ void add_epoch_command(CLI::App& program, Output& out);
 void add_export_command(CLI::App& program, Output& out);
 void add_cache_command(CLI::App& program, Output& out);
 void add_pack_command(CLI::App& program, Output& out);
+void add_help_command(CLI::App& program, Output& out);
+void add_version_command(CLI::App& program, Output& out);
 
 }  // namespace shardwise::tools

@@ -248,7 +248,7 @@ void add_index_command(CLI::App& program, Output& out) {
                  {"error", "skip"})
           ->capture_default_str(),
       add_policy("--on-no-field", options->on_no_field,
-                 "the same for names without a field, as README", {"error", "skip"}),
+                 "the same for a name without an extension, such as `README`", {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
                  "the same for a field that comes twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "shardwise/base/error.h"
+
 namespace shardwise::tools {
 
 /// From now on the first SIGINT or SIGTERM sets the flag below, and a second one of its kind ends
@@ -12,6 +14,12 @@ void install_signal_handlers();
 
 /// Becomes true at the first Ctrl-C; long work in the library polls it.
 const std::atomic<bool>& interrupt_flag();
+
+/// Thrown instead of Cancelled where there is more to say than that nothing was left half-written.
+class Interrupted : public Cancelled {
+ public:
+  using Cancelled::Cancelled;
+};
 
 /// Throws Cancelled if Ctrl-C was pressed.
 void throw_if_interrupted();

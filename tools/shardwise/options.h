@@ -1,48 +1,34 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace shardwise::tools {
 
-/// For options that are whole numbers from 0 on. CLI11 alone would take -1 for 2^64 - 1.
-inline const CLI::Validator kWholeNumber(
-    [](const std::string& text) {
-      std::uint64_t value = 0;
-      const char* const end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data(), end, value);
-      if (error == std::errc() && stop == end) return std::string();
-      return "'" + text + "' is no whole number from 0 on";
-    },
-    "");
+/// The type that help gives options which are sizes; it then shows kSizeRule, too.
+inline constexpr const char* kSizeType = "SIZE";
+inline constexpr std::string_view kSizeRule =
+    "A SIZE is a number of bytes, or has a unit: 512M and 512MiB are 512 x 1024 x 1024 bytes, "
+    "512MB are 512,000,000; so with K, M, G, T, P and E.";
 
-/// For options that are bytes: 512, 512M, 20G, 2TiB, in powers of 1,024. Turns the text into the
-/// number.
-inline const CLI::Validator kByteSize(
-    [](std::string& text) {
-      constexpr std::string_view kUnits = "KMGTPE";
-      const std::string wrong = "'" + text + "' is no size: give bytes, or as 512M, 20G, 2T";
-      std::uint64_t value = 0;
-      const char* const end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data(), end, value);
-      if (error != std::errc()) return wrong;
-      std::string_view unit(stop, static_cast<std::size_t>(end - stop));
-      unsigned shift = 0;
-      if (!unit.empty() && unit != "B") {
-        const auto place = kUnits.find(static_cast<char>(unit.front() & ~0x20));
-        unit.remove_prefix(1);
-        if (place == std::string_view::npos) return wrong;
-        if (!unit.empty() && unit != "B" && unit != "iB") return wrong;
-        shift = 10 * (static_cast<unsigned>(place) + 1);
-      }
-      if (value > std::numeric_limits<std::uint64_t>::max() >> shift) return wrong;
-      text = std::to_string(value << shift);
-      return std::string();
-    },
-    "", "bytes");
+/// Bytes: "512", "512M", "20GiB", "2TB". A unit of one letter, or with "iB", is a power of 1,024;
+/// with "B" it is a power of 1,000. Upper and lower case are the same. Nothing if `text` is no such
+/// size, or does not fit.
+std::optional<std::uint64_t> parse_byte_size(std::string_view text);
+
+/// Adds an option that is a size, as parse_byte_size() takes it. `value` must live as long as
+/// `command` does.
+CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& value,
+                           const std::string& text);
+
+/// For options that are bytes: turns the text into the number. add_byte_size() uses it, and names
+/// the type so that help says how sizes are written.
+extern const CLI::Validator kByteSize;
+
+/// For options that are whole numbers from 0 on. CLI11 alone would take -1 for 2^64 - 1.
+extern const CLI::Validator kWholeNumber;
 
 }  // namespace shardwise::tools

@@ -1,9 +1,9 @@
 #include "output.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "console.h"
 #include "interrupt.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -26,7 +26,12 @@ void Output::flush() {
   buffer_.clear();
 }
 
+bool Output::is_terminal() const { return tools::is_terminal(fd_); }
+
+std::size_t Output::width() const { return terminal_width(fd_); }
+
 void Output::write_through(std::string_view bytes) {
+  if (!bytes.empty() && is_terminal()) clear_bar();
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n >= 0) {
@@ -39,10 +44,6 @@ void Output::write_through(std::string_view bytes) {
       throw_errno(errno, "cannot write the results", "standard output");
     }
   }
-}
-
-void say(std::string_view kind, std::string_view text) {
-  fmt::print(stderr, "shardwise: {}: {}\n", kind, text);
 }
 
 void append_json_string(std::string& out, std::string_view text) {

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "console.h"
+
 namespace shardwise::tools {
 
 /// Thrown when the reader of standard output has gone away, as in `shardwise ls ... | head`: the
@@ -35,6 +37,10 @@ class Output {
   /// Forgets what was not written yet.
   void drop() noexcept { buffer_.clear(); }
 
+  bool is_terminal() const;
+  /// Columns to fill where it is a terminal.
+  std::size_t width() const;
+
  private:
   static constexpr std::size_t kFlushBytes = 256 * 1024;
 
@@ -43,9 +49,6 @@ class Output {
   int fd_;
   std::string buffer_;
 };
-
-/// Writes "shardwise: <kind>: <text>" and a line end to standard error.
-void say(std::string_view kind, std::string_view text);
 
 /// Appends `text`, which must be UTF-8, as a JSON string.
 void append_json_string(std::string& out, std::string_view text);

@@ -234,16 +234,12 @@ void add_pack_command(CLI::App& program, Output& out) {
                    "files grouped by base name: a.jpg and a.json become one sample")
       ->type_name("DIR");
   source->require_option(1);
-  command->add_option("--max-samples", options->max_samples, "samples a shard, at most")
+  command->add_option("--max-samples", options->max_samples, "samples per shard, at most")
       ->check(kWholeNumber)
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->capture_default_str();
-  command
-      ->add_option("--max-bytes", options->max_bytes,
-                   "bytes a shard, at most; as 500000000 or 500MB")
-      ->transform(CLI::AsSizeValue(true))
-      ->type_name("B");
+  add_byte_size(*command, "--max-bytes", options->max_bytes, "bytes per shard, at most");
   command->add_option("--prefix", options->prefix, "of the shards' names")
       ->check([](const std::string& prefix) {
         return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";

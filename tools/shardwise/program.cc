@@ -1,18 +1,18 @@
 #include "program.h"
 
 #include <exception>
+#include <initializer_list>
 #include <new>
+#include <optional>
 
+#include "command_line.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "shardwise/base/error.h"
+#include "version.h"
 
 namespace shardwise::tools {
 namespace {
-
-constexpr int kDone = 0;
-constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
-constexpr int kInterrupted = 130;
 
 int failed(Output& out, std::string_view text) {
   try {
@@ -23,20 +23,10 @@ int failed(Output& out, std::string_view text) {
     // The error still counts.
   }
   say("error", text);
-  return kFailed;
+  return kExitFailed;
 }
 
-}  // namespace
-
-int run_program(int argc, char** argv) {
-  Output out;
-  CLI::App program("Indexed random access to WebDataset tar shards with exact epochs", "shardwise");
-  program.set_version_flag("--version", "shardwise " SHARDWISE_VERSION);
-  program.require_subcommand(1);
-  program.failure_message([](const CLI::App*, const CLI::Error& e) {
-    return fmt::format("shardwise: error: {}; see --help\n", e.what());
-  });
-  program.footer("Each command has its own help and an example: shardwise index --help");
+void add_commands(CLI::App& program, Output& out) {
   add_index_command(program, out);
   add_merge_command(program, out);
   add_info_command(program, out);
@@ -44,25 +34,55 @@ int run_program(int argc, char** argv) {
   add_cat_command(program, out);
   add_verify_command(program, out);
   add_query_command(program, out);
+  add_export_command(program, out);
+  add_pack_command(program, out);
   add_order_command(program, out);
   add_explain_command(program, out);
   add_when_command(program, out);
   add_plan_command(program, out);
   add_epoch_command(program, out);
-  add_export_command(program, out);
   add_cache_command(program, out);
-  add_pack_command(program, out);
+  add_help_command(program, out);
+  add_version_command(program, out);
+  const auto group = [&](const char* title, std::initializer_list<const char*> names) {
+    for (const char* name : names) program.get_subcommand(name)->group(title);
+  };
+  group("Indexes", {"index", "merge", "info", "ls", "cat", "verify", "query", "export"});
+  group("Shards", {"pack", "cache"});
+  group("Orders and epochs", {"order", "explain", "when", "plan", "epoch"});
+  group("About the program", {"help", "version"});
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  Output out;
+  CLI::App program("Indexed random access to WebDataset tar shards with exact epochs", "shardwise");
+  program.set_version_flag(
+      "-V,--version", [] { return version_text("shardwise", version_json()); },
+      "show versions, and exit");
+  program.set_help_flag("-h,--help", "show this help, and exit");
+  program.require_subcommand(1);
+  add_commands(program, out);
+  // After the commands, which would inherit it.
+  program.footer(
+      "Each command has its own help, with an example: shardwise help index\n\n"
+      "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
+      "  shardwise cat train.idx 42 jpg > 42.jpg");
   try {
-    program.parse(argc, argv);
+    if (const std::optional<int> exit_code = parse_command_line(program, argc, argv, out)) {
+      return *exit_code;
+    }
     out.flush();
-    return kDone;
-  } catch (const CLI::ParseError& e) {
-    return program.exit(e) == 0 ? kDone : kWrongUsage;
+    return kExitDone;
   } catch (const ReaderGone&) {
-    return kDone;
+    return kExitDone;
+  } catch (const Interrupted& e) {
+    say("error", e.what());
+    return kExitInterrupted;
   } catch (const Cancelled&) {
     say("error", "interrupted; nothing was left half-written");
-    return kInterrupted;
+    return kExitInterrupted;
   } catch (const std::bad_alloc&) {
     return failed(out, "not enough memory");
   } catch (const std::exception& e) {

@@ -1,13 +1,13 @@
 #include "progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 
+#include "console.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise::tools {
@@ -15,14 +15,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{10};
-constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;
 
-std::size_t terminal_width() {
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
-  return size.ws_col;
+/// Where a bar can be drawn. A terminal that calls itself dumb cannot wipe a line.
+bool takes_a_bar() {
+  const char* const kind = std::getenv("TERM");
+  return is_terminal(STDERR_FILENO) && (kind == nullptr || std::string_view(kind) != "dumb");
 }
 
 double fraction(const ProgressState& state) {
@@ -78,7 +77,7 @@ std::string progress_line(std::string_view verb, const ProgressState& state) {
 }
 
 Progress::Progress(std::string verb, Unit unit, bool quiet)
-    : verb_(std::move(verb)), unit_(unit), terminal_(::isatty(STDERR_FILENO) == 1), quiet_(quiet) {
+    : verb_(std::move(verb)), unit_(unit), terminal_(takes_a_bar()), quiet_(quiet) {
   if (!terminal_) next_ += kLineInterval;
 }
 
@@ -94,19 +93,16 @@ void Progress::update(std::uint64_t done, std::uint64_t total,
   if (terminal_) {
     next_ = now + kBarInterval;
     drawn_ = true;
-    const std::string bar = progress_bar(verb_, state, terminal_width());
-    std::fprintf(stderr, "\r\033[K%s", bar.c_str());
+    draw_bar(progress_bar(verb_, state, terminal_width(STDERR_FILENO)));
   } else {
     next_ = now + kLineInterval;
-    std::fprintf(stderr, "%s\n", progress_line(verb_, state).c_str());
+    print_message(progress_line(verb_, state));
   }
-  std::fflush(stderr);
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  std::fputs("\r\033[K", stderr);
-  std::fflush(stderr);
+  clear_bar();
   drawn_ = false;
 }
 

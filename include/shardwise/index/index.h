@@ -16,6 +16,10 @@
 
 namespace shardwise {
 
+/// The version of the catalogue's format that this library writes and reads; that of the offset
+/// table beside it is kTableVersion.
+inline constexpr std::int32_t kCatalogueVersion = 2;
+
 /// What the catalogue knows of one shard.
 struct ShardInfo {
   std::uint64_t number = 0;  ///< place in the source list, from 0

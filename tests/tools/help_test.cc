@@ -1,0 +1,190 @@
+// Help, versions, typos and wrong usage: what people meet first.
+
+#include <fcntl.h>
+
+#include <cstdlib>
+
+#include "command_line.h"
+#include "shardwise_program.h"
+#include "text_layout.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+const std::vector<std::string> kCommands = {
+    "index", "merge", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
+    "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
+
+std::string usage_error(const std::vector<std::string>& arguments) {
+  const Finished finished = shardwise(arguments);
+  EXPECT_EQ(finished.code, 2) << finished.err;
+  EXPECT_THAT(finished.out, IsEmpty());
+  EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
+  return finished.err;
+}
+
+TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
+  EXPECT_EQ(shardwise_output({"help"}), shardwise_output({"--help"}));
+  EXPECT_EQ(shardwise_output({"help", "cache", "prune"}),
+            shardwise_output({"cache", "prune", "--help"}));
+  for (const std::string& command : kCommands) {
+    EXPECT_EQ(shardwise_output({"help", command}), shardwise_output({command, "-h"})) << command;
+  }
+  EXPECT_EQ(usage_error({"help", "indx"}),
+            "shardwise: error: no command 'indx'; did you mean index? see shardwise --help\n");
+}
+
+TEST(HelpTest, InAPipeItIsFoldedAtEightyColumns) {
+  std::vector<std::vector<std::string>> calls = {{"--help"}};
+  for (const std::string& command : kCommands) calls.push_back({"help", command});
+  for (const auto& call : calls) {
+    for (const std::string& line : lines_of(shardwise_output(call))) {
+      EXPECT_LE(tools::display_width(line), 80U) << line;
+    }
+  }
+}
+
+TEST(HelpTest, ColumnsDecidesHowWideItIs) {
+  ::setenv("COLUMNS", "50", 1);
+  const std::string narrow = shardwise_output({"help", "index"});
+  ::setenv("COLUMNS", "200", 1);
+  const std::string wide = shardwise_output({"help", "index"});
+  ::unsetenv("COLUMNS");
+  EXPECT_LT(lines_of(wide).size(), lines_of(narrow).size());
+  EXPECT_THAT(wide, HasSubstr("Build an index, or bring it up to date: unchanged shards are not "
+                              "read again\n"));
+}
+
+TEST(HelpTest, CommonOptionsComeFirstAndOthersInGroups) {
+  const std::string help = shardwise_output({"help", "index"});
+  const std::size_t usual = help.find("\nOptions:\n");
+  const std::size_t remote = help.find("\nRemote and compressed shards:\n");
+  ASSERT_NE(usual, std::string::npos);
+  ASSERT_NE(remote, std::string::npos);
+  EXPECT_LT(usual, help.find("  --threads N"));
+  EXPECT_LT(help.find("  --threads N"), remote);
+  EXPECT_LT(remote, help.find("  --cache DIR"));
+  EXPECT_THAT(help, AllOf(HasSubstr("Usage: shardwise index -o INDEX [OPTION...] [SOURCE...]\n"),
+                          HasSubstr("--on-bad error|skip"), HasSubstr("`README`"),
+                          HasSubstr("A SIZE is a number of bytes, or has a unit")));
+}
+
+TEST(HelpTest, WhatDoesNotFitOnTheDiskIsAnError) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"--help"}, {"help", "index"}, {"ls", "-h"}, {"--version"}, {"version", "--json"}}) {
+    std::vector<std::string> command = arguments;
+    command.insert(command.begin(), SHARDWISE_PROGRAM);
+    const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+    if (full < 0) GTEST_SKIP() << "no /dev/full here";
+    const Finished finished = Process(command, "", full).wait();
+    ::close(full);
+    EXPECT_EQ(finished.code, 1) << testing::PrintToString(arguments);
+    EXPECT_THAT(finished.err, HasSubstr("standard output"));
+  }
+}
+
+TEST(HelpTest, ATypoIsAnsweredWithTheNearestCommand) {
+  EXPECT_EQ(usage_error({"indx", "-o", "x.idx", "a.tar"}),
+            "shardwise: error: no command 'indx'; did you mean index? see shardwise --help\n");
+  EXPECT_THAT(usage_error({"cache", "purne", "d"}),
+              HasSubstr("no command 'purne'; did you mean prune? see shardwise cache --help"));
+  EXPECT_THAT(usage_error({"verfiy"}), HasSubstr("did you mean verify?"));
+  EXPECT_THAT(usage_error({"frobnicate"}),
+              HasSubstr("no command 'frobnicate'; see shardwise --help"));
+}
+
+TEST(HelpTest, ATypoIsAnsweredWithTheNearestOptionOfTheCommand) {
+  EXPECT_EQ(usage_error({"ls", "x.idx", "--limt", "5"}),
+            "shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help\n");
+  EXPECT_THAT(usage_error({"ls", "--limt=5", "x.idx"}), HasSubstr("did you mean --limit?"));
+  EXPECT_THAT(usage_error({"index", "--outptu", "x.idx", "a.tar"}),
+              HasSubstr("no option --outptu; did you mean --output?"));
+  EXPECT_THAT(usage_error({"pack", "--imagse", "d", "-o", "x"}),
+              HasSubstr("did you mean --images?"));
+  EXPECT_THAT(usage_error({"info", "x.idx", "--zzzzzz"}),
+              HasSubstr("no option --zzzzzz; see shardwise info --help"));
+  EXPECT_THAT(usage_error({"--json", "info", "x.idx"}),
+              HasSubstr("--json belongs behind shardwise info;"));
+}
+
+TEST(HelpTest, TheArgumentThatIsTooManyIsNamed) {
+  EXPECT_EQ(usage_error({"info", "first.idx", "second", "third"}),
+            "shardwise: error: 'second' is one argument too many; see shardwise info --help\n");
+  EXPECT_THAT(usage_error({"cat", "x.idx", "1", "jpg", "index"}),
+              HasSubstr("'index' is one argument too many"));
+}
+
+TEST(HelpTest, WrongUsageNamesTheOption) {
+  EXPECT_THAT(usage_error({"ls", "x.idx", "--limit"}), HasSubstr("--limit needs a value;"));
+  EXPECT_THAT(usage_error({"ls", "x.idx", "--limit", "few"}),
+              HasSubstr("--limit: 'few' is no whole number from 0 on"));
+  EXPECT_THAT(usage_error({"pack", "-o", "d"}), HasSubstr("--images or --files is required"));
+  EXPECT_THAT(usage_error({"pack", "-o", "d", "--images", "a", "--files", "b"}),
+              HasSubstr("give --images or --files, not both"));
+  EXPECT_THAT(usage_error({"pack", "-o", "d", "--images", "a", "--seed", "1"}),
+              HasSubstr("--seed requires --shuffle;"));
+  EXPECT_THAT(usage_error({}), StartsWith("shardwise: error: shardwise needs a command: index, "));
+  EXPECT_THAT(usage_error({"cache"}),
+              HasSubstr("shardwise cache needs a command: ls, verify, prune, clear"));
+}
+
+TEST(VersionTest, NamesAlgorithmsFormatsAndLibraries) {
+  const std::string text = shardwise_output({"--version"});
+  EXPECT_EQ(lines_of(text)[0], "shardwise " SHARDWISE_VERSION);
+  EXPECT_THAT(text, AllOf(HasSubstr("permutation 1"), HasSubstr("offset table 2"),
+                          HasSubstr("resume token 1"), HasSubstr("sqlite 3."), HasSubstr("curl "),
+                          HasSubstr("libarchive "), HasSubstr("shardwise-train has it")));
+  EXPECT_EQ(shardwise_output({"-V"}), text);
+  EXPECT_EQ(shardwise_output({"version"}), text);
+  const auto json = nlohmann::json::parse(shardwise_output({"version", "--json"}));
+  EXPECT_EQ(json["version"], SHARDWISE_VERSION);
+  EXPECT_EQ(json["formats"]["catalogue"], 2);
+  EXPECT_EQ(json["algorithms"]["epoch_order"], 1);
+  EXPECT_THAT(json["libraries"]["sqlite"].get<std::string>(), StartsWith("3."));
+}
+
+TEST(NearestNameTest, IsNearEnoughToBeMeant) {
+  const std::vector<std::string> names = {"index", "info", "verify", "--limit", "--shard", "-o"};
+  EXPECT_EQ(tools::nearest_name("indxe", names), "index");
+  EXPECT_EQ(tools::nearest_name("ver", names), "verify");
+  EXPECT_EQ(tools::nearest_name("--shrad", names), "--shard");
+  EXPECT_EQ(tools::nearest_name("xyzzy", names), std::nullopt);
+  EXPECT_EQ(tools::nearest_name("-x", names), std::nullopt);
+  EXPECT_EQ(tools::nearest_name("", names), std::nullopt);
+}
+
+TEST(TextLayoutTest, CutsBetweenCharacters) {
+  EXPECT_EQ(tools::cut_to_width("abcdef", 6), "abcdef");
+  EXPECT_EQ(tools::cut_to_width("abcdef", 4), "abc\xe2\x80\xa6");
+  EXPECT_EQ(tools::cut_to_width("abcdef", 4, tools::Cut::kStart),
+            "\xe2\x80\xa6"
+            "def");
+  const std::string accents = "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9";
+  EXPECT_EQ(tools::display_width(accents), 4U);
+  EXPECT_EQ(tools::cut_to_width(accents, 3), "\xc3\xa9\xc3\xa9\xe2\x80\xa6");
+  EXPECT_EQ(tools::display_width("\xe6\xbc\xa2\xe5\xad\x97"), 4U) << "two wide characters";
+  EXPECT_EQ(tools::cut_to_width("\xe6\xbc\xa2\xe5\xad\x97", 3), "\xe6\xbc\xa2\xe2\x80\xa6");
+  for (std::size_t width = 0; width < 12; ++width) {
+    const std::string cut = tools::cut_to_width("\xf0\x9f\x98\x80 caf\xe9 e\xcc\x81x", width);
+    EXPECT_LE(tools::display_width(cut), width) << width;
+  }
+}
+
+TEST(TextLayoutTest, FoldsWordsAndCommands) {
+  EXPECT_EQ(tools::folded("one two three", 7), "one two\nthree");
+  EXPECT_EQ(tools::folded("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(tools::folded("one\ntwo", 80, 2), "one\n  two");
+  EXPECT_EQ(tools::folded("longerthanit", 4), "longerthanit");
+  EXPECT_EQ(tools::folded_command("  run --one 'a b c' --two", 20),
+            "  run --one \\\n      'a b c' \\\n      --two");
+}
+
+}  // namespace
+}  // namespace shardwise::test

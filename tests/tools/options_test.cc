@@ -1,0 +1,97 @@
+// Sizes as people write them, and errors that name options as they are typed.
+
+#include "options.h"
+
+#include "option_names.h"
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using tools::parse_byte_size;
+using tools::with_option_names;
+
+TEST(SizeTest, UnitsAreWhatTheySay) {
+  EXPECT_EQ(parse_byte_size("0"), 0U);
+  EXPECT_EQ(parse_byte_size("512"), 512U);
+  EXPECT_EQ(parse_byte_size("512B"), 512U);
+  EXPECT_EQ(parse_byte_size("1KiB"), 1024U);
+  EXPECT_EQ(parse_byte_size("1kB"), 1000U);
+  EXPECT_EQ(parse_byte_size("1K"), 1024U);
+  EXPECT_EQ(parse_byte_size("512M"), std::uint64_t{512} << 20);
+  EXPECT_EQ(parse_byte_size("512MB"), 512'000'000U);
+  EXPECT_EQ(parse_byte_size("20g"), std::uint64_t{20} << 30);
+  EXPECT_EQ(parse_byte_size("2TiB"), std::uint64_t{2} << 40);
+  EXPECT_EQ(parse_byte_size("15E"), std::uint64_t{15} << 60);
+  EXPECT_EQ(parse_byte_size("18446744073709551615"), ~std::uint64_t{0});
+}
+
+TEST(SizeTest, WhatIsNoSizeIsRefused) {
+  for (const char* text : {"", "x", "-1", "+1", "1.", ".5", "5Q", "5Ki", "5MBB", "5 ", " 5", "5 M",
+                           "1.5", "1.5G", "16E", "18446744073709551616", "1e3", "0x10"}) {
+    EXPECT_EQ(parse_byte_size(text), std::nullopt) << text;
+  }
+}
+
+TEST(SizeTest, EveryOptionTakesThemAlike) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"cache", "prune", "d", "--to", "5Q"},
+           {"pack", "-o", "d", "--files", "f", "--max-bytes", "5Q"},
+           {"plan", "x.idx", "--nodes", "1", "--cache-bytes", "5Q"},
+           {"cat", "x.idx", "0", "--cache", "d", "--cache-bytes", "5Q"}}) {
+    const Finished finished = shardwise(arguments);
+    EXPECT_EQ(finished.code, 2);
+    EXPECT_THAT(finished.err, AllOf(HasSubstr(*(arguments.end() - 2) + ": '5Q' is no size"),
+                                    HasSubstr("512M, 20GiB, 500MB")));
+  }
+}
+
+TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
+  EXPECT_EQ(with_option_names("streams 2 with world_size 3: one must divide the other"),
+            "--streams 2 with --world 3: one must divide the other");
+  EXPECT_EQ(with_option_names("rank is 3 with world_size 3; ranks are in [0, 3)"),
+            "--rank is 3 with --world 3; ranks are in [0, 3)");
+  EXPECT_EQ(with_option_names("chunk_size is 0 samples; it is at least 1"),
+            "--chunk is 0 samples; it is at least 1");
+  EXPECT_EQ(with_option_names("cannot fetch: 'http://h/a.tar' (cut); try again later, or allow "
+                              "more retries (FetchOptions::max_retries)"),
+            "cannot fetch: 'http://h/a.tar' (cut); try again later");
+  EXPECT_EQ(with_option_names("give a cache (DatasetOptions::cache, --cache DIR), or read single "
+                              "samples (Access::kRange, --access range)"),
+            "give --cache DIR, or read single samples with --access range");
+}
+
+TEST(OptionNamesTest, NamesOfFilesAndOtherWordsStay) {
+  for (const char* text :
+       {"cannot open: 'chunk_size/streams.tar'; check the path", "my_chunk_size is no option",
+        "chunk_sizes", "the ranks lost each other: rank 3 of 8", "upstreams", "it's streamy"}) {
+    EXPECT_EQ(with_option_names(text), text);
+  }
+  EXPECT_EQ(with_option_names("the server's streams"), "the server's --streams");
+}
+
+TEST(OptionNamesTest, ErrorsOfTheProgramHoldNoNameOfCpp) {
+  const TempDir dir;
+  write_file(dir / "odd.tar", TarBuilder().file("README", "x").end().bytes());
+  const SmallIndex index;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"}, "use http, https, s3 or file\n"},
+      {{"index", "-o", dir / "x.idx", "pipe:cat a.tar"}, "--allow-pipe"},
+      {{"index", "-o", dir / "x.idx", dir / "odd.tar"}, "or index with --on-bad skip\n"},
+      {{"index", "-o", dir / "x.idx", "http://127.0.0.1:1/a.tar"}, "check the host's name"},
+      {{"order", "--size", "10", "--world", "3", "--streams", "2"}, "--world"},
+      {{"order", "--size", "10", "--world", "3", "--rank", "5"}, "--rank"},
+  };
+  for (const auto& [arguments, words] : cases) {
+    const Finished finished = shardwise(arguments);
+    EXPECT_NE(finished.code, 0);
+    EXPECT_THAT(finished.err,
+                AllOf(HasSubstr(words), Not(HasSubstr("::")), Not(HasSubstr("world_size"))));
+  }
+}
+
+}  // namespace
+}  // namespace shardwise::test

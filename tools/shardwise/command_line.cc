@@ -1,0 +1,255 @@
+#include "command_line.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "console.h"
+#include "help.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+namespace {
+
+/// A word that is no command of `app`, or none where one is needed.
+class WrongCommand : public CLI::ParseError {
+ public:
+  WrongCommand(const CLI::App& app, std::string text)
+      : CLI::ParseError("WrongCommand", std::move(text), CLI::ExitCodes::ExtrasError), app_(&app) {}
+  const CLI::App& app() const noexcept { return *app_; }
+
+ private:
+  const CLI::App* app_;
+};
+
+/// Damerau and Levenshtein's distance, where neighbours that change places are one mistake.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] =
+          std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+bool looks_like_option(std::string_view argument) {
+  return argument.size() > 1 && argument.front() == '-' && !parse_int64(argument);
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!part->get_name().empty()) continue;
+    for (std::string& name : option_names(*part)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+/// The program and the sub-commands that the arguments reached, outermost first.
+std::vector<const CLI::App*> reached(const CLI::App& program) {
+  std::vector<const CLI::App*> apps = {&program};
+  for (;;) {
+    const auto parsed = apps.back()->get_subcommands();
+    const auto next = std::find_if(parsed.begin(), parsed.end(),
+                                   [](const CLI::App* sub) { return !sub->get_name().empty(); });
+    if (next == parsed.end()) return apps;
+    apps.push_back(*next);
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+/// Finds what is wrong with the words that name a command, before CLI11 sees them: it would only
+/// say that one is required.
+void require_commands(const CLI::App& program, int argc, const char* const* argv) {
+  const CLI::App* at = &program;
+  for (int i = 1;; ++i) {
+    const std::vector<std::string> names = command_names(*at);
+    if (names.empty() || at->get_require_subcommand_min() == 0) return;
+    if (i >= argc) {
+      throw WrongCommand(*at, fmt::format("{} needs a command: {}", full_name(*at), listed(names)));
+    }
+    const std::string word = argv[i];
+    if (looks_like_option(word)) return;  // CLI11 knows what to do
+    const auto commands =
+        at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
+    if (commands.empty()) {
+      throw WrongCommand(*at,
+                         fmt::format("no command {}{}", in_quotes(word), suggestion(word, names)));
+    }
+    at = commands.front();
+  }
+}
+
+/// An option that stands where it is not known, and the command that should know it.
+std::string unknown_option(const CLI::App& app, const std::string& argument,
+                           const CLI::App& innermost) {
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::vector<std::string> inner = option_names(innermost);
+  if (&app != &innermost && std::find(inner.begin(), inner.end(), name) != inner.end()) {
+    return fmt::format("{} belongs behind {};", name, full_name(innermost));
+  }
+  return fmt::format("no option {}{}", escaped(name), suggestion(name, option_names(app)));
+}
+
+/// What was not expected: options first, because a word behind a mistyped one may be its value.
+/// Nothing if all was.
+std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, bool only_options) {
+  for (const CLI::App* app : apps) {
+    for (const std::string& argument : app->remaining(false)) {
+      if (looks_like_option(argument)) return unknown_option(*app, argument, *apps.back());
+    }
+  }
+  for (const CLI::App* app : apps) {
+    for (const std::string& argument : app->remaining(false)) {
+      if (only_options || argument == "--") continue;
+      return fmt::format("{} is one argument too many;", in_quotes(argument));
+    }
+  }
+  return std::nullopt;
+}
+
+/// "A excludes B" and the like, as people say it.
+std::string plain_text(const CLI::ParseError& error) {
+  std::string text = error.what();
+  const auto split = [&](std::string_view between, std::string_view words) {
+    const std::size_t at = text.find(between);
+    if (at == std::string::npos) return;
+    text = text.substr(0, at) + std::string(words) + text.substr(at + between.size());
+  };
+  const std::string& kind = error.get_name();
+  if (kind == "ExcludesError") split(" excludes ", " cannot be given together with ");
+  if (kind == "ConversionError" && text.starts_with("Could not convert: ")) {
+    text.erase(0, 19);
+    split(" = ", ": this cannot be its value: ");
+  }
+  if (kind == "RequiredError" && text.starts_with("Exactly 1 option from [")) {
+    // "Exactly 1 option from [--a,--b] is required and 2 were given"
+    const std::size_t end = text.find(']');
+    std::string names = text.substr(23, end - 23);
+    for (std::size_t at = 0; (at = names.find(',', at)) != std::string::npos;) {
+      names.replace(at, 1, " or ");
+    }
+    text = text.ends_with("given") ? "give " + names + ", not both" : names + " is required";
+  }
+  if (kind == "ArgumentMismatch") {
+    // "--limit: 1 required N missing"
+    const std::size_t colon = text.find(": ");
+    if (colon != std::string::npos && text.ends_with(" missing")) {
+      text = text.substr(0, colon) + " needs a value";
+    }
+  }
+  return text;
+}
+
+std::string text_of_wrong_usage(const CLI::App& program, const CLI::ParseError& error) {
+  const std::vector<const CLI::App*> apps = reached(program);
+  const CLI::App* app = apps.back();
+  std::string text;
+  if (const auto* const wrong = dynamic_cast<const WrongCommand*>(&error)) {
+    app = &wrong->app();
+    text = wrong->what();
+  } else {
+    // A mistyped option first, because it may be why something else is missing or too much.
+    const bool only_options = dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr;
+    text = unexpected(apps, only_options).value_or(plain_text(error));
+  }
+  if (!text.ends_with(';') && !text.ends_with('?')) text += ';';
+  return fmt::format("{} see {} --help", text, full_name(*app));
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& names) {
+  const std::size_t dashes = std::min(name.find_first_not_of('-'), name.size());
+  const std::size_t letters = name.size() - dashes;
+  if (letters < 2) return std::nullopt;
+  std::size_t best = letters / 3 + (letters < 3 ? 1 : 0);
+  std::optional<std::string> nearest;
+  std::vector<std::string> begun;
+  for (const std::string& candidate : names) {
+    if (candidate.size() <= dashes + 1) continue;  // a single letter is like everything
+    if (letters >= 3 && candidate.starts_with(name)) begun.push_back(candidate);
+    const std::size_t d = distance(name, candidate);
+    if (d < best || (d == best && !nearest)) {
+      best = d;
+      nearest = candidate;
+    }
+  }
+  if (!nearest && begun.size() == 1) return begun.front();
+  return nearest;
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& names) {
+  const std::optional<std::string> nearest = nearest_name(name, names);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : ";";
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_name().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words) {
+  CLI::App* at = &program;
+  for (const std::string& word : words) {
+    const auto commands = at->get_subcommands(
+        [&](const CLI::App* sub) { return !word.empty() && sub->get_name() == word; });
+    if (commands.empty()) {
+      throw WrongCommand(*at, fmt::format("no command {}{}", in_quotes(word),
+                                          suggestion(word, command_names(*at))));
+    }
+    at = commands.front();
+  }
+  return *at;
+}
+
+std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
+                                      Output& out) {
+  static const std::string name = program.get_name();  // for messages, to the end of the process
+  set_program_name(name.c_str());
+  try {
+    require_commands(program, argc, argv);
+    program.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    out.write(help_of(*reached(program).back()));
+  } catch (const CLI::CallForVersion& version) {
+    out.print("{}\n", version.what());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) {
+      say("error", text_of_wrong_usage(program, error));
+      return kExitWrongUsage;
+    }
+  }
+  out.flush();
+  return kExitDone;
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,80 @@
+#include "console.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "option_names.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+namespace {
+
+constexpr std::size_t kUsualWidth = 80;
+constexpr std::size_t kLargestWidth = 10'000;
+
+const char* name_of_program = "shardwise";
+std::mutex console_mutex;
+bool bar_is_drawn = false;  // guarded by console_mutex
+
+/// REQUIRES: console_mutex is held.
+void wipe() {
+  if (bar_is_drawn) std::fputs("\r\033[K", stderr);
+  bar_is_drawn = false;
+}
+
+std::optional<std::size_t> asked_width() {
+  const char* const text = std::getenv("COLUMNS");
+  if (text == nullptr) return std::nullopt;
+  const std::optional<std::int64_t> columns = parse_int64(text);
+  if (!columns || *columns < 1 || *columns > static_cast<std::int64_t>(kLargestWidth)) {
+    return std::nullopt;
+  }
+  return static_cast<std::size_t>(*columns);
+}
+
+}  // namespace
+
+bool is_terminal(int fd) { return ::isatty(fd) == 1; }
+
+std::size_t terminal_width(int fd) {
+  if (const auto width = asked_width()) return *width;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
+  return size.ws_col;
+}
+
+void set_program_name(const char* name) { name_of_program = name; }
+const char* program_name() { return name_of_program; }
+
+void print_message(std::string_view line) {
+  const std::lock_guard lock(console_mutex);
+  wipe();
+  fmt::print(stderr, "{}\n", line);
+  std::fflush(stderr);
+}
+
+void draw_bar(std::string_view bar) {
+  const std::lock_guard lock(console_mutex);
+  fmt::print(stderr, "\r\033[K{}", bar);
+  std::fflush(stderr);
+  bar_is_drawn = true;
+}
+
+void clear_bar() {
+  const std::lock_guard lock(console_mutex);
+  wipe();
+  std::fflush(stderr);
+}
+
+void say(std::string_view kind, std::string_view text) {
+  print_message(fmt::format("{}: {}: {}", program_name(), kind,
+                            kind == "error" ? with_option_names(text) : std::string(text)));
+}
+
+}  // namespace shardwise::tools

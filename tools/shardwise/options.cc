@@ -1,0 +1,66 @@
+#include "options.h"
+
+#include <charconv>
+#include <limits>
+
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+namespace {
+
+/// What a unit stands for, or nothing if it is none.
+std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
+  constexpr std::string_view kLetters = "KMGTPE";
+  std::string upper(unit);
+  for (char& c : upper) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  if (upper.empty() || upper == "B") return 1;
+  const std::size_t power = kLetters.find(upper.front());
+  const std::string_view rest = std::string_view(upper).substr(1);
+  if (power == std::string_view::npos || (!rest.empty() && rest != "B" && rest != "IB")) {
+    return std::nullopt;
+  }
+  std::uint64_t bytes = 1;
+  for (std::size_t i = 0; i <= power; ++i) bytes *= rest == "B" ? 1000 : 1024;
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  std::uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return std::nullopt;
+  const std::optional<std::uint64_t> bytes =
+      unit_bytes({stop, static_cast<std::size_t>(end - stop)});
+  if (!bytes || number > std::numeric_limits<std::uint64_t>::max() / *bytes) return std::nullopt;
+  return number * *bytes;
+}
+
+CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& value,
+                           const std::string& text) {
+  return command.add_option(name, value, text)->transform(kByteSize)->type_name(kSizeType);
+}
+
+const CLI::Validator kByteSize(
+    [](std::string& text) {
+      const std::optional<std::uint64_t> bytes = parse_byte_size(text);
+      if (!bytes) return in_quotes(text) + " is no size: give bytes, or as 512M, 20GiB, 500MB";
+      text = std::to_string(*bytes);
+      return std::string();
+    },
+    "", "bytes");
+
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) {
+      std::uint64_t value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data(), end, value);
+      if (error == std::errc() && stop == end) return std::string();
+      return in_quotes(text) + " is no whole number from 0 on";
+    },
+    "");
+
+}  // namespace shardwise::tools
