@@ -7,9 +7,11 @@
 #include <new>
 #include <utility>
 
+#include "index/index_files.h"
 #include "index/sample_tables.h"
 #include "index/sqlite.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
@@ -46,6 +48,39 @@ void limit(sqlite3* db) {
   sqlite3_set_authorizer(db, authorize, nullptr);
 }
 
+/// SQL's shard_path(url): where a shard's stored url leads. `home` is the index's directory.
+void shard_path(sqlite3_context* context, int, sqlite3_value** arguments) {
+  try {
+    const auto& home = *static_cast<const std::string*>(sqlite3_user_data(context));
+    const auto* const bytes = static_cast<const char*>(sqlite3_value_blob(arguments[0]));
+    const int size = sqlite3_value_bytes(arguments[0]);
+    const std::string path =
+        resolve_url(home, bytes == nullptr ? std::string()
+                                           : std::string(bytes, static_cast<std::size_t>(size)));
+    if (is_utf8(path)) {
+      sqlite3_result_text64(context, path.data(), path.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+    } else {
+      sqlite3_result_blob64(context, path.data(), path.size(), SQLITE_TRANSIENT);
+    }
+  } catch (const std::exception&) {
+    sqlite3_result_error_nomem(context);
+  }
+}
+
+/// Puts a view in front of the catalogue's table of shards, in which their paths are as Index gives
+/// them. The table has them relative to the index.
+void resolve_shards(sqlite::Database& db, const std::string& home) {
+  sqlite3_create_function_v2(
+      db.handle(), "shard_path", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS,
+      const_cast<std::string*>(&home), shard_path, nullptr, nullptr, nullptr);
+  db.execute("PRAGMA temp_store = MEMORY");
+  db.execute(
+      "CREATE TEMP VIEW shards AS SELECT shard, shard_path(url) AS url, size, mtime_ns, validator, "
+      "first_sample, samples, members, not_samples, archives, trailing_bytes, end_marker, "
+      "compression, expanded_size, content_hash, header_hash, first_header_hash, "
+      "segment_checksum, checksum FROM main.shards");
+}
+
 int should_stop(void* cancel) {
   const auto* flag = *static_cast<const std::atomic<bool>**>(cancel);
   return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
@@ -56,10 +91,12 @@ int should_stop(void* cancel) {
 struct Query::Impl {
   explicit Impl(std::shared_ptr<const Index> opened)
       : index(std::move(opened)),
+        home(directory_of(index->path())),
         db(sqlite::Database::over_bytes(index->catalogue_bytes(), index->path())) {
     register_sample_tables(db.handle(), *index, &error);
     // SQLite makes such tables when they are first named, by a CREATE TABLE that limit() forbids.
     for (const char* sql : {"SELECT 1 FROM samples", "SELECT 1 FROM members"}) db.prepare(sql);
+    resolve_shards(db, home);
     limit(db.handle());
     sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
   }
@@ -105,6 +142,7 @@ struct Query::Impl {
 
   const std::shared_ptr<const Index> index;
   std::exception_ptr error;  // thrown by a table, under SQLite
+  const std::string home;    // of the index
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;

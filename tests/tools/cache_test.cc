@@ -92,6 +92,25 @@ TEST_F(CacheCommandTest, PruneAndClearRemoveTheLeastRecentlyUsed) {
   EXPECT_EQ(shardwise_output({"cache", "ls", shards_.cache()}), "0 shards, 0 B\n");
 }
 
+TEST_F(CacheCommandTest, ADryRunRemovesNothingAndSaysWhatWouldGo) {
+  const auto all = listed();
+  const std::string to = std::to_string(4 * shard_bytes_);
+  const auto planned = json({"prune", "--dry-run", "--to", to});
+  EXPECT_EQ(planned["dry_run"], true);
+  EXPECT_EQ(planned["removed"], 6);
+  EXPECT_EQ(planned["removed_bytes"], 6 * shard_bytes_);
+  ASSERT_EQ(planned["names"].size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(planned["names"][i], all[i]["name"]);
+  EXPECT_THAT(shardwise_output({"cache", "clear", "--dry-run", shards_.cache()}),
+              HasSubstr("would remove 10 shards, "));
+  EXPECT_EQ(listed().size(), 10U);
+  auto done = json({"prune", "--to", to});
+  EXPECT_EQ(done["removed"], planned["removed"]);
+  EXPECT_EQ(done["removed_bytes"], planned["removed_bytes"]);
+  EXPECT_THAT(lines_of(shardwise_output({"cache", "ls", "--header", shards_.cache()}))[0],
+              ::testing::StartsWith("name "));
+}
+
 TEST_F(CacheCommandTest, WhatIsInUseStays) {
   const auto data =
       Dataset::open(shards_.index(), {.cache = ShardCache::open({.directory = shards_.cache()})});

@@ -1,5 +1,7 @@
 // `shardwise query`, and the columns that `index --column` keeps for it.
 
+#include <map>
+
 #include "shardwise_program.h"
 
 namespace shardwise::test {
@@ -119,8 +121,9 @@ TEST(QueryCommandTest, WhatCannotBeRunIsAnErrorWithSqlitesReason) {
       {"SELECT x FROM samples", "no such column: x"},
       {"SELECT * FROM nowhere", "no such table: nowhere"},
       {"SELECT json_extract('{', '$')", "malformed JSON"},
-      {"DELETE FROM shards", "not authorized"},
-      {"UPDATE shards SET size = 0", "not authorized"},
+      {"DELETE FROM shards", "it is a view"},
+      {"UPDATE shards SET size = 0", "it is a view"},
+      {"UPDATE main.shards SET size = 0", "not authorized"},
       {"INSERT INTO fields VALUES (1, 2, 3)", "not authorized"},
       {"CREATE TABLE t (x)", "not authorized"},
       {"DROP TABLE shards", "not authorized"},
@@ -144,6 +147,49 @@ TEST(QueryCommandTest, WhatCannotBeRunIsAnErrorWithSqlitesReason) {
     EXPECT_THAT(finished.err, HasSubstr("give one SELECT")) << sql;
   }
   EXPECT_EQ(read_file(index.path()), before);
+}
+
+TEST(QueryCommandTest, TheQueryComesFromStandardInputOrAFileToo) {
+  const SmallIndex index;
+  const std::string sql = "SELECT count(*)\nFROM samples;\n";
+  const Finished piped = shardwise({"query", index.path(), "-"}, sql);
+  EXPECT_EQ(piped.code, 0) << piped.err;
+  EXPECT_EQ(piped.out, "7\n");
+  write_file(index.dir() / "q.sql", sql);
+  EXPECT_EQ(shardwise_output({"query", index.path(), "@" + index.dir() / "q.sql"}), "7\n");
+  expect_failure(shardwise({"query", index.path(), "@" + index.dir() / "none.sql"}),
+                 {index.dir() / "none.sql", "check the path"});
+}
+
+TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {
+  const std::string path = index({"--column", "cls", "--column", "tag=json:$.tags[0]"});
+  std::map<std::string, std::string> described;
+  for (const auto& column : json_lines(shardwise_output({"query", path, ".schema", "--json"}))) {
+    std::string& names = described[column["table"]];
+    names += (names.empty() ? "" : "\t") + column["column"].get<std::string>();
+    EXPECT_FALSE(column["text"].get<std::string>().empty());
+  }
+  EXPECT_EQ(described.size(), 5U);
+  for (const auto& [table, names] : described) {
+    EXPECT_EQ(lines_of(shardwise_output(
+                  {"query", "--header", path, "SELECT * FROM " + table + " LIMIT 1"}))[0],
+              names);
+  }
+  EXPECT_THAT(shardwise_output({"query", path, ".schema"}),
+              AllOf(HasSubstr("samples\tcls\tany\tmetadata from cls\n"),
+                    HasSubstr("samples\ttag\tany\tmetadata from json:$.tags[0]\n")));
+  const Finished other = shardwise({"query", path, ".tables"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr(".schema"));
+}
+
+TEST(QueryCommandTest, ShardsAreNamedAsLsNamesThem) {
+  const SmallIndex index;
+  std::vector<std::string> listed;
+  for (const auto& member : json_lines(shardwise_output({"ls", "--json", index.path()}))) {
+    if (listed.empty() || listed.back() != member["url"]) listed.push_back(member["url"]);
+  }
+  EXPECT_EQ(lines_of(shardwise_output({"query", index.path(), "SELECT url FROM shards"})), listed);
 }
 
 TEST(QueryCommandTest, WrongUsageAndWrongFiles) {

@@ -11,6 +11,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/storage/shard_cache.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
@@ -20,6 +21,8 @@ struct CacheCommandOptions {
   std::uint64_t max_bytes = 0;
   bool remove = false;
   bool quiet = false;
+  bool header = false;
+  bool dry_run = false;
   bool json = false;
 };
 
@@ -36,25 +39,50 @@ std::string utc(std::int64_t time_ns) {
   return text;
 }
 
-void list(const CacheCommandOptions& options, Output& out) {
-  std::uint64_t bytes = 0;
-  std::uint64_t count = 0;
-  for (const CacheEntry& entry : open(options)->entries()) {
-    bytes += entry.size_bytes;
-    ++count;
-    if (options.json) {
-      std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
-      append_json_name(line, "url", entry.url);
-      out.print("{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{}}}\n", line,
-                entry.size_bytes, utc(entry.last_use_ns),
-                entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use);
-    } else {
-      out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
-                utc(entry.last_use_ns), entry.url.empty() ? "?" : escaped(entry.url),
-                entry.in_use ? "  (in use)" : "");
+std::string shown_url(const CacheEntry& entry) {
+  return entry.url.empty() ? "?" : escaped(entry.url);
+}
+
+void print_entry_json(const CacheEntry& entry, Output& out) {
+  std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
+  append_json_name(line, "url", entry.url);
+  out.print("{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{}}}\n", line,
+            entry.size_bytes, utc(entry.last_use_ns),
+            entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use);
+}
+
+/// A table on a terminal; elsewhere not by tabs, as scripts know it.
+void print_entries(const std::vector<CacheEntry>& entries, bool header, Output& out) {
+  if (out.is_terminal()) {
+    Table table(out, {{"name"}, {"size", Align::kRight}, {"last use"}, {"state"}, {"url"}});
+    for (const CacheEntry& entry : entries) {
+      table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
+                 entry.in_use ? "in use" : "", shown_url(entry)});
     }
+    if (!entries.empty()) table.finish();
+    return;
   }
-  if (!options.json) out.print("{}, {}\n", counted(count, "shard"), human_bytes(bytes));
+  if (header) out.print("{:<32}  {:>10}  {:<20}  url\n", "name", "size", "last use");
+  for (const CacheEntry& entry : entries) {
+    out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
+              utc(entry.last_use_ns), shown_url(entry), entry.in_use ? "  (in use)" : "");
+  }
+}
+
+std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {
+  std::uint64_t bytes = 0;
+  for (const CacheEntry& entry : entries) bytes += entry.size_bytes;
+  return bytes;
+}
+
+void list(const CacheCommandOptions& options, Output& out) {
+  const std::vector<CacheEntry> entries = open(options)->entries();
+  if (options.json) {
+    for (const CacheEntry& entry : entries) print_entry_json(entry, out);
+    return;
+  }
+  print_entries(entries, options.header, out);
+  out.print("{}, {}\n", counted(entries.size(), "shard"), human_bytes(bytes_of(entries)));
 }
 
 void verify(const CacheCommandOptions& options, Output& out) {
@@ -102,7 +130,42 @@ void verify(const CacheCommandOptions& options, Output& out) {
   }
 }
 
+/// Shows what remove() would do, by ShardCache::prune()'s rule: the least recently used first,
+/// those in use left out, until the rest is small enough.
+void show_removal(const CacheCommandOptions& options, Output& out) {
+  const std::vector<CacheEntry> entries = open(options)->entries();
+  std::uint64_t used = bytes_of(entries);
+  std::uint64_t num_in_use = 0;
+  std::vector<CacheEntry> removed;
+  for (const CacheEntry& entry : entries) {
+    if (used <= options.max_bytes) break;
+    if (entry.in_use) {
+      ++num_in_use;
+      continue;
+    }
+    used -= entry.size_bytes;
+    removed.push_back(entry);
+  }
+  if (options.json) {
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    for (const CacheEntry& entry : removed) names.push_back(entry.name);
+    out.print("{}\n", json_text({{"dry_run", true},
+                                 {"removed", removed.size()},
+                                 {"removed_bytes", bytes_of(removed)},
+                                 {"in_use", num_in_use},
+                                 {"names", std::move(names)}}));
+    return;
+  }
+  print_entries(removed, options.header, out);
+  out.print("would remove {}, {}{}\n", counted(removed.size(), "shard"),
+            human_bytes(bytes_of(removed)),
+            num_in_use == 0
+                ? ""
+                : fmt::format("; {} would stay, because they are in use", human_count(num_in_use)));
+}
+
 void remove(const CacheCommandOptions& options, Output& out) {
+  if (options.dry_run) return show_removal(options, out);
   const CacheRemoval removal = open(options)->prune(options.max_bytes);
   if (options.json) {
     out.print("{}\n", json_text({{"removed", removal.num_shards},
@@ -131,6 +194,8 @@ void add_cache_command(CLI::App& program, Output& out) {
     sub->add_flag("--json", options->json, text);
   };
   CLI::App* ls = add("ls", "Show the shards in it, least recently used first");
+  ls->add_flag("--header", options->header,
+               "name the columns first; on a terminal they always are");
   json(ls, "print one JSON object a shard");
   ls->callback([options, &out] { list(*options, out); });
 
@@ -142,10 +207,15 @@ void add_cache_command(CLI::App& program, Output& out) {
 
   CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
   add_byte_size(*prune, "--to", options->max_bytes, "how much may stay")->required();
+  const auto dry_run = [&](CLI::App* sub) {
+    sub->add_flag("--dry-run", options->dry_run, "show what would be removed, and remove nothing");
+  };
+  dry_run(prune);
   json(prune, "print one JSON object");
   prune->callback([options, &out] { remove(*options, out); });
 
   CLI::App* clear = add("clear", "Remove all shards that no process is using");
+  dry_run(clear);
   json(clear, "print one JSON object");
   clear->callback([options, &out] { remove(*options, out); });
 

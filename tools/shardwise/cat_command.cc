@@ -1,13 +1,16 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/dataset.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
@@ -19,6 +22,9 @@ struct CatOptions {
   std::optional<std::string> field;
   std::string access = "map";
   CacheArguments cache;
+  bool force = false;
+  bool header = false;
+  bool json = false;
 };
 
 std::uint64_t sample_number(const CatOptions& options) {
@@ -35,19 +41,65 @@ std::optional<std::string> field_of(const CatOptions& options) {
   return options.sample;
 }
 
+/// True for what is no text, or would command the terminal.
+bool is_binary(std::string_view bytes) {
+  constexpr std::string_view kHarmless = "\t\n\r\f\b";
+  const bool has_control = std::any_of(bytes.begin(), bytes.end(), [&](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && kHarmless.find(c) == std::string_view::npos) ||
+           c == 0x7F;
+  });
+  return has_control || !is_utf8(bytes);
+}
+
+void write_field(const Sample& sample, const std::string& field, bool force, Output& out) {
+  const std::string bytes = sample.copy(field);  // a truncated shard is an error, not a signal
+  if (!force && out.is_terminal() && is_binary(bytes)) {
+    throw Error(
+        ErrorCode::kInvalidArgument, "binary content is not written to a terminal",
+        fmt::format("field {} of sample {}", in_quotes(field), sample.index()),
+        fmt::format("redirect it, as in > {}.{}, or give --force", sample.index(), escaped(field)));
+  }
+  out.write(bytes);
+}
+
+void list_fields(const Sample& sample, const CatOptions& options, Output& out) {
+  if (options.json) {
+    std::string line = fmt::format("{{\"sample\":{},", sample.index());
+    append_json_name(line, "key", sample.key());
+    line += ',';
+    append_json_name(line, "url", sample.shard_path());
+    line += ",\"fields\":[";
+    for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+      const Field field = sample.field(i);
+      line += i == 0 ? "{" : ",{";
+      append_json_name(line, "field", field.name);
+      line += fmt::format(",\"size\":{}}}", field.bytes.size());
+    }
+    out.print("{}]}}\n", line);
+    return;
+  }
+  Table table(out, {{"field"}, {"size", Align::kRight}}, options.header);
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    const Field field = sample.field(i);
+    table.add({escaped(field.name), std::to_string(field.bytes.size())});
+  }
+  table.finish();
+}
+
 void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
+  if (wanted && (options.json || options.header)) {
+    throw CLI::ValidationError(options.json ? "--json" : "--header",
+                               "is for the list of fields, which FIELD replaces");
+  }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
   const Dataset data =
       open_dataset(options.index, parse_access(options.access), options.cache, &interrupt_flag());
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
-    out.write(sample.copy(*wanted));  // a shard that was truncated is an error, not a signal
-    return;
-  }
-  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-    const Field field = sample.field(i);
-    out.print("{}\t{}\n", escaped(field.name), field.bytes.size());
+    write_field(sample, *wanted, options.force, out);
+  } else {
+    list_fields(sample, options, out);
   }
 }
 
@@ -68,6 +120,10 @@ void add_cat_command(CLI::App& program, Output& out) {
                    "the cache")
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
+  command->add_flag("--force", options->force, "write binary content even to a terminal");
+  command->add_flag("--header", options->header,
+                    "name the columns of the list of fields; on a terminal they always are");
+  command->add_flag("--json", options->json, "print the list of fields as one JSON object");
   add_cache_options(*command, options->cache);
   command->footer(
       "Examples:\n  shardwise cat train.idx 42 jpg > 42.jpg\n"

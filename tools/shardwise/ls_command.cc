@@ -9,6 +9,7 @@
 #include "options.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct LsOptions {
   std::string index;
   bool json = false;
+  bool header = false;
   std::optional<std::uint64_t> shard;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
 };
@@ -77,33 +79,69 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, st
   return listed;
 }
 
+/// The same on a terminal.
+std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t limit,
+                         Table& table) {
+  const ShardInfo shard = index.shard(number);
+  const SegmentView segment = index.segment(number);
+  std::uint64_t listed = 0;
+  for (std::uint32_t i = 0; i < segment.num_samples() && listed < limit; ++i) {
+    throw_if_interrupted();
+    for (const MemberRecord& member : segment.members(i)) {
+      if (listed == limit) break;
+      table.add({escaped(shard.path), std::to_string(shard.first_sample + i),
+                 escaped(segment.key(i)), escaped(segment.field_name(member.field())),
+                 std::to_string(member.data_offset()), std::to_string(member.size_bytes)});
+      ++listed;
+    }
+  }
+  return listed;
+}
+
 void run(const LsOptions& options, Output& out) {
   const std::shared_ptr<const Index> index = Index::open(options.index);
-  std::uint64_t left = options.limit;
+  Table table(out,
+              {{"shard", Align::kLeft, Cut::kStart},
+               {"sample", Align::kRight},
+               {"key", Align::kLeft, Cut::kStart},
+               {"field"},
+               {"offset", Align::kRight},
+               {"size", Align::kRight}},
+              options.header && !options.json);
+  const bool tabular = out.is_terminal() && !options.json;
+  const auto list = [&](std::uint64_t shard, std::uint64_t limit) {
+    // A pipe gets millions of lines, which the table would make one by one.
+    return tabular ? list_shard(*index, shard, limit, table)
+                   : list_shard(*index, shard, options.json, limit, out);
+  };
   if (options.shard) {
-    list_shard(*index, *options.shard, options.json, left, out);
-    return;
+    list(*options.shard, options.limit);
+  } else {
+    std::uint64_t left = options.limit;
+    for (std::uint64_t shard = 0; shard < index->num_shards() && left > 0; ++shard) {
+      throw_if_interrupted();
+      left -= list(shard, left);
+    }
   }
-  for (std::uint64_t shard = 0; shard < index->num_shards() && left > 0; ++shard) {
-    throw_if_interrupted();
-    left -= list_shard(*index, shard, options.json, left, out);
-  }
+  if (tabular) table.finish();
 }
 
 }  // namespace
 
 void add_ls_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand(
-      "ls", "List every member: shard, sample, key, field, offset and size, separated by tabs");
+  CLI::App* command =
+      program.add_subcommand("ls", "List every member: shard, sample, key, field, offset and size");
   const auto options = std::make_shared<LsOptions>();
   command->add_option("INDEX", options->index, "the index")->required()->type_name("");
-  command->add_flag("--json", options->json, "print one JSON object a line");
   command->add_option("--shard", options->shard, "only this shard, counted from 0")
       ->check(kWholeNumber)
       ->type_name("N");
-  command->add_option("--limit", options->limit, "at most so many members")
+  command->add_option("--limit", options->limit, "print at most N members")
       ->check(kWholeNumber)
       ->type_name("N");
+  command->add_flag("--header", options->header,
+                    "name the columns first; on a terminal they always are");
+  command->add_flag("--json", options->json, "print one JSON object a line");
   command->footer("Example:\n  shardwise ls train.idx --limit 10");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -11,6 +11,7 @@
 #include "shardwise/base/text.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/index/verify.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
@@ -20,12 +21,14 @@ struct VerifyArguments {
   bool full = false;
   bool allow_pipe = false;
   bool quiet = false;
+  bool header = false;
   bool json = false;
 };
 
 void print_result(const ShardInfo& shard, const std::optional<std::string>& problem, bool json,
                   Output& out) {
   if (!json) {
+    // Not by tabs, as scripts know it.
     out.print("{}  {}{}{}\n", problem ? "DIFFERS" : "ok     ", escaped(without_secrets(shard.path)),
               problem ? ": " : "", problem.value_or(""));
     return;
@@ -47,6 +50,9 @@ void run(const VerifyArguments& options, Output& out) {
   CacheArguments how;
   how.allow_pipe = options.allow_pipe;
   const auto remote = make_remote_shards(make_fetchers(how), nullptr, &interrupt_flag());
+  const bool tabular = out.is_terminal() && !options.json;
+  Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
+  if (options.header && !tabular && !options.json) out.print("state    shard\n");
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
     const ShardInfo shard = index->shard(number);
@@ -54,13 +60,19 @@ void run(const VerifyArguments& options, Output& out) {
         verify_shard(*index, number,
                      {.full = options.full, .cancel = &interrupt_flag(), .remote = remote.get()});
     num_different += problem ? 1 : 0;
-    print_result(shard, problem, options.json, out);
+    if (tabular) {
+      table.add(
+          {problem ? "DIFFERS" : "ok", escaped(without_secrets(shard.path)), problem.value_or("")});
+    } else {
+      print_result(shard, problem, options.json, out);
+    }
     bytes_done += shard.size_bytes;
     progress.update(bytes_done, summary.shard_bytes, [&] {
       return fmt::format("{} of {}", human_count(number + 1), counted(summary.num_shards, "shard"));
     });
   }
   progress.clear();
+  if (tabular) table.finish();
   if (num_different > 0) {
     throw StaleIndex(
         fmt::format("{} of {} differ from what was indexed", human_count(num_different),
@@ -82,6 +94,8 @@ void add_verify_command(CLI::App& program, Output& out) {
   command->add_flag("--allow-pipe", options->allow_pipe,
                     "run the commands of pipe: URLs, without a shell");
   command->add_flag("--quiet", options->quiet, "show no progress");
+  command->add_flag("--header", options->header,
+                    "name the columns first; on a terminal they always are");
   command->add_flag("--json", options->json, "print one JSON object a shard");
   command->footer("Example:\n  shardwise verify train.idx");
   command->callback([options, &out] { run(*options, out); });

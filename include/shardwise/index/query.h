@@ -21,7 +21,7 @@ namespace shardwise {
 ///   skipped   shard, offset, name, reason
 ///
 /// `samples` and `members` are virtual: they are read from the offset table as it is, and cost no
-/// storage. Conditions on sample, key and shard are looked up, others scan: about 0.2 us a row.
+/// storage. A shard's url is its path as ShardInfo has it. Conditions on sample, key and shard are looked up, others scan: about 0.2 us a row.
 /// Keys, fields and names that are not UTF-8 are blobs.
 ///
 /// Only SELECT is allowed. The catalogue is taken for hostile: no code in its schema runs, nothing

@@ -1,0 +1,204 @@
+// Lists: tables on a terminal, tabs in a pipe.
+
+#include "table.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "shardwise/base/text.h"
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+/// A terminal of a given width whose screen is a string.
+class Terminal {
+ public:
+  explicit Terminal(unsigned short columns = 80) : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) return;
+    char name[64];
+    if (::ptsname_r(master_, name, sizeof name) != 0) return;
+    slave_ = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    winsize size{};
+    size.ws_col = columns;
+    size.ws_row = 24;
+    ::ioctl(slave_, TIOCSWINSZ, &size);
+    ::fcntl(master_, F_SETFL, O_NONBLOCK);
+  }
+  ~Terminal() {
+    if (slave_ >= 0) ::close(slave_);
+    if (master_ >= 0) ::close(master_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  bool is_open() const { return slave_ >= 0; }
+  int fd() const { return slave_; }
+  /// What was written since, with line ends as they were written.
+  std::string shown() const {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(master_, buffer, sizeof buffer)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(n));
+    }
+    std::erase(text, '\r');
+    return text;
+  }
+
+ private:
+  int master_ = -1;
+  int slave_ = -1;
+};
+
+/// Runs `shardwise` with its standard output on a terminal. Little output only.
+std::pair<Finished, std::string> on_terminal(std::vector<std::string> arguments,
+                                             unsigned short columns = 80) {
+  const Terminal terminal(columns);
+  arguments.insert(arguments.begin(), SHARDWISE_PROGRAM);
+  const Finished finished = Process(std::move(arguments), "", terminal.fd()).wait();
+  return {finished, terminal.shown()};
+}
+
+class TerminalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Terminal().is_open()) GTEST_SKIP() << "no terminals here";
+  }
+};
+
+TEST_F(TerminalTest, ATableHasAHeaderAndNumbersToTheRight) {
+  const Terminal terminal;
+  tools::Output out(terminal.fd());
+  tools::Table table(out, {{"name"}, {"size", tools::Align::kRight}, {"kind"}});
+  table.add({"a", "7", "x"});
+  table.add({"longer name", "12345", "y"});
+  table.finish();
+  out.flush();
+  EXPECT_EQ(terminal.shown(),
+            "name          size  kind\n"
+            "a                7  x\n"
+            "longer name  12345  y\n");
+}
+
+TEST_F(TerminalTest, LinesAreCutToItsWidthAndNumbersAreNot) {
+  for (const unsigned short columns : std::initializer_list<unsigned short>{20, 30, 50}) {
+    const Terminal terminal(columns);
+    tools::Output out(terminal.fd());
+    tools::Table table(out, {{"path", tools::Align::kLeft, tools::Cut::kStart},
+                             {"key"},
+                             {"size", tools::Align::kRight}});
+    table.add({"/a/long/path/to/shards/train-000001.tar", "caf\xc3\xa9 caf\xc3\xa9 caf\xc3\xa9",
+               "123456"});
+    table.finish();
+    out.flush();
+    const auto lines = lines_of(terminal.shown());
+    ASSERT_EQ(lines.size(), 2U);
+    for (const std::string& line : lines) {
+      EXPECT_LE(tools::display_width(line), columns) << line;
+      EXPECT_TRUE(is_utf8(line)) << line;
+    }
+    if (columns < 30) continue;
+    EXPECT_THAT(lines[1], AllOf(HasSubstr("1.tar"), HasSubstr("123456")));
+  }
+}
+
+TEST_F(TerminalTest, LongListsAreWrittenAsTheyCome) {
+  const Terminal terminal;
+  tools::Output out(terminal.fd());
+  tools::Table table(out, {{"n", tools::Align::kByContent}});
+  for (std::size_t i = 0; i < tools::Table::kRowsMeasured; ++i) table.add({std::to_string(i)});
+  out.flush();
+  EXPECT_EQ(lines_of(terminal.shown()).size(), tools::Table::kRowsMeasured + 1);
+  table.add({"1000000"});
+  table.finish();
+  out.flush();
+  EXPECT_EQ(terminal.shown(), "1000000\n");
+}
+
+TEST_F(TerminalTest, ListsOfTheProgramAreTables) {
+  const SmallIndex index;
+  const auto [ls, members] = on_terminal({"ls", index.path(), "--limit", "2"});
+  EXPECT_EQ(ls.code, 0) << ls.err;
+  ASSERT_EQ(lines_of(members).size(), 3U);
+  EXPECT_THAT(lines_of(members)[0], AllOf(StartsWith("shard"), HasSubstr("  sample  key")));
+  EXPECT_THAT(members, Not(HasSubstr("\t")));
+  EXPECT_EQ(on_terminal({"cat", index.path(), "0"}).second,
+            "field  size\njpg       7\ncls       1\n");
+  EXPECT_EQ(on_terminal({"query", index.path(), "SELECT sample, key FROM samples LIMIT 1"}).second,
+            "sample  key\n     0    0\n");
+  EXPECT_THAT(on_terminal({"verify", index.path()}).second,
+              AllOf(StartsWith("state  shard"), HasSubstr("\nok     ")));
+}
+
+TEST_F(TerminalTest, BinaryContentIsNotWrittenToIt) {
+  const TempDir dir;
+  write_file(dir / "a.tar", TarBuilder()
+                                .file("0.jpg", std::string("\xff\xd8\xff\x00", 4))
+                                .file("0.txt", "a text\n")
+                                .file("0.esc", "\x1b[31m")
+                                .end()
+                                .bytes());
+  shardwise_output({"index", "-o", dir / "x.idx", dir / "a.tar"});
+  for (const char* field : {"jpg", "esc"}) {
+    const auto [refused, screen] = on_terminal({"cat", dir / "x.idx", "0", field});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(screen, IsEmpty());
+    EXPECT_EQ(
+        refused.err,
+        std::string("shardwise: error: binary content is not written to a terminal: field '") +
+            field + "' of sample 0; redirect it, as in > 0." + field + ", or give --force\n");
+    EXPECT_EQ(on_terminal({"cat", dir / "x.idx", "0", field, "--force"}).first.code, 0);
+  }
+  EXPECT_EQ(on_terminal({"cat", dir / "x.idx", "0", "txt"}).second, "a text\n");
+  EXPECT_EQ(shardwise_output({"cat", dir / "x.idx", "0", "jpg"}).size(), 4U);
+}
+
+TEST_F(TerminalTest, HelpIsFoldedToItsWidth) {
+  for (const unsigned short columns : std::initializer_list<unsigned short>{60, 120}) {
+    std::size_t widest = 0;
+    for (const std::string& line : lines_of(on_terminal({"help", "ls"}, columns).second)) {
+      widest = std::max(widest, tools::display_width(line));
+    }
+    EXPECT_LE(widest, columns);
+  }
+}
+
+TEST(ListTest, InAPipeTheHeaderComesWhenItIsAskedFor) {
+  const SmallIndex index;
+  EXPECT_THAT(lines_of(shardwise_output({"ls", "--header", "--limit", "1", index.path()})),
+              ElementsAre("shard\tsample\tkey\tfield\toffset\tsize",
+                          index.dir() / "a.tar" + "\t0\t0\tjpg\t512\t7"));
+  EXPECT_EQ(shardwise_output({"cat", "--header", index.path(), "5"}),
+            "field\tsize\njpg\t7\ncls\t1\n");
+  EXPECT_EQ(lines_of(shardwise_output({"verify", "--header", index.path()}))[0], "state    shard");
+  EXPECT_THAT(shardwise_output({"ls", "--header", "--json", "--limit", "1", index.path()}),
+              StartsWith("{"));
+}
+
+TEST(ListTest, TheFieldsOfASampleComeInJsonToo) {
+  const SmallIndex index;
+  EXPECT_EQ(nlohmann::json::parse(shardwise_output({"cat", "--json", index.path(), "5"})),
+            nlohmann::json::parse(R"({"sample": 5, "key": "5", "url": ")" + index.dir() / "b.tar" +
+                                  R"(", "fields": [{"field": "jpg", "size": 7},
+                                                   {"field": "cls", "size": 1}]})"));
+  EXPECT_EQ(shardwise({"cat", "--json", index.path(), "5", "jpg"}).code, 2);
+}
+
+TEST(ListTest, AFieldWithADotIsAnsweredWithItsName) {
+  const SmallIndex index;
+  expect_failure(shardwise({"cat", index.path(), "5", ".jpg"}),
+                 {"no field '.jpg'", "fields have no dot here: use \"jpg\""});
+  expect_failure(shardwise({"cat", index.path(), "5", ".gif"}), {"its fields are jpg, cls"});
+}
+
+}  // namespace
+}  // namespace shardwise::test

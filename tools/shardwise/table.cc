@@ -1,0 +1,107 @@
+#include "table.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+namespace shardwise::tools {
+namespace {
+
+constexpr std::size_t kGap = 2;
+constexpr std::size_t kSmallestColumn = 8;
+
+bool is_number(std::string_view cell) {
+  return cell == "NULL" || cell.find_first_not_of("0123456789.,+-eE") == std::string_view::npos;
+}
+
+std::string joined_by_tabs(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : "\t") + cells[i];
+  return line;
+}
+
+}  // namespace
+
+Table::Table(Output& out, std::vector<TableColumn> columns, bool header)
+    : out_(out),
+      columns_(std::move(columns)),
+      terminal_(out.is_terminal()),
+      line_width_(terminal_ ? out.width() : 0) {
+  if (terminal_ || !header) return;
+  std::vector<std::string> names;
+  for (const TableColumn& column : columns_) names.push_back(column.name);
+  out_.print("{}\n", joined_by_tabs(names));
+}
+
+void Table::add(std::vector<std::string> cells) {
+  if (!terminal_) {
+    out_.print("{}\n", joined_by_tabs(cells));
+  } else if (!widths_.empty()) {
+    print_line(cells);
+  } else {
+    kept_.push_back(std::move(cells));
+    if (kept_.size() == kRowsMeasured) print_kept();
+  }
+}
+
+void Table::finish() {
+  if (terminal_ && widths_.empty()) print_kept();
+}
+
+void Table::print_kept() {
+  size_columns();
+  std::vector<std::string> names;
+  for (const TableColumn& column : columns_) names.push_back(column.name);
+  print_line(names);
+  for (const auto& cells : kept_) print_line(cells);
+  kept_.clear();
+}
+
+void Table::size_columns() {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    TableColumn& column = columns_[i];
+    std::size_t width = display_width(column.name);
+    bool numbers = !kept_.empty();
+    for (const auto& cells : kept_) {
+      width = std::max(width, display_width(cells[i]));
+      numbers = numbers && is_number(cells[i]);
+    }
+    if (column.align == Align::kByContent) column.align = numbers ? Align::kRight : Align::kLeft;
+    widths_.push_back(width);
+  }
+  shrink_to_fit();
+}
+
+/// Takes columns from the widest text until a line fits, or no text can be made narrower.
+void Table::shrink_to_fit() {
+  if (widths_.empty()) return;
+  std::size_t sum = std::accumulate(widths_.begin(), widths_.end(), kGap * (widths_.size() - 1));
+  while (sum > line_width_) {
+    std::size_t widest = widths_.size();
+    for (std::size_t i = 0; i < widths_.size(); ++i) {
+      if (columns_[i].align == Align::kRight || widths_[i] <= kSmallestColumn) continue;
+      if (widest == widths_.size() || widths_[i] > widths_[widest]) widest = i;
+    }
+    if (widest == widths_.size()) return;
+    --widths_[widest];
+    --sum;
+  }
+}
+
+void Table::print_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line.append(kGap, ' ');
+    const bool right = columns_[i].align == Align::kRight;
+    const std::string cell = right ? cells[i] : cut_to_width(cells[i], widths_[i], columns_[i].cut);
+    const std::size_t taken = display_width(cell);
+    const std::string fill(widths_[i] - std::min(widths_[i], taken), ' ');
+    if (right) line += fill;
+    line += cell;
+    if (!right && i + 1 < cells.size()) line += fill;
+  }
+  out_.print("{}\n", cut_to_width(line, line_width_));
+}
+
+}  // namespace shardwise::tools

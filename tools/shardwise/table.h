@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "output.h"
+#include "text_layout.h"
+
+namespace shardwise::tools {
+
+/// Where a column's cells stand. By content: to the right if the first rows hold only numbers.
+enum class Align : std::uint8_t { kLeft, kRight, kByContent };
+
+struct TableColumn {
+  std::string name;
+  Align align = Align::kLeft;
+  Cut cut = Cut::kEnd;  ///< where a text that is too wide loses characters; numbers are not cut
+};
+
+/// A list for people and for scripts. On a terminal: a header, columns aligned to the widest of the
+/// first rows, and lines cut to the terminal's width. Elsewhere: cells separated by tabs, as they
+/// come, without a header unless it is asked for.
+///
+/// Rows are written as they come, but for the first kRowsMeasured on a terminal. One thread.
+/// Errors: those of Output.
+class Table {
+ public:
+  static constexpr std::size_t kRowsMeasured = 256;
+
+  Table(Output& out, std::vector<TableColumn> columns, bool header = false);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  /// Cells are printable UTF-8, as escaped() makes it. REQUIRES: as many as there are columns.
+  void add(std::vector<std::string> cells);
+  /// Writes what is still kept. To be called once, after the last row.
+  void finish();
+
+ private:
+  void size_columns();
+  void shrink_to_fit();
+  void print_line(const std::vector<std::string>& cells);
+  void print_kept();
+
+  Output& out_;
+  std::vector<TableColumn> columns_;
+  const bool terminal_;
+  const std::size_t line_width_;
+  std::vector<std::vector<std::string>> kept_;
+  std::vector<std::size_t> widths_;  // empty until the columns are sized
+};
+
+}  // namespace shardwise::tools
