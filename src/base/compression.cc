@@ -143,4 +143,9 @@ std::size_t ExpandingReader::read(char* buffer, std::size_t size) {
 
 std::uint64_t ExpandingReader::position() const noexcept { return impl_->position; }
 
+std::uint64_t ExpandingReader::compressed_position() const noexcept {
+  const la_int64_t bytes = archive_filter_bytes(impl_->reader.get(), -1);
+  return bytes < 0 ? 0 : static_cast<std::uint64_t>(bytes);
+}
+
 }  // namespace shardwise

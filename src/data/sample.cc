@@ -57,9 +57,11 @@ void Sample::throw_missing(std::string_view field) const {
   for (std::size_t i = 0; i < num_fields(); ++i) {
     fields += (i == 0 ? "" : ", ") + escaped(this->field(i).name);
   }
-  if (field.starts_with('.') && contains(field.substr(1))) {
+  if (field.starts_with('.')) {
+    const std::string_view name = field.substr(1);
     throw NotFound("no field " + in_quotes(field), describe(),
-                   "fields have no dot here: use \"" + escaped(field.substr(1)) + "\"");
+                   "fields have no dot here: " +
+                       (contains(name) ? "use \"" + escaped(name) + "\"" : "they are " + fields));
   }
   throw NotFound("no field " + in_quotes(field), describe(), "its fields are " + fields);
 }

@@ -20,11 +20,11 @@ constexpr std::uint64_t kLargestPartBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
 
 void expand_into(HeaderImage::Writer& writer, std::string_view compressed, Compression compression,
-                 const std::string& path, const std::function<void()>& tick) {
+                 const std::string& path, const std::function<void(std::uint64_t)>& tick) {
   ExpandingReader reader(compressed, compression, path);
   std::string piece(kPieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
-    tick();
+    tick(reader.compressed_position());
     writer.take(std::string_view(piece).substr(0, n));
   }
 }
@@ -79,6 +79,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
   Hasher128 hasher;
   std::string first;  // bytes, until they tell what they are of
   bool decided = false;
+  std::uint64_t brought = 0;  // or stepped over
   image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
     const auto pass_on = [&](std::string_view bytes) {
       if (stored_) {
@@ -95,7 +96,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
       pass_on(first);
     };
     const auto take = [&](std::string_view bytes) {
-      options.tick();
+      options.tick(brought += bytes.size());
       if (options.hash) hasher.update(bytes);
       if (decided) return pass_on(bytes);
       first += bytes;
@@ -113,6 +114,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
         if (rest >= kWorthSkippingBytes) {
           writer.skip(rest);
           at += rest;
+          brought += rest;
           part = kFirstPartBytes;
         } else {
           part = std::min(4 * part, kLargestPartBytes);

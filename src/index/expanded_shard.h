@@ -25,8 +25,10 @@ struct ExpandOptions {
   std::string temporary;  ///< see HeaderImage; not touched for a plain local shard
   /// The members whose data is wanted; of a plain local shard all is there.
   HeaderImage::Keep keep;
-  bool hash = false;           ///< stored_hash() will be asked for
-  std::function<void()> tick;  ///< called now and then; what it throws ends the work
+  bool hash = false;  ///< stored_hash() will be asked for
+  /// Called now and then while the file is brought and expanded, with how many of its bytes, as it
+  /// is stored, were read; what it throws ends the work.
+  std::function<void(std::uint64_t stored_bytes)> tick;
 };
 
 /// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
@@ -40,6 +42,8 @@ class ExpandedShard {
   ~ExpandedShard();
 
   Compression compression() const noexcept { return compression_; }
+  /// True if the file is scanned as it is, not read to its end already.
+  bool is_in_place() const noexcept { return !image_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   std::int64_t mtime_ns() const noexcept { return mtime_ns_; }
   /// To be called when reading is over, also when it ended with an error.

@@ -6,8 +6,10 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "index/build_journal.h"
@@ -206,7 +208,6 @@ class Build {
   void drop(const std::string& path) { report_.dropped.push_back(path); }
 
   BuildReport run(const Donor* old) {
-    require_shards();
     progress_.num_shards = sources_.size();
     BuildJournal journal(path_, scan_options_hash(content_),
                          {options_.journal_bytes, options_.journal_age});
@@ -223,18 +224,6 @@ class Build {
   }
 
  private:
-  /// A wrong path, or a disk that is not there, must not make an empty index of a good one.
-  void require_shards() const {
-    if (!sources_.empty() || report_.dropped.empty() || !part_.empty()) return;
-    throw NotFound("none of the shards exists", shards_text(), "check the paths");
-  }
-
-  std::string shards_text() const {
-    const std::size_t num_others = report_.dropped.size() - 1;
-    return in_quotes(report_.dropped.front()) +
-           (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more");
-  }
-
   bool nothing_changed(const Donor* old) const {
     if (old == nullptr || old->meta().num_shards != sources_.size() ||
         content_of(old->meta()) != content_ || old->meta().part != part_) {
@@ -279,9 +268,28 @@ class Build {
     assembly.commit();
   }
 
-  ShardPart make_part(const Source& source, const BuildJournal& journal) const {
+  /// Counts all of the shard's bytes, as they are gone through. On any thread.
+  ShardPart make_part(const Source& source, const BuildJournal& journal) {
     SHARDWISE_FAULT_POINT("build.scan_shard");
     throw_if_cancelled(options_.cancel);
+    std::uint64_t counted = 0;
+    ShardPart part = make_part(source, journal, [&](std::uint64_t stored_bytes) {
+      const std::uint64_t at = std::min(stored_bytes, source.size_bytes);
+      if (at > counted) advance(at - std::exchange(counted, at));
+    });
+    const std::lock_guard lock(progress_mutex_);
+    progress_.bytes_done += part.row.size_bytes - counted;
+    return part;
+  }
+
+  void advance(std::uint64_t num_bytes) {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.bytes_done += num_bytes;
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  ShardPart make_part(const Source& source, const BuildJournal& journal,
+                      const std::function<void(std::uint64_t)>& progress) const {
     if (source.donor != nullptr) return part_of(*source.donor, source.donor_shard, source.url);
     if (is_known(source)) {
       if (auto part = journal.find(source.url,
@@ -294,7 +302,8 @@ class Build {
                                                .columns = content_.columns,
                                                .hash = content_.hashes,
                                                .temporary = path_,
-                                               .cancel = options_.cancel});
+                                               .cancel = options_.cancel,
+                                               .progress = progress});
     part.row.url = source.url;
     return part;
   }
@@ -316,12 +325,12 @@ class Build {
 
   void append(ShardPart part, Assembly& assembly) {
     assembly.append(part);
+    const std::lock_guard lock(progress_mutex_);
     note(progress_.shards_done, part.row);
     ++(part.reused ? report_.shards_reused : report_.shards_scanned);
     if (part.resumed) ++report_.shards_resumed;
     ++progress_.shards_done;
     progress_.samples = assembly.num_samples();
-    progress_.bytes_done += part.row.size_bytes;
     if (options_.progress) options_.progress(progress_);
   }
 
@@ -337,7 +346,8 @@ class Build {
   const IndexContent content_;
   const std::string part_;
   std::vector<Source> sources_;
-  BuildProgress progress_;
+  std::mutex progress_mutex_;
+  BuildProgress progress_;  // guarded by progress_mutex_ while shards are scanned
   BuildReport report_;
 };
 
@@ -430,65 +440,139 @@ void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
   }
 }
 
-}  // namespace
+/// A wrong path, or a disk that is not there, must not make an empty index of a good one.
+void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
+  if (!found.empty() || missing.empty()) return;
+  const std::size_t num_others = missing.size() - 1;
+  throw NotFound("none of the shards exists",
+                 in_quotes(missing.front()) +
+                     (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more"),
+                 "check the paths");
+}
 
-BuildReport build_index(const std::string& path, const std::vector<std::string>& shards,
-                        const BuildOptions& options) {
+/// What a build has to go by: the index that is there, and the shards as they look now.
+struct Inputs {
+  std::unique_ptr<Donor> old;
+  std::string part;  ///< see part_text
+  std::vector<Source> sources;
+  std::vector<std::string> missing;
+};
+
+/// Looks at all shards, and finds those that did not change. Errors: as build_index.
+Inputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
+                   const BuildOptions& options) {
   require_valid(path, shards, options);
+  Inputs inputs;
   std::size_t begin = 0;
   std::size_t end = shards.size();
   if (options.part) {
     begin = shards.size() * (options.part->number - 1) / options.part->count;
     end = shards.size() * options.part->number / options.part->count;
+    inputs.part = part_text(*options.part, shards.size());
   }
-  const std::unique_ptr<Donor> old = open_old_index(path);
+  inputs.old = open_old_index(path);
+  const Donor* const old = inputs.old.get();
   std::unordered_map<std::string, std::uint64_t> old_numbers;
-  if (old && scans_alike(content_of(old->meta()), options.content)) {
+  if (old != nullptr && scans_alike(content_of(old->meta()), options.content)) {
     for (std::uint64_t i = 0; i < old->meta().num_shards; ++i) {
       old_numbers.emplace(old->files.catalogue().shard(i).url, i);
     }
   }
-  Build build(path, options, options.content,
-              options.part ? part_text(*options.part, shards.size()) : std::string());
   for (std::size_t i = begin; i < end; ++i) {
+    throw_if_cancelled(options.cancel);
     Source source;
     try {
       source = look_at(shards[i], path, options.remote);
     } catch (const NotFound&) {
       if (!options.drop_missing) throw;
-      build.drop(shards[i]);
+      inputs.missing.push_back(shards[i]);
       continue;
     }
     if (const auto it = old_numbers.find(source.url); it != old_numbers.end() && is_known(source)) {
       const ShardRow row = old->files.catalogue().shard(it->second);
       if (row.size_bytes == source.size_bytes && row.mtime_ns == source.mtime_ns &&
           row.validator == source.place.state.validator) {
-        source.donor = old.get();
+        source.donor = old;
         source.donor_shard = it->second;
       }
     }
-    build.add(std::move(source));
+    inputs.sources.push_back(std::move(source));
   }
-  return build.run(old.get());
+  if (inputs.part.empty()) require_any(inputs.sources, inputs.missing);
+  return inputs;
+}
+
+/// The shards and options that the index at `path` was built with.
+struct Rebuild {
+  std::vector<std::string> shards;
+  BuildOptions options;
+};
+
+Rebuild as_built(const std::string& path, const BuildOptions& options) {
+  Rebuild same{{}, options};
+  const IndexFiles files(path);
+  const CatalogueMeta& meta = files.catalogue().meta();
+  if (!meta.part.empty()) {
+    throw InvalidArgument("the index is part " + meta.part, in_quotes(path),
+                          "name the shards and the part again");
+  }
+  same.options.content = content_of(meta);
+  same.options.part.reset();
+  for (std::uint64_t i = 0; i < meta.num_shards; ++i) {
+    same.shards.push_back(resolve_url(directory_of(path), files.catalogue().shard(i).url));
+  }
+  return same;
+}
+
+}  // namespace
+
+BuildReport build_index(const std::string& path, const std::vector<std::string>& shards,
+                        const BuildOptions& options) {
+  Inputs inputs = look_at_all(path, shards, options);
+  Build build(path, options, options.content, std::move(inputs.part));
+  for (const std::string& shard : inputs.missing) build.drop(shard);
+  for (Source& source : inputs.sources) build.add(std::move(source));
+  return build.run(inputs.old.get());
+}
+
+BuildPlan plan_index(const std::string& path, const std::vector<std::string>& shards,
+                     const BuildOptions& options) {
+  const Inputs inputs = look_at_all(path, shards, options);
+  const BuildJournal journal(path, scan_options_hash(options.content), {});
+  BuildPlan plan;
+  plan.missing = inputs.missing;
+  std::unordered_set<std::string> named;
+  for (const Source& source : inputs.sources) {
+    named.insert(source.url);
+    if (source.donor != nullptr) {
+      plan.unchanged.push_back(source.place.path);
+    } else if (is_known(source) &&
+               journal.find(source.url,
+                            {.size_bytes = source.size_bytes, .mtime_ns = source.mtime_ns},
+                            source.place.state.validator)) {
+      plan.resumed.push_back(source.place.path);
+    } else {
+      plan.read.push_back(source.place.path);
+      plan.bytes_to_read += source.size_bytes;
+    }
+  }
+  for (const std::string& shard : inputs.missing) named.insert(url_of_path(path, shard));
+  if (!inputs.old) return plan;
+  for (std::uint64_t i = 0; i < inputs.old->meta().num_shards; ++i) {
+    const std::string url = inputs.old->files.catalogue().shard(i).url;
+    if (!named.contains(url)) plan.gone.push_back(resolve_url(inputs.old->home, url));
+  }
+  return plan;
 }
 
 BuildReport update_index(const std::string& path, const BuildOptions& options) {
-  std::vector<std::string> shards;
-  BuildOptions same = options;
-  {
-    const IndexFiles files(path);
-    const CatalogueMeta& meta = files.catalogue().meta();
-    if (!meta.part.empty()) {
-      throw InvalidArgument("the index is part " + meta.part, in_quotes(path),
-                            "name the shards and the part again");
-    }
-    same.content = content_of(meta);
-    same.part.reset();
-    for (std::uint64_t i = 0; i < meta.num_shards; ++i) {
-      shards.push_back(resolve_url(directory_of(path), files.catalogue().shard(i).url));
-    }
-  }
-  return build_index(path, shards, same);
+  const Rebuild same = as_built(path, options);
+  return build_index(path, same.shards, same.options);
+}
+
+BuildPlan plan_update(const std::string& path, const BuildOptions& options) {
+  const Rebuild same = as_built(path, options);
+  return plan_index(path, same.shards, same.options);
 }
 
 BuildReport merge_indexes(const std::string& path, const std::vector<std::string>& parts,

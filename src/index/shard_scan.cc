@@ -19,6 +19,9 @@
 namespace shardwise {
 namespace {
 
+/// How often a scan says how far it is, and looks whether it shall stop.
+constexpr std::uint64_t kProgressBytes = std::uint64_t{4} << 20;
+
 /// Groups a shard's members, as they are visited, into the samples of a segment.
 class Grouper {
  public:
@@ -152,10 +155,17 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   const std::string_view bytes = shard.bytes();
   Grouper grouper(path, options);
   std::uint32_t visited = 0;
+  std::uint64_t told = 0;
+  // To hash it the file is read twice.
+  const std::uint64_t share = options.hash ? 2 : 1;
   const TarScanOptions how{.lenient = options.policies.damage == OnBad::kSkip,
                            .expanded = shard.compression() != Compression::kNone};
   const TarScanReport report = scan_tar(bytes, path, how, [&](const TarMember& member) {
-    if (++visited % 1024 == 0) throw_if_cancelled(options.cancel);
+    if (++visited % 1024 == 0 || member.data_offset - told >= kProgressBytes) {
+      throw_if_cancelled(options.cancel);
+      told = member.data_offset;
+      if (options.progress && shard.is_in_place()) options.progress(told / share);
+    }
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
     shard.forget_before(member.data_offset);
   });
@@ -210,7 +220,11 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
                                     return wants_data(options, name, size_bytes);
                                   },
                               .hash = options.hash,
-                              .tick = [&] { throw_if_cancelled(options.cancel); }});
+                              .tick =
+                                  [&](std::uint64_t stored_bytes) {
+                                    throw_if_cancelled(options.cancel);
+                                    if (options.progress) options.progress(stored_bytes);
+                                  }});
   try {
     ShardPart part = scan_expanded(place.path, options, shard);
     shard.require_unchanged();

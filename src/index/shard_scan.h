@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct ShardScanOptions {
   bool hash = false;      ///< of the shard's and its members' contents
   std::string temporary;  ///< path beside which a compressed shard's headers are kept meanwhile
   const std::atomic<bool>* cancel = nullptr;
+  /// Called now and then with how many of the file's bytes, as it is stored, were gone through.
+  std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
 };
 
 /// Scans one shard and groups its members into samples by WebDataset's rule.

@@ -61,6 +61,8 @@ class MemberComparison {
   std::optional<std::string> problem_;
 };
 
+constexpr std::uint64_t kProgressBytes = std::uint64_t{4} << 20;
+
 /// Where the shard is looked at, and what of the index is held against it.
 struct Inspection {
   ShardPlace place;
@@ -95,7 +97,11 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
                       {.temporary = temporary,
                        .keep = [&](std::string_view, std::uint64_t) { return options.full; },
                        .hash = options.full && inspection.is_stored_form,
-                       .tick = [&] { throw_if_cancelled(options.cancel); }});
+                       .tick =
+                           [&](std::uint64_t stored_bytes) {
+                             throw_if_cancelled(options.cancel);
+                             if (options.progress) options.progress(stored_bytes);
+                           }});
   const std::string_view bytes = shard.bytes();
   if (inspection.is_original && inspection.place.remote == nullptr) {
     require_unchanged(info, shard.size_bytes(), shard.mtime_ns());
@@ -108,8 +114,13 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
   const bool expanded = info.compression != Compression::kNone;
   const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
                            .expanded = expanded};
+  std::uint64_t told = 0;
   const auto compare = [&](const TarMember& member) {
     throw_if_cancelled(options.cancel);
+    if (options.progress && shard.is_in_place() && member.data_offset - told >= kProgressBytes) {
+      told = member.data_offset;
+      options.progress(options.full ? told / 2 : told);  // the whole file's hash comes after
+    }
     members.see(member, bytes.substr(member.data_offset, member.size_bytes));
     shard.forget_before(member.data_offset);
   };

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <ctime>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -175,10 +176,15 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::weak_ptr<void> owner;
     std::function<bool(const std::string&)> release;
   };
+  /// Says, while what is returned lives, that this process fetches the shard.
+  std::shared_ptr<void> note_fetch(const std::string& name);
+  bool is_fetched_here(const std::string& name) const;
+
   std::atomic<int> num_running{0};  // fetches of this process
   mutable std::mutex mutex;
-  mutable ShardCacheStats stats;    // guarded by mutex
-  std::vector<Releaser> releasers;  // guarded by mutex
+  mutable ShardCacheStats stats;            // guarded by mutex
+  std::vector<Releaser> releasers;          // guarded by mutex
+  std::multiset<std::string> fetched_here;  // by name; guarded by mutex
 };
 
 struct CachedShard::Hold {
@@ -223,6 +229,7 @@ struct ShardCache::Fetch::Impl {
   NextUseOf next_use;
   CachedShard held;
   ByteLock lock;
+  std::shared_ptr<void> noted = nullptr;  // see note_fetch
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
   std::unique_ptr<AtomicFile> file = nullptr;
@@ -266,6 +273,22 @@ ByteLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
                   [&] { return ByteLock::try_take(directory, kRoomByte); });
 }
 
+std::shared_ptr<void> ShardCache::Impl::note_fetch(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex);
+    fetched_here.insert(name);
+  }
+  return {nullptr, [self = shared_from_this(), name](void*) {
+            const std::lock_guard lock(self->mutex);
+            self->fetched_here.erase(self->fetched_here.find(name));
+          }};
+}
+
+bool ShardCache::Impl::is_fetched_here(const std::string& name) const {
+  const std::lock_guard lock(mutex);
+  return fetched_here.contains(name);
+}
+
 ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
   Pause pause;
   const auto start = Clock::now();
@@ -279,7 +302,7 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
     const auto now = Clock::now();
     if (now - last_word >= std::chrono::seconds(1)) {
       last_word = now;
-      if (options.on_wait) {
+      if (options.on_wait && !is_fetched_here(name)) {
         options.on_wait(redacted_url(request.url),
                         std::chrono::duration_cast<milliseconds>(now - start));
       }
@@ -622,7 +645,8 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
                     .name = name,
                     .next_use = next_use,
                     .held = std::move(held),
-                    .lock = std::move(lock)};
+                    .lock = std::move(lock),
+                    .noted = impl_->note_fetch(name)};
   fetch.reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, fetch.reserved_bytes);
   Pause pause;
@@ -665,7 +689,8 @@ ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint
                                                          .name = name,
                                                          .next_use = next_use,
                                                          .held = std::move(held),
-                                                         .lock = *std::move(lock)});
+                                                         .lock = *std::move(lock),
+                                                         .noted = impl_->note_fetch(name)});
   begun->reserved_bytes = impl_->size_wanted(request);
   impl_->require_within_budget(request, begun->reserved_bytes);
   {

@@ -41,7 +41,7 @@ Outcome scan(const std::filesystem::path& path, bool libarchive_only) {
     const ExpandedShard file({.path = path.string()},
                              {.temporary = dir / "x",
                               .keep = [](std::string_view, std::uint64_t) { return true; },
-                              .tick = [] {}});
+                              .tick = [](std::uint64_t) {}});
     scan_tar(file.bytes(), path.string(), {.libarchive_only = libarchive_only},
              [&](const TarMember& m) {
                outcome.members.push_back(

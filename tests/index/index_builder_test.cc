@@ -351,6 +351,49 @@ TEST(IndexBuilderTest, ProgressCountsUpToAll) {
   EXPECT_EQ(last.bytes_done, last.num_bytes);
 }
 
+TEST(IndexBuilderTest, ProgressMovesDuringTheFirstShard) {
+  const TempDir dir;
+  test::TarBuilder tar;
+  for (int i = 0; i < 5; ++i) tar.file(std::to_string(i) + ".bin", std::string(6 << 20, 'x'));
+  test::write_file(dir / "a.tar", tar.end().bytes());
+  for (const bool hashes : {false, true}) {
+    std::vector<BuildProgress> seen;
+    BuildOptions options;
+    options.content.hashes = hashes;
+    options.progress = [&](const BuildProgress& p) { seen.push_back(p); };
+    build_index(dir / (hashes ? "h.idx" : "t.idx"), {dir / "a.tar"}, options);
+    ASSERT_GE(seen.size(), 4U);
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i + 1 < seen.size(); ++i) {
+      EXPECT_EQ(seen[i].shards_done, 0U);
+      EXPECT_GT(seen[i].bytes_done, last);
+      EXPECT_LT(seen[i].bytes_done, seen[i].num_bytes);
+      last = seen[i].bytes_done;
+    }
+    EXPECT_EQ(seen.back().bytes_done, seen.back().num_bytes);
+  }
+}
+
+TEST(IndexBuilderTest, APlanIsWhatTheBuildThenDoes) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 4, 5);
+  build_index(dir / "t.idx", {shards[0], shards[1]});
+  const auto files = dir.list();
+  BuildOptions options;
+  options.drop_missing = true;
+  const std::vector<std::string> wanted = {shards[1], shards[2], dir / "none.tar"};
+  const BuildPlan plan = plan_index(dir / "t.idx", wanted, options);
+  EXPECT_THAT(plan.unchanged, ElementsAre(shards[1]));
+  EXPECT_THAT(plan.read, ElementsAre(shards[2]));
+  EXPECT_THAT(plan.missing, ElementsAre(dir / "none.tar"));
+  EXPECT_THAT(plan.gone, ElementsAre(shards[0]));
+  EXPECT_EQ(dir.list(), files);
+  const BuildReport report = build_index(dir / "t.idx", wanted, options);
+  EXPECT_EQ(report.shards_reused, plan.unchanged.size());
+  EXPECT_EQ(report.shards_scanned, plan.read.size());
+  EXPECT_EQ(report.dropped, plan.missing);
+}
+
 TEST(IndexBuilderTest, ReadersSeeTheOldOrTheNewIndexWhileItIsRebuilt) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 20);

@@ -478,6 +478,28 @@ TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
   stalled.join();
 }
 
+TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
+  server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
+  ShardCacheOptions telling = options();
+  std::atomic<int> words{0};
+  telling.on_wait = [&](const std::string&, std::chrono::milliseconds) { ++words; };
+  const auto cache = ShardCache::open(telling);
+  std::atomic<bool> cancel{false};
+  const auto get = [&] {
+    EXPECT_ANY_THROW(cache->get(
+        {.url = server_.url("/stall.tar"), .size_bytes = kShardBytes, .cancel = &cancel}));
+  };
+  std::thread first(get);
+  while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
+  std::thread second(get);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  cancel = true;
+  first.join();
+  second.join();
+  EXPECT_EQ(cache->stats().waits, 1U);
+  EXPECT_EQ(words, 0);
+}
+
 // faults.md 5
 TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   const auto cache = ShardCache::open(options());

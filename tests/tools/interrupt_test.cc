@@ -73,7 +73,11 @@ TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   build.send(SIGINT);
-  EXPECT_EQ(build.wait().code, 130);
+  const Finished stopped = build.wait();
+  EXPECT_EQ(stopped.code, 130);
+  EXPECT_EQ(stopped.err,
+            "shardwise: error: interrupted; what was read is kept: run the same command to "
+            "continue\n");
   EXPECT_THAT(out_.list(), testing::ElementsAre("x.idx.journal"));
 
   const std::string first = shards_ / "all/{0,1,10,100}.tar";  // in the order of a directory

@@ -162,6 +162,22 @@ TEST_F(TerminalTest, BinaryContentIsNotWrittenToIt) {
   EXPECT_EQ(shardwise_output({"cat", dir / "x.idx", "0", "jpg"}).size(), 4U);
 }
 
+TEST_F(TerminalTest, AMessageWipesTheBarFirst) {
+  const Terminal terminal;
+  const int standard_error = ::dup(STDERR_FILENO);
+  ::dup2(terminal.fd(), STDERR_FILENO);
+  tools::draw_bar("a bar");
+  tools::say("note", "a message");
+  tools::say("note", "another");
+  tools::draw_bar("a bar");
+  tools::clear_bar();
+  ::dup2(standard_error, STDERR_FILENO);
+  ::close(standard_error);
+  EXPECT_EQ(terminal.shown(),
+            "\x1b[Ka bar\x1b[Kshardwise: note: a message\nshardwise: note: another\n"
+            "\x1b[Ka bar\x1b[K");
+}
+
 TEST_F(TerminalTest, HelpIsFoldedToItsWidth) {
   for (const unsigned short columns : std::initializer_list<unsigned short>{60, 120}) {
     std::size_t widest = 0;
@@ -197,7 +213,9 @@ TEST(ListTest, AFieldWithADotIsAnsweredWithItsName) {
   const SmallIndex index;
   expect_failure(shardwise({"cat", index.path(), "5", ".jpg"}),
                  {"no field '.jpg'", "fields have no dot here: use \"jpg\""});
-  expect_failure(shardwise({"cat", index.path(), "5", ".gif"}), {"its fields are jpg, cls"});
+  expect_failure(shardwise({"cat", index.path(), "5", ".gif"}),
+                 {"fields have no dot here: they are jpg, cls"});
+  expect_failure(shardwise({"cat", index.path(), "5", "gif"}), {"its fields are jpg, cls"});
 }
 
 }  // namespace

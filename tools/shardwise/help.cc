@@ -83,7 +83,17 @@ std::string group_name(const CLI::Option& option) {
 
 /// The options with names, those without a group first and help last among them.
 std::vector<Group> option_groups(const CLI::App& app) {
-  std::vector<Group> groups = {{std::string(kUsualGroup), {}}};
+  std::vector<Group> groups;
+  // An option group of CLI11, of which one is needed, is a sub-command without a name.
+  for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!part->get_name().empty()) continue;
+    for (const CLI::Option* option : part->get_options()) {
+      if (option->get_positional() || option == part->get_help_ptr()) continue;
+      rows_of(groups, part->get_description()).push_back(row_of(*option));
+    }
+  }
+  const std::string usual(kUsualGroup);
+  rows_of(groups, usual);
   std::vector<const CLI::Option*> last;
   for (const CLI::Option* option : app.get_options()) {
     if (!is_shown(*option) || option->get_positional()) continue;
@@ -93,15 +103,7 @@ std::vector<Group> option_groups(const CLI::App& app) {
       rows_of(groups, group_name(*option)).push_back(row_of(*option));
     }
   }
-  // An option group of CLI11 is a sub-command without a name.
-  for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!part->get_name().empty()) continue;
-    for (const CLI::Option* option : part->get_options()) {
-      if (option->get_positional() || option == part->get_help_ptr()) continue;
-      rows_of(groups, part->get_description()).push_back(row_of(*option));
-    }
-  }
-  for (const CLI::Option* option : last) groups.front().second.push_back(row_of(*option));
+  for (const CLI::Option* option : last) rows_of(groups, usual).push_back(row_of(*option));
   return groups;
 }
 

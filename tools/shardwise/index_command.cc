@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "cache_options.h"
 #include "commands.h"
@@ -16,6 +17,7 @@
 #include "shardwise/data/remote_access.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/source_list.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
@@ -36,6 +38,8 @@ struct IndexOptions {
   std::optional<BuildPart> part;
   CacheArguments cache;
   bool keep = false;
+  bool dry_run = false;
+  bool header = false;
   bool quiet = false;
   bool json = false;
 };
@@ -144,8 +148,10 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
-    say("note", fmt::format("{} in no sample left out: directories, links, names without a field",
-                            counted(report.num_not_samples, "member")));
+    say("note",
+        fmt::format(
+            "{} in no sample left out: directories and links, or names without an extension",
+            counted(report.num_not_samples, "member")));
   }
   if (report.summary.num_skipped > 0) {
     say("note", fmt::format("{} skipped; see shardwise info {}",
@@ -177,6 +183,58 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
   out.print("{}\n", json_text(json));
 }
 
+void print_plan(const IndexOptions& options, const BuildPlan& plan, Output& out) {
+  const std::pair<const char*, const std::vector<std::string>&> kinds[] = {
+      {"read", plan.read},
+      {"resumed", plan.resumed},
+      {"unchanged", plan.unchanged},
+      {"missing", plan.missing},
+      {"gone", plan.gone}};
+  if (options.json) {
+    nlohmann::ordered_json json = {{"index", options.index}, {"dry_run", true}};
+    for (const auto& [kind, shards] : kinds) {
+      nlohmann::ordered_json paths = nlohmann::ordered_json::array();
+      for (const std::string& shard : shards) paths.push_back(without_secrets(shard));
+      json[kind] = std::move(paths);
+    }
+    json["bytes_to_read"] = plan.bytes_to_read;
+    out.print("{}\n", json_text(json));
+    return;
+  }
+  Table table(out, {{"what"}, {"shard", Align::kLeft, Cut::kStart}}, options.header);
+  for (const auto& [kind, shards] : kinds) {
+    for (const std::string& shard : shards) table.add({kind, escaped(without_secrets(shard))});
+  }
+  table.finish();
+  out.flush();
+  std::string text = fmt::format("{} would be read, of {}", counted(plan.read.size(), "shard"),
+                                 human_bytes(plan.bytes_to_read));
+  const auto add = [&](const std::vector<std::string>& shards, std::string_view what) {
+    if (!shards.empty()) text += fmt::format(", {} {}", human_count(shards.size()), what);
+  };
+  add(plan.resumed, "taken over from a build that did not finish");
+  add(plan.unchanged, "unchanged");
+  add(plan.missing, "missing");
+  add(plan.gone, "no longer in the index");
+  say("note", text + "; nothing was written");
+}
+
+/// Runs a build; where it ends early and leaves a journal, says that the next one goes on from it.
+template <class Build>
+BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
+  const auto is_kept = [&] { return std::filesystem::exists(options.index + ".journal"); };
+  try {
+    return build();
+  } catch (const Cancelled&) {
+    if (!is_kept()) throw;
+    throw Interrupted("interrupted; what was read is kept: run the same command to continue");
+  } catch (const Error& e) {
+    if (!is_kept()) throw;
+    throw Error(e.code(), std::string(e.what()) +
+                              "; what was read is kept: then run the same command to continue");
+  }
+}
+
 void run(const IndexOptions& options, Output& out) {
   BuildOptions build;
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
@@ -200,8 +258,17 @@ void run(const IndexOptions& options, Output& out) {
                          counted(at.num_shards, "shard"), counted(at.samples, "sample"));
     });
   };
-  const BuildReport report = update ? update_index(options.index, build)
-                                    : build_index(options.index, sources.shards, build);
+  if (options.dry_run) {
+    print_plan(options,
+               update ? plan_update(options.index, build)
+                      : plan_index(options.index, sources.shards, build),
+               out);
+    return;
+  }
+  const BuildReport report = saying_how_to_continue(options, [&] {
+    return update ? update_index(options.index, build)
+                  : build_index(options.index, sources.shards, build);
+  });
   progress.clear();
   const double seconds = progress.seconds();
   if (!options.part && report.dropped.empty()) {
@@ -282,8 +349,15 @@ void add_index_command(CLI::App& program, Output& out) {
   add_cache_options(*command, options->cache);
   command->add_flag("--keep", options->keep, "keep remote shards in the cache once they were read")
       ->needs("--cache");
+  command->add_flag("--dry-run", options->dry_run,
+                    "show which shards would be read, are unchanged, missing or gone, and write "
+                    "nothing");
+  command
+      ->add_flag("--header", options->header,
+                 "name the columns of that list; on a terminal they always are")
+      ->needs("--dry-run");
   command->add_flag("--quiet", options->quiet, "show no progress");
-  command->add_flag("--json", options->json, "print the report as JSON");
+  command->add_flag("--json", options->json, "print the report as one JSON object");
   command
       ->add_option(
           "SOURCE", options->sources,
@@ -292,6 +366,14 @@ void add_index_command(CLI::App& program, Output& out) {
           "the index is brought up to "
           "date with the shards and options that it was built with")
       ->type_name("");
+  for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
+                           "--drop-missing", "--check-md5"}) {
+    command->get_option(name)->group("Bad and missing shards");
+  }
+  for (const char* name : {"--column", "--hash", "--unique-keys", "--part"}) {
+    command->get_option(name)->group("What the index holds");
+  }
+  command->get_option("--keep")->group("Remote and compressed shards");
   command->footer("Example:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'");
   command->callback([options, content = std::move(content), &out] {
     for (const CLI::Option* option : content) {

@@ -37,6 +37,7 @@ struct PackOptions {
   bool shuffle = false;
   std::uint64_t seed = 0;
   bool force = false;
+  bool dry_run = false;
   bool quiet = false;
   bool json = false;
 };
@@ -71,7 +72,11 @@ std::vector<std::uint64_t> shards_there(const PackOptions& options) {
 
 void prepare_directory(const PackOptions& options) {
   std::error_code error;
-  fs::create_directories(options.directory, error);
+  if (options.dry_run) {
+    if (!fs::exists(options.directory, error)) return;
+  } else {
+    fs::create_directories(options.directory, error);
+  }
   if (error) throw_errno(error.value(), "cannot make the folder", options.directory);
   if (!options.force && !shards_there(options).empty()) {
     throw InvalidArgument("shards are there already", in_quotes(options.directory),
@@ -89,7 +94,14 @@ void remove_surplus(const PackOptions& options, std::uint64_t num_shards) {
   }
 }
 
-/// Writes samples into one shard after another.
+/// How many bytes the members of a shard become as a file: the end marker, and tar's padding.
+std::uint64_t shard_bytes_of(std::uint64_t member_bytes) {
+  constexpr std::uint64_t kRecordBytes = 10'240;
+  constexpr std::uint64_t kEndMarkerBytes = 1024;
+  return (member_bytes + kEndMarkerBytes + kRecordBytes - 1) / kRecordBytes * kRecordBytes;
+}
+
+/// Writes samples into one shard after another; in a dry run only counts them.
 class Packer {
  public:
   explicit Packer(const PackOptions& options) : options_(options) {}
@@ -103,18 +115,18 @@ class Packer {
       content_bytes += size_bytes;
       tar_bytes += TarWriter::member_bytes(size_bytes);
     }
-    if (writer_ &&
+    if (in_shard_ &&
         (samples_in_shard_ == options_.max_samples ||
          tar_bytes > options_.max_bytes - std::min(bytes_in_shard_, options_.max_bytes))) {
       finish_shard();
     }
-    if (!writer_) begin_shard();
+    if (!in_shard_) begin_shard();
 
     for (const PackFile& file : sample.files) {
       throw_if_interrupted();
-      writer_->add_file(sample.key + "." + file.field, file.path);
+      if (writer_) writer_->add_file(sample.key + "." + file.field, file.path);
     }
-    if (sample.class_number) writer_->add(sample.key + ".cls", label);
+    if (writer_ && sample.class_number) writer_->add(sample.key + ".cls", label);
     ++samples_in_shard_;
     bytes_in_shard_ += tar_bytes;
     ++report_.samples;
@@ -123,26 +135,34 @@ class Packer {
   }
 
   void finish_shard() {
-    if (!writer_) return;
+    if (!in_shard_) return;
+    in_shard_ = false;
+    ++report_.shards;
+    if (!writer_) {
+      report_.shard_bytes += shard_bytes_of(bytes_in_shard_);
+      return;
+    }
     writer_->commit();
     writer_.reset();
     report_.shard_bytes += file_identity(path_).size_bytes;
-    ++report_.shards;
   }
 
   const PackReport& report() const { return report_; }
 
  private:
   void begin_shard() {
+    in_shard_ = true;
+    samples_in_shard_ = 0;
+    bytes_in_shard_ = 0;
+    if (options_.dry_run) return;
     path_ = options_.directory + "/" + shard_name(options_, report_.shards);
     sweep_temporaries(path_);
     writer_.emplace(path_);
-    samples_in_shard_ = 0;
-    bytes_in_shard_ = 0;
   }
 
   const PackOptions& options_;
-  std::optional<TarWriter> writer_;
+  bool in_shard_ = false;
+  std::optional<TarWriter> writer_;  // of the shard; none in a dry run
   std::string path_;
   std::uint64_t samples_in_shard_ = 0;
   std::uint64_t bytes_in_shard_ = 0;
@@ -162,6 +182,7 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
   if (options.json) {
     const nlohmann::ordered_json json = {
         {"directory", options.directory},
+        {"dry_run", options.dry_run},
         {"shards", report.shards},
         {"samples", report.samples},
         {"members", report.members},
@@ -174,7 +195,8 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
     out.print("{}\n", json_text(json));
     return;
   }
-  out.print("{}: {} in {}, {}", escaped(options.directory), counted(report.samples, "sample"),
+  out.print("{}{}: {} in {}, {}", options.dry_run ? "would write into " : "",
+            escaped(options.directory), counted(report.samples, "sample"),
             counted(report.shards, "shard"), human_bytes(report.shard_bytes));
   if (!list.classes.empty()) {
     out.print(", {} {} (names in {})", list.classes.size(),
@@ -197,7 +219,7 @@ void run(const PackOptions& options, Output& out) {
   // So that libarchive takes names as UTF-8 whatever the user's locale. Names that are not UTF-8
   // stay the bytes they are.
   std::setlocale(LC_CTYPE, "C.UTF-8");
-  Progress progress("packing", Unit::kSamples, options.quiet);
+  Progress progress(options.dry_run ? "counting" : "packing", Unit::kSamples, options.quiet);
   PackList list = options.images.empty() ? list_files(options.files) : list_images(options.images);
   if (options.shuffle) shuffle_samples(list.samples, options.seed);
   prepare_directory(options);
@@ -210,8 +232,10 @@ void run(const PackOptions& options, Output& out) {
                     [&] { return counted(packer.report().shards, "shard"); });
   }
   packer.finish_shard();
-  remove_surplus(options, packer.report().shards);
-  if (!list.classes.empty()) write_classes(options, list.classes);
+  if (!options.dry_run) {
+    remove_surplus(options, packer.report().shards);
+    if (!list.classes.empty()) write_classes(options, list.classes);
+  }
   progress.clear();
   print_report(options, list, packer.report(), progress.seconds(), out);
 }
@@ -240,21 +264,23 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->type_name("N")
       ->capture_default_str();
   add_byte_size(*command, "--max-bytes", options->max_bytes, "bytes per shard, at most");
-  command->add_option("--prefix", options->prefix, "of the shards' names")
+  command->add_option("--prefix", options->prefix, "what the shards' names begin with")
       ->check([](const std::string& prefix) {
         return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";
       })
       ->type_name("TEXT")
       ->capture_default_str();
   CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "mix the samples");
-  command->add_option("--seed", options->seed, "which mixture")
+  command->add_option("--seed", options->seed, "seed of the mixture")
       ->check(kWholeNumber)
       ->needs(shuffle)
       ->type_name("S")
       ->capture_default_str();
   command->add_flag("--force", options->force, "replace shards that are there already");
+  command->add_flag("--dry-run", options->dry_run,
+                    "count shards, samples and bytes, and write nothing");
   command->add_flag("--quiet", options->quiet, "show no progress");
-  command->add_flag("--json", options->json, "print the report as JSON");
+  command->add_flag("--json", options->json, "print the report as one JSON object");
   command->footer(
       "The same files give the same shards, byte for byte.\n"
       "A sample's key ends at the first dot of its name. With --images, other dots in a name "

@@ -101,6 +101,7 @@ void Table::print_line(const std::vector<std::string>& cells) {
     line += cell;
     if (!right && i + 1 < cells.size()) line += fill;
   }
+  line.erase(line.find_last_not_of(' ') + 1);
   out_.print("{}\n", cut_to_width(line, line_width_));
 }
 

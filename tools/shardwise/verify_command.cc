@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -56,9 +57,17 @@ void run(const VerifyArguments& options, Output& out) {
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
     const ShardInfo shard = index->shard(number);
-    const std::optional<std::string> problem =
-        verify_shard(*index, number,
-                     {.full = options.full, .cancel = &interrupt_flag(), .remote = remote.get()});
+    const auto show = [&](std::uint64_t bytes) {
+      progress.update(bytes_done + std::min(bytes, shard.size_bytes), summary.shard_bytes, [&] {
+        return fmt::format("{} of {}", human_count(number), counted(summary.num_shards, "shard"));
+      });
+    };
+    show(0);
+    const std::optional<std::string> problem = verify_shard(*index, number,
+                                                            {.full = options.full,
+                                                             .cancel = &interrupt_flag(),
+                                                             .remote = remote.get(),
+                                                             .progress = show});
     num_different += problem ? 1 : 0;
     if (tabular) {
       table.add(

@@ -48,6 +48,8 @@ class SHARDWISE_EXPORT ExpandingReader {
   std::size_t read(char* buffer, std::size_t size);
   /// Expanded bytes read so far.
   std::uint64_t position() const noexcept;
+  /// How much of the compressed bytes that took.
+  std::uint64_t compressed_position() const noexcept;
 
  private:
   struct Impl;

@@ -21,7 +21,7 @@ struct BuildProgress {
   std::uint64_t shards_done = 0;
   std::uint64_t num_shards = 0;
   std::uint64_t samples = 0;
-  std::uint64_t bytes_done = 0;  ///< of shards, read or known to be unchanged
+  std::uint64_t bytes_done = 0;  ///< of shards, gone through so far or known to be unchanged
   std::uint64_t num_bytes = 0;
 };
 
@@ -55,7 +55,8 @@ struct BuildOptions {
   bool drop_missing = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<BuildPart> part = {};
-  /// Called from the building thread after each shard.
+  /// Called after each shard, and now and then while a large one is read: by one thread at a time,
+  /// not always the same.
   std::function<void(const BuildProgress&)> progress = {};
   /// Brings remote shards; none: they are an error.
   std::shared_ptr<RemoteShards> remote = nullptr;
@@ -107,6 +108,24 @@ struct BuildReport {
 SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,
                                          const BuildOptions& options = {});
+
+/// What a build would do with each shard, by path or URL.
+struct BuildPlan {
+  std::vector<std::string> read;       ///< would be read
+  std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
+  std::vector<std::string> resumed;    ///< were read by a build that did not finish
+  std::vector<std::string> unchanged;  ///< would be taken over from the index
+  std::vector<std::string> missing;    ///< are not there, and would be left out
+  std::vector<std::string> gone;       ///< are in the index, and would not be any more
+};
+
+/// Looks at what build_index() would do with the same arguments, and changes nothing.
+/// Cost: as a build of which no shard has changed. Errors: as build_index before it reads shards.
+SHARDWISE_EXPORT BuildPlan plan_index(const std::string& path,
+                                      const std::vector<std::string>& shards,
+                                      const BuildOptions& options = {});
+/// The same of update_index().
+SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptions& options = {});
 
 /// Brings the index at `path` up to date with the shards that it names, and the content that it was
 /// built with; `options.content` and `options.part` are not looked at.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,8 @@ struct VerifyOptions {
   const std::atomic<bool>* cancel = nullptr;
   /// Brings remote shards; none: they cannot be verified.
   RemoteShards* remote = nullptr;
+  /// Called now and then with how many of the shard's bytes, as it is stored, were gone through.
+  std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
 };
 
 /// Holds a shard against the index: its size and time, each header and each member's place, size,

@@ -54,7 +54,7 @@ struct ShardCacheOptions {
   std::chrono::milliseconds wait_timeout{120'000};
   /// Brings remote shards; none: the standard fetchers with their default options.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
-  /// Called about once a second while a caller waits for another process or thread.
+  /// Called about once a second while a caller waits for another process that fetches its shard.
   std::function<void(const std::string& url, std::chrono::milliseconds waited)> on_wait = nullptr;
 };
 
