@@ -92,6 +92,19 @@ TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
   EXPECT_EQ(out_.list().size(), 4U) << "two indexes of two files; the journal is gone";
 }
 
+TEST_F(InterruptTest, AFailedBuildThatKeptItsWorkSaysHowToContinue) {
+  write_file(shards_ / "all/zz.tar", std::string(2000, 'x'));  // the last; no tar
+  std::vector<std::string> one_thread = command();
+  one_thread.insert(one_thread.end(), {"--threads", "1"});
+  expect_failure(shardwise({one_thread.begin() + 1, one_thread.end()}),
+                 {"zz.tar", "; then run the same command to continue: what was read is kept\n"});
+  EXPECT_THAT(out_.list(), testing::ElementsAre("x.idx.journal"));
+  const auto plan = nlohmann::json::parse(
+      shardwise_output({"index", "--dry-run", "--json", "-o", out_ / "x.idx", shards_ / "all"}));
+  EXPECT_GT(plan["resumed"].size(), 0U);
+  EXPECT_EQ(plan["resumed"].size() + plan["read"].size(), std::size_t{kShards} + 1);
+}
+
 TEST_F(InterruptTest, PackLeavesWholeShardsOnly) {
   const TempDir images;
   fs::create_directory(images / "class");

@@ -121,7 +121,21 @@ TEST_F(TerminalTest, LongListsAreWrittenAsTheyCome) {
   table.add({"1000000"});
   table.finish();
   out.flush();
-  EXPECT_EQ(terminal.shown(), "1000000\n");
+  EXPECT_EQ(terminal.shown(), "1000000\n") << "wider than what was measured, and still whole";
+}
+
+TEST_F(TerminalTest, TextThatGrowsLaterIsCutOnlyWhereTheLineEnds) {
+  const Terminal terminal(20);
+  tools::Output out(terminal.fd());
+  tools::Table table(out, {{"key"}, {"size", tools::Align::kRight}});
+  for (std::size_t i = 0; i < tools::Table::kRowsMeasured; ++i) table.add({"k", "1"});
+  out.flush();
+  terminal.shown();
+  table.add({"a longer key", "12"});
+  table.add({"a key that is too long", "3"});
+  table.finish();
+  out.flush();
+  EXPECT_EQ(terminal.shown(), "a longer key    12\na key that is\xe2\x80\xa6     3\n");
 }
 
 TEST_F(TerminalTest, ListsOfTheProgramAreTables) {

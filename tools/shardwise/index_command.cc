@@ -231,7 +231,7 @@ BuildReport saying_how_to_continue(const IndexOptions& options, const Build& bui
   } catch (const Error& e) {
     if (!is_kept()) throw;
     throw Error(e.code(), std::string(e.what()) +
-                              "; what was read is kept: then run the same command to continue");
+                              "; then run the same command to continue: what was read is kept");
   }
 }
 

@@ -38,6 +38,7 @@ void Table::add(std::vector<std::string> cells) {
   if (!terminal_) {
     out_.print("{}\n", joined_by_tabs(cells));
   } else if (!widths_.empty()) {
+    grow_for(cells);
     print_line(cells);
   } else {
     kept_.push_back(std::move(cells));
@@ -86,6 +87,19 @@ void Table::shrink_to_fit() {
     if (widest == widths_.size()) return;
     --widths_[widest];
     --sum;
+  }
+}
+
+/// Makes room for cells that are wider than those that were measured, as numbers become; for text
+/// only as far as the line has room.
+void Table::grow_for(const std::vector<std::string>& cells) {
+  std::size_t sum = std::accumulate(widths_.begin(), widths_.end(), kGap * (widths_.size() - 1));
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::size_t wanted = std::max(widths_[i], display_width(cells[i])) - widths_[i];
+    const std::size_t room = line_width_ - std::min(line_width_, sum);
+    const std::size_t more = columns_[i].align == Align::kRight ? wanted : std::min(wanted, room);
+    widths_[i] += more;
+    sum += more;
   }
 }
 

@@ -19,7 +19,7 @@ struct TableColumn {
 };
 
 /// A list for people and for scripts. On a terminal: a header, columns aligned to the widest of the
-/// first rows, and lines cut to the terminal's width. Elsewhere: cells separated by tabs, as they
+/// first rows, wider from a row on that needs it, and lines cut to the terminal's width. Elsewhere: cells separated by tabs, as they
 /// come, without a header unless it is asked for.
 ///
 /// Rows are written as they come, but for the first kRowsMeasured on a terminal. One thread.
@@ -40,6 +40,7 @@ class Table {
  private:
   void size_columns();
   void shrink_to_fit();
+  void grow_for(const std::vector<std::string>& cells);
   void print_line(const std::vector<std::string>& cells);
   void print_kept();
 
