@@ -62,7 +62,7 @@ heading "5 of 6: what was indexed"
 ranks=2
 [[ $("$programs/shardwise-train" --version) != *"one rank only"* ]] || ranks=1
 heading "6 of 6: training for 2 epochs, ranks: $ranks"
-"$programs/shardwise-train" --local-ranks "$ranks" --epochs 2 --train "$data/train.idx" \
+"$programs/shardwise-train" --local-ranks "$ranks" --global-batch-size 64 --epochs 2 --train "$data/train.idx" \
   --eval "$data/eval.idx" --checkpoint "$data/model.pt" | tee "$data/train.log"
 
 awk -v least="$least_accuracy" '$1 == "accuracy" { accuracy = $2 } END { exit !(accuracy >= least) }' \

@@ -24,6 +24,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,10 +32,10 @@
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/epoch_order.h"
 #include "shardwise/order/key.h"
-#include "shardwise/order/make_sampler.h"
 #include "shardwise/order/mixture_sampler.h"
 #include "shardwise/order/permutation.h"
 #include "shardwise/order/resampled_sampler.h"
+#include "shardwise/order/sampler.h"
 #include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
@@ -53,7 +54,7 @@ void walk(benchmark::State& state, Sampler& sampler) {
       if (--left == 0) break;
     }
     steps += kSteps - left;
-    if (left > 0) sampler.reset();
+    if (left > 0) sampler.reset();  // its end was reached
   }
   benchmark::DoNotOptimize(sum);
   state.SetItemsProcessed(static_cast<std::int64_t>(steps));
@@ -79,11 +80,9 @@ BENCHMARK(BM_Step_Chunked)
     ->Args({1'000'000'000'000, 1000, 8});
 
 void BM_Step_ChunkedRank(benchmark::State& state) {
-  ChunkedSampler sampler(10'000'000, {.rank = 3,
-                                      .world_size = static_cast<std::uint64_t>(state.range(0)),
-                                      .seed = 1,
-                                      .window = 8,
-                                      .streams = static_cast<std::uint64_t>(state.range(1))});
+  ChunkedSampler sampler(
+      10'000'000, {.seed = 1, .window = 8, .streams = static_cast<std::uint64_t>(state.range(1))},
+      {.rank = 3, .world_size = static_cast<std::uint64_t>(state.range(0))});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_ChunkedRank)
@@ -106,7 +105,7 @@ std::vector<std::uint64_t> uneven_lengths(std::uint64_t n, std::uint64_t mean) {
 
 void BM_Step_Sharded(benchmark::State& state) {
   const auto lengths = uneven_lengths(10'000'000, static_cast<std::uint64_t>(state.range(0)));
-  ShardedSampler sampler(shard_offsets_from_lengths(lengths),
+  ShardedSampler sampler(SampleSet::of_shards(lengths),
                          {.seed = 1, .window = static_cast<std::uint64_t>(state.range(1))});
   walk(state, sampler);
 }
@@ -131,39 +130,57 @@ void BM_Step_ChunkedNextBatch(benchmark::State& state) {
 BENCHMARK(BM_Step_ChunkedNextBatch)->ArgName("batch")->Arg(64)->Arg(1024);
 
 void BM_Step_Resampled(benchmark::State& state) {
-  ResampledSampler sampler(10'000'000, {.seed = 1});
+  ResampledSampler sampler(10'000'000, {.seed = 1, .kind = Resampled{}});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_Resampled);
 
 void BM_Step_ResampledByShard(benchmark::State& state) {
-  ResampledSampler sampler(shard_offsets_from_lengths(uneven_lengths(10'000'000, 1000)),
-                           {.seed = 1, .resample = ResampleUnit::kShard});
+  ResampledSampler sampler(SampleSet::of_shards(uneven_lengths(10'000'000, 1000)),
+                           {.seed = 1, .kind = Resampled{ResampleUnit::kShard}});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_ResampledByShard);
+
+void BM_Step_ResampledByWeight(benchmark::State& state) {
+  const auto n = static_cast<std::uint64_t>(state.range(0));
+  const SampleSet samples = SampleSet(n).with_column([n](const std::string& /*name*/) {
+    std::vector<double> weights(n);
+    for (std::uint64_t i = 0; i < n; ++i) weights[i] = static_cast<double>(1 + i * 7919 % 101);
+    return weights;
+  });
+  ResampledSampler sampler(samples, {.seed = 1, .kind = Resampled{.weights = "weight"}});
+  walk(state, sampler);
+}
+BENCHMARK(BM_Step_ResampledByWeight)->ArgName("n")->Arg(10'000)->Arg(10'000'000);
 
 void BM_Step_Mixture(benchmark::State& state) {
   const std::vector<MixturePart> parts{{.num_samples = 10'000'000, .weight = 5},
                                        {.num_samples = 1'000'000, .weight = 1},
                                        {.num_samples = 50'000, .weight = 0.5}};
-  MixtureSampler sampler(parts,
-                         {.world_size = static_cast<std::uint64_t>(state.range(0)), .seed = 1});
+  MixtureSampler sampler(11'050'000, {.seed = 1, .kind = Mixture{parts}},
+                         {.world_size = static_cast<std::uint64_t>(state.range(0))});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_Mixture)->ArgName("world_size")->Arg(1)->Arg(64);
 
 void BM_Step_Balanced(benchmark::State& state) {
-  const auto sampler = make_sampler(
-      10'000'000,
-      {.world_size = static_cast<std::uint64_t>(state.range(0)), .seed = 1, .balance_bytes = true},
-      nullptr, [](std::uint64_t sample) { return sample * 7919 % 100'003; });
+  const SampleSet samples = SampleSet(10'000'000).with_bytes([](std::uint64_t sample) {
+    return (sample * 0x9e3779b97f4a7c15U) >> 47;  // sizes cost what an index takes to tell them
+  });
+  const auto sampler = make_sampler(samples, {.seed = 1, .balance_bytes = true},
+                                    {.world_size = static_cast<std::uint64_t>(state.range(0)),
+                                     .batch_size = static_cast<std::uint64_t>(state.range(1))});
   walk(state, *sampler);
 }
-BENCHMARK(BM_Step_Balanced)->ArgName("world_size")->Arg(8)->Arg(64);
+BENCHMARK(BM_Step_Balanced)
+    ->ArgNames({"world_size", "batch_size"})
+    ->Args({8, 32})
+    ->Args({64, 32})
+    ->Args({64, 128});
 
 void BM_Step_Wids(benchmark::State& state) {
-  WidsSampler sampler(10'000'000, {.seed = 1});
+  WidsSampler sampler(10'000'000, {.seed = 1, .kind = Wids{}});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_Wids);
@@ -189,11 +206,11 @@ void BM_At_Chunked(benchmark::State& state) {
 BENCHMARK(BM_At_Chunked);
 
 void BM_At_ChunkedInverse(benchmark::State& state) {
-  const ChunkedSampler sampler(1'000'000'000'000, {.seed = 1, .window = 8});
+  const EpochOrder order = EpochOrder::chunked(1'000'000'000'000, 1000, {1, 0, 8});
   std::uint64_t sample = 0;
   for (auto _ : state) {
     sample = (sample + 618'033'988'749) % 1'000'000'000'000;
-    benchmark::DoNotOptimize(sampler.order().position_of(sample));
+    benchmark::DoNotOptimize(order.position_of(sample));
   }
 }
 BENCHMARK(BM_At_ChunkedInverse);

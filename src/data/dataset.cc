@@ -245,6 +245,42 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
   return starts;
 }
 
+std::vector<double> Dataset::numbers(const std::string& column) const {
+  const Index& index = *impl_->index;
+  const std::vector<Column>& columns = index.columns();
+  const auto found = std::find_if(columns.begin(), columns.end(),
+                                  [&](const Column& c) { return c.name == column; });
+  if (found == columns.end()) {
+    std::string names;
+    for (const Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
+    throw NotFound("the index has no column " + in_quotes(column), in_quotes(index.path()),
+                   names.empty() ? "build it with columns" : "it has " + names);
+  }
+  const auto place = static_cast<std::uint32_t>(found - columns.begin());
+  std::vector<double> values(size());
+  SegmentView segment;
+  std::uint64_t shard = ~std::uint64_t{0};
+  for (std::uint64_t sample = 0; sample < values.size(); ++sample) {
+    const std::uint64_t number = number_in_index(sample);
+    if (const std::uint64_t next = index.shard_of(number); next != shard) {
+      shard = next;
+      segment = index.segment(shard);
+    }
+    const MetadataValue value =
+        segment.value(place, static_cast<std::uint32_t>(number - index.first_sample(shard)));
+    if (value.type == ValueType::kInteger) {
+      values[sample] = static_cast<double>(value.integer);
+    } else if (value.type == ValueType::kReal) {
+      values[sample] = value.real;
+    } else {
+      throw InvalidArgument("a value that is no number",
+                            "column " + in_quotes(column) + ", sample " + std::to_string(sample),
+                            "mend it, or take another column");
+    }
+  }
+  return values;
+}
+
 std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
   struct Segments {
     explicit Segments(std::shared_ptr<const Index> opened)

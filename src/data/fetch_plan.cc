@@ -30,7 +30,7 @@ std::string divisors(std::uint64_t number) {
 void check_options(const Sampler& sampler, const CachedShards& shards,
                    const FetchPlanOptions& options) {
   if (options.nodes == 0 || sampler.world_size() % options.nodes != 0) {
-    throw InvalidArgument("cannot deal " + std::to_string(sampler.world_size()) + " ranks to " +
+    throw InvalidArgument(std::to_string(sampler.world_size()) + " ranks are not divisible by " +
                               std::to_string(options.nodes) + " nodes",
                           {}, "use " + divisors(sampler.world_size()) + " nodes");
   }
@@ -45,10 +45,10 @@ void check_options(const Sampler& sampler, const CachedShards& shards,
 [[noreturn]] void throw_not_known(const Sampler& sampler, const CachedShards& shards) {
   std::uint64_t total = 0;
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
-  const OrderSpec& spec = sampler.spec();
+  const Order& order = sampler.order();
   throw Unsupported("cannot plan what is fetched: which shards are needed when is not known ahead",
-                    "the " + std::string(sampler_name(spec.sampler)) + " sampler" +
-                        (spec.balance_bytes ? ", balancing bytes over several nodes" : ""),
+                    "the " + std::string(name_of(order.kind)) + " sampler" +
+                        (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
                     "a cache will use LRU, and fetches nothing twice if it holds all shards (" +
                         std::to_string(total) +
                         " bytes); for a plan use chunked with larger chunks, sharded, sequential "
@@ -61,7 +61,7 @@ std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const CachedShar
   const std::unique_ptr<Sampler> mine = sampler.clone();
   std::vector<ShardSchedule> schedules;
   for (std::uint64_t epoch = 0; epoch < num_epochs; ++epoch) {
-    mine->set_epoch(sampler.epoch() + epoch);
+    if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);  // the first from where it began
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);
     schedules.push_back(std::move(*schedule));
@@ -110,6 +110,7 @@ NodePlan needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::u
       row.bytes += sizes[use.shard];
     }
     plan.epochs.push_back(row);
+    plan.bytes_in_use = std::max(plan.bytes_in_use, peak_bytes_in_use(epochs[epoch], sizes));
     plan.bytes_for_once_an_epoch = std::max(
         plan.bytes_for_once_an_epoch, smallest_budget_without_refetch({&epochs[epoch], 1}, sizes));
   }
@@ -145,6 +146,17 @@ CachedShards CachedShards::of(const Dataset& data) {
   shards.sizes_bytes.reserve(index.num_shards());
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
     shards.sizes_bytes.push_back(index.shard(shard).expanded_bytes);
+  }
+  return shards;
+}
+
+CachedShards CachedShards::of(const MixedDataset& data) {
+  CachedShards shards;
+  shards.starts = data.shard_starts();
+  for (std::size_t i = 0; i < data.num_parts(); ++i) {
+    const CachedShards part = of(data.part(i));
+    shards.sizes_bytes.insert(shards.sizes_bytes.end(), part.sizes_bytes.begin(),
+                              part.sizes_bytes.end());
   }
   return shards;
 }
@@ -205,6 +217,53 @@ std::uint64_t FetchPlan::bytes_for_once_an_epoch() const noexcept {
 std::uint64_t FetchPlan::bytes_for_once() const noexcept {
   std::uint64_t most = 0;
   for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_for_once);
+  return most;
+}
+
+std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
+                                std::span<const std::uint64_t> sizes_bytes) {
+  // Uses end before others begin in the same slot: [begin, end).
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // with their bytes
+  ends.reserve(epoch.uses.size());
+  for (const ShardUse& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
+  std::sort(ends.begin(), ends.end());
+  std::uint64_t now = 0;
+  std::uint64_t peak = 0;
+  std::size_t ended = 0;
+  for (const ShardUse& use : epoch.uses) {
+    while (ends[ended].first <= use.begin) now -= ends[ended++].second;
+    now += sizes_bytes[use.shard];
+    peak = std::max(peak, now);
+  }
+  return peak;
+}
+
+std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
+                                               const RankRange& node) {
+  if (!data.cache()) return std::nullopt;
+  CachedShards shards = CachedShards::of(data);
+  for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
+    if (!data.cache_request(shard)) shards.sizes_bytes[shard] = 0;  // read where it lies
+  }
+  const auto schedule = ShardSchedule::of(sampler, shards.starts);
+  const auto uses = schedule ? schedule->uses(node) : std::nullopt;
+  if (!uses) return std::nullopt;
+  const std::uint64_t needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
+  const std::uint64_t budget = data.cache()->options().budget_bytes;
+  // A single shard that does not fit is an error of its own, or goes past the cache.
+  const std::uint64_t largest =
+      *std::max_element(shards.sizes_bytes.begin(), shards.sizes_bytes.end());
+  if (needed <= budget || largest > budget) return std::nullopt;
+  return "the order uses up to " + human_bytes(needed) + " of shards at one time (" +
+         std::to_string(needed) + " bytes), more than the cache's budget of " +
+         human_bytes(budget) + " (" + std::to_string(budget) +
+         " bytes), so that shards are fetched again and again; choose a smaller window or a larger "
+         "cache";
+}
+
+std::uint64_t FetchPlan::bytes_in_use() const noexcept {
+  std::uint64_t most = 0;
+  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_in_use);
   return most;
 }
 

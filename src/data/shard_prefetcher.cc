@@ -82,8 +82,8 @@ struct ShardPrefetcher::Impl {
   PrefetchOptions options;
   std::shared_ptr<const detail::CachedNames> names;
   std::vector<std::uint64_t> starts;
-  std::uint64_t rank = 0;
-  std::uint64_t world_size = 1;
+  std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
+  std::uint64_t num_shares = 1;
 
   std::mutex deciding;  // one shard after the other, in the order of uses; taken before `mutex`
   std::mutex mutex;
@@ -103,8 +103,8 @@ struct ShardPrefetcher::Impl {
 };
 
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
-  rank = sampler.rank();
-  world_size = sampler.world_size();
+  share = sampler.rank() / sampler.replicas();
+  num_shares = sampler.world_size() / sampler.replicas();
   std::optional<EpochUses> now = uses_of(sampler);
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<ShardUse> all;
@@ -135,7 +135,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     ++generation;
   }
   next_change = 0;
-  reached(sampler.position() * world_size + rank);
+  reached(sampler.position() * num_shares + share);
   changed.notify_all();
 }
 
@@ -228,7 +228,7 @@ bool ShardPrefetcher::is_active() const noexcept {
 }
 
 void ShardPrefetcher::reached(std::uint64_t num_delivered) {
-  const std::uint64_t slot = num_delivered * impl_->world_size + impl_->rank;
+  const std::uint64_t slot = num_delivered * impl_->num_shares + impl_->share;
   if (slot >= impl_->next_change.load(std::memory_order_relaxed)) {
     impl_->reached(slot);
   }

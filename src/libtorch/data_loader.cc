@@ -50,21 +50,18 @@ ResumeToken token_from_tensor(const torch::Tensor& tensor) {
 
 struct TorchSampler::State {
   std::unique_ptr<shardwise::Sampler> sampler;
-  Hash128 fingerprint;
   std::uint64_t next_epoch = 0;
   bool keeps_place = true;  // the next reset() stays where construction or load() left it
 };
 
-TorchSampler::TorchSampler(const shardwise::Sampler& sampler, Hash128 fingerprint)
-    : state_(std::make_shared<State>()) {
+TorchSampler::TorchSampler(const shardwise::Sampler& sampler) : state_(std::make_shared<State>()) {
   state_->sampler = sampler.clone();
-  state_->fingerprint = fingerprint;
   state_->next_epoch = sampler.epoch();
 }
 
 void TorchSampler::reset(torch::optional<std::size_t> new_size) {
   State& state = *state_;
-  if (new_size && *new_size != state.sampler->spec().num_samples) {
+  if (new_size && *new_size != state.sampler->num_samples()) {
     throw InvalidArgument("a sampler's size is its data set's", std::to_string(*new_size),
                           "make another sampler, or reset without a size");
   }
@@ -92,15 +89,14 @@ std::uint64_t TorchSampler::position() const noexcept { return state_->sampler->
 std::uint64_t TorchSampler::size() const noexcept { return state_->sampler->size(); }
 
 void TorchSampler::save(torch::serialize::OutputArchive& archive) const {
-  archive.write("shardwise_token",
-                detail::token_to_tensor(state_->sampler->token(state_->fingerprint)),
+  archive.write("shardwise_token", detail::token_to_tensor(state_->sampler->token()),
                 /*is_buffer=*/true);
 }
 
 void TorchSampler::load(torch::serialize::InputArchive& archive) {
   torch::Tensor tensor;
   archive.read("shardwise_token", tensor, /*is_buffer=*/true);
-  state_->sampler->resume(detail::token_from_tensor(tensor), state_->fingerprint);
+  state_->sampler->resume(detail::token_from_tensor(tensor));
   state_->next_epoch = state_->sampler->epoch();
   state_->keeps_place = true;
 }

@@ -20,7 +20,7 @@ Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGr
   loader_options.resize = options.resize;
   loader_options.image_field = options.image_field;
   loader_options.label_field = options.label_field;
-  loader_options.sampler = SamplerKind::kSequential;
+  loader_options.order.kind = Sequential{};
   ImageLoader loader(data, group, loader_options);
   const torch::NoGradGuard no_grad;
   std::int64_t right = 0;

@@ -121,17 +121,11 @@ void Dealer::slots_of(std::uint64_t rank, std::uint64_t step, std::span<const st
   if (sizes.empty()) return;
   sort(sizes);
   deal_waves(step);
-  // A set of bits puts the slots in order for less than a sort of them.
-  mine_.assign(sizes.size() / 64 + 1, 0);
+  const std::uint32_t* const dealt = dealt_.data();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const std::uint32_t slot = slot_of(sorted_[i]);
-    mine_[slot / 64] |= (dealt_[i] == rank ? std::uint64_t{1} : 0) << (slot % 64);
+    if (dealt[i] == rank) slots.push_back(slot_of(sorted_[i]));
   }
-  for (std::size_t word = 0; word < mine_.size(); ++word) {
-    for (std::uint64_t bits = mine_[word]; bits != 0; bits &= bits - 1)
-      slots.push_back(
-          static_cast<std::uint32_t>(word * 64 + static_cast<unsigned>(std::countr_zero(bits))));
-  }
+  std::sort(slots.begin(), slots.end());
 }
 
 }  // namespace shardwise::order_detail

@@ -78,8 +78,7 @@ class Dealer {
   std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order of dealing
   std::vector<Rank> waiting_;           ///< for more samples, in the order of waves
   std::vector<std::uint32_t> dealt_;    ///< who gets each of sorted_, and one to scribble on
-  std::vector<std::uint64_t> mine_;     ///< bit by slot
-  std::array<std::uint32_t, kNumClasses> counts_;
+  std::array<std::uint32_t, kNumClasses> counts_{};
 };
 
 }  // namespace shardwise::order_detail

@@ -1,7 +1,7 @@
 #include "shardwise/order/epoch_audit.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
@@ -30,10 +30,6 @@ Hash128 audit_key(Hash128 fingerprint) noexcept {
 
 inline uint128 hash_of(std::uint64_t sample, const Hash128& key) noexcept {
   return (static_cast<uint128>(mix64_b(sample + key.high)) << 64) | mix64(sample + key.low);
-}
-
-AuditSum sum_of_one(std::uint64_t sample, const Hash128& key) noexcept {
-  return {1, split(hash_of(sample, key)), {0, sample}};
 }
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
@@ -139,50 +135,104 @@ AuditExpectation AuditExpectation::of(std::span<const std::uint64_t> samples,
   expectation.num_samples_ = num_samples;
   expectation.base_times_ = 0;
   expectation.fingerprint_ = fingerprint;
-  expectation.sum_ = AuditSum::of(samples, fingerprint);
-  for (const std::uint64_t sample : samples) {
-    check_sample(sample, num_samples);
-    if (++expectation.times_[sample] > 1) ++expectation.num_repeated_;
-  }
-  expectation.num_left_out_ = num_samples - expectation.times_.size();
+  expectation.num_left_out_ = num_samples;
+  expectation.repeat(samples);
   return expectation;
 }
 
+AuditExpectation AuditExpectation::as_ordered(std::uint64_t num_samples, Hash128 fingerprint) {
+  AuditExpectation expectation;
+  expectation.num_samples_ = num_samples;
+  expectation.base_times_ = 0;
+  expectation.knows_times_ = false;
+  expectation.fingerprint_ = fingerprint;
+  expectation.claim_ = "as ordered";
+  return expectation;
+}
+
+void AuditExpectation::check(std::span<const std::uint64_t> samples) const {
+  for (const std::uint64_t sample : samples) check_sample(sample, num_samples_);
+}
+
 std::uint64_t AuditExpectation::times(std::uint64_t sample) const {
-  const auto at = times_.find(sample);
-  return at == times_.end() ? base_times_ : at->second;
+  const auto at =
+      std::lower_bound(exceptions_.begin(), exceptions_.end(), sample,
+                       [](const Exception& e, std::uint64_t number) { return e.sample < number; });
+  return at == exceptions_.end() || at->sample != sample ? base_times_ : at->times;
 }
 
-void AuditExpectation::repeat(std::uint64_t sample) {
-  check_sample(sample, num_samples_);
-  const std::uint64_t before = times(sample);
-  times_[sample] = before + 1;
-  sum_ += sum_of_one(sample, audit_key(fingerprint_));
-  if (before == 0) {
-    --num_left_out_;
-  } else {
-    ++num_repeated_;
+/// The samples, ascending, each with how often it is listed.
+std::vector<AuditExpectation::Exception> AuditExpectation::counted(
+    std::span<const std::uint64_t> samples) const {
+  std::vector<std::uint64_t> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<Exception> counts;
+  for (const std::uint64_t sample : sorted) {
+    if (!counts.empty() && counts.back().sample == sample) {
+      ++counts.back().times;
+    } else {
+      counts.push_back({sample, 1});
+    }
   }
+  return counts;
 }
 
-void AuditExpectation::leave_out(std::uint64_t sample) {
-  check_sample(sample, num_samples_);
-  const std::uint64_t before = times(sample);
-  if (before == 0) {
-    throw InvalidArgument("cannot leave out sample " + number(sample), {},
-                          "the epoch does not expect it any more");
+/// Puts `changed`, which is ascending, in place of what was known of its samples.
+void AuditExpectation::merge(std::vector<Exception> changed) {
+  std::vector<Exception> merged;
+  merged.reserve(exceptions_.size() + changed.size());
+  auto old = exceptions_.begin();
+  for (const Exception& exception : changed) {
+    while (old != exceptions_.end() && old->sample < exception.sample) merged.push_back(*old++);
+    if (old != exceptions_.end() && old->sample == exception.sample) ++old;
+    merged.push_back(exception);
   }
-  times_[sample] = before - 1;
-  sum_ -= sum_of_one(sample, audit_key(fingerprint_));
-  if (before == 1) {
-    ++num_left_out_;
-  } else {
-    --num_repeated_;
+  merged.insert(merged.end(), old, exceptions_.end());
+  exceptions_ = std::move(merged);
+}
+
+void AuditExpectation::repeat(std::span<const std::uint64_t> samples) {
+  if (samples.empty()) return;
+  check(samples);
+  if (knows_times_) {
+    std::vector<Exception> changed = counted(samples);
+    for (Exception& exception : changed) {
+      const std::uint64_t before = times(exception.sample);
+      num_repeated_ += exception.times - (before == 0 ? 1 : 0);
+      num_left_out_ -= before == 0 ? 1 : 0;
+      exception.times += before;
+    }
+    merge(std::move(changed));
   }
+  sum_ += AuditSum::of(samples, fingerprint_);
+}
+
+void AuditExpectation::leave_out(std::span<const std::uint64_t> samples) {
+  if (samples.empty()) return;
+  check(samples);
+  if (knows_times_) {
+    std::vector<Exception> changed = counted(samples);
+    for (const Exception& exception : changed) {
+      if (times(exception.sample) >= exception.times) continue;
+      throw InvalidArgument("cannot leave out sample " + number(exception.sample), {},
+                            "the epoch does not expect it any more");
+    }
+    for (Exception& exception : changed) {
+      const std::uint64_t before = times(exception.sample);
+      const std::uint64_t after = before - exception.times;
+      num_left_out_ += after == 0 ? 1 : 0;
+      num_repeated_ -= exception.times - (after == 0 ? 1 : 0);
+      exception.times = after;
+    }
+    merge(std::move(changed));
+  }
+  sum_ -= AuditSum::of(samples, fingerprint_);
 }
 
 std::string AuditVerdict::text(std::uint64_t epoch) const {
   std::string text = "epoch " + number(epoch) + ": ";
+  if (proven && !claim.empty())
+    return text + number(expected) + " samples " + std::string(claim) + ": proven";
   if (proven) {
     text += number(expected - num_repeated_on_purpose) + " samples, each exactly once";
     if (num_repeated_on_purpose > 0)
@@ -191,7 +241,8 @@ std::string AuditVerdict::text(std::uint64_t epoch) const {
       text += ", " + number(num_left_out_on_purpose) + " left out as asked";
     return text + ": proven";
   }
-  text += "not exact: " + number(delivered) + " deliveries of " + number(expected) + ": ";
+  text += claim.empty() ? "not exact: " : "not as ordered: ";
+  text += number(delivered) + " deliveries of " + number(expected) + ": ";
   if (!complete) {
     text += "at least ";
   }
@@ -290,6 +341,7 @@ AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
   AuditVerdict verdict;
   verdict.expected = expectation.sum().count;
   verdict.delivered = sum_.count;
+  verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
   verdict.proven = sum_ == expectation.sum();
@@ -297,7 +349,8 @@ AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
     verdict.complete = true;
     return verdict;
   }
-  if (!counts_.empty() && counts_complete_ && counts_.size() == expectation.num_samples()) {
+  if (!counts_.empty() && counts_complete_ && expectation.knows_times() &&
+      counts_.size() == expectation.num_samples()) {
     std::uint64_t known = 0;
     for (std::size_t i = 0; i < counts_.size(); ++i) {
       const auto came = static_cast<std::uint64_t>(counts_[i]);
@@ -315,7 +368,7 @@ AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
     verdict.complete = true;
     return verdict;
   }
-  explain_by_one(expectation, sum_, key_, verdict);
+  if (expectation.knows_times()) explain_by_one(expectation, sum_, key_, verdict);
   if (verdict.complete) {
     verdict.num_missing = verdict.missing.size();
     verdict.num_repeated = verdict.repeated.size();

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "order/arithmetic.h"
-#include "order/check_options.h"
+#include "order/spec.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/key.h"
 

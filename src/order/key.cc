@@ -17,4 +17,14 @@ Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
   return hash128(std::string_view(bytes.data(), bytes.size()));
 }
 
+Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) noexcept {
+  return derive_key(seed, epoch, KeyPurpose::kSample, sample);
+}
+
+Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample,
+                   std::uint64_t position) noexcept {
+  const Hash128 key = sample_key(seed, epoch, sample);
+  return derive_key(key.low, key.high, KeyPurpose::kSample, position);
+}
+
 }  // namespace shardwise

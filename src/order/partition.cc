@@ -1,14 +1,12 @@
-#include "shardwise/order/partition.h"
+#include "order/partition.h"
 
-#include <algorithm>
 #include <string>
 
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/order/permutation.h"
 
-namespace shardwise {
+namespace shardwise::order_detail {
 
 namespace {
 
@@ -54,25 +52,6 @@ std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
 }
 
 }  // namespace
-
-std::string_view tail_name(Tail tail) noexcept {
-  switch (tail) {
-    case Tail::kExact:
-      return "exact";
-    case Tail::kDrop:
-      return "drop";
-    case Tail::kPad:
-      return "pad";
-  }
-  return "?";
-}
-
-Tail parse_tail(std::string_view name) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-    if (name == tail_name(tail)) return tail;
-  }
-  throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
-}
 
 Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
     : streams_(streams), run_length_(0), longer_runs_(0) {
@@ -127,15 +106,4 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
   if (tail == Tail::kPad && left_over != 0) delivered_slots_ += world_size - left_over;
 }
 
-std::uint64_t Partition::steps(std::uint64_t batch_size) const noexcept {
-  return order_detail::ceil_div(max_size(), batch_size);
-}
-
-std::uint64_t Partition::slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
-                                     std::uint64_t first) const noexcept {
-  using order_detail::uint128;
-  const uint128 consumed = static_cast<uint128>(num_steps) * batch_size * world_size_ + first;
-  return consumed < delivered_slots_ ? static_cast<std::uint64_t>(consumed) : delivered_slots_;
-}
-
-}  // namespace shardwise
+}  // namespace shardwise::order_detail

@@ -1,19 +1,29 @@
 #include "shardwise/order/resume.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
+#include <tuple>
+#include <utility>
+#include <variant>
 
+#include "order/deal.h"
+#include "order/mixture_slots.h"
+#include "order/resampled_slots.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/order/permutation.h"
+#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 
 namespace {
 
-constexpr std::string_view kPrefix = "sw1.";
+constexpr std::string_view kPrefix = "sw2.";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-constexpr unsigned kAuditBit = 1U << 6;
 
 std::string base64(std::string_view bytes) {
   std::string text;
@@ -32,7 +42,7 @@ std::string base64(std::string_view bytes) {
 }
 
 [[noreturn]] void throw_damaged(std::string_view why) {
-  throw InvalidArgument("not a resume token", why, "copy it whole; it begins with \"sw1.\"");
+  throw InvalidArgument("not a resume token", why, "copy it whole; it begins with \"sw2.\"");
 }
 
 std::string from_base64(std::string_view text) {
@@ -67,6 +77,10 @@ class Writer {
   void varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) byte(static_cast<unsigned>(value & 0x7f) | 0x80);
     byte(static_cast<unsigned>(value));
+  }
+  void string(std::string_view text) {
+    varint(text.size());
+    bytes_ += text;
   }
   const std::string& bytes() const { return bytes_; }
 
@@ -104,85 +118,326 @@ class Reader {
       if (part < 0x80) return value;
     }
   }
+  std::string string() {
+    const std::uint64_t size = count();
+    std::string text(bytes_.substr(0, size));
+    bytes_.remove_prefix(size);
+    return text;
+  }
+  /// A number of things of at least a byte each.
+  std::uint64_t count() {
+    const std::uint64_t number = varint();
+    need(number);
+    return number;
+  }
   bool at_end() const { return bytes_.empty(); }
 
  private:
-  void need(std::size_t size) const {
+  void need(std::uint64_t size) const {
     if (size > bytes_.size()) throw_damaged("it ends too early");
   }
   std::string_view bytes_;
 };
 
-std::string sampler_text(SamplerKind kind) { return std::string(sampler_name(kind)); }
-std::string flag_text(bool value) { return value ? "true" : "false"; }
+// What an order consists of is listed once, here. Writing, reading and comparing walk these lists.
+
+template <class Owner, class Value>
+struct NamedField {
+  std::string_view name;
+  Value Owner::*member;
+};
+template <class Owner, class Value>
+NamedField(const char*, Value Owner::*) -> NamedField<Owner, Value>;
+
+constexpr auto fields(const Chunked& /*kind*/) {
+  return std::tuple{NamedField{"chunk_size", &Chunked::chunk_size},
+                    NamedField{"window", &Chunked::window}, NamedField{"phase", &Chunked::phase}};
+}
+constexpr auto fields(const Sharded& /*kind*/) {
+  return std::tuple{NamedField{"window", &Sharded::window}};
+}
+constexpr auto fields(const Sequential& /*kind*/) { return std::tuple{}; }
+constexpr auto fields(const Resampled& /*kind*/) {
+  return std::tuple{NamedField{"resample", &Resampled::unit},
+                    NamedField{"weights", &Resampled::weights}};
+}
+constexpr auto fields(const Wids& /*kind*/) {
+  return std::tuple{NamedField{"chunk_size", &Wids::chunk_size},
+                    NamedField{"shuffle", &Wids::shuffle},
+                    NamedField{"shufflefirst", &Wids::shufflefirst}};
+}
+constexpr auto fields(const MixturePart& /*part*/) {
+  return std::tuple{NamedField{"num_samples", &MixturePart::num_samples},
+                    NamedField{"weight", &MixturePart::weight},
+                    NamedField{"sampler", &MixturePart::kind}};
+}
+constexpr auto fields(const Mixture& /*kind*/) {
+  return std::tuple{NamedField{"parts", &Mixture::parts}};
+}
+constexpr auto fields(const Order& /*order*/) {
+  return std::tuple{NamedField{"seed", &Order::seed},
+                    NamedField{"streams", &Order::streams},
+                    NamedField{"tail", &Order::tail},
+                    NamedField{"balance_bytes", &Order::balance_bytes},
+                    NamedField{"epoch_size", &Order::epoch_size},
+                    NamedField{"sampler", &Order::kind}};
+}
+constexpr auto fields(const OrderSpec& /*spec*/) {
+  return std::tuple{
+      NamedField{"versions", &OrderSpec::versions},
+      NamedField{"num_samples", &OrderSpec::num_samples}, NamedField{"layout", &OrderSpec::layout},
+      NamedField{"world_size", &OrderSpec::world_size}, NamedField{"order", &OrderSpec::order}};
+}
+
+template <class Owner, class Function>
+void for_each_field(const Owner& owner, Function function) {
+  std::apply([&](const auto&... field) { (function(field), ...); }, fields(owner));
+}
+
+// Writing and reading, by type. What has fields is those, one after the other.
+
+void put(Writer& out, std::uint64_t value) { out.varint(value); }
+void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }
+void put(Writer& out, Tail value) { out.varint(static_cast<std::uint64_t>(value)); }
+void put(Writer& out, ResampleUnit value) { out.varint(static_cast<std::uint64_t>(value)); }
+void put(Writer& out, const std::string& value) { out.string(value); }
+void put(Writer& out, double value) { out.fixed(std::bit_cast<std::uint64_t>(value)); }
+void put(Writer& out, const std::array<unsigned, kNumAlgorithms>& versions) {
+  for (const unsigned version : versions) out.varint(version);
+}
+template <class Owner>
+requires requires(const Owner& owner) { fields(owner); }
+void put(Writer& out, const Owner& owner);
+template <class... Kinds>
+void put(Writer& out, const std::variant<Kinds...>& kind) {
+  out.varint(kind.index());
+  std::visit([&](const auto& chosen) { put(out, chosen); }, kind);
+}
+void put(Writer& out, const std::vector<MixturePart>& parts) {
+  out.varint(parts.size());
+  for (const MixturePart& part : parts) put(out, part);
+}
+template <class Owner>
+requires requires(const Owner& owner) { fields(owner); }
+void put(Writer& out, const Owner& owner) {
+  for_each_field(owner, [&](const auto& field) { put(out, owner.*field.member); });
+}
+
+[[noreturn]] void throw_no_order() { throw_damaged("it names an order that does not exist"); }
+
+/// A number below `end`.
+std::uint64_t take_below(Reader& in, std::uint64_t end) {
+  const std::uint64_t value = in.varint();
+  if (value >= end) throw_no_order();
+  return value;
+}
+
+void take(Reader& in, std::uint64_t& value) { value = in.varint(); }
+void take(Reader& in, bool& value) { value = take_below(in, 2) == 1; }
+void take(Reader& in, Tail& value) { value = static_cast<Tail>(take_below(in, 3)); }
+void take(Reader& in, ResampleUnit& value) { value = static_cast<ResampleUnit>(take_below(in, 2)); }
+void take(Reader& in, std::string& value) { value = in.string(); }
+void take(Reader& in, double& value) { value = std::bit_cast<double>(in.fixed()); }
+void take(Reader& in, std::array<unsigned, kNumAlgorithms>& versions) {
+  for (unsigned& version : versions) {
+    version = static_cast<unsigned>(take_below(in, std::uint64_t{1} << 31));
+  }
+}
+template <class Owner>
+requires requires(const Owner& owner) { fields(owner); }
+void take(Reader& in, Owner& owner);
+template <class... Kinds>
+void take(Reader& in, std::variant<Kinds...>& kind) {
+  const std::uint64_t chosen = take_below(in, sizeof...(Kinds));
+  std::uint64_t number = 0;
+  const auto take_if = [&]<class Kind>(std::type_identity<Kind>) {
+    if (number++ != chosen) return;
+    take(in, kind.template emplace<Kind>());
+  };
+  (take_if(std::type_identity<Kinds>{}), ...);
+}
+void take(Reader& in, std::vector<MixturePart>& parts) {
+  parts.resize(in.count());
+  for (MixturePart& part : parts) take(in, part);
+}
+template <class Owner>
+requires requires(const Owner& owner) { fields(owner); }
+void take(Reader& in, Owner& owner) {
+  for_each_field(owner, [&](const auto& field) { take(in, owner.*field.member); });
+}
+
+// Comparing: what differs, in words.
+
+std::string shown(std::uint64_t value) { return std::to_string(value); }
+std::string shown(bool value) { return value ? "true" : "false"; }
+std::string shown(Tail value) { return std::string(tail_name(value)); }
+std::string shown(ResampleUnit value) { return value == ResampleUnit::kShard ? "shard" : "sample"; }
+std::string shown(const std::string& value) { return in_quotes(value); }
+
+class Comparison {
+ public:
+  template <class Owner>
+  void compare(const Owner& there, const Owner& here) {
+    for_each_field(there, [&](const auto& field) {
+      compare_field(field.name, there.*field.member, here.*field.member);
+    });
+  }
+  void say(std::string_view what) {
+    if (!text_.empty()) text_ += ", ";
+    text_ += what;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  template <class Value>
+  void compare_field(std::string_view name, const Value& there, const Value& here) {
+    if (there == here) return;
+    say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
+  }
+  void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
+    if (there.index() != here.index()) {
+      say(std::string(name) + " " + std::string(name_of(there)) + " there, " +
+          std::string(name_of(here)) + " here");
+      return;
+    }
+    std::visit(
+        [&](const auto& kind) { compare(kind, std::get<std::decay_t<decltype(kind)>>(here)); },
+        there);
+  }
+  void compare_field(std::string_view /*name*/, const std::vector<MixturePart>& there,
+                     const std::vector<MixturePart>& here) {
+    if (there != here) say("data sets or weights differ");
+  }
+
+  std::string text_;
+};
+
+template <class Owner>
+void put_stage(Writer& out, const Hash128& fingerprint, const Owner& spec) {
+  out.fixed(fingerprint);
+  put(out, spec);
+}
+
+void put_skip(Writer& out, const SkipList& skip) {
+  out.varint(skip.samples().size());
+  std::uint64_t before = 0;
+  for (const auto& [sample, entry] : skip.samples()) {
+    out.varint(sample - before);
+    before = sample;
+    out.varint(entry.from.epoch);
+    out.varint(entry.from.position);
+    out.string(entry.reason);
+  }
+  out.varint(skip.ranges().size());
+  for (const auto& [begin, end] : skip.ranges()) {
+    out.varint(begin.first);
+    out.varint(begin.second);
+    out.varint(end - begin.second);
+  }
+}
+
+SkipList take_skip(Reader& in) {
+  SkipList skip;
+  std::uint64_t sample = 0;
+  for (std::uint64_t left = in.count(); left > 0; --left) {
+    sample += in.varint();
+    const std::uint64_t epoch = in.varint();
+    const std::uint64_t position = in.varint();
+    skip.add_sample(sample, in.string(), {epoch, position});
+  }
+  for (std::uint64_t left = in.count(); left > 0; --left) {
+    const std::uint64_t epoch = in.varint();
+    const std::uint64_t begin = in.varint();
+    const std::uint64_t length = in.varint();
+    if (length > std::numeric_limits<std::uint64_t>::max() - begin) {
+      throw_damaged("a number in it is too large");
+    }
+    skip.add_positions(epoch, begin, begin + length);
+  }
+  return skip;
+}
+
+std::string_view without_space(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+/// "sw2." of a token; empty if `text` does not begin with such a thing.
+std::string_view version_of(std::string_view text) {
+  const std::string_view version = text.substr(0, text.find('.') + 1);
+  const bool is_one = version.size() > 3 && version.starts_with("sw") &&
+                      std::all_of(version.begin() + 2, version.end() - 1,
+                                  [](char c) { return c >= '0' && c <= '9'; });
+  return is_one ? version : std::string_view();
+}
 
 }  // namespace
 
-std::string difference(const OrderSpec& there, const OrderSpec& here) {
-  std::string text;
-  const auto compare = [&text](std::string_view name, const std::string& x, const std::string& y) {
-    if (x == y) return;
-    if (!text.empty()) text += ", ";
-    text += name;
-    text += " " + x + " there, " + y + " here";
-  };
-  const auto numbers = [&compare](std::string_view name, std::uint64_t x, std::uint64_t y) {
-    compare(name, std::to_string(x), std::to_string(y));
-  };
-  numbers("order_version", there.order_version, here.order_version);
-  compare("sampler", sampler_text(there.sampler), sampler_text(here.sampler));
-  numbers("num_samples", there.num_samples, here.num_samples);
-  numbers("seed", there.seed, here.seed);
-  if (there.sampler == here.sampler) {
-    numbers("chunk_size", there.chunk_size, here.chunk_size);
-    numbers("window", there.window, here.window);
-    numbers("streams", there.streams, here.streams);
-    compare("tail", std::string(tail_name(there.tail)), std::string(tail_name(here.tail)));
-    compare("shuffle", flag_text(there.shuffle), flag_text(here.shuffle));
-    compare("shufflefirst", flag_text(there.shufflefirst), flag_text(here.shufflefirst));
-    compare("balance_bytes", flag_text(there.balance_bytes), flag_text(here.balance_bytes));
-    compare("resample", there.resample == ResampleUnit::kShard ? "shard" : "sample",
-            here.resample == ResampleUnit::kShard ? "shard" : "sample");
-    numbers("epoch_size", there.epoch_size, here.epoch_size);
-    numbers("world_size", there.world_size, here.world_size);
-    if (there.layout != here.layout) {
-      text += text.empty() ? "" : ", ";
-      text += there.sampler == SamplerKind::kMixture ? "data sets or weights differ"
-                                                     : "shard lengths differ";
-    }
+std::string_view algorithm_name(Algorithm algorithm) noexcept {
+  constexpr std::array<std::string_view, kNumAlgorithms> kNames = {
+      "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip"};
+  return kNames[static_cast<std::size_t>(algorithm)];
+}
+
+unsigned algorithm_version(Algorithm algorithm) noexcept {
+  switch (algorithm) {
+    case Algorithm::kPermutation:
+      return Permutation::kVersion;
+    case Algorithm::kEpochOrder:
+      return EpochOrder::kVersion;
+    case Algorithm::kBalance:
+      return order_detail::Dealer::kVersion;
+    case Algorithm::kMixture:
+      return order_detail::MixtureSlots::kVersion;
+    case Algorithm::kResampled:
+      return order_detail::ResampledSlots::kVersion;
+    case Algorithm::kWids:
+      return WidsSampler::kVersion;
+    case Algorithm::kSkip:
+      return SkipList::kVersion;
   }
-  return text;
+  return 0;
+}
+
+std::string difference(const OrderSpec& there, const OrderSpec& here) {
+  Comparison comparison;
+  comparison.compare(there.order, here.order);
+  if (there.num_samples != here.num_samples) {
+    comparison.say("num_samples " + shown(there.num_samples) + " there, " +
+                   shown(here.num_samples) + " here");
+  }
+  if (there.order.kind.index() != here.order.kind.index()) return comparison.text();
+  if (there.world_size != here.world_size) {
+    comparison.say("world_size " + shown(there.world_size) + " there, " + shown(here.world_size) +
+                   " here");
+  }
+  if (there.layout != here.layout) {
+    const bool is_weighted = std::holds_alternative<Resampled>(here.order.kind) &&
+                             !std::get<Resampled>(here.order.kind).weights.empty();
+    comparison.say(is_weighted ? "weights differ" : "shard lengths differ");
+  }
+  return comparison.text();
 }
 
 std::string ResumeToken::to_text() const {
   Writer out;
   out.byte(kVersion);
-  out.byte(static_cast<unsigned>(order.sampler));
-  out.byte(static_cast<unsigned>(order.tail) | (order.shuffle ? 1U << 2 : 0) |
-           (order.shufflefirst ? 1U << 3 : 0) | (order.balance_bytes ? 1U << 4 : 0) |
-           (order.resample == ResampleUnit::kShard ? 1U << 5 : 0) | (audit ? kAuditBit : 0));
-  out.fixed(fingerprint);
-  for (const std::uint64_t value :
-       {order.order_version, order.num_samples, order.seed, order.chunk_size, order.window,
-        order.streams, order.epoch_size, order.world_size, order.layout, epoch, slots}) {
-    out.varint(value);
-  }
-  out.varint(skip.samples().size());
-  std::uint64_t before = 0;
-  for (const std::uint64_t sample : skip.samples()) {
-    out.varint(sample - before);
-    before = sample;
-  }
-  out.varint(skip.slots().size());
-  for (const SkipList::Slots& range : skip.slots()) {
-    out.varint(range.epoch);
-    out.varint(range.begin);
-    out.varint(range.end - range.begin);
-  }
+  put_stage(out, fingerprint, spec);
+  out.varint(epoch);
+  out.varint(position);
+  put_skip(out, skip);
+  out.varint(audit ? 1 : 0);
   if (audit) {
     out.varint(audit->count);
     out.fixed(audit->hashes);
     out.fixed(audit->numbers);
+  }
+  out.varint(history.size());
+  for (const Stage& stage : history) {
+    out.varint(stage.end_epoch);
+    put_stage(out, stage.fingerprint, stage.spec);
   }
   const std::uint64_t checksum = hash64(out.bytes());
   out.fixed(checksum);
@@ -190,12 +445,13 @@ std::string ResumeToken::to_text() const {
 }
 
 ResumeToken ResumeToken::from_text(std::string_view text) {
-  if (!text.starts_with("sw")) throw_damaged("it does not begin as one");
-  const std::string_view version = text.substr(0, text.find('.') + 1);
+  text = without_space(text);
+  const std::string_view version = version_of(text);
+  if (version.empty()) throw_damaged("it does not begin as one");
   if (version != kPrefix) {
-    throw VersionMismatch("cannot read this resume token", {},
-                          "this library reads tokens that begin with \"sw1.\"; use the one that "
-                          "wrote it");
+    throw VersionMismatch("cannot read this resume token", "it begins with " + in_quotes(version),
+                          "this library reads tokens that begin with \"sw2.\"; go on with the "
+                          "library that wrote it, or begin the epoch anew");
   }
   const std::string bytes = from_base64(text.substr(kPrefix.size()));
   if (bytes.size() < 8) throw_damaged("it ends too early");
@@ -208,61 +464,49 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
                           "its version is " + std::to_string(format),
                           "this library reads version " + std::to_string(kVersion));
   }
-  const unsigned kind = in.byte();
-  const unsigned flags = in.byte();
-  if (kind > static_cast<unsigned>(SamplerKind::kMixture) || (flags & 3) == 3 || flags > 0x7f) {
-    throw_damaged("it names an order that does not exist");
-  }
-  token.order.sampler = static_cast<SamplerKind>(kind);
-  token.order.tail = static_cast<Tail>(flags & 3);
-  token.order.shuffle = (flags & (1U << 2)) != 0;
-  token.order.shufflefirst = (flags & (1U << 3)) != 0;
-  token.order.balance_bytes = (flags & (1U << 4)) != 0;
-  token.order.resample = (flags & (1U << 5)) != 0 ? ResampleUnit::kShard : ResampleUnit::kSample;
   token.fingerprint = in.hash();
-  for (std::uint64_t* value :
-       {&token.order.order_version, &token.order.num_samples, &token.order.seed,
-        &token.order.chunk_size, &token.order.window, &token.order.streams, &token.order.epoch_size,
-        &token.order.world_size, &token.order.layout, &token.epoch, &token.slots}) {
-    *value = in.varint();
-  }
-  std::uint64_t sample = 0;
-  for (std::uint64_t left = in.varint(); left > 0; --left) {
-    sample += in.varint();
-    token.skip.add_sample(sample);
-  }
-  for (std::uint64_t left = in.varint(); left > 0; --left) {
-    const std::uint64_t epoch = in.varint();
-    const std::uint64_t begin = in.varint();
-    const std::uint64_t length = in.varint();
-    if (length > std::numeric_limits<std::uint64_t>::max() - begin) {
-      throw_damaged("a number in it is too large");
-    }
-    token.skip.add_slots(epoch, begin, begin + length);
-  }
-  if ((flags & kAuditBit) != 0) {
+  take(in, token.spec);
+  token.epoch = in.varint();
+  token.position = in.varint();
+  token.skip = take_skip(in);
+  if (take_below(in, 2) == 1) {
     AuditSum sum;
     sum.count = in.varint();
     sum.hashes = in.hash();
     sum.numbers = in.hash();
     token.audit = sum;
   }
+  token.history.resize(in.count());
+  for (Stage& stage : token.history) {
+    stage.end_epoch = in.varint();
+    stage.fingerprint = in.hash();
+    take(in, stage.spec);
+  }
   if (!in.at_end()) throw_damaged("it goes on after its end");
   return token;
 }
 
-void ResumeToken::require(const OrderSpec& here, Hash128 fingerprint_here) const {
+void ResumeToken::require(const OrderSpec& here, const Hash128& fingerprint_here) const {
   std::string text;
   if (fingerprint != fingerprint_here) {
     text =
         "data set " + to_string(fingerprint) + " there, " + to_string(fingerprint_here) + " here";
   }
-  const std::string order_text = difference(order, here);
+  const std::string order_text = difference(spec, here);
   if (!text.empty() && !order_text.empty()) text += ", ";
   text += order_text;
-  if (text.empty()) return;
-  throw Mismatch("cannot resume from this token", text,
-                 "go on with the data set and the order of the run that made it, or start anew");
+  if (!text.empty()) {
+    throw Mismatch("cannot resume from this token", text,
+                   "go on with the data set and the order of the run that made it, or start anew");
+  }
+  for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
+    if (spec.versions[i] == here.versions[i]) continue;
+    throw VersionMismatch("cannot resume from this token",
+                          "version " + std::to_string(spec.versions[i]) + " of the " +
+                              std::string(algorithm_name(static_cast<Algorithm>(i))) +
+                              " algorithm there, " + std::to_string(here.versions[i]) + " here",
+                          "finish the epoch with the library that wrote it");
+  }
 }
 
 }  // namespace shardwise

@@ -2,77 +2,56 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "order/arithmetic.h"
-#include "order/check_options.h"
+#include "order/spec.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
 
-namespace {
-
 using order_detail::ceil_div;
 
-constexpr std::size_t kBlock = 512;
-
-void check_sample(std::uint64_t sample, std::uint64_t num_samples) {
-  if (sample < num_samples) return;
-  throw OutOfRange("no sample " + std::to_string(sample), {},
-                   "sample numbers are in [0, " + std::to_string(num_samples) + ")");
-}
-
-OrderSpec ordered_spec(SamplerKind kind, std::uint64_t n, const ShardOffsets& offsets,
-                       const OrderOptions& options) {
-  OrderSpec spec;
-  spec.order_version = EpochOrder::kVersion;
-  spec.sampler = kind;
-  spec.num_samples = n;
-  spec.streams = options.streams;
-  spec.tail = options.tail;
-  spec.balance_bytes = options.balance_bytes;
-  if (kind == SamplerKind::kSequential) return spec;
-  spec.seed = options.seed;
-  spec.window = options.window;
-  spec.shuffle = options.shuffle;
-  if (kind == SamplerKind::kChunked) spec.chunk_size = options.chunk_size;
-  if (kind == SamplerKind::kSharded) spec.layout = order_detail::layout_hash(*offsets);
-  return spec;
-}
-
-}  // namespace
-
-void SampleCount::throw_negative(std::int64_t n) {
-  throw InvalidArgument("a number of samples cannot be " + std::to_string(n), {},
-                        "it is at least 0");
-}
-
-Sampler::Sampler(OrderSpec spec, const OrderOptions& options)
-    : spec_(spec),
-      epoch_(options.epoch),
-      skip_(options.skip),
-      partition_(0, options.world_size, options.rank, options.tail, options.streams) {}
+Sampler::Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip,
+                 const RankOptions& ranks)
+    : spec_(std::move(spec)),
+      fingerprint_(samples.fingerprint()),
+      ranks_(order_detail::checked(ranks)),
+      own_skip_(skip) {}
 
 Sampler::~Sampler() = default;
 
-void Sampler::set_slots(KeptSlots kept) {
-  kept_ = std::move(kept);
-  partition_ = Partition(kept_.size(), world_size(), rank(), partition_.tail());
-  size_ = partition_.size();
+void Sampler::start(EpochPosition point, const SkipList& skip) {
+  if (!skip.samples().empty() && skip.samples().rbegin()->first >= num_samples()) {
+    throw OutOfRange(
+        "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out", {},
+        "sample numbers are in [0, " + std::to_string(num_samples()) + ")");
+  }
+  if (point.epoch == ~std::uint64_t{0}) {
+    throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
+                          "epochs are numbered from 0 to 2^64 - 2");
+  }
+  SkipList kept = skip;  // `skip` may be our own; and what may throw comes first
+  prepare(point, skip);
+  epoch_ = point.epoch;
+  first_position_ = point.position;
+  skip_ = std::move(kept);
+  move_to(0);
 }
 
-void Sampler::set_epoch(std::uint64_t epoch) {
-  epoch_ = epoch;
-  prepare();
-  reset();
+void Sampler::set_walk(std::uint64_t delivered, std::uint64_t size) noexcept {
+  delivered_ = delivered;
+  size_ = size;
 }
+
+void Sampler::set_epoch(std::uint64_t epoch) { start({epoch, 0}, skip_); }
 
 void Sampler::move_to(std::uint64_t index) noexcept {
   buffer_first_ = index;
   cursor_ = 0;
   filled_ = 0;
   next_fill_ = kFirstFill;
+  ended_ = false;
 }
 
 void Sampler::seek(std::uint64_t index) {
@@ -82,31 +61,43 @@ void Sampler::seek(std::uint64_t index) {
         "epoch " + std::to_string(epoch_),
         "it delivers " + std::to_string(size_) + " samples in this epoch");
   }
-  first_kept_ = 0;
-  first_index_ = 0;
   move_to(index);
 }
 
-void Sampler::resume_at(std::uint64_t slots) {
-  first_kept_ = std::min(kept_.kept_before(slots), partition_.delivered_slots());
-  first_index_ = std::min(partition_.index_at(first_kept_), size_);
-  move_to(first_index_);
+void Sampler::check_index(std::uint64_t index) const {
+  if (index < size_) return;
+  throw OutOfRange("no sample " + std::to_string(index) + " on rank " + std::to_string(rank()),
+                   "epoch " + std::to_string(epoch_),
+                   "it delivers " + std::to_string(size_) + " samples in this epoch");
 }
 
 std::uint64_t Sampler::at(std::uint64_t index) const {
-  if (index >= size_) {
-    throw OutOfRange("no sample " + std::to_string(index) + " on rank " + std::to_string(rank()),
-                     "epoch " + std::to_string(epoch_),
-                     "it delivers " + std::to_string(size_) + " samples in this epoch");
-  }
+  check_index(index);
   std::uint64_t sample = 0;
   evaluate(index, {&sample, 1});
   return sample;
 }
 
+std::uint64_t Sampler::position_in_epoch(std::uint64_t index) const {
+  check_index(index);
+  return find_position(index);
+}
+
+Sampler::Iterator Sampler::begin() {
+  if (ended_) {
+    throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch_),
+                          "call set_epoch(" + std::to_string(epoch_ + 1) +
+                              ") to go on, or reset() to read this epoch again");
+  }
+  return Iterator(*this);
+}
+
 bool Sampler::refill() {
   const std::uint64_t first = position();
-  if (first >= size_) return false;
+  if (first >= size_) {
+    ended_ = true;
+    return false;
+  }
   const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(next_fill_, size_ - first));
   evaluate(first, {buffer_.data(), count});
   next_fill_ = std::min(4 * next_fill_, kBufferSize);
@@ -118,241 +109,117 @@ bool Sampler::refill() {
 
 std::size_t Sampler::next_batch(std::span<std::uint64_t> batch) {
   const std::size_t buffered = std::min(batch.size(), filled_ - cursor_);
-  std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(cursor_), buffered, batch.begin());
-  cursor_ += buffered;
-  const std::uint64_t first = position();
+  const std::uint64_t first = position() + buffered;
   const auto rest =
       static_cast<std::size_t>(std::min<std::uint64_t>(batch.size() - buffered, size_ - first));
-  if (rest == 0) return buffered;
-  evaluate(first, batch.subspan(buffered, rest));
-  buffer_first_ = first + rest;
-  cursor_ = 0;
-  filled_ = 0;
+  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));  // it may throw: nothing has moved
+  std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(cursor_), buffered, batch.begin());
+  if (rest > 0) {
+    buffer_first_ = first + rest;
+    cursor_ = 0;
+    filled_ = 0;
+  } else {
+    cursor_ += buffered;
+  }
+  if (buffered + rest < batch.size()) ended_ = true;
   return buffered + rest;
 }
 
-std::uint64_t Sampler::raw_slots(std::uint64_t kept) const noexcept { return kept_.slot(kept); }
+std::uint64_t Sampler::batch_size() const noexcept { return ceil_div(step_size(), num_shares()); }
 
-std::uint64_t Sampler::steps(std::uint64_t batch_size, std::uint64_t first) const noexcept {
-  const std::uint64_t consumed = std::min(kept_.kept_before(first), partition_.delivered_slots());
-  return ceil_div(ceil_div(partition_.delivered_slots() - consumed, world_size()), batch_size);
+std::uint64_t Sampler::step_size() const noexcept {
+  if (ranks_.global_batch_size > 0) return ranks_.global_batch_size;
+  return ranks_.batch_size * num_shares();
 }
 
-std::uint64_t Sampler::slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
-                                   std::uint64_t first) const noexcept {
-  return raw_slots(partition_.slots_after(num_steps, batch_size, kept_.kept_before(first)));
+std::uint64_t Sampler::steps() const noexcept { return ceil_div(delivered_, step_size()); }
+
+std::uint64_t Sampler::first_of_step(std::uint64_t step) const noexcept {
+  // Sample i of this rank is number i * num_shares() + share() of all that are delivered.
+  if (step >= steps()) return size_;
+  const std::uint64_t before = step * step_size();
+  return before <= share() ? 0 : std::min(size_, ceil_div(before - share(), num_shares()));
 }
 
-std::uint64_t Sampler::slots_consumed() const noexcept {
-  const std::uint64_t consumed = first_kept_ + (position() - first_index_) * world_size();
-  return raw_slots(std::min(consumed, partition_.delivered_slots()));
+std::uint64_t Sampler::step_of(std::uint64_t index) const noexcept {
+  return (index * num_shares() + share()) / step_size();
 }
 
-void Sampler::set_skip(SkipList skip) {
-  if (!skip.empty() && !can_skip()) {
-    throw InvalidArgument(
-        "the " + std::string(sampler_name(spec_.sampler)) + " sampler cannot leave samples out", {},
-        "use chunked, sharded or sequential");
-  }
-  if (!skip.samples().empty()) check_sample(skip.samples().back(), spec_.num_samples);
-  const std::uint64_t consumed = slots_consumed();
-  skip_ = std::move(skip);
-  prepare();
-  resume_at(consumed);
-}
-
-ResumeToken Sampler::token(Hash128 fingerprint, std::optional<std::uint64_t> slots) const {
+ResumeToken Sampler::token_at(std::uint64_t count) const {
   ResumeToken token;
-  token.fingerprint = fingerprint;
-  token.order = spec_;
-  token.epoch = epoch_;
-  token.slots = slots.value_or(slots_consumed());
+  token.fingerprint = fingerprint_;
+  token.spec = spec_;
   token.skip = skip_;
+  token.history = history_;
+  const std::optional<std::uint64_t> position = position_after(count);
+  token.epoch = position ? epoch_ : epoch_ + 1;
+  token.position = position.value_or(0);
   return token;
 }
 
-void Sampler::resume(const ResumeToken& token, Hash128 fingerprint) {
-  token.require(spec_, fingerprint);
-  SkipList skip = skip_;
-  skip.merge(token.skip);
-  set_skip(std::move(skip));
-  set_epoch(token.epoch);
-  resume_at(token.slots);
-}
-
-std::vector<Delivery> Sampler::deliveries(std::uint64_t sample) const {
-  check_sample(sample, spec_.num_samples);
-  return find_deliveries(sample);
-}
-
-std::vector<Delivery> Sampler::find_deliveries(std::uint64_t sample) const {
-  std::vector<Delivery> found;
-  for (const std::uint64_t slot : slots_of(sample)) {
-    if (!kept_.is_kept(slot)) continue;
-    for (std::uint64_t kept = kept_.kept_before(slot); kept < partition_.delivered_slots();
-         kept += partition_.num_slots()) {
-      found.push_back({kept % world_size(), kept / world_size(), raw_slots(kept)});
-    }
+ResumeToken Sampler::token() const {
+  const std::uint64_t taken = position();
+  if (spec_.order.balance_bytes && taken < size_ && taken % batch_size() != 0) {
+    throw InvalidArgument("a token in the middle of a step",
+                          "epoch " + std::to_string(epoch_) + ", sample " + std::to_string(taken) +
+                              " of rank " + std::to_string(rank()),
+                          "balance_bytes deals out whole steps: make tokens between them");
   }
-  return found;
+  if (taken == size_) return token_at(delivered_);
+  return token_at(taken * num_shares());
 }
 
-AuditExpectation Sampler::expectation(Hash128 fingerprint) const {
-  return expectation(fingerprint, AuditSum::of_range(0, spec_.num_samples, fingerprint));
+ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
+  using order_detail::uint128;
+  const uint128 count = static_cast<uint128>(num_steps) * step_size();
+  return token_at(count < delivered_ ? static_cast<std::uint64_t>(count) : delivered_);
 }
 
-AuditExpectation Sampler::expectation(Hash128 fingerprint, const AuditSum& all) const {
-  AuditExpectation expectation(spec_.num_samples, fingerprint, all);
-  expect_epoch(expectation);
+void Sampler::resume(const ResumeToken& token, Changes changes) {
+  std::vector<ResumeToken::Stage> history = token.history;
+  const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;
+  const EpochPosition point{token.epoch, token.position};
+  SkipList skip;
+  if (differs && changes == Changes::kAllowAtEpochBorder && token.position == 0) {
+    history.push_back({token.epoch, token.fingerprint, token.spec});
+    if (token.fingerprint == fingerprint_) skip = token.skip;
+  } else {
+    token.require(spec_, fingerprint_);
+    skip = token.skip;
+  }
+  if (token.position > num_positions()) {
+    throw OutOfRange("no position " + std::to_string(token.position),
+                     "epoch " + std::to_string(token.epoch),
+                     "it has " + std::to_string(num_positions()));
+  }
+  skip.merge_from(own_skip_, point);
+  start(point, skip);
+  history_ = std::move(history);
+}
+
+AuditExpectation Sampler::expectation() const {
+  return expectation(is_exact_ ? AuditSum::of_range(0, num_samples(), fingerprint_) : AuditSum{});
+}
+
+AuditExpectation Sampler::expectation(const AuditSum& all) const {
+  AuditExpectation expectation = is_exact_
+                                     ? AuditExpectation(num_samples(), fingerprint_, all)
+                                     : AuditExpectation::as_ordered(num_samples(), fingerprint_);
+  expect(expectation);
   return expectation;
+}
+
+std::uint64_t Sampler::deliveries_before(std::uint64_t position) const {
+  return count_before(std::min(position, num_positions()));
 }
 
 std::unique_ptr<Sampler> Sampler::for_rank(std::uint64_t rank) const {
   std::unique_ptr<Sampler> other = clone();
-  other->partition_ = Partition(partition_.num_slots(), world_size(), rank, partition_.tail());
-  other->prepare();
-  other->reset();
+  RankOptions ranks = ranks_;
+  ranks.rank = rank;
+  other->ranks_ = order_detail::checked(ranks);
+  other->start({epoch_, first_position_}, skip_);
   return other;
-}
-
-SlotSampler::SlotSampler(OrderSpec spec, const OrderOptions& options, std::uint64_t num_positions)
-    : Sampler(spec, options), streams_(num_positions, options.streams) {}
-
-void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
-  fill_kept(partition().slot(first), world_size(), out);
-}
-
-void SlotSampler::fill_kept(std::uint64_t first, std::uint64_t stride,
-                            std::span<std::uint64_t> out) const {
-  const std::uint64_t num_slots = partition().num_slots();
-  while (!out.empty()) {
-    std::uint64_t slot = first;
-    std::size_t count = 1;
-    if (slot >= num_slots) {
-      slot %= num_slots;  // padded: at most one a rank, so one by one
-    } else {
-      const std::uint64_t run = std::min(num_slots - slot, kept().run_length(slot));
-      count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), ceil_div(run, stride)));
-    }
-    fill_slots(kept().slot(slot), stride, out.first(count));
-    first += count * stride;
-    out = out.subspan(count);
-  }
-}
-
-void SlotSampler::fill_slots(std::uint64_t first, std::uint64_t stride,
-                             std::span<std::uint64_t> out) const {
-  const std::uint64_t num_streams = streams_.count();
-  if (stride % num_streams == 0) {  // all in one stream
-    fill(streams_.position_of_slot(first), stride / num_streams, out);
-    return;
-  }
-  // They go round these streams; in each of them they are neighbours.
-  const std::uint64_t shared = num_streams / stride;
-  std::array<std::uint64_t, kBlock> run;
-  for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
-    const std::span<std::uint64_t> block = out.subspan(begin, std::min(kBlock, out.size() - begin));
-    const std::uint64_t block_first = first + begin * stride;
-    for (std::uint64_t s = 0; s < shared && s < block.size(); ++s) {
-      const auto count = static_cast<std::size_t>(ceil_div(block.size() - s, shared));
-      fill(streams_.position_of_slot(block_first + s * stride), 1, {run.data(), count});
-      for (std::size_t i = 0; i < count; ++i) block[s + i * shared] = run[i];
-    }
-  }
-}
-
-OrderedSampler::OrderedSampler(SamplerKind kind, std::uint64_t n, ShardOffsets offsets,
-                               const OrderOptions& options)
-    : SlotSampler(ordered_spec(kind, n, offsets, options), options, n),
-      offsets_(std::move(offsets)),
-      order_epoch_(options.epoch),
-      order_(make_order()) {
-  if (!options.skip.samples().empty()) check_sample(options.skip.samples().back(), n);
-}
-
-EpochOrder OrderedSampler::make_order() const {
-  const OrderSpec& s = spec();
-  if (s.sampler == SamplerKind::kSequential || !s.shuffle)
-    return EpochOrder::sequential(s.num_samples);
-  const EpochOrder::Shuffle shuffle{s.seed, epoch(), s.window};
-  if (s.sampler == SamplerKind::kSharded) return EpochOrder::sharded(offsets_, shuffle);
-  return EpochOrder::chunked(s.num_samples, s.chunk_size, shuffle);
-}
-
-void OrderedSampler::prepare() {
-  if (order_epoch_ != epoch()) {
-    order_ = make_order();
-    order_epoch_ = epoch();
-  }
-  std::vector<SkipList::Slots> skipped;
-  for (const std::uint64_t sample : skip().samples()) {
-    const std::uint64_t slot = slots_of(sample).front();
-    skipped.push_back({epoch(), slot, slot + 1});
-  }
-  for (const SkipList::Slots& range : skip().slots()) {
-    if (range.epoch == epoch()) skipped.push_back(range);
-  }
-  set_slots(KeptSlots(order_.size(), std::move(skipped)));
-}
-
-void OrderedSampler::fill(std::uint64_t first, std::uint64_t stride,
-                          std::span<std::uint64_t> out) const {
-  order_.fill(first, stride, out);
-}
-
-std::vector<std::uint64_t> OrderedSampler::slots_of(std::uint64_t sample) const {
-  return {streams().slot_of_position(order_.position_of(sample))};
-}
-
-void OrderedSampler::expect_epoch(AuditExpectation& expectation) const {
-  const auto sample_in = [this](std::uint64_t slot) {
-    std::uint64_t sample = 0;
-    fill_slots(slot, 1, {&sample, 1});
-    return sample;
-  };
-  const std::uint64_t num_slots = partition().num_slots();
-  for (std::uint64_t slot = num_slots; slot < partition().delivered_slots(); ++slot) {
-    if (num_slots > 0) expectation.repeat(sample_in(kept().slot(slot % num_slots)));
-  }
-  for (std::uint64_t slot = partition().delivered_slots(); slot < num_slots; ++slot) {
-    expectation.leave_out(sample_in(kept().slot(slot)));
-  }
-  for (const std::uint64_t sample : skip().samples()) expectation.leave_out(sample);
-  for (const SkipList::Slots& range : skip().slots()) {
-    if (range.epoch != epoch()) continue;
-    for (std::uint64_t slot = range.begin; slot < std::min(range.end, order_.size()); ++slot) {
-      const std::uint64_t sample = sample_in(slot);
-      if (expectation.times(sample) > 0) expectation.leave_out(sample);
-    }
-  }
-}
-
-SequentialSampler::SequentialSampler(SampleCount n, const OrderOptions& options)
-    : OrderedSampler(SamplerKind::kSequential, n.value(), nullptr,
-                     order_detail::checked(SamplerKind::kSequential, options)) {
-  prepare();
-}
-
-ChunkedSampler::ChunkedSampler(SampleCount n, const OrderOptions& options)
-    : OrderedSampler(SamplerKind::kChunked, n.value(), nullptr,
-                     order_detail::checked(SamplerKind::kChunked, options)) {
-  prepare();
-}
-
-ShardedSampler::ShardedSampler(ShardOffsets offsets, const OrderOptions& options)
-    : OrderedSampler(SamplerKind::kSharded, order_detail::checked(offsets).back(), offsets,
-                     order_detail::checked(SamplerKind::kSharded, options)) {
-  prepare();
-}
-
-std::unique_ptr<Sampler> SequentialSampler::clone() const {
-  return std::make_unique<SequentialSampler>(*this);
-}
-std::unique_ptr<Sampler> ChunkedSampler::clone() const {
-  return std::make_unique<ChunkedSampler>(*this);
-}
-std::unique_ptr<Sampler> ShardedSampler::clone() const {
-  return std::make_unique<ShardedSampler>(*this);
 }
 
 }  // namespace shardwise

@@ -2,17 +2,25 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
+#include "order/access.h"
 #include "order/arithmetic.h"
+#include "order/kept_slots.h"
+#include "order/mixture_slots.h"
+#include "order/pass_slots.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/balanced_sampler.h"
 #include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 
 namespace {
 
+using order_detail::Access;
 using order_detail::ceil_div;
+using order_detail::KeptSlots;
+using order_detail::MixtureSlots;
+using order_detail::PassSlots;
 using SampleRange = EpochOrder::SampleRange;
 
 void check_starts(std::span<const std::uint64_t> starts, std::uint64_t num_samples) {
@@ -33,174 +41,283 @@ std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t samp
 
 }  // namespace
 
-std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
-                                               std::span<const std::uint64_t> shard_starts,
-                                               std::uint64_t max_touches) {
-  const bool is_known = dynamic_cast<const OrderedSampler*>(&sampler) != nullptr ||
-                        dynamic_cast<const WidsSampler*>(&sampler) != nullptr;
-  if (!is_known) return std::nullopt;
-  check_starts(shard_starts, sampler.spec().num_samples);
-  ShardSchedule schedule(sampler, shard_starts);
-  if (!schedule.add_groups(sampler, shard_starts, max_touches)) return std::nullopt;
-  schedule.add_padding(sampler, shard_starts);
-  return schedule;
-}
+/// Takes an epoch apart. Every function gives false once the order touches too much.
+class ShardSchedule::Maker {
+ public:
+  Maker(ShardSchedule& schedule, std::span<const std::uint64_t> starts, std::uint64_t max_touches)
+      : schedule_(schedule), starts_(starts), max_touches_(max_touches) {}
 
-ShardSchedule::ShardSchedule(const Sampler& sampler, std::span<const std::uint64_t> shard_starts)
-    : num_shards_(shard_starts.size() - 1),
-      world_size_(sampler.world_size()),
-      num_streams_(sampler.spec().streams),
-      num_slots_(sampler.partition().delivered_slots()),
-      ranks_are_fixed_(!sampler.spec().balance_bytes),
-      kept_(sampler.kept()) {
-  const std::uint64_t n = sampler.spec().num_samples;
-  if (sampler.spec().sampler == SamplerKind::kWids) {  // a contiguous block each rank
-    num_streams_ = world_size_;
-    const std::uint64_t block = ceil_div(n, world_size_);
-    for (std::uint64_t rank = 0; rank < world_size_; ++rank) {
-      runs_.push_back(std::min(rank * block, n));
-    }
-  } else {
-    const Streams streams(n, num_streams_);
-    const std::uint64_t num_runs = std::min(num_streams_, n);  // the others are empty
-    for (std::uint64_t stream = 0; stream < num_runs; ++stream) {
-      runs_.push_back(streams.run_begin(stream));
+  bool add_passes(const PassSlots& slots);
+  bool add_mixture(const MixtureSlots& slots);
+  bool add_wids(const WidsSampler& sampler);
+  void add_padding(const SlotSampler& sampler);
+
+ private:
+  /// What is mixed together: positions [begin, end) of an order, and the shards they touch.
+  struct Group {
+    std::uint64_t begin;
+    std::uint64_t end;
+    std::uint64_t first_touch;
+    std::uint64_t last_touch;
+  };
+
+  bool touch(std::span<const SampleRange> samples, std::uint64_t base);
+  bool list_groups(const EpochOrder& order, std::uint64_t base);
+  bool add_pass(const PassSlots& slots, const EpochOrder& order, std::uint64_t pass_begin);
+  void add_piece(const Group& group, std::uint64_t first, std::uint64_t stride,
+                 std::uint64_t count);
+
+  ShardSchedule& schedule_;
+  std::span<const std::uint64_t> starts_;
+  std::uint64_t max_touches_;
+  std::vector<Group> groups_;  // of the order that is looked at
+};
+
+/// Appends the shards that hold these samples, whose numbers count from `base`.
+bool ShardSchedule::Maker::touch(std::span<const SampleRange> samples, std::uint64_t base) {
+  std::vector<std::uint64_t>& touched = schedule_.touched_;
+  const std::size_t first_touch = touched.size();
+  for (const auto& [begin, end] : samples) {
+    if (begin == end) continue;
+    for (std::uint64_t shard = shard_of(starts_, base + begin);
+         shard + 1 < starts_.size() && starts_[shard] < base + end; ++shard) {
+      if (starts_[shard] == starts_[shard + 1]) continue;
+      if (touched.size() == max_touches_) return false;
+      touched.push_back(shard);
     }
   }
-  runs_.push_back(n);
-}
-
-/// Appends a group that holds these ranges of samples; false if it touches too much.
-bool ShardSchedule::add_group(std::span<const SampleRange> samples,
-                              std::span<const std::uint64_t> shard_starts,
-                              std::uint64_t max_touches) {
-  std::uint64_t begin = groups_.back().begin;
-  const std::size_t first_touch = touched_.size();
-  for (const auto& [first, last] : samples) {
-    if (first == last) continue;
-    begin += last - first;
-    for (std::uint64_t shard = shard_of(shard_starts, first);
-         shard < num_shards_ && shard_starts[shard] < last; ++shard) {
-      if (shard_starts[shard] == shard_starts[shard + 1]) continue;
-      if (touched_.size() == max_touches) return false;
-      touched_.push_back(shard);
-    }
-  }
-  const auto added = touched_.begin() + static_cast<std::ptrdiff_t>(first_touch);
   if (samples.size() > 1) {
-    std::sort(added, touched_.end());
-    touched_.erase(std::unique(added, touched_.end()), touched_.end());
+    const auto added = touched.begin() + static_cast<std::ptrdiff_t>(first_touch);
+    std::sort(added, touched.end());
+    touched.erase(std::unique(added, touched.end()), touched.end());
   }
-  groups_.push_back({begin, touched_.size()});
   return true;
 }
 
-bool ShardSchedule::add_groups(const Sampler& sampler, std::span<const std::uint64_t> shard_starts,
-                               std::uint64_t max_touches) {
-  groups_.push_back({0, 0});
-  const auto* const wids = dynamic_cast<const WidsSampler*>(&sampler);
-  const auto* const ordered = dynamic_cast<const OrderedSampler*>(&sampler);
-  const bool in_order =
-      wids != nullptr ? !sampler.spec().shuffle : ordered->order().is_sequential();
-  if (in_order) {
-    for (std::uint64_t shard = 0; shard < num_shards_; ++shard) {
-      const SampleRange samples{shard_starts[shard], shard_starts[shard + 1]};
-      if (!add_group({&samples, 1}, shard_starts, max_touches)) return false;
+/// Lists the groups of `order`, whose sample numbers count from `base`.
+bool ShardSchedule::Maker::list_groups(const EpochOrder& order, std::uint64_t base) {
+  groups_.clear();
+  std::uint64_t begin = 0;
+  const auto add = [&](std::span<const SampleRange> samples) {
+    const std::uint64_t first_touch = schedule_.touched_.size();
+    if (!touch(samples, base)) return false;
+    std::uint64_t end = begin;
+    for (const auto& [first, last] : samples) end += last - first;
+    groups_.push_back({begin, end, first_touch, schedule_.touched_.size()});
+    begin = end;
+    return true;
+  };
+  if (order.is_sequential()) {
+    for (std::uint64_t shard = shard_of(starts_, base);
+         shard + 1 < starts_.size() && begin < order.size(); ++shard) {
+      const SampleRange samples{std::max(starts_[shard], base) - base,
+                                std::min(starts_[shard + 1] - base, order.size())};
+      if (!add({&samples, 1})) return false;
     }
     return true;
   }
-  if (wids != nullptr) {
-    for (std::uint64_t rank = 0; rank < world_size_; ++rank) {
-      const std::unique_ptr<Sampler> mine = wids->for_rank(rank);
-      for (const SampleRange& chunk : static_cast<const WidsSampler&>(*mine).chunks_in_order()) {
-        if (!add_group({&chunk, 1}, shard_starts, max_touches)) return false;
+  if (order.num_groups() > max_touches_) return false;
+  std::vector<SampleRange> samples;
+  for (std::uint64_t group = 0; group < order.num_groups(); ++group) {
+    order.list_group(group, samples);
+    if (!add(samples)) return false;
+  }
+  return true;
+}
+
+void ShardSchedule::Maker::add_piece(const Group& group, std::uint64_t first, std::uint64_t stride,
+                                     std::uint64_t count) {
+  if (count == 0 || group.first_touch == group.last_touch) return;
+  schedule_.pieces_.push_back({first, stride, count, group.first_touch, group.last_touch});
+}
+
+/// Adds a pass that begins `pass_begin` slots into the epoch; modulo 2^64, since it may begin
+/// before the epoch does.
+bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& order,
+                                    std::uint64_t pass_begin) {
+  if (!list_groups(order, 0)) return false;
+  const order_detail::Streams& streams = slots.streams();
+  const std::uint64_t num_streams = streams.count();
+  const std::uint64_t used_streams = std::min(num_streams, order.size());  // the others are empty
+  // The slots of the pass that belong to the epoch.
+  const bool begins_before = static_cast<std::int64_t>(pass_begin) < 0;
+  const std::uint64_t before = begins_before ? std::uint64_t{0} - pass_begin : 0;
+  const std::uint64_t low = std::min(before, order.size());
+  const std::uint64_t high = std::min(order.size(), slots.num_slots() - pass_begin);
+  std::size_t group = 0;
+  for (std::uint64_t stream = 0; stream < used_streams; ++stream) {
+    const std::uint64_t run_begin = streams.run_begin(stream);
+    const std::uint64_t run_end =
+        stream + 1 < used_streams ? streams.run_begin(stream + 1) : order.size();
+    // Slot i * num_streams + stream of the pass, for i from the first to before the last.
+    const auto index_at = [&](std::uint64_t slot) {
+      return slot <= stream ? 0 : ceil_div(slot - stream, num_streams);
+    };
+    while (group < groups_.size() && groups_[group].begin < run_end) {
+      const Group& part = groups_[group];
+      const std::uint64_t first =
+          std::max(std::max(part.begin, run_begin) - run_begin, index_at(low));
+      const std::uint64_t last = std::min(std::min(part.end, run_end) - run_begin, index_at(high));
+      if (first < last) {
+        add_piece(part, first * num_streams + stream + pass_begin, num_streams, last - first);
+      }
+      if (part.end > run_end) break;  // it goes on in the next stream
+      ++group;
+    }
+  }
+  return true;
+}
+
+bool ShardSchedule::Maker::add_passes(const PassSlots& slots) {
+  if (slots.pass_size() == 0) return true;
+  const std::uint64_t first_slot = slots.is_exact() ? 0 : slots.first_slot();
+  const std::uint64_t end = first_slot + slots.num_slots();
+  if (slots.is_exact()) return add_pass(slots, slots.current_pass(), 0);
+  for (std::uint64_t pass = first_slot / slots.pass_size(); pass * slots.pass_size() < end;
+       ++pass) {
+    const std::uint64_t begin = pass * slots.pass_size() - first_slot;
+    if (!add_pass(slots, slots.pass(pass), begin)) return false;
+  }
+  return true;
+}
+
+bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
+  constexpr std::uint64_t kBlock = order_detail::MixtureDraws::kBlock;
+  const std::uint64_t first_slot = slots.first_slot();
+  const std::uint64_t end_slot = first_slot + slots.num_slots();
+  for (std::size_t dataset = 0; dataset < slots.num_datasets(); ++dataset) {
+    const std::uint64_t base = slots.first_sample(dataset);
+    const std::uint64_t n = slots.first_sample(dataset + 1) - base;
+    const std::uint64_t low = slots.draws().draws_before(dataset, first_slot / kBlock * kBlock);
+    const std::uint64_t high =
+        slots.draws().draws_before(dataset, ceil_div(end_slot, kBlock) * kBlock);
+    for (std::uint64_t pass = n == 0 ? 0 : low / n; low < high && pass * n < high; ++pass) {
+      if (!list_groups(slots.pass(dataset, pass), base)) return false;
+      for (const Group& group : groups_) {
+        const std::uint64_t first = std::max(pass * n + group.begin, low);
+        const std::uint64_t last = std::min(pass * n + group.end, high);
+        if (first >= last) continue;
+        const auto [begin, end] = slots.draws().slots_of_draws(dataset, first, last);
+        const std::uint64_t from = std::max(begin, first_slot);
+        const std::uint64_t to = std::min(end, end_slot);
+        if (from < to) add_piece(group, from - first_slot, 1, to - from);
       }
     }
-    return true;
   }
-  const EpochOrder& order = ordered->order();
-  const std::uint64_t num_groups = order.num_groups();
-  if (num_groups > max_touches) return false;
-  groups_.reserve(num_groups + 1);
-  std::vector<SampleRange> samples;
-  for (std::uint64_t group = 0; group < num_groups; ++group) {
-    order.list_group(group, samples);
-    if (!add_group(samples, shard_starts, max_touches)) return false;
+  return true;
+}
+
+bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
+  const std::uint64_t num_shares = schedule_.num_shares_;
+  for (std::uint64_t share = 0; share < num_shares; ++share) {
+    const std::unique_ptr<Sampler> mine = sampler.for_rank(share * sampler.replicas());
+    std::uint64_t index = 0;
+    for (const SampleRange& chunk : static_cast<const WidsSampler&>(*mine).chunks_in_order()) {
+      const std::uint64_t first_touch = schedule_.touched_.size();
+      if (!touch({&chunk, 1}, 0)) return false;
+      const Group group{0, 0, first_touch, schedule_.touched_.size()};
+      add_piece(group, index * num_shares + share, num_shares, chunk.second - chunk.first);
+      index += chunk.second - chunk.first;
+    }
   }
   return true;
 }
 
 /// The slots that come again at the end hold what the epoch's first slots hold.
-void ShardSchedule::add_padding(const Sampler& sampler,
-                                std::span<const std::uint64_t> shard_starts) {
-  const std::uint64_t num_slots = kept_.size();
-  for (std::uint64_t slot = num_slots; slot < num_slots_; ++slot) {
-    const std::unique_ptr<Sampler> first = sampler.for_rank(slot % num_slots % world_size_);
-    const std::uint64_t sample = first->at(slot % num_slots / world_size_);
-    padding_.push_back({shard_of(shard_starts, sample), slot, slot + 1});
+void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
+  const order_detail::Walk& walk = Access::walk(sampler);
+  for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
+       ++slot) {
+    std::uint64_t sample = 0;
+    Access::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
+    schedule_.padding_.push_back({shard_of(starts_, sample), slot, slot + 1});
   }
 }
 
-/// True if one of slots first, first + streams, ... (`count` of them) is delivered by these ranks.
-bool ShardSchedule::delivers(const RankRange& ranks, std::uint64_t first,
-                             std::uint64_t count) const noexcept {
-  if (count == 0) return false;
-  const std::uint64_t rank = first % world_size_;
-  if (rank >= ranks.first && rank - ranks.first < ranks.count) return true;
-  if (num_streams_ >= world_size_) return false;  // a multiple: all slots are of one rank
-  // Ranks go up by num_streams_ and round: the next one at or after ranks.first.
-  const std::uint64_t ahead = (ranks.first + world_size_ - rank) % world_size_;
-  const std::uint64_t steps = ceil_div(ahead, num_streams_);
-  return steps < count && steps * num_streams_ - ahead < ranks.count;
+std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
+                                               std::span<const std::uint64_t> shard_starts,
+                                               std::uint64_t max_touches) {
+  const auto* const wids = dynamic_cast<const WidsSampler*>(&sampler);
+  const auto* const slot_sampler = dynamic_cast<const SlotSampler*>(&sampler);
+  const auto* const passes =
+      slot_sampler ? dynamic_cast<const PassSlots*>(&Access::slots(*slot_sampler)) : nullptr;
+  const auto* const mixture =
+      slot_sampler ? dynamic_cast<const MixtureSlots*>(&Access::slots(*slot_sampler)) : nullptr;
+  if (wids == nullptr && passes == nullptr && mixture == nullptr) return std::nullopt;
+  check_starts(shard_starts, sampler.num_samples());
+  ShardSchedule schedule;
+  schedule.num_shards_ = shard_starts.size() - 1;
+  schedule.world_size_ = sampler.world_size();
+  schedule.replicas_ = sampler.replicas();
+  schedule.num_shares_ = sampler.world_size() / sampler.replicas();
+  schedule.num_slots_ = Access::delivered(sampler);
+  if (sampler.order().balance_bytes) {
+    schedule.step_slots_ = schedule.num_shares_ * sampler.batch_size();
+  }
+  Maker maker(schedule, shard_starts, max_touches);
+  if (wids != nullptr) {
+    schedule.first_kept_ = Access::first_position(sampler);
+    schedule.kept_ = std::make_shared<const KeptSlots>(schedule.first_kept_ + schedule.num_slots_);
+    if (!maker.add_wids(*wids)) return std::nullopt;
+    return schedule;
+  }
+  const order_detail::Walk& walk = Access::walk(*slot_sampler);
+  schedule.first_kept_ = walk.first_kept;
+  schedule.kept_ = std::make_shared<const KeptSlots>(walk.kept);
+  if (!(passes ? maker.add_passes(*passes) : maker.add_mixture(*mixture))) return std::nullopt;
+  maker.add_padding(*slot_sampler);
+  return schedule;
 }
 
-/// The piece of `group` that is the `first`-th to before the `last`-th position of `stream`.
-std::optional<ShardSchedule::Piece> ShardSchedule::piece(std::uint64_t group, std::uint64_t stream,
-                                                         std::uint64_t first, std::uint64_t last,
-                                                         const RankRange& ranks) const {
-  std::optional<Piece> found;
+/// True if one of slots first, first + stride, ... (`count` of them) is delivered by these shares.
+bool ShardSchedule::delivers(const RankRange& shares, std::uint64_t first, std::uint64_t stride,
+                             std::uint64_t count) const noexcept {
+  if (count == 0) return false;
+  const std::uint64_t share = first % num_shares_;
+  if (share >= shares.first && share - shares.first < shares.count) return true;
+  if (stride >= num_shares_) return false;  // a multiple: all slots are of one share
+  // Shares go up by the stride and round: the next one at or after shares.first.
+  const std::uint64_t ahead = (shares.first + num_shares_ - share) % num_shares_;
+  const std::uint64_t steps = ceil_div(ahead, stride);
+  return steps < count && steps * stride - ahead < shares.count;
+}
+
+/// What of `piece` is delivered from where the sampler began, as slots from there; nothing if these
+/// shares have no part of it.
+std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
+                                                      const RankRange& shares) const {
+  std::optional<ShardUse> found;
   bool is_delivered = false;
-  while (first < last) {
-    const std::uint64_t slot = first * num_streams_ + stream;
-    const std::uint64_t kept = kept_.kept_before(slot);
-    if (kept >= num_slots_) break;
-    if (!kept_.is_kept(slot)) {
-      first = ceil_div(kept_.slot(kept) - stream, num_streams_);
+  std::uint64_t index = 0;
+  if (first_kept_ > 0) {  // what came before the sampler began
+    const std::uint64_t first_slot = kept_->slot(first_kept_);
+    if (first_slot > piece.first) index = ceil_div(first_slot - piece.first, piece.stride);
+  }
+  while (index < piece.count) {
+    const std::uint64_t slot = piece.first + index * piece.stride;
+    const std::uint64_t number = kept_->kept_before(slot);
+    if (number - first_kept_ >= num_slots_) break;
+    if (!kept_->is_kept(slot)) {
+      index = ceil_div(kept_->slot(number) - piece.first, piece.stride);
       continue;
     }
     // Up to the next gap, or the end of the piece, or of what is delivered.
-    const std::uint64_t run = std::min(kept_.run_length(kept), num_slots_ - kept);
-    const std::uint64_t count = std::min(last - first, ceil_div(run, num_streams_));
-    if (!found) found = Piece{kept, kept, group};
-    found->end = kept + (count - 1) * num_streams_ + 1;
-    is_delivered = is_delivered || delivers(ranks, kept, count);
-    first += count;
+    const std::uint64_t first = number - first_kept_;
+    const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);
+    const std::uint64_t count = std::min(piece.count - index, ceil_div(run, piece.stride));
+    if (!found) found = ShardUse{0, first, first};
+    found->end = first + (count - 1) * piece.stride + 1;
+    is_delivered = is_delivered || delivers(shares, first, piece.stride, count);
+    index += count;
   }
-  return is_delivered ? found : std::nullopt;
+  if (!is_delivered) return std::nullopt;
+  return in_whole_steps(*found);
 }
 
-/// The pieces that these ranks have a part of, by begin.
-std::vector<ShardSchedule::Piece> ShardSchedule::pieces(const RankRange& ranks) const {
-  std::vector<Piece> found;
-  std::size_t group = 0;
-  for (std::size_t stream = 0; stream + 1 < runs_.size(); ++stream) {
-    const std::uint64_t run_begin = runs_[stream];
-    const std::uint64_t run_end = runs_[stream + 1];
-    while (group + 1 < groups_.size() && groups_[group].begin < run_end) {
-      const std::uint64_t begin = std::max(groups_[group].begin, run_begin);
-      const std::uint64_t end = std::min(groups_[group + 1].begin, run_end);
-      if (const auto part = piece(group, stream, begin - run_begin, end - run_begin, ranks)) {
-        found.push_back(*part);
-      }
-      if (groups_[group + 1].begin > run_end) break;  // it goes on in the next stream
-      ++group;
-    }
-  }
-  const auto by_begin = [](const Piece& x, const Piece& y) { return x.begin < y.begin; };
-  if (!std::is_sorted(found.begin(), found.end(), by_begin)) {
-    std::sort(found.begin(), found.end(), by_begin);
-  }
-  return found;
+ShardUse ShardSchedule::in_whole_steps(ShardUse use) const noexcept {
+  use.begin -= use.begin % step_slots_;
+  use.end = std::min(ceil_div(use.end, step_slots_) * step_slots_, num_slots_);
+  return use;
 }
 
 std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
@@ -209,11 +326,23 @@ std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
                               std::to_string(ranks.first + ranks.count),
                           {}, "there are " + std::to_string(world_size_) + " ranks, from 0");
   }
-  if (!ranks_are_fixed_ && ranks.count < world_size_) return std::nullopt;
+  const std::uint64_t first_share = ranks.first / replicas_;
+  const RankRange shares{first_share, ceil_div(ranks.first + ranks.count, replicas_) - first_share};
+  if (step_slots_ > 1 && shares.count < num_shares_) return std::nullopt;
+
+  struct Part {
+    ShardUse use;
+    std::size_t piece;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (const auto use = delivered_part(pieces_[i], shares)) parts.push_back({*use, i});
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& x, const Part& y) { return x.use.begin < y.use.begin; });
   EpochUses epoch;
   epoch.num_slots = num_slots_;
   epoch.uses.reserve(touched_.size());
-  // No two pieces begin in one slot, so what is merged into an earlier use leaves all in order.
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(num_shards_, kNone);
   const auto add = [&](const ShardUse& use) {
@@ -225,14 +354,22 @@ std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
     place = epoch.uses.size();
     epoch.uses.push_back(use);
   };
-  for (const Piece& part : pieces(ranks)) {
-    const std::uint64_t last = groups_[part.group + 1].first_touch;
-    for (std::uint64_t i = groups_[part.group].first_touch; i < last; ++i) {
-      add({touched_[i], part.begin, part.end});
+  for (const Part& part : parts) {
+    for (std::uint64_t i = pieces_[part.piece].first_touch; i < pieces_[part.piece].last_touch;
+         ++i) {
+      add({touched_[i], part.use.begin, part.use.end});
     }
   }
   for (const ShardUse& use : padding_) {
-    if (delivers(ranks, use.begin, 1)) add(use);
+    if (delivers(shares, use.begin, 1, 1)) add(in_whole_steps(use));
+  }
+  // Pieces of several data sets, or of balanced steps, may begin in one slot.
+  if (!std::is_sorted(epoch.uses.begin(), epoch.uses.end(), [](const auto& x, const auto& y) {
+        return std::pair(x.begin, x.shard) < std::pair(y.begin, y.shard);
+      })) {
+    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const auto& x, const auto& y) {
+      return std::pair(x.begin, x.shard) < std::pair(y.begin, y.shard);
+    });
   }
   return epoch;
 }

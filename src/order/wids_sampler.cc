@@ -4,10 +4,10 @@
 #include <bit>
 #include <numeric>
 #include <random>
-#include <string>
+#include <utility>
 
 #include "order/arithmetic.h"
-#include "order/check_options.h"
+#include "order/spec.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
@@ -98,18 +98,14 @@ class PythonRandom {
   std::mt19937 engine_;
 };
 
-OrderSpec wids_spec(std::uint64_t n, const OrderOptions& options) {
-  order_detail::checked(SamplerKind::kWids, options);
-  OrderSpec spec;
-  spec.order_version = EpochOrder::kVersion;
-  spec.sampler = SamplerKind::kWids;
-  spec.num_samples = n;
-  spec.seed = options.seed;
-  spec.chunk_size = options.chunk_size;
-  spec.shuffle = options.shuffle;
-  spec.shufflefirst = options.shufflefirst;
-  spec.world_size = options.world_size;
-  return spec;
+const Order& checked_wids(const Order& order) {
+  if (std::holds_alternative<Wids>(order.kind)) return order;
+  throw InvalidArgument("a wids sampler of another order", {}, "give an order whose kind is Wids");
+}
+
+/// How many of a share's positions lie before `position`.
+std::uint64_t index_at(std::uint64_t position, std::uint64_t shares, std::uint64_t share) {
+  return position / shares + (position % shares > share ? 1 : 0);
 }
 
 }  // namespace
@@ -124,30 +120,37 @@ struct WidsSampler::Replay {
   std::vector<std::uint64_t> samples;  ///< of the range that is being read
 };
 
-WidsSampler::WidsSampler(OrderSpec spec, const OrderOptions& options, ShardOffsets offsets)
-    : Sampler(spec, options),
+WidsSampler::WidsSampler(const SampleSet& samples, OrderSpec spec, const RankOptions& ranks,
+                         ShardOffsets offsets)
+    : Sampler(samples, std::move(spec), {}, ranks),
       offsets_(std::move(offsets)),
-      block_size_(ceil_div(spec.num_samples, options.world_size)) {
-  prepare();
+      block_size_(ceil_div(num_samples(), num_shares())) {
+  start({}, {});
 }
 
-WidsSampler::WidsSampler(SampleCount n, const OrderOptions& options)
-    : WidsSampler(wids_spec(n.value(), options), options, nullptr) {}
+WidsSampler::WidsSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks)
+    : WidsSampler(
+          samples,
+          order_detail::make_spec(samples, checked_wids(order), order_detail::checked(ranks)),
+          ranks, nullptr) {}
 
-WidsSampler WidsSampler::shard_list(const ShardOffsets& offsets, const OrderOptions& options) {
-  OrderSpec spec = wids_spec(order_detail::checked(offsets).back(), options);
-  if (options.world_size != 1 || options.chunk_size != kDefaultChunkSize) {
+WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order) {
+  const auto* const kind = std::get_if<Wids>(&order.kind);
+  if (kind == nullptr || kind->chunk_size != 0) {
     throw InvalidArgument("the order of wids' ShardListSampler has no chunk_size and no ranks", {},
-                          "leave chunk_size and world_size at their defaults");
+                          "leave chunk_size at its default");
   }
-  spec.layout = order_detail::layout_hash(*offsets);
-  return {spec, options, offsets};
+  const ShardOffsets offsets = samples.shard_starts();
+  OrderSpec spec = order_detail::make_spec(samples, order, {});
+  spec.layout = order_detail::layout_hash(order_detail::checked(offsets));
+  return {samples, std::move(spec), {}, offsets};
 }
 
 WidsSampler::WidsSampler(const WidsSampler& other)
     : Sampler(other),
       offsets_(other.offsets_),
       block_size_(other.block_size_),
+      first_index_(other.first_index_),
       replay_(std::make_unique<Replay>(*other.replay_)) {}
 
 WidsSampler::WidsSampler(WidsSampler&&) noexcept = default;
@@ -163,10 +166,10 @@ std::vector<WidsSampler::Range> WidsSampler::ranges() const {
     }
     return ranges;
   }
-  const std::uint64_t n = spec().num_samples;
-  const std::uint64_t chunk_size = spec().chunk_size;
-  const std::uint64_t end = std::min((rank() + 1) * block_size_, n);
-  for (std::uint64_t begin = std::min(rank() * block_size_, n); begin < end;) {
+  const std::uint64_t n = num_samples();
+  const std::uint64_t chunk_size = wids().chunk_size;
+  const std::uint64_t end = std::min((share() + 1) * block_size_, n);
+  for (std::uint64_t begin = std::min(share() * block_size_, n); begin < end;) {
     const std::uint64_t chunk_end = chunk_size < end - begin ? begin + chunk_size : end;
     ranges.push_back({begin, chunk_end});
     begin = chunk_end;
@@ -174,21 +177,29 @@ std::vector<WidsSampler::Range> WidsSampler::ranges() const {
   return ranges;
 }
 
-void WidsSampler::prepare() {
-  // As many slots as if every rank had a whole block: those that do not exist lie at the ranks'
-  // ends.
-  set_slots(KeptSlots(block_size_ * world_size()));
+std::unique_ptr<WidsSampler::Replay> WidsSampler::begin_replay(std::uint64_t epoch) const {
   std::vector<Range> blocks = ranges();
-  std::uint64_t size = 0;
-  for (const Range& range : blocks) size += range.end - range.begin;
-  set_size(size);
-  const uint128 seed = spec().seed + uint128{1289738273} * epoch();
   std::vector<std::uint64_t> places(blocks.size());
   std::iota(places.begin(), places.end(), std::uint64_t{0});
-  replay_ = std::make_unique<Replay>(
+  const uint128 seed = order().seed + uint128{1289738273} * epoch;
+  auto replay = std::make_unique<Replay>(
       Replay{PythonRandom(seed), std::move(blocks), std::move(places), 0, 0, {}});
-  if (spec().shuffle && (spec().shufflefirst || epoch() > 0))
-    replay_->random.shuffle(replay_->places);
+  if (wids().shuffle && (wids().shufflefirst || epoch > 0)) replay->random.shuffle(replay->places);
+  return replay;
+}
+
+void WidsSampler::prepare(EpochPosition point, const SkipList& skip) {
+  if (!skip.empty()) {  // of a token from another order
+    throw InvalidArgument("skip means nothing to the wids sampler", {},
+                          "it is for chunked, sharded, sequential and mixture; begin the run anew");
+  }
+  std::unique_ptr<Replay> replay = begin_replay(point.epoch);
+  std::uint64_t size = 0;
+  for (const Range& range : replay->ranges) size += range.end - range.begin;
+  replay_ = std::move(replay);
+  first_index_ = index_at(point.position, num_shares(), share());
+  // As many as if every rank had a whole block: what does not exist lies at the ranks' ends.
+  set_walk(num_positions() - point.position, size - std::min(size, first_index_));
 }
 
 std::vector<EpochOrder::SampleRange> WidsSampler::chunks_in_order() const {
@@ -201,11 +212,8 @@ std::vector<EpochOrder::SampleRange> WidsSampler::chunks_in_order() const {
 }
 
 void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
-  if (first < replay_->first) {
-    WidsSampler again(*this);
-    again.prepare();
-    *replay_ = std::move(*again.replay_);
-  }
+  first += first_index_;
+  if (first < replay_->first) *replay_ = std::move(*begin_replay(epoch()));
   Replay& replay = *replay_;
   for (std::uint64_t& sample : out) {
     while (first - replay.first >= replay.samples.size()) {
@@ -213,28 +221,41 @@ void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) co
       const Range range = replay.ranges[replay.places[replay.next_place++]];
       replay.samples.resize(range.end - range.begin);
       std::iota(replay.samples.begin(), replay.samples.end(), range.begin);
-      if (spec().shuffle) replay.random.shuffle(replay.samples);
+      if (wids().shuffle) replay.random.shuffle(replay.samples);
     }
     sample = replay.samples[first - replay.first];
     ++first;
   }
 }
 
-std::vector<std::uint64_t> WidsSampler::slots_of(std::uint64_t sample) const {
-  std::vector<std::uint64_t> slots;
-  for (const Delivery& delivery : find_deliveries(sample)) slots.push_back(delivery.slot);
-  return slots;
+std::uint64_t WidsSampler::find_position(std::uint64_t index) const {
+  return (first_index_ + index) * num_shares() + share();
 }
 
-std::vector<Delivery> WidsSampler::find_deliveries(std::uint64_t sample) const {
-  const std::uint64_t owner = sample / block_size_;
-  const std::unique_ptr<Sampler> replayed = for_rank(owner);
-  while (replayed->next() != sample) {
+std::optional<std::uint64_t> WidsSampler::position_after(std::uint64_t count) const {
+  if (count >= num_positions() - first_position()) return std::nullopt;
+  return first_position() + count;
+}
+
+std::uint64_t WidsSampler::count_before(std::uint64_t position) const {
+  std::uint64_t count = 0;
+  for (std::uint64_t share = 0; share < num_shares(); ++share) {
+    const std::uint64_t begin = std::min(share * block_size_, num_samples());
+    const std::uint64_t end = std::min(begin + block_size_, num_samples());
+    count += std::min(index_at(position, num_shares(), share), end - begin);
   }
-  const std::uint64_t index = replayed->position() - 1;
-  return {{owner, index, index * world_size() + owner}};
+  return count;
 }
 
-void WidsSampler::expect_epoch(AuditExpectation& /*expectation*/) const {}  // every sample once
+std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample) const {
+  const std::uint64_t owner = sample / block_size_;
+  const std::unique_ptr<Sampler> replayed = for_rank(owner * replicas());
+  while (const std::optional<std::uint64_t> next = replayed->next()) {
+    if (*next == sample) return {{owner, replayed->position() - 1}};
+  }
+  return {};
+}
+
+void WidsSampler::expect(AuditExpectation& /*expectation*/) const {}  // every sample once
 
 }  // namespace shardwise

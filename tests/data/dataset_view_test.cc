@@ -3,7 +3,7 @@
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index_builder.h"
-#include "shardwise/order/make_sampler.h"
+#include "shardwise/order/sampler.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -96,32 +96,47 @@ TEST(DatasetViewTest, OfATenthGivesProvenExactEpochsOverThreeRanks) {
   const Indexed t(7, 143);
   const Dataset view = t.open().where("cls = 3");
   ASSERT_EQ(view.size(), 100U);
-  for (const SamplerKind kind : {SamplerKind::kChunked, SamplerKind::kSharded}) {
+  for (const OrderKind& kind : {OrderKind(Chunked{9, 2}), OrderKind(Sharded{2})}) {
     for (const bool balance : {false, true}) {
       EpochAudit audit(view.fingerprint());
+      const Order order{.seed = 5, .kind = kind, .balance_bytes = balance};
       std::unique_ptr<Sampler> sampler;
       for (std::uint64_t rank = 0; rank < 3; ++rank) {
-        OrderOptions options{
-            .sampler = kind, .rank = rank, .world_size = 3, .seed = 5, .epoch = 2, .window = 2};
-        if (kind == SamplerKind::kChunked) options.chunk_size = 9;
-        options.balance_bytes = balance;
-        sampler = make_sampler(
-            view, options, std::make_shared<const std::vector<std::uint64_t>>(view.shard_starts()),
-            view.sample_bytes());
+        sampler = make_sampler(view, order, {.rank = rank, .world_size = 3, .batch_size = 7});
+        sampler->set_epoch(2);
         for (const std::uint64_t i : *sampler) {
           ASSERT_EQ(view[i].integer("cls"), 3);
           audit.add(i);
         }
       }
-      EXPECT_EQ(audit.verdict(sampler->expectation(view.fingerprint())).text(2),
+      EXPECT_EQ(audit.verdict(sampler->expectation()).text(2),
                 "epoch 2: 100 samples, each exactly once: proven");
-      EXPECT_THAT(test::error_text([&] {
-                    sampler->resume(sampler->token(t.open().fingerprint()), view.fingerprint());
-                  }),
+      const auto of_all = make_sampler(t.open(), order);
+      EXPECT_THAT(test::error_text([&] { sampler->resume(of_all->token()); }),
                   HasSubstr("data set"))
           << "a token of the whole is none of the view";
     }
   }
+}
+
+TEST(DatasetViewTest, GivesTheNumbersOfAColumn) {
+  const Indexed t(3, 10);
+  const Dataset all = t.open();
+  std::vector<double> expected;
+  for (int i = 0; i < 30; ++i) expected.push_back(i % 10);
+  EXPECT_EQ(all.numbers("cls"), expected);
+  EXPECT_THAT(all.where("cls = 7").numbers("cls"), ElementsAre(7, 7, 7));
+  EXPECT_THAT(all.select(std::vector<std::uint64_t>{4, 15, 29}).numbers("cls"),
+              ElementsAre(4, 5, 9));
+  EXPECT_THAT(
+      test::error_text([&] { all.numbers("weight"); }),
+      testing::AllOf(HasSubstr("the index has no column 'weight'"), HasSubstr("it has 'cls'")));
+  const auto sampler =
+      make_sampler(all, {.kind = Resampled{.weights = "cls"}, .epoch_size = 20'000});
+  std::vector<int> times(10);
+  for (const std::uint64_t i : *sampler) ++times[i % 10];
+  EXPECT_EQ(times[0], 0);
+  EXPECT_NEAR(times[9], 20'000 * 9 / 45, 300);
 }
 
 }  // namespace

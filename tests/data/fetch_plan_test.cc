@@ -2,7 +2,7 @@
 
 #include "data/shards.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/make_sampler.h"
+#include "shardwise/order/sampler.h"
 
 namespace shardwise {
 namespace {
@@ -10,20 +10,24 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::unique_ptr<Sampler> sampler_of(const CachedShards& shards, const OrderOptions& options) {
-  return make_sampler(shards.starts.back(), options,
-                      std::make_shared<const std::vector<std::uint64_t>>(shards.starts));
+std::unique_ptr<Sampler> sampler_of(const CachedShards& shards, const Order& order,
+                                    const RankOptions& ranks = {}) {
+  return make_sampler(
+      SampleSet(shards.starts.back())
+          .with_shards(std::make_shared<const std::vector<std::uint64_t>>(shards.starts)),
+      order, ranks);
 }
 
-FetchPlan plan(const CachedShards& shards, const OrderOptions& order,
+FetchPlan plan(const CachedShards& shards, const Order& order, const RankOptions& ranks,
                const FetchPlanOptions& options) {
-  return plan_fetches(*sampler_of(shards, order), shards, options);
+  return plan_fetches(*sampler_of(shards, order, ranks), shards, options);
 }
 
 TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) {
   const CachedShards shards = CachedShards::alike(20, 100, 1000);
-  const FetchPlan whole = plan(shards, {.world_size = 4, .epoch = 5, .chunk_size = 30},
-                               {.nodes = 2, .cache_bytes = 20'000});
+  const auto sampler = sampler_of(shards, {.kind = Chunked{30, 1}}, {.world_size = 4});
+  sampler->set_epoch(5);
+  const FetchPlan whole = plan_fetches(*sampler, shards, {.nodes = 2, .cache_bytes = 20'000});
   EXPECT_EQ(whole.first_epoch, 5u);
   EXPECT_EQ(whole.num_shards, 20u);
   EXPECT_EQ(whole.total_bytes, 20'000u);
@@ -45,16 +49,17 @@ TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) 
 
 TEST(FetchPlanTest, TheBudgetsThatItNamesAreExact) {
   const CachedShards shards = CachedShards::alike(50, 64, 10);
-  const OrderOptions order{.world_size = 2, .chunk_size = 40, .window = 2};
-  const FetchPlan first = plan(shards, order, {.nodes = 1, .cache_bytes = 1});
+  const Order order{.kind = Chunked{40, 2}};
+  const RankOptions ranks{.world_size = 2};
+  const FetchPlan first = plan(shards, order, ranks, {.nodes = 1, .cache_bytes = 1});
   const std::uint64_t budget = first.bytes_for_once_an_epoch();
-  const FetchPlan enough = plan(shards, order, {.nodes = 1, .cache_bytes = budget});
+  const FetchPlan enough = plan(shards, order, ranks, {.nodes = 1, .cache_bytes = budget});
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
     EXPECT_LE(enough.total(epoch).next_use.fetches, 50u);
     EXPECT_EQ(enough.total(epoch).next_use.bypasses, 0u);
   }
   EXPECT_EQ(enough.total(0).next_use.fetches, 50u);
-  const FetchPlan less = plan(shards, order, {.nodes = 1, .cache_bytes = budget - 1});
+  const FetchPlan less = plan(shards, order, ranks, {.nodes = 1, .cache_bytes = budget - 1});
   EXPECT_GT(less.total(0).next_use.fetches + less.total(1).next_use.fetches +
                 less.total(2).next_use.fetches,
             enough.total(0).next_use.fetches + enough.total(1).next_use.fetches +
@@ -64,7 +69,7 @@ TEST(FetchPlanTest, TheBudgetsThatItNamesAreExact) {
 TEST(FetchPlanTest, NextUseKeepsShardsOverTheEndOfAnEpoch) {
   const CachedShards shards = CachedShards::alike(40, 100, 1000);
   const FetchPlan half =
-      plan(shards, {.sampler = SamplerKind::kSequential}, {.cache_bytes = 20'000, .epochs = 4});
+      plan(shards, {.kind = Sequential{}}, {}, {.cache_bytes = 20'000, .epochs = 4});
   for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
     EXPECT_EQ(half.total(epoch).lru.fetches, 40u) << "LRU keeps just what is needed last";
     EXPECT_LE(half.total(epoch).next_use.fetches, 21u);
@@ -75,12 +80,13 @@ TEST(FetchPlanTest, NextUseKeepsShardsOverTheEndOfAnEpoch) {
 
 TEST(FetchPlanTest, StreamsGiveEachNodeItsOwnShards) {
   const CachedShards shards = CachedShards::alike(64, 100, 1000);
-  OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = 8};
-  const FetchPlan shared = plan(shards, order, {.nodes = 4, .cache_bytes = 5000});
+  Order order{.kind = Sharded{1}};
+  const RankOptions ranks{.world_size = 8};
+  const FetchPlan shared = plan(shards, order, ranks, {.nodes = 4, .cache_bytes = 5000});
   EXPECT_EQ(shared.kinds.size(), 1u);
   EXPECT_EQ(shared.total(0).next_use.bytes_fetched, 4 * 64'000u);
   order.streams = 8;
-  const FetchPlan apart = plan(shards, order, {.nodes = 4, .cache_bytes = 5000});
+  const FetchPlan apart = plan(shards, order, ranks, {.nodes = 4, .cache_bytes = 5000});
   EXPECT_EQ(apart.kinds.size(), 4u);
   EXPECT_EQ(apart.total(0).next_use.bytes_fetched, 64'000u);
   EXPECT_EQ(apart.total(0).bytes, 16'000u);
@@ -99,29 +105,55 @@ TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   for (std::uint64_t shard = 0; shard < 3; ++shard) {
     EXPECT_EQ(shards.sizes_bytes[shard], data.index().shard(shard).expanded_bytes);
   }
-  const FetchPlan all = plan(shards, {.chunk_size = 7}, {.cache_bytes = 1 << 20});
+  const FetchPlan all = plan(shards, {.kind = Chunked{7, 1}}, {}, {.cache_bytes = 1 << 20});
   EXPECT_EQ(all.total(0).lru.bytes_fetched, all.total_bytes);
   const Dataset view = data.select(std::vector<std::uint64_t>{3, 4, 45});
   const CachedShards of_view = CachedShards::of(view);
   EXPECT_THAT(of_view.starts, ElementsAre(0, 2, 2, 3));
-  EXPECT_EQ(plan(of_view, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
+  EXPECT_EQ(plan(of_view, {}, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
+}
+
+TEST(FetchPlanTest, TheFirstEpochIsPlannedFromWhereTheSamplerBegan) {
+  const CachedShards shards = CachedShards::alike(20, 100, 1000);
+  const auto sampler = sampler_of(shards, {.kind = Sharded{1}}, {.world_size = 4});
+  sampler->resume(sampler->token_after(300));  // 12 of 20 shards
+  const FetchPlan rest =
+      plan_fetches(*sampler, shards, {.nodes = 1, .cache_bytes = 1000, .epochs = 2});
+  EXPECT_EQ(rest.total(0).shards, 8u);
+  EXPECT_EQ(rest.total(1).shards, 20u);
+}
+
+TEST(FetchPlanTest, PeakBytesAreThoseOfTheUsesThatOverlap) {
+  const std::vector<std::uint64_t> sizes{1, 10, 100, 1000};
+  EXPECT_EQ(peak_bytes_in_use({}, sizes), 0u);
+  EpochUses epoch;
+  epoch.num_slots = 100;
+  epoch.uses = {{0, 0, 10}, {1, 0, 5}, {2, 5, 30}, {0, 12, 20}, {3, 30, 31}, {1, 31, 100}};
+  EXPECT_EQ(peak_bytes_in_use(epoch, sizes), 1000u);
+  epoch.uses.pop_back();
+  epoch.uses.back() = {3, 29, 31};
+  EXPECT_EQ(peak_bytes_in_use(epoch, sizes), 1100u);
 }
 
 TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
   const CachedShards shards = CachedShards::alike(4, 10, 100);
-  const auto text_of = [&](const OrderOptions& order, const FetchPlanOptions& options) {
+  const auto text_of = [&](const Order& order, const RankOptions& ranks,
+                           const FetchPlanOptions& options) {
     try {
-      plan(shards, order, options);
+      plan(shards, order, ranks, options);
     } catch (const Error& e) {
       return std::string(error_code_name(e.code())) + ": " + e.what();
     }
     return std::string("planned");
   };
-  EXPECT_THAT(text_of({.world_size = 12}, {.nodes = 5}),
-              HasSubstr("InvalidArgument: cannot deal 12 ranks to 5 nodes; use 1, 2, 3, 4, 6, 12"));
-  EXPECT_THAT(text_of({.world_size = 12}, {.nodes = 0}), HasSubstr("cannot deal 12 ranks to 0"));
-  EXPECT_THAT(text_of({}, {.epochs = 0}), HasSubstr("a plan of 0 epochs"));
-  const std::string unknown = text_of({.sampler = SamplerKind::kResampled}, {});
+  EXPECT_THAT(
+      text_of({}, {.world_size = 12}, {.nodes = 5}),
+      HasSubstr("InvalidArgument: 12 ranks are not divisible by 5 nodes; use 1, 2, 3, 4, 6, "
+                "12 nodes"));
+  EXPECT_THAT(text_of({}, {.world_size = 12}, {.nodes = 0}),
+              HasSubstr("12 ranks are not divisible by 0 nodes"));
+  EXPECT_THAT(text_of({}, {}, {.epochs = 0}), HasSubstr("a plan of 0 epochs"));
+  const std::string unknown = text_of({.kind = Resampled{}}, {}, {});
   EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan what is fetched"));
   EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
   EXPECT_THAT(unknown, HasSubstr("will use LRU, and fetches nothing twice if it holds all shards "
@@ -134,12 +166,13 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
 
 TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
   const CachedShards shards = CachedShards::alike(64, 100, 1000);
-  const OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = 8, .streams = 8};
+  const Order order{.kind = Sharded{1}, .streams = 8};
+  const RankOptions ranks{.world_size = 8};
   const FetchPlanOptions all{.nodes = 8, .cache_bytes = 5000};
   FetchPlanOptions some = all;
   some.max_simulated_uses = 110;  // of about 3 * (64 + 7)
-  const FetchPlan exact = plan(shards, order, all);
-  const FetchPlan fewer = plan(shards, order, some);
+  const FetchPlan exact = plan(shards, order, ranks, all);
+  const FetchPlan fewer = plan(shards, order, ranks, some);
   EXPECT_EQ(exact.num_not_simulated(), 0u);
   EXPECT_EQ(fewer.num_not_simulated(), 4u);
   for (std::uint64_t node = 0; node < 8; ++node) {
@@ -148,7 +181,7 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
     EXPECT_EQ(fewer.of_node(node).bytes_for_once, exact.of_node(node).bytes_for_once);
   }
   some.max_simulated_uses = 0;
-  EXPECT_EQ(plan(shards, order, some).num_not_simulated(), 7u) << "at least one is";
+  EXPECT_EQ(plan(shards, order, ranks, some).num_not_simulated(), 7u) << "at least one is";
 }
 
 class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
@@ -156,9 +189,9 @@ class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 // As large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
 TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
   CachedShards shards = CachedShards::alike(100'000, 1003, 256 << 20);
-  const OrderOptions order{.world_size = 1024, .chunk_size = 1000, .streams = GetParam()};
-  const FetchPlan large =
-      plan(shards, order, {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});
+  const Order order{.kind = Chunked{1000, 1}, .streams = GetParam()};
+  const FetchPlan large = plan(shards, order, {.world_size = 1024},
+                               {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});
   EXPECT_EQ(large.total_bytes, std::uint64_t{100'000} << 28);
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
     const NodeEpoch all = large.total(epoch);

@@ -11,7 +11,7 @@
 #include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/index_builder.h"
-#include "shardwise/order/make_sampler.h"
+#include "shardwise/order/sampler.h"
 #include "storage/fetch_support.h"
 #include "storage/nginx.h"
 #include "support/spawned.h"
@@ -59,9 +59,7 @@ class NginxEpochTest : public ::testing::Test {
     const auto data = Dataset::open(
         dir_ / "x.idx",
         {.cache = ShardCache::open({.directory = cache_dir / "cache", .budget_bytes = budget})});
-    const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
-    const auto sampler =
-        make_sampler(data.size(), {.sampler = SamplerKind::kSharded, .seed = 11}, starts);
+    const auto sampler = make_sampler(data, {.seed = 11, .kind = Sharded{.window = 1}});
     const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
                                         {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
     ShardPrefetcher prefetcher(data, *sampler, {.num_threads = prefetch_threads});

@@ -13,7 +13,7 @@
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/index_builder.h"
 #include "shardwise/index/verify.h"
-#include "shardwise/order/make_sampler.h"
+#include "shardwise/order/sampler.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
@@ -284,8 +284,7 @@ std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher*
 
 struct PlanCase {
   const char* name;
-  SamplerKind sampler;
-  std::uint64_t window;
+  OrderKind kind;
   unsigned loader_threads;
   unsigned prefetch_threads;
 };
@@ -298,14 +297,7 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
   build_index(index_path(), serve(), {.remote = remote()});
   const std::uint64_t budget = kShards / 5 * shard_bytes_;  // 20 % of the data
   const auto data = Dataset::open(index_path(), {.cache = cache(budget, std::chrono::seconds(30))});
-  const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
-  const auto sampler = make_sampler(
-      data.size(),
-      {.sampler = how.sampler,
-       .seed = 3,
-       .chunk_size = how.sampler == SamplerKind::kChunked ? kSamples : kDefaultChunkSize,
-       .window = how.window},
-      starts);
+  const auto sampler = make_sampler(data, {.seed = 3, .kind = how.kind});
   constexpr std::uint64_t kEpochs = 3;
   const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
                                       {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
@@ -334,14 +326,33 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
   EXPECT_LT(planned, planned_lru);
   EXPECT_EQ(data.cache()->stats().bypassed, 0u);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Ways, PlannedEpochTest,
-    ::testing::Values(PlanCase{"OneThread", SamplerKind::kSharded, 1, 0, 0},
-                      PlanCase{"Loader", SamplerKind::kSharded, 1, 2, 0},
-                      PlanCase{"LoaderAndPrefetcher", SamplerKind::kSharded, 1, 2, 2},
-                      PlanCase{"Window", SamplerKind::kSharded, 3, 2, 2},
-                      PlanCase{"ChunkedWindow", SamplerKind::kChunked, 2, 2, 2}),
-    [](const auto& way) { return std::string(way.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ways, PlannedEpochTest,
+                         ::testing::Values(PlanCase{"OneThread", Sharded{1}, 0, 0},
+                                           PlanCase{"Loader", Sharded{1}, 2, 0},
+                                           PlanCase{"LoaderAndPrefetcher", Sharded{1}, 2, 2},
+                                           PlanCase{"Window", Sharded{3}, 2, 2},
+                                           PlanCase{"ChunkedWindow", Chunked{kSamples, 2}, 2, 2}),
+                         [](const auto& way) { return std::string(way.param.name); });
+
+TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const auto warning = [&](std::uint64_t num_shards, std::uint64_t window) {
+    const auto data = Dataset::open(
+        index_path(), {.cache = cache(num_shards * shard_bytes_, std::chrono::seconds(30))});
+    return small_cache_warning(data, *make_sampler(data, {.seed = 1, .kind = Sharded{window}}),
+                               {.first = 0, .count = 1});
+  };
+  EXPECT_EQ(warning(4, 4), std::nullopt);
+  EXPECT_EQ(warning(1, 1), std::nullopt);
+  EXPECT_THAT(warning(3, 4).value(),
+              testing::AllOf(HasSubstr("uses up to"),
+                             HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
+                             HasSubstr("choose a smaller window or a larger cache")));
+  const auto data = Dataset::open(index_path());
+  EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
+            std::nullopt)
+      << "there is no cache";
+}
 
 /// Where processes wait for each other, as the ranks of a data parallel run do after each step.
 struct Meeting {
@@ -355,12 +366,11 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
   constexpr std::uint64_t kRanks = 4, kBatch = 10;
   build_index(index_path(), serve(), {.remote = remote()});
   const std::uint64_t budget = kShards / 5 * shard_bytes_;
-  const OrderOptions order{.sampler = SamplerKind::kSharded, .world_size = kRanks, .seed = 5};
+  const Order order{.seed = 5, .kind = Sharded{.window = 1}};
   FetchPlan plan;
   {
     const auto data = Dataset::open(index_path());
-    const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
-    plan = plan_fetches(*make_sampler(data.size(), order, starts), CachedShards::of(data),
+    plan = plan_fetches(*make_sampler(data, order, {.world_size = kRanks}), CachedShards::of(data),
                         {.nodes = 1, .cache_bytes = budget, .epochs = 2});
   }
   const test::Shared<Meeting> meeting;
@@ -370,17 +380,15 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
     ranks.emplace_back([&, rank]() -> std::string {
       const auto data =
           Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(50))});
-      const auto starts = std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts());
-      OrderOptions mine = order;
-      mine.rank = rank;
-      const auto sampler = make_sampler(data.size(), mine, starts);
+      const auto sampler =
+          make_sampler(data, order, {.rank = rank, .world_size = kRanks, .batch_size = kBatch});
       ShardPrefetcher prefetcher(data, *sampler,
                                  {.num_threads = 1, .node = {.first = 0, .count = kRanks}});
       std::uint64_t steps = 0;
       for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
         sampler->set_epoch(epoch);
         prefetcher.begin_epoch(*sampler);
-        for (std::uint64_t left = sampler->steps(kBatch); left > 0; --left) {
+        for (std::uint64_t left = sampler->steps(); left > 0; --left) {
           for (std::uint64_t i = 0; i < kBatch; ++i) {
             const auto number = sampler->next();
             if (!number) break;

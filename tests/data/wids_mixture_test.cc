@@ -46,7 +46,8 @@ TEST_F(WidsMixtureTest, EachDataSetIsExactAndDrawnByItsWeight) {
   ASSERT_EQ(data_[1].size(), kSizes[1]);
   std::vector<MixtureSampler> ranks;
   for (std::uint64_t rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back(parts_, OrderOptions{.rank = rank, .world_size = 2, .seed = 17});
+    ranks.emplace_back(kSizes[0] + kSizes[1], Order{.seed = 17, .kind = Mixture{parts_}},
+                       RankOptions{.rank = rank, .world_size = 2});
   }
   // 16 epochs of 80 draws: 960 from a, 32 of its epochs; 320 from b, 6.4 of its. Shares come out
   // at the ends of blocks of 256 draws.

@@ -139,6 +139,20 @@ TEST_F(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing)
   for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen.count(i), 1u) << i;
 }
 
+TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {
+  const test::TempDir dir;
+  // Some images are broken, so that bad samples are among what the chains meet.
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < 43; ++i) {
+    samples.push_back({{"png", i % 17 == 5 ? "broken" : test::solid_png(4, 4, i)},
+                       {"cls", std::to_string(i % 7)}});
+  }
+  test::make_dataset(dir, "train", samples, 10);
+  const char* const wanted = std::getenv("SHARDWISE_CHAINS");
+  const auto result = run(3, {"chains", dir / "train.idx", wanted != nullptr ? wanted : "200"});
+  EXPECT_TRUE(result.ok());
+}
+
 TEST_F(DistributedTest, AnEpochWithABatchLeftOutIsNotProvenOnAnyRank) {
   const test::TempDir dir;
   make_levels(dir, "train", 20);

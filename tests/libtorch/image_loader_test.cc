@@ -38,7 +38,7 @@ TEST(TorchDataTest, TorchsOwnLoaderSeesEverySampleOnceWithSeveralWorkers) {
                                   torch::tensor(sample.integer("cls")));
   });
   EXPECT_EQ(*dataset.size(), 37u);
-  TorchSampler sampler(ChunkedSampler(data, {.seed = 3, .chunk_size = 5}), data.fingerprint());
+  TorchSampler sampler(ChunkedSampler(data, {.seed = 3, .chunk_size = 5, .window = 1}));
   std::vector<std::vector<std::int64_t>> orders;
   for (const std::size_t workers : {0u, 1u, 4u}) {
     auto loader = torch::data::make_data_loader(
@@ -70,7 +70,7 @@ TEST(TorchDataTest, AnErrorInAWorkerNamesShardAndKey) {
   const auto data = make_levels(dir, 12, 11);
   const auto message = [&](auto decode) {
     TorchDataset dataset(data, decode);
-    TorchSampler sampler(SequentialSampler(data), data.fingerprint());
+    TorchSampler sampler{SequentialSampler(data)};
     auto loader = torch::data::make_data_loader(
         dataset, sampler, torch::data::DataLoaderOptions().batch_size(5).workers(2));
     try {
@@ -110,8 +110,9 @@ TEST(TorchSamplerTest, TheEndIsNulloptAndNeverAnEmptyBatch) {
 
 TEST(TorchSamplerTest, SavedAndLoadedItGoesOnWhereItWasAlsoThroughTheLoadersReset) {
   const Hash128 fingerprint{1, 2};
-  const ChunkedSampler order(100, {.seed = 9, .chunk_size = 8});
-  TorchSampler first(order, fingerprint);
+  const SampleSet samples = SampleSet(100).with_fingerprint(fingerprint);
+  const ChunkedSampler order(samples, {.seed = 9, .chunk_size = 8});
+  TorchSampler first(order);
   first.set_epoch(2);
   first.reset();
   first.next(30);
@@ -121,17 +122,18 @@ TEST(TorchSamplerTest, SavedAndLoadedItGoesOnWhereItWasAlsoThroughTheLoadersRese
   out.save_to(stream);
   torch::serialize::InputArchive in;
   in.load_from(stream);
-  TorchSampler second(order, fingerprint);
+  TorchSampler second(order);
   second.load(in);
   second.set_epoch(second.epoch());  // as a loop over epochs does
   second.reset();
   EXPECT_EQ(second.epoch(), 2u);
-  EXPECT_EQ(second.position(), 30u);
+  EXPECT_EQ(second.position(), 0u) << "it counts from where it resumed";
+  EXPECT_EQ(second.size(), 70u);
   EXPECT_EQ(*first.next(70), *second.next(70));
   second.reset();
   EXPECT_EQ(second.position(), 0u);
 
-  TorchSampler other(ChunkedSampler(100, {.seed = 10, .chunk_size = 8}), fingerprint);
+  TorchSampler other(ChunkedSampler(samples, {.seed = 10, .chunk_size = 8}));
   EXPECT_THAT(test::error_text([&] { other.load(in); }), HasSubstr("seed"));
 }
 
@@ -146,7 +148,8 @@ TEST(TorchSamplerTest, AnotherSizeIsRefused) {
 TEST(ImageLoaderTest, BatchesHaveTheSamplesImagesAndLabels) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 23);
-  ImageLoader loader(data, {}, {.batch_size = 5, .threads = 3, .chunk_size = 4});
+  ImageLoader loader(data, {},
+                     {.order = {.kind = Chunked{.chunk_size = 4}}, .batch_size = 5, .threads = 3});
   std::set<std::int64_t> seen;
   std::set<std::int64_t> positions;
   std::uint64_t steps = 0;
@@ -182,8 +185,8 @@ TEST(ImageLoaderTest, TheNumberOfThreadsChangesNothing) {
   const auto data = make_levels(dir, 40);
   std::vector<torch::Tensor> orders;
   for (const unsigned threads : {0u, 1u, 4u}) {
-    ImageLoader loader(data, {},
-                       {.batch_size = 3, .threads = threads, .resize = {5, 5}, .seed = 2});
+    ImageLoader loader(
+        data, {}, {.order = {.seed = 2}, .batch_size = 3, .threads = threads, .resize = {5, 5}});
     std::vector<torch::Tensor> parts;
     for (auto epoch : loader.epochs(3)) {
       for (auto& batch : epoch) {
@@ -221,7 +224,7 @@ TEST(ImageLoaderTest, ABadImageIsThrownInItsPlaceAndTheRestStillComes) {
   const auto data = make_levels(dir, 20, 9);
   for (const unsigned threads : {0u, 2u}) {
     ImageLoader loader(data, {},
-                       {.batch_size = 4, .threads = threads, .sampler = SamplerKind::kSequential});
+                       {.order = {.kind = Sequential{}}, .batch_size = 4, .threads = threads});
     EXPECT_EQ(loader.next()->samples[0].item<std::int64_t>(), 0);
     EXPECT_EQ(loader.next()->samples[0].item<std::int64_t>(), 4);
     EXPECT_THAT(test::error_text([&] { loader.next(); }),
@@ -243,7 +246,7 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
        {{"txt", "no image"}, {"cls", "1"}},
        {{"png", test::solid_png(4, 4, 1)}}});
   const auto first_of = [&](std::uint64_t sample, ImageLoaderOptions options) {
-    options.sampler = SamplerKind::kSequential;
+    options.order.kind = Sequential{};
     options.threads = 0;
     ImageLoader loader(data, {}, options);
     for (std::uint64_t i = 0; i < sample; ++i) {
@@ -280,9 +283,10 @@ TEST(ImageLoaderTest, OptionsThatCannotBeMeantAreRefused) {
               ImageLoader(data, {}, {.resize = {4, 0}});
             }),
             ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { ImageLoader(data, {}, {.chunk_size = 0}); }),
+  EXPECT_EQ(test::error_code(
+                [&] { ImageLoader(data, {}, {.order = {.kind = Chunked{.chunk_size = 0}}}); }),
             ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { ImageLoader::check(data, {.streams = 3}, 2); }),
+  EXPECT_EQ(test::error_code([&] { ImageLoader::check(data, {.order = {.streams = 3}}, 2); }),
             ErrorCode::kInvalidArgument);
 }
 
@@ -299,11 +303,11 @@ TEST(ImageLoaderTest, TheTokenCountsWhatWasHandedOutNotWhatWasMadeAhead) {
     return samples;
   };
   for (std::uint64_t taken = 0; taken <= 10; ++taken) {
-    ImageLoader first(data, {}, {.batch_size = 5, .threads = 2, .seed = 4});
+    ImageLoader first(data, {}, {.order = {.seed = 4}, .batch_size = 5, .threads = 2});
     first.set_epoch(3);
     for (std::uint64_t i = 0; i < taken; ++i) first.next();
     const auto token = ResumeToken::from_text(first.state().to_text());
-    ImageLoader second(data, {}, {.batch_size = 7, .threads = 1, .seed = 4});
+    ImageLoader second(data, {}, {.order = {.seed = 4}, .batch_size = 7, .threads = 1});
     second.restore(token);
     if (taken == 10) {  // the end of an epoch goes on with the next
       EXPECT_EQ(second.epoch().number(), 4u);
@@ -319,10 +323,10 @@ TEST(ImageLoaderTest, TheTokenCountsWhatWasHandedOutNotWhatWasMadeAhead) {
 TEST(ImageLoaderTest, ATokenOfAnotherOrderOrDataSetIsRefused) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 30);
-  ImageLoader loader(data, {}, {.batch_size = 5, .seed = 4});
+  ImageLoader loader(data, {}, {.order = {.seed = 4}, .batch_size = 5});
   loader.next();
   const auto token = loader.state();
-  ImageLoader other(data, {}, {.batch_size = 5, .seed = 5});
+  ImageLoader other(data, {}, {.order = {.seed = 5}, .batch_size = 5});
   EXPECT_THAT(test::error_text([&] { other.restore(token); }), HasSubstr("seed"));
   EXPECT_EQ(other.steps_left(), 6u);
   auto foreign = token;
@@ -332,6 +336,179 @@ TEST(ImageLoaderTest, ATokenOfAnotherOrderOrDataSetIsRefused) {
   unaudited.audit.reset();
   EXPECT_THAT(test::error_text([&] { loader.restore(unaudited); }),
               HasSubstr("ImageLoader::state()"));
+}
+
+TEST(ImageLoaderTest, ATokenWhoseProofCannotBeRightIsRefused) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 30);
+  ImageLoader loader(data, {}, {.batch_size = 5});
+  for (int i = 0; i < 3; ++i) loader.next();
+  auto token = loader.state();
+  ASSERT_EQ(token.audit->count, 15u);
+  token.audit->count = 14;
+  EXPECT_THAT(test::error_text([&] { loader.restore(token); }),
+              AllOf(HasSubstr("14 samples were delivered"), HasSubstr("15 were due")));
+  // At the very end of an epoch the whole proof is looked at.
+  auto end = token;
+  end.position = 30;
+  end.audit = AuditSum{};
+  EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kMismatch);
+  end.audit->count = 30;
+  EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kNotExact);
+  end.audit = AuditSum::of_range(0, 30, data.fingerprint());
+  loader.restore(end);
+  EXPECT_EQ(loader.epoch().number(), 1u);
+}
+
+TEST(ImageLoaderTest, ASecondWalkThroughAnEpochSaysWhatToCall) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 12);
+  ImageLoader loader(data, {}, {.batch_size = 5});
+  for (auto& batch : loader.epoch()) static_cast<void>(batch);
+  EXPECT_THAT(test::error_text([&] { loader.epoch().begin(); }),
+              AllOf(HasSubstr("epoch 0"), HasSubstr("set_epoch(1)")));
+  loader.set_epoch(0);
+  EXPECT_NO_THROW(loader.epoch().begin());
+}
+
+TEST(ImageLoaderTest, StateAtTheEndOfAnEpochIsTheBeginningOfTheNextForEveryTail) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 31);
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    ImageLoader loader(data, {}, {.order = {.tail = tail}, .batch_size = 4});
+    for (auto& batch : loader.epoch()) static_cast<void>(batch);
+    const ResumeToken token = loader.state();
+    EXPECT_EQ(token.epoch, 1u);
+    EXPECT_EQ(token.position, 0u);
+    EXPECT_FALSE(token.audit);
+    loader.restore(token);
+    EXPECT_EQ(loader.steps_left(), 8u);
+  }
+}
+
+TEST(ImageLoaderTest, StateOfAnEpochThatIsNotExactSaysSo) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 12, 5);
+  ImageLoader loader(data, {}, {.batch_size = 4});
+  for (int i = 0; i < 3; ++i) {
+    try {
+      loader.next();
+    } catch (const BadField&) {  // its samples are lost
+    }
+  }
+  EXPECT_EQ(loader.steps_left(), 0u);
+  EXPECT_EQ(test::error_code([&] { loader.state(); }), ErrorCode::kNotExact);
+}
+
+TEST(ImageLoaderTest, AResampledEpochIsProvenAsOrdered) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 40);
+  ImageLoader loader(data, {}, {.order = {.kind = Resampled{}, .epoch_size = 25}, .batch_size = 4});
+  for (auto epoch : loader.epochs(2)) {
+    for (auto& batch : epoch) static_cast<void>(batch);
+    EXPECT_EQ(epoch.prove(), "epoch " + std::to_string(epoch.number()) +
+                                 ": 25 samples drawn with replacement, as ordered: proven");
+  }
+}
+
+TEST(ImageLoaderTest, AMixtureOfDataSetsIsLoadedAndProvenAsOrdered) {
+  const test::TempDir dir;
+  const auto levels = make_levels(dir, 40);
+  const test::TempDir other_dir;
+  const auto others = make_levels(other_dir, 10);
+  const MixedDataset data({levels, others});
+  const std::array weights{0.5, 0.5};
+  ImageLoader loader(data, {},
+                     {.order = {.kind = data.mixture(weights), .epoch_size = 64}, .batch_size = 8});
+  std::int64_t from_others = 0;
+  auto epoch = loader.epoch();
+  for (auto& batch : epoch) {
+    for (std::int64_t i = 0; i < batch.size(); ++i) {
+      const auto sample = batch.samples[i].item<std::int64_t>();
+      const std::int64_t level = sample < 40 ? sample : sample - 40;
+      EXPECT_TRUE(batch.images[i].eq(level).all().item<bool>());
+      from_others += sample < 40 ? 0 : 1;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(from_others), 32, 20);
+  EXPECT_EQ(epoch.prove(), "epoch 0: 64 samples drawn from the mixture, as ordered: proven");
+}
+
+TEST(ImageLoaderTest, BadSamplesAreLeftOutCountedAndExpectedByTheProof) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 23, 7);
+  const ImageLoaderOptions options = {.order = {.seed = 4}, .batch_size = 5, .max_bad = 1};
+  ImageLoader loader(data, {}, options);
+  std::set<std::int64_t> seen;
+  std::optional<ResumeToken> middle;
+  auto epoch = loader.epoch();
+  for (auto& batch : epoch) {
+    EXPECT_EQ(batch.images.size(0), batch.size());
+    EXPECT_EQ(batch.samples.size(0), batch.size());
+    EXPECT_EQ(batch.positions.size(0), batch.size());
+    for (std::int64_t i = 0; i < batch.size(); ++i) {
+      seen.insert(batch.samples[i].item<std::int64_t>());
+      EXPECT_TRUE(batch.images[i].eq(batch.samples[i]).all().item<bool>());
+    }
+    if (loader.steps_left() == 1) middle = ResumeToken::from_text(loader.state().to_text());
+  }
+  EXPECT_EQ(seen.size(), 22u);
+  EXPECT_EQ(seen.count(7), 0u);
+  EXPECT_EQ(epoch.prove(), "epoch 0: 22 samples, each exactly once, 1 left out as asked: proven");
+  ASSERT_EQ(loader.bad_samples().samples().size(), 1u);
+  EXPECT_EQ(loader.bad_samples().samples().begin()->first, 7u);
+  EXPECT_THAT(loader.bad_samples().samples().begin()->second.reason, HasSubstr("s00007"));
+
+  // The next epoch does without it from the start, and so does a run that goes on from a token.
+  loader.set_epoch(1);
+  for (auto& batch : loader.epoch()) static_cast<void>(batch);
+  EXPECT_THAT(loader.epoch().prove(), HasSubstr("22 samples"));
+  ImageLoader resumed(data, {}, options);
+  resumed.restore(*middle);
+  for (auto& batch : resumed.epoch()) static_cast<void>(batch);
+  EXPECT_THAT(resumed.epoch().prove(), HasSubstr("each exactly once"));
+  resumed.set_epoch(1);
+  ImageLoader strict(data, {}, {.order = {.seed = 4}, .batch_size = 5});
+  strict.restore(loader.state());
+  for (auto& batch : strict.epoch()) static_cast<void>(batch);
+  EXPECT_THAT(strict.epoch().prove(), HasSubstr("22 samples"));
+}
+
+TEST(ImageLoaderTest, OneBadSampleMoreThanAllowedIsAnErrorThatNamesIt) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (std::size_t i = 0; i < 12; ++i) {
+    samples.push_back({{"png", i % 4 == 0 ? "broken" : test::solid_png(8, 6, 1)}, {"cls", "1"}});
+  }
+  const auto data = test::make_dataset(dir, "levels", samples, 10);
+  ImageLoader loader(data, {}, {.order = {.kind = Sequential{}}, .batch_size = 4, .max_bad = 2});
+  EXPECT_EQ(loader.next()->size(), 3);
+  EXPECT_EQ(loader.next()->size(), 3);
+  EXPECT_THAT(test::error_text([&] { loader.next(); }),
+              AllOf(HasSubstr("3 bad samples"), HasSubstr("max_bad"), HasSubstr("s00008")));
+}
+
+TEST(ImageLoaderTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 23);
+  ImageLoader loader(data, {}, {.order = {.kind = Sequential{}}, .global_batch_size = 7});
+  std::vector<std::int64_t> sizes;
+  for (auto& batch : loader.epoch()) sizes.push_back(batch.size());
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{7, 7, 7, 2}));
+  loader.epoch().prove();
+}
+
+TEST(ImageLoaderTest, PositionsAreThoseThatTokensAndSkipListsCountIn) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 20);
+  Order order{.kind = Sequential{}};
+  order.skip.add_sample(2);
+  order.skip.add_positions(0, 5, 8);
+  ImageLoader loader(data, {}, {.order = order, .batch_size = 4});
+  const auto batch = loader.next();
+  EXPECT_TRUE(batch->positions.equal(torch::tensor({0, 1, 3, 4}, torch::kInt64)));
+  EXPECT_EQ(loader.state().position, 8u);
+  EXPECT_TRUE(loader.next()->positions.equal(torch::tensor({8, 9, 10, 11}, torch::kInt64)));
 }
 
 TEST(ImageLoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,11 +133,9 @@ void epochs(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[1]);
   sl::ImageLoader loader(data, group,
-                         {.batch_size = std::stoi(arguments[4]),
-                          .threads = static_cast<unsigned>(std::stoi(arguments[3])),
-                          .seed = 5,
-                          .chunk_size = 7,
-                          .window = 2});
+                         {.order = {.seed = 5, .kind = Chunked{.chunk_size = 7, .window = 2}},
+                          .batch_size = std::stoi(arguments[4]),
+                          .threads = static_cast<unsigned>(std::stoi(arguments[3]))});
   std::ofstream out(arguments[2] + "." + std::to_string(group.rank()));
   for (auto epoch : loader.epochs(2)) {
     std::uint64_t step = 0;
@@ -161,7 +161,9 @@ void epochs(const Arguments& arguments) {
 void resume(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[1]);
-  sl::ImageLoader loader(data, group, {.batch_size = 3, .threads = 1, .seed = 5, .chunk_size = 7});
+  sl::ImageLoader loader(
+      data, group,
+      {.order = {.seed = 5, .kind = Chunked{.chunk_size = 7}}, .batch_size = 3, .threads = 1});
   if (std::ifstream in(arguments[2]); in) {
     std::string text;
     in >> text;
@@ -183,6 +185,119 @@ void resume(const Arguments& arguments) {
             "epoch 0: " + std::to_string(data.size()) + " samples, each exactly once: proven");
   }
   if (group.is_first()) std::ofstream(arguments[2]) << token.to_text();
+}
+
+/// One life of a run over several epochs, in pieces: all ranks together, or each for itself, with
+/// other batch sizes, threads and skip lists. All ranks draw the same random numbers.
+class Chain {
+ public:
+  Chain(const Dataset& data, const sl::ProcessGroup& group, std::uint64_t seed)
+      : data_(data), group_(group), random_(seed), seed_(seed) {
+    order_.seed = random_();
+    switch (random_() % 5) {
+      case 0:
+        order_.kind = Sequential{};
+        break;
+      case 1:
+        order_.kind = Sharded{.window = 1 + random_() % 3};
+        break;
+      case 2:
+        order_.kind = Resampled{};
+        break;
+      default:
+        order_.kind = Chunked{.chunk_size = 1 + random_() % 9, .window = 1 + random_() % 4};
+    }
+    order_.tail = static_cast<Tail>(random_() % 3);
+    order_.balance_bytes = random_() % 3 == 0;
+  }
+
+  void live() {
+    constexpr std::uint64_t kEpochs = 2;
+    while (!token_ || token_->epoch < kEpochs) live_piece();
+  }
+
+ private:
+  bool may_skip() const { return !std::holds_alternative<Resampled>(order_.kind); }
+
+  void live_piece() {
+    const bool together = random_() % 3 != 0;
+    if (may_skip() && random_() % 3 == 0) order_.skip.add_sample(random_() % data_.size());
+    if (may_skip() && random_() % 4 == 0) {
+      const std::uint64_t begin = random_() % data_.size();
+      order_.skip.add_positions(random_() % 2, begin, begin + random_() % 5);
+    }
+    sl::ImageLoaderOptions options;
+    options.order = order_;
+    options.batch_size = static_cast<std::int64_t>(1 + random_() % 6);
+    options.replicas = together && random_() % 3 == 0 ? 3 : 1;
+    options.threads = static_cast<unsigned>(random_() % 3);
+    options.max_bad = 10;
+    const std::uint64_t most = random_() % 12;
+    sl::ImageLoader loader(data_, together ? group_ : sl::ProcessGroup(), options);
+    if (token_) loader.restore(*token_);
+    const std::uint64_t epoch = loader.epoch().number();
+    for (std::uint64_t step = 0; step < most; ++step) {
+      const auto batch = loader.next();
+      if (!batch) break;
+      // Of ranks that get the same, one counts.
+      const bool counts = options.replicas == 1 ? together || group_.is_first() : group_.is_first();
+      for (std::int64_t i = 0; counts && i < batch->size(); ++i) {
+        delivered_.push_back(batch->samples[i].item<std::int64_t>());
+      }
+    }
+    token_ = ResumeToken::from_text(loader.state().to_text());
+    if (token_->epoch == epoch) return;
+    check_epoch(loader.epoch().prove(), options.replicas == 3 || !together ? 1 : 3);
+    delivered_.clear();
+  }
+
+  /// No sample was lost and none came twice: counted, beside the proof.
+  void check_epoch(const std::string& proof, std::uint64_t shares) {
+    const auto counts = torch::zeros({static_cast<std::int64_t>(data_.size())}, torch::kInt64);
+    for (const std::int64_t sample : delivered_) counts[sample] += 1;
+    group_.all_reduce(counts);
+    const std::string where = " in chain " + std::to_string(seed_) + ": " + proof;
+    if (!may_skip()) {
+      if (proof.find("as ordered") == std::string::npos) throw std::runtime_error("proof" + where);
+      return;
+    }
+    const auto total = counts.sum().item<std::int64_t>();
+    const auto different = counts.gt(0).sum().item<std::int64_t>();
+    const bool pads = order_.tail == Tail::kPad;
+    if (!pads && total != different) throw std::runtime_error("repeated" + where);
+    if (pads && total - different >= static_cast<std::int64_t>(shares)) {
+      throw std::runtime_error("repeated too often" + where);
+    }
+    if (proof.find(std::to_string(different) + " samples, each exactly once") ==
+        std::string::npos) {
+      throw std::runtime_error("lost or not counted" + where);
+    }
+    // What is missing is left out by the list, bad, or the last row of a dropped tail.
+    std::int64_t may_miss = static_cast<std::int64_t>(token_->skip.samples().size()) +
+                            (order_.tail == Tail::kDrop ? 8 : 0);
+    for (const auto& [begin, end] : token_->skip.ranges()) {
+      may_miss += static_cast<std::int64_t>(end - begin.second);
+    }
+    if (static_cast<std::int64_t>(data_.size()) - different > may_miss) {
+      throw std::runtime_error("lost" + where);
+    }
+  }
+
+  const Dataset& data_;
+  const sl::ProcessGroup& group_;
+  std::mt19937_64 random_;
+  const std::uint64_t seed_;
+  Order order_;
+  std::optional<ResumeToken> token_;
+  std::vector<std::int64_t> delivered_;  ///< in this epoch, by this rank
+};
+
+/// chains INDEX COUNT: lives through so many chains of resumes.
+void chains(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  const auto count = std::stoull(arguments[2]);
+  for (std::uint64_t seed = 0; seed < count; ++seed) Chain(data, group, seed).live();
 }
 
 /// A rank skips a batch: every rank must hear of it.
@@ -300,10 +415,19 @@ void early_stop(const Arguments&) {
 int main(int argc, char** argv) {
   const Arguments arguments(argv + 1, argv + argc);
   const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
-      {"reduce", reduce}, {"gradients", gradients}, {"evaluate", evaluate},
-      {"epochs", epochs}, {"resume", resume},       {"unproven", unproven},
-      {"lost", lost},     {"hang", hang},           {"absent", absent},
-      {"twice", twice},   {"own-store", own_store}, {"early-stop", early_stop}};
+      {"reduce", reduce},
+      {"gradients", gradients},
+      {"evaluate", evaluate},
+      {"epochs", epochs},
+      {"resume", resume},
+      {"unproven", unproven},
+      {"lost", lost},
+      {"hang", hang},
+      {"absent", absent},
+      {"chains", chains},
+      {"twice", twice},
+      {"own-store", own_store},
+      {"early-stop", early_stop}};
   torch::set_num_threads(1);
   try {
     for (const auto& [name, run] : cases) {

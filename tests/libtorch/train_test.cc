@@ -108,8 +108,8 @@ class TrainTest : public testing::Test {
   }
 
   std::vector<std::string> with(std::vector<std::string> more) const {
-    std::vector<std::string> all = {"--train",         dir_ / "train.idx", "--eval",
-                                    dir_ / "eval.idx", "--batch-size",     "12",
+    std::vector<std::string> all = {"--train",         dir_ / "train.idx",    "--eval",
+                                    dir_ / "eval.idx", "--global-batch-size", "12",
                                     "--quiet"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -254,7 +254,7 @@ TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {
   bad[17][0].second = bad[17][0].second.substr(0, 60);
   test::make_dataset(dir_, "bad", bad, 50);
   const auto result = run(
-      dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "6", "--quiet"});
+      dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "3", "--quiet"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("shardwise-train: error: rank "), HasSubstr("bad-0.tar"),
                                 HasSubstr("s00017"), HasSubstr("png")));
@@ -271,6 +271,87 @@ TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {
   EXPECT_EQ(said, 1) << result.err;
 }
 
+TEST_F(TrainTest, BadSamplesUpToMaxBadAreLeftOutAndNamedAtTheEnd) {
+  auto bad = samples(30);
+  bad[17][0].second = bad[17][0].second.substr(0, 60);
+  test::make_dataset(dir_, "bad", bad, 50);
+  const auto result = run(dir_, {"--train", dir_ / "bad.idx", "--batch-size", "6", "--epochs", "2",
+                                 "--max-bad", "1", "--quiet"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("sample 17 was left out"), HasSubstr("s00017")));
+  EXPECT_THAT(result.out, HasSubstr("29 samples, each exactly once, 1 left out as asked: proven"));
+}
+
+TEST_F(TrainTest, ResampledEpochsAreProvenAsOrderedAndCheckpointed) {
+  const auto result =
+      run(dir_, with({"--sampler", "resampled", "--epochs", "2", "--checkpoint", dir_ / "run.pt"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("epoch 1: 120 samples drawn with replacement, as ordered"));
+  EXPECT_EQ(::access((dir_ / "run.pt").c_str(), F_OK), 0);
+}
+
+TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunReads) {
+  const std::string checkpoint = dir_ / "run.pt";
+  const std::vector<std::string> common = {"--train",
+                                           dir_ / "train.idx",
+                                           "--batch-size",
+                                           "7",
+                                           "--local-ranks",
+                                           "2",
+                                           "--epochs",
+                                           "2",
+                                           "--checkpoint",
+                                           checkpoint,
+                                           "--quiet",
+                                           "--seed",
+                                           "9",
+                                           "--chunk",
+                                           "11",
+                                           "--window",
+                                           "3",
+                                           "--log-samples"};
+  auto with_log = [&](const std::string& log, std::vector<std::string> more) {
+    std::vector<std::string> all = common;
+    all.push_back(log);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  {
+    Trainer trainer(dir_, with_log(dir_ / "first", {"--checkpoint-steps", "3"}));
+    for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
+    ::kill(trainer.pid(), SIGKILL);
+    trainer.wait();
+  }
+  ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0);
+  test::write_file(dir_ / "kept.pt", test::read_file(checkpoint));
+  const std::string command = std::string(SHARDWISE_PROGRAM) + " explain " + (dir_ / "train.idx") +
+                              " --checkpoint " + (dir_ / "kept.pt") +
+                              " --world 2 --batch 7 --step 0 > " + (dir_ / "explained");
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const auto resumed = run(dir_, with_log(dir_ / "second", {"--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  for (const std::string rank : {"0", "1"}) {
+    std::vector<std::string> explained;
+    for (const auto& line : lines_of(test::read_file(dir_ / "explained"))) {
+      std::istringstream words(line);
+      std::string of_rank, sample;
+      words >> of_rank >> sample;
+      if (of_rank == rank) explained.push_back(sample);
+    }
+    std::vector<std::string> read;
+    std::string step;
+    for (const auto& line : lines_of(test::read_file(dir_ / ("second." + rank)))) {
+      std::istringstream words(line);
+      std::string epoch, of_step, sample;
+      words >> epoch >> of_step >> sample;
+      if (step.empty()) step = of_step;
+      if (of_step == step) read.push_back(sample);
+    }
+    EXPECT_EQ(read.size(), 7u);
+    EXPECT_EQ(explained, read) << "rank " << rank;
+  }
+}
+
 TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   const auto text = [&](std::vector<std::string> arguments, int code) {
     const auto result = run(dir_, std::move(arguments));
@@ -281,16 +362,17 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
     return result.err;
   };
   EXPECT_THAT(text({"--train", dir_ / "none.idx", "--local-ranks", "2"}, 1), HasSubstr("none.idx"));
-  EXPECT_THAT(text(with({"--local-ranks", "5"}), 1),
-              AllOf(HasSubstr("12 samples for 5 ranks"), HasSubstr("10 or 15")));
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
   test::write_file(dir_ / "junk.pt", "junk");
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
               AllOf(HasSubstr("no checkpoint of shardwise-train"), HasSubstr("junk.pt")));
   EXPECT_THAT(text(with({"--label-field", "txt"}), 1), HasSubstr("txt"));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
-  EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 1), HasSubstr("streams"));
-  text({}, 2);
+  EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 2), HasSubstr("streams"));
+  EXPECT_THAT(text({}, 2), HasSubstr("shardwise-train: error: "));
+  EXPECT_THAT(text(with({"--batch-size", "4"}), 2), HasSubstr("--global-batch-size"));
+  EXPECT_THAT(text(with({"--chunk", "7", "--sampler", "sharded"}), 2), HasSubstr("--chunk"));
+  EXPECT_THAT(text(with({"--epoch", "3"}), 2), HasSubstr("did you mean --epochs"));
   text(with({"--resume"}), 2);
   text(with({"--tail", "some"}), 2);
   text(with({"--sampler", "some"}), 2);

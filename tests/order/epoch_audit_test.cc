@@ -150,6 +150,91 @@ TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
   EXPECT_FALSE(audit_of({9, 2, 6}).verdict(subset).proven);
 }
 
+TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
+  std::mt19937_64 random(8);
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::uint64_t n = 1 + random() % 40;
+    AuditExpectation at_once(n, kFingerprint);
+    AuditExpectation one_by_one(n, kFingerprint);
+    std::vector<std::uint64_t> times(n, 1);
+    for (int round = 0; round < 4; ++round) {
+      Samples samples(random() % 30);
+      for (std::uint64_t& sample : samples) sample = random() % n;
+      std::vector<std::uint64_t> changed = times;
+      bool is_possible = true;
+      for (const std::uint64_t sample : samples) {
+        if (round % 2 == 0) {
+          ++changed[sample];
+        } else {
+          is_possible = is_possible && changed[sample]-- > 0;
+        }
+      }
+      if (round % 2 == 0) {
+        at_once.repeat(samples);
+        for (const std::uint64_t sample : samples) one_by_one.repeat(sample);
+      } else if (is_possible) {
+        at_once.leave_out(samples);
+        for (const std::uint64_t sample : samples) one_by_one.leave_out(sample);
+      } else {
+        ASSERT_EQ(test::error_code([&] { at_once.leave_out(samples); }),
+                  ErrorCode::kInvalidArgument);
+        changed = times;  // nothing has changed
+      }
+      times = changed;
+      ASSERT_EQ(at_once.sum(), one_by_one.sum()) << trial;
+      ASSERT_EQ(at_once.num_repeated(), one_by_one.num_repeated()) << trial;
+      ASSERT_EQ(at_once.num_left_out(), one_by_one.num_left_out()) << trial;
+      std::uint64_t total = 0;
+      std::uint64_t left_out = 0;
+      for (std::uint64_t sample = 0; sample < n; ++sample) {
+        ASSERT_EQ(at_once.times(sample), times[sample]) << trial;
+        total += times[sample];
+        left_out += times[sample] == 0;
+      }
+      ASSERT_EQ(at_once.sum().count, total) << trial;
+      ASSERT_EQ(at_once.num_left_out(), left_out) << trial;
+      ASSERT_EQ(at_once.num_repeated(), total - (n - left_out)) << trial;
+    }
+  }
+  AuditExpectation expected(10, kFingerprint);
+  const AuditSum before = expected.sum();
+  EXPECT_EQ(test::error_code([&] { expected.repeat(Samples{1, 2, 10}); }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(test::error_code([&] { expected.leave_out(Samples{3, 11}); }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(test::error_code([&] {
+              expected.leave_out(Samples{4, 4});
+            }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(expected.sum(), before);
+  EXPECT_EQ(expected.times(4), 1U);
+}
+
+TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
+  AuditExpectation expected = AuditExpectation::as_ordered(100, kFingerprint);
+  expected.repeat(Samples{7, 7, 99});
+  expected.repeat(7);
+  expected.repeat(3);
+  expected.leave_out(99);
+  EXPECT_FALSE(expected.knows_times());
+  EXPECT_EQ(expected.sum(), AuditSum::of(Samples{7, 7, 7, 3}, kFingerprint));
+  EXPECT_EQ(audit_of({7, 3, 7, 7}).verdict(expected).text(5),
+            "epoch 5: 4 samples as ordered: proven");
+  expected.set_claim("drawn from a hat, as ordered");
+  EXPECT_EQ(audit_of({7, 3, 7, 7}).verdict(expected).text(5),
+            "epoch 5: 4 samples drawn from a hat, as ordered: proven");
+  EXPECT_EQ(audit_of({7, 3, 7}).verdict(expected).text(5),
+            "epoch 5: not as ordered: 3 deliveries of 4: at least 1 missing, 0 repeated; a debug "
+            "audit says which");
+  // How often each is expected is not known, so debug mode cannot say more.
+  EpochAudit debug = EpochAudit::with_debug(100, kFingerprint);
+  debug.add(Samples{7, 3, 7, 8});
+  const AuditVerdict verdict = debug.verdict(expected);
+  EXPECT_FALSE(verdict.proven);
+  EXPECT_FALSE(verdict.complete);
+  EXPECT_EQ(verdict.num_missing, 1U);
+  EXPECT_EQ(verdict.num_repeated, 1U);
+  EXPECT_EQ(test::error_code([&] { expected.repeat(100); }), ErrorCode::kOutOfRange);
+}
+
 TEST(EpochAuditTest, RefusesWhatBelongsToAnotherDataSet) {
   EpochAudit audit(kFingerprint);
   EXPECT_EQ(test::error_code([&] { audit.merge(EpochAudit()); }), ErrorCode::kMismatch);

@@ -1,9 +1,9 @@
-#include "shardwise/order/make_sampler.h"
-
-#include <cmath>
+#include <set>
+#include <tuple>
 
 #include "order/order_test_support.h"
 #include "shardwise/order/explain.h"
+#include "shardwise/order/mixture_sampler.h"
 #include "shardwise/order/resampled_sampler.h"
 #include "shardwise/order/wids_sampler.h"
 
@@ -12,6 +12,7 @@ namespace {
 
 using test::delivered;
 using test::Samples;
+using testing::HasSubstr;
 
 std::uint64_t bytes_of(std::uint64_t sample) {
   // From 1 kB to about 1 MB, most of them small.
@@ -19,194 +20,227 @@ std::uint64_t bytes_of(std::uint64_t sample) {
   return 1000 + x * x;
 }
 
+SampleSet sized(std::uint64_t n) { return SampleSet(n).with_bytes(bytes_of); }
+
 TEST(MakeSamplerTest, MakesEachKind) {
-  const ShardOffsets offsets = test::offsets_of({30, 40, 30});
-  OrderOptions options{.seed = 5, .chunk_size = 7};
-  EXPECT_EQ(delivered(*make_sampler(100, options)), delivered(ChunkedSampler(100, options)));
-  options.sampler = SamplerKind::kWids;
-  EXPECT_EQ(delivered(*make_sampler(100, options, offsets)), delivered(WidsSampler(100, options)));
-  options = {.sampler = SamplerKind::kSharded, .seed = 5, .window = 2};
-  EXPECT_EQ(delivered(*make_sampler(100, options, offsets)),
-            delivered(ShardedSampler(offsets, options)));
-  options = {.sampler = SamplerKind::kSequential};
-  EXPECT_EQ(delivered(*make_sampler(100, options)), test::first_numbers(100));
-  options = {.sampler = SamplerKind::kResampled, .seed = 5};
-  EXPECT_EQ(delivered(*make_sampler(100, options)), delivered(ResampledSampler(100, options)));
-  options.resample = ResampleUnit::kShard;
-  EXPECT_EQ(delivered(*make_sampler(100, options, offsets)),
-            delivered(ResampledSampler(offsets, options)));
+  const SampleSet shards = SampleSet::of_shards(Samples{30, 40, 30});
+  EXPECT_EQ(delivered(*make_sampler(100, {.seed = 5, .kind = Chunked{.chunk_size = 7}})),
+            delivered(ChunkedSampler(100, {.seed = 5, .chunk_size = 7})));
+  Order order{.seed = 5, .kind = Wids{.chunk_size = 7}};
+  EXPECT_EQ(delivered(*make_sampler(shards, order)), delivered(WidsSampler(100, order)));
+  EXPECT_NE(dynamic_cast<const WidsSampler*>(make_sampler(shards, order).get()), nullptr);
+  order.kind = Sharded{.window = 2};
+  EXPECT_EQ(delivered(*make_sampler(shards, order)),
+            delivered(ShardedSampler(shards, {.seed = 5, .window = 2})));
+  EXPECT_EQ(delivered(*make_sampler(100, {.kind = Sequential{}})), test::first_numbers(100));
+  order.kind = Resampled{};
+  EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(ResampledSampler(100, order)));
+  order.kind = Resampled{ResampleUnit::kShard};
+  EXPECT_EQ(delivered(*make_sampler(shards, order)), delivered(ResampledSampler(shards, order)));
+  order.kind = Mixture{{{.num_samples = 60}, {.num_samples = 40, .weight = 3}}};
+  EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(MixtureSampler(100, order)));
 }
 
 TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
-  const auto text = [](std::uint64_t n, const OrderOptions& options,
-                       const ShardOffsets& offsets = {}) {
-    return test::error_text([&] { make_sampler(n, options, offsets); });
+  const auto text = [](const SampleSet& samples, const Order& order,
+                       const RankOptions& ranks = {}) {
+    return test::error_text([&] { make_sampler(samples, order, ranks); });
   };
-  EXPECT_THAT(text(10, {.sampler = SamplerKind::kSharded}),
-              testing::HasSubstr("not a list of shard offsets"));
-  EXPECT_THAT(text(10, {.sampler = SamplerKind::kSharded}, test::offsets_of({4, 5})),
-              testing::HasSubstr("the shards hold 9 samples, not 10"));
-  EXPECT_THAT(text(10, {.sampler = SamplerKind::kMixture}), testing::HasSubstr("MixtureSampler"));
+  EXPECT_THAT(text(10, {.kind = Sharded{}}), HasSubstr("the shards of the samples are not known"));
   EXPECT_THAT(text(10, {.balance_bytes = true}),
-              testing::HasSubstr("a function that tells the bytes"));
-  EXPECT_THAT(text(10, {.sampler = SamplerKind::kWids, .balance_bytes = true}),
-              testing::HasSubstr("cannot balance bytes"));
-  EXPECT_THAT(test::error_text([] { ChunkedSampler(10, {.balance_bytes = true}); }),
-              testing::HasSubstr("use BalancedSampler"));
-}
-
-TEST(MakeSamplerTest, SamplersHaveNames) {
-  for (const SamplerKind kind :
-       {SamplerKind::kChunked, SamplerKind::kSharded, SamplerKind::kSequential,
-        SamplerKind::kResampled, SamplerKind::kWids}) {
-    EXPECT_EQ(parse_sampler(sampler_name(kind)), kind);
-  }
-  EXPECT_THAT(test::error_text([] { parse_sampler("random"); }),
-              testing::HasSubstr("use chunked, sharded, sequential, resampled or wids"));
-}
-
-TEST(BalancedSamplerTest, GivesEqualCountsAndNearlyEqualBytesAndStaysExact) {
-  for (const std::uint64_t world : {2U, 4U, 8U, 7U}) {
-    const OrderOptions options{
-        .world_size = world, .seed = 3, .chunk_size = 100, .balance_bytes = true};
-    const auto sampler = make_sampler(10'080, options, nullptr, bytes_of);
-    OrderOptions plain_options = options;
-    plain_options.balance_bytes = false;
-    const ChunkedSampler plain(10'080, plain_options);
-    Samples all;
-    std::vector<double> sizes;
-    std::vector<double> plain_sizes;
-    const auto bytes = [](const Samples& samples) {
-      double sum = 0;
-      for (const std::uint64_t sample : samples) sum += static_cast<double>(bytes_of(sample));
-      return sum;
-    };
-    for (std::uint64_t rank = 0; rank < world; ++rank) {
-      const auto mine = sampler->for_rank(rank);
-      const Samples part = delivered(*mine);
-      const Samples before = delivered(*plain.for_rank(rank));
-      ASSERT_EQ(part.size(), mine->size());
-      ASSERT_EQ(part.size(), before.size());
-      all.insert(all.end(), part.begin(), part.end());
-      // Less one sample, so that all have the same number.
-      sizes.push_back(
-          bytes({part.begin(), part.begin() + static_cast<std::ptrdiff_t>(10'080 / world)}));
-      plain_sizes.push_back(
-          bytes({before.begin(), before.begin() + static_cast<std::ptrdiff_t>(10'080 / world)}));
+              HasSubstr("balance_bytes without the sizes of the samples; give a data set, or a "
+                        "function that tells the bytes"));
+  EXPECT_THAT(text(sized(10), {.kind = Wids{}, .balance_bytes = true}),
+              HasSubstr("balance_bytes means nothing to the wids sampler"));
+  EXPECT_THAT(text(10, {.kind = Wids{}, .epoch_size = 5}),
+              HasSubstr("epoch_size means nothing to the wids sampler"));
+  EXPECT_THAT(text(10, {.kind = Wids{}, .tail = Tail::kPad}),
+              HasSubstr("tail means nothing to the wids sampler; it is for chunked, sharded, "
+                        "sequential and resampled"));
+  const Mixture mixture{{{.num_samples = 10}}};
+  EXPECT_THAT(text(10, {.kind = mixture, .tail = Tail::kDrop}),
+              HasSubstr("tail means nothing to the mixture sampler"));
+  EXPECT_THAT(text(10, {.kind = mixture, .streams = 2}, {.world_size = 2}),
+              HasSubstr("streams means nothing to the mixture sampler"));
+  Order order{.kind = Wids{}};
+  order.skip.add_sample(1);
+  EXPECT_THAT(text(10, order), HasSubstr("skip means nothing to the wids sampler"));
+  for (const OrderKind& kind : {OrderKind(Chunked{}), OrderKind(Sequential{})}) {
+    for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
+      EXPECT_THAT(text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),
+                  HasSubstr("tail " + std::string(tail_name(tail)) + " with an epoch_size"));
+      EXPECT_NO_THROW(make_sampler(10, {.kind = kind, .tail = tail, .epoch_size = 10}))
+          << "the default, written out";
     }
-    ASSERT_TRUE(test::is_each_once(all, 10'080)) << world;
-    const auto spread = [](const std::vector<double>& values) {
-      const auto [low, high] = std::minmax_element(values.begin(), values.end());
-      return (*high - *low) / *high;
-    };
-    EXPECT_LT(spread(sizes), 0.003) << world;
-    EXPECT_LT(spread(sizes), spread(plain_sizes)) << world;
+  }
+  EXPECT_THAT(text(0, {.epoch_size = 5}), HasSubstr("an epoch_size without samples"));
+}
+
+TEST(MakeSamplerTest, KindsHaveNames) {
+  for (const OrderKind& kind : {OrderKind(Chunked{}), OrderKind(Sharded{}), OrderKind(Sequential{}),
+                                OrderKind(Resampled{}), OrderKind(Wids{})}) {
+    EXPECT_EQ(parse_order_kind(name_of(kind)), kind);
+  }
+  EXPECT_EQ(name_of(Mixture{}), "mixture");
+  for (const char* name : {"random", "mixture", "", "Chunked"}) {
+    EXPECT_THAT(test::error_text([&] { parse_order_kind(name); }),
+                HasSubstr("use chunked, sharded, sequential, resampled or wids"));
   }
 }
 
-TEST(BalancedSamplerTest, EachRowKeepsItsSamples) {
-  OrderOptions options{.world_size = 4, .seed = 3, .chunk_size = 10, .balance_bytes = true};
-  const auto balanced = make_sampler(203, options, nullptr, bytes_of);
-  options.balance_bytes = false;
-  const auto plain = make_sampler(203, options);
-  for (std::uint64_t step = 0; step < plain->steps(1); ++step) {
-    const auto row = [step](const Sampler& sampler) {
-      std::set<std::uint64_t> samples;
-      for (const RankStep& rank : explain_step(sampler, step, 1)) {
-        samples.insert(rank.samples.begin(), rank.samples.end());
-      }
-      return samples;
-    };
-    EXPECT_EQ(row(*balanced), row(*plain));
+TEST(MakeSamplerTest, TailsHaveNames) {
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    EXPECT_EQ(parse_tail(tail_name(tail)), tail);
   }
+  EXPECT_THAT(test::error_text([] { parse_tail("wrap"); }), HasSubstr("use exact, drop or pad"));
 }
 
-TEST(BalancedSamplerTest, ResumesAnywhereOnAnyNumberOfRanks) {
+TEST(MakeSamplerTest, OrdersAreValues) {
+  const Order order{.seed = 3, .kind = Chunked{.chunk_size = 10}};
+  EXPECT_EQ(order, (Order{.seed = 3, .kind = Chunked{10, kDefaultWindow, false}}));
+  EXPECT_NE(order, (Order{.seed = 3, .kind = Chunked{10, kDefaultWindow, true}}));
+  EXPECT_NE(order, (Order{.seed = 3, .kind = Sharded{10}}));
+  // Those that are the same order have the same spec, however they were written.
+  EXPECT_EQ(make_sampler(100, {.kind = Sequential{}})->spec(),
+            make_sampler(100, {.seed = 5, .kind = Sequential{}, .epoch_size = 100})->spec());
+  EXPECT_NE(make_sampler(100, {.seed = 5})->spec(), make_sampler(100, {.seed = 6})->spec());
+}
+
+TEST(BalancedStepsTest, EachStepKeepsItsSamplesAndTheRanksTheirNumbers) {
   for (const Tail tail : {Tail::kExact, Tail::kPad, Tail::kDrop}) {
-    for (std::uint64_t slots = 0; slots <= 90; slots += 3) {
-      for (const std::uint64_t world : {1U, 3U, 4U, 8U}) {
-        const OrderOptions options{
-            .world_size = world, .seed = 3, .chunk_size = 10, .tail = tail, .balance_bytes = true};
-        const auto sampler = make_sampler(90, options, nullptr, bytes_of);
-        const auto plain =
-            make_sampler(90, {.world_size = world, .seed = 3, .chunk_size = 10, .tail = tail});
-        Samples ours;
-        Samples expected;
-        for (std::uint64_t rank = 0; rank < world; ++rank) {
-          const auto mine = sampler->for_rank(rank);
-          const auto theirs = plain->for_rank(rank);
-          mine->resume_at(slots);
-          theirs->resume_at(slots);
-          const Samples part = test::drain(*mine);
-          const Samples other = test::drain(*theirs);
-          ASSERT_EQ(part.size(), other.size());
-          ours.insert(ours.end(), part.begin(), part.end());
-          expected.insert(expected.end(), other.begin(), other.end());
+    for (const std::uint64_t batch_size : {1U, 3U, 16U}) {
+      Order order{.seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail};
+      const RankOptions ranks{.world_size = 4, .batch_size = batch_size};
+      const auto plain = make_sampler(sized(203), order, ranks);
+      order.balance_bytes = true;
+      const auto balanced = make_sampler(sized(203), order, ranks);
+      ASSERT_EQ(balanced->steps(), plain->steps());
+      for (std::uint64_t rank = 0; rank < 4; ++rank) {
+        ASSERT_EQ(balanced->for_rank(rank)->size(), plain->for_rank(rank)->size());
+      }
+      for (std::uint64_t step = 0; step < plain->steps(); ++step) {
+        std::multiset<std::uint64_t> samples;
+        std::multiset<std::uint64_t> expected;
+        const auto ours = explain_step(*balanced, step);
+        const auto theirs = explain_step(*plain, step);
+        for (std::uint64_t rank = 0; rank < 4; ++rank) {
+          EXPECT_EQ(ours[rank].samples.size(), theirs[rank].samples.size());
+          samples.insert(ours[rank].samples.begin(), ours[rank].samples.end());
+          expected.insert(theirs[rank].samples.begin(), theirs[rank].samples.end());
         }
-        std::sort(ours.begin(), ours.end());
-        std::sort(expected.begin(), expected.end());
-        ASSERT_EQ(ours, expected) << "slots " << slots << " world " << world;
+        EXPECT_EQ(samples, expected) << "step " << step;
       }
     }
   }
+}
+
+TEST(BalancedStepsTest, ResumeBetweenStepsOnAnyNumberOfRanksAndBatchSize) {
+  for (const Tail tail : {Tail::kExact, Tail::kPad, Tail::kDrop}) {
+    const Order order{
+        .seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail, .balance_bytes = true};
+    Order plain_order = order;
+    plain_order.balance_bytes = false;
+    const auto before = make_sampler(sized(90), order, {.world_size = 3, .batch_size = 2});
+    const auto plain_before =
+        make_sampler(sized(90), plain_order, {.world_size = 3, .batch_size = 2});
+    for (std::uint64_t step = 0; step <= before->steps(); ++step) {
+      for (const std::uint64_t world : {1U, 3U, 4U, 8U}) {
+        const RankOptions ranks{.world_size = world, .batch_size = 1 + step % 4};
+        const auto ours = make_sampler(sized(90), order, ranks);
+        const auto theirs = make_sampler(90, plain_order, ranks);
+        ours->resume(before->token_after(step));
+        theirs->resume(plain_before->token_after(step));
+        ASSERT_EQ(test::sorted(test::of_all_ranks(*ours)),
+                  test::sorted(test::of_all_ranks(*theirs)))
+            << "step " << step << " world " << world;
+      }
+    }
+  }
+}
+
+TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
+  const auto sampler =
+      make_sampler(sized(50), {.balance_bytes = true}, {.world_size = 2, .batch_size = 4});
+  sampler->seek(8);
+  EXPECT_EQ(sampler->token(), sampler->token_after(2));
+  sampler->seek(9);
+  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler->token()); }),
+              HasSubstr("a token in the middle of a step: epoch 0, sample 9 of rank 0"));
+  sampler->seek(25);
+  EXPECT_EQ(sampler->token().epoch, 1U) << "the last step is short";
+}
+
+TEST(BalancedStepsTest, PositionsAreThoseOfTheOrder) {
+  const Samples whole = delivered(*make_sampler(77, {.seed = 2}));
+  const auto sampler = make_sampler(sized(77), {.seed = 2, .balance_bytes = true},
+                                    {.world_size = 4, .batch_size = 5});
+  std::set<std::uint64_t> positions;
+  for (std::uint64_t rank = 0; rank < 4; ++rank) {
+    const auto mine = sampler->for_rank(rank);
+    for (std::uint64_t i = 0; i < mine->size(); ++i) {
+      const std::uint64_t position = mine->position_in_epoch(i);
+      EXPECT_EQ(whole.at(position), mine->at(i));
+      EXPECT_EQ(position / 20, i / 5) << "in its own step";
+      positions.insert(position);
+    }
+  }
+  EXPECT_EQ(positions.size(), 77U);
 }
 
 TEST(ExplainTest, SaysWhatEveryRankHadAndWhenEverySampleCame) {
   for (const bool balance : {false, true}) {
-    for (const std::uint64_t first_slot : {0U, 13U}) {
-      const OrderOptions options{.rank = 2,
-                                 .world_size = 3,
-                                 .seed = 3,
-                                 .chunk_size = 10,
-                                 .streams = 3,
-                                 .balance_bytes = balance};
-      const auto sampler = make_sampler(100, options, nullptr, bytes_of);
-      const std::uint64_t batch_size = 4;
-      Samples seen;
-      for (std::uint64_t step = 0; step < sampler->steps(batch_size, first_slot); ++step) {
-        const std::vector<RankStep> ranks = explain_step(*sampler, step, batch_size, first_slot);
-        ASSERT_EQ(ranks.size(), 3U);
-        for (const RankStep& rank : ranks) {
-          const auto mine = sampler->for_rank(rank.rank);
-          mine->resume_at(first_slot);
-          Samples batch(batch_size);
-          for (std::uint64_t t = 0; t <= step; ++t) {
-            batch.resize(batch_size);
-            batch.resize(mine->next_batch(batch));
-          }
-          ASSERT_EQ(rank.samples, batch);
-          for (std::uint64_t place = 0; place < batch.size(); ++place) {
-            const auto times = when_sample(*sampler, batch[place], batch_size, first_slot);
-            ASSERT_EQ(times.size(), 1U);
-            EXPECT_EQ(times[0].rank, rank.rank);
-            EXPECT_EQ(times[0].step, step);
-            EXPECT_EQ(times[0].place, place);
-            seen.push_back(batch[place]);
+    for (const std::uint64_t replicas : {1U, 2U}) {
+      for (const std::uint64_t steps_before : {0U, 3U}) {
+        const RankOptions ranks{
+            .rank = 2, .world_size = 3 * replicas, .batch_size = 4, .replicas = replicas};
+        const auto sampler = make_sampler(
+            sized(100),
+            {.seed = 3, .kind = Chunked{.chunk_size = 10}, .streams = 3, .balance_bytes = balance},
+            ranks);
+        sampler->resume(sampler->token_after(steps_before));
+        Samples seen;
+        for (std::uint64_t step = 0; step < sampler->steps(); ++step) {
+          const std::vector<RankStep> all = explain_step(*sampler, step);
+          ASSERT_EQ(all.size(), 3 * replicas);
+          for (const RankStep& rank : all) {
+            const auto mine = sampler->for_rank(rank.rank);
+            Samples batch;
+            for (std::uint64_t t = 0; t <= step; ++t) {
+              batch.resize(4);
+              batch.resize(mine->next_batch(batch));
+            }
+            ASSERT_EQ(rank.samples, batch);
+            for (std::uint64_t place = 0; place < batch.size(); ++place) {
+              const SampleTime here{rank.rank, step, place,
+                                    mine->position_in_epoch(step * 4 + place)};
+              const auto times = when_sample(*sampler, batch[place]);
+              EXPECT_EQ(times.size(), replicas);
+              EXPECT_THAT(times, testing::Contains(here));
+              if (rank.rank % replicas == 0) seen.push_back(batch[place]);
+            }
           }
         }
+        EXPECT_EQ(seen.size(), 100 - steps_before * 12);
+        std::size_t never = 0;
+        for (std::uint64_t s = 0; s < 100; ++s) never += when_sample(*sampler, s).empty();
+        EXPECT_EQ(never, steps_before * 12);
       }
-      EXPECT_EQ(seen.size(), 100 - first_slot);
-      std::size_t never = 0;
-      for (std::uint64_t s = 0; s < 100; ++s)
-        never += when_sample(*sampler, s, 4, first_slot).empty();
-      EXPECT_EQ(never, first_slot);
     }
   }
 }
 
 TEST(ExplainTest, AnswersForWidsTooAndRefusesWhatCannotBe) {
-  const WidsSampler wids(20, {.world_size = 3, .chunk_size = 4});
-  const std::vector<RankStep> ranks = explain_step(wids, 1, 4);
+  const WidsSampler wids(20, {.kind = Wids{.chunk_size = 4}}, {.world_size = 3, .batch_size = 4});
+  const std::vector<RankStep> ranks = explain_step(wids, 1);
   EXPECT_EQ(ranks[2].samples.size(), 2U);
-  EXPECT_EQ(when_sample(wids, ranks[2].samples[1], 4), (std::vector<SampleTime>{{2, 1, 1, 17}}));
-  const ChunkedSampler chunked(20, {.world_size = 3});
-  EXPECT_THAT(test::error_text([&] { explain_step(chunked, 2, 4); }),
-              testing::HasSubstr("it has 2 steps, numbered from 0"));
-  EXPECT_THAT(test::error_text([&] { explain_step(chunked, ~std::uint64_t{0}, 4); }),
-              testing::HasSubstr("no step"));
-  EXPECT_EQ(test::error_code([&] { explain_step(chunked, 0, 0); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { when_sample(chunked, 0, 0); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { when_sample(ResampledSampler(20), 0, 1); }),
+  EXPECT_EQ(when_sample(wids, ranks[2].samples[1]), (std::vector<SampleTime>{{2, 1, 1, 17}}));
+  const ChunkedSampler chunked(20, {}, {.world_size = 3, .batch_size = 4});
+  EXPECT_THAT(test::error_text([&] { explain_step(chunked, 2); }),
+              HasSubstr("it has 2 steps, numbered from 0"));
+  EXPECT_THAT(test::error_text([&] { explain_step(chunked, ~std::uint64_t{0}); }),
+              HasSubstr("no step"));
+  EXPECT_EQ(test::error_code([&] { when_sample(chunked, 20); }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(test::error_code([&] { when_sample(ResampledSampler(20), 0); }),
             ErrorCode::kInvalidArgument);
 }
 

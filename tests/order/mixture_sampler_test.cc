@@ -1,79 +1,126 @@
 #include "shardwise/order/mixture_sampler.h"
 
+#include <array>
 #include <cmath>
-#include <set>
+#include <map>
 
+#include "order/mixture_draws.h"
 #include "order/order_test_support.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/key.h"
+#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 namespace {
 
+using test::at_epoch;
 using test::delivered;
 using test::Samples;
 
 std::vector<MixturePart> three_parts() {
-  return {{.num_samples = 500, .weight = 5, .chunk_size = 50, .window = 2},
-          {.num_samples = 40, .weight = 1, .sampler = SamplerKind::kSequential},
-          {.num_samples = 90,
-           .weight = 2.5,
-           .sampler = SamplerKind::kSharded,
-           .offsets = test::offsets_of({30, 0, 25, 35})}};
+  return {{.num_samples = 500, .weight = 5, .kind = Chunked{50, 2}},
+          {.num_samples = 40, .weight = 1, .kind = Sequential{}},
+          {.num_samples = 90, .weight = 2.5, .kind = Sharded{1}}};
 }
 
-/// All slots of the first epochs.
-std::vector<MixtureSample> slots_of_epochs(MixtureSampler sampler, std::uint64_t num_epochs) {
-  std::vector<MixtureSample> slots;
-  for (std::uint64_t epoch = 0; epoch < num_epochs; ++epoch) {
-    sampler.set_epoch(epoch);
-    while (const auto sample = sampler.next_split()) slots.push_back(*sample);
-  }
-  return slots;
+/// 630 samples; borders of shards lie on those of the data sets.
+SampleSet three_sets() {
+  return SampleSet::of_shards(Samples{500, 0, 40, 0, 30, 0, 25, 35}).with_fingerprint({1, 1});
+}
+
+Order mixed(std::uint64_t seed, std::uint64_t epoch_size = 0) {
+  return {.seed = seed, .kind = Mixture{three_parts()}, .epoch_size = epoch_size};
 }
 
 TEST(MixtureSamplerTest, EachDataSetHasExactEpochsOfItsOwn) {
   const std::vector<MixturePart> parts = three_parts();
-  const std::vector<MixtureSample> slots =
-      slots_of_epochs(MixtureSampler(parts, {.seed = 3, .epoch_size = 777}), 9);
-  ASSERT_EQ(slots.size(), 9U * 777);
-  for (std::uint64_t d = 0; d < 3; ++d) {
-    Samples draws;
-    for (const MixtureSample& slot : slots) {
-      if (slot.dataset == d) draws.push_back(slot.sample);
+  MixtureSampler sampler(three_sets(), mixed(3, 777));
+  const order_detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 3);
+  std::array<std::map<std::uint64_t, std::uint64_t>, 3> sample_of_draw;
+  std::array<std::map<std::uint64_t, std::uint64_t>, 3> times;
+  for (std::uint64_t epoch = 0; epoch < 9; ++epoch) {
+    sampler.set_epoch(epoch);
+    for (std::uint64_t slot = epoch * 777; slot < (epoch + 1) * 777; ++slot) {
+      const MixtureSample sample = sampler.next_split().value();
+      ASSERT_EQ(sample.dataset, draws.at(slot).dataset);
+      sample_of_draw[sample.dataset][draws.at(slot).draw] = sample.sample;
+      ++times[sample.dataset][sample.sample];
+      if (slot % 256 != 255) continue;
+      // At the border of each block no sample came again before all others came.
+      for (std::uint64_t d = 0; d < 3; ++d) {
+        std::uint64_t fewest = times[d].size() < parts[d].num_samples ? 0 : ~std::uint64_t{0};
+        std::uint64_t most = 0;
+        for (const auto& [number, count] : times[d]) {
+          fewest = std::min(fewest, count);
+          most = std::max(most, count);
+        }
+        ASSERT_LE(most - fewest, 1U) << "data set " << d << " slot " << slot;
+      }
     }
-    const std::uint64_t n = parts[d].num_samples.value();
-    ASSERT_GT(draws.size(), 3 * n);
+    ASSERT_EQ(sampler.next_split(), std::nullopt);
+  }
+  for (std::uint64_t d = 0; d < 3; ++d) {
+    const std::uint64_t n = parts[d].num_samples;
+    ASSERT_GT(sample_of_draw[d].size(), 3 * n);
     Samples before;
-    for (std::size_t begin = 0; begin + n <= draws.size(); begin += n) {
-      const Samples epoch(draws.begin() + static_cast<std::ptrdiff_t>(begin),
-                          draws.begin() + static_cast<std::ptrdiff_t>(begin + n));
-      ASSERT_TRUE(test::is_each_once(epoch, n)) << d;
-      ASSERT_EQ(epoch == before, d == 1 && begin > 0)
+    for (std::uint64_t pass = 0; sample_of_draw[d].contains((pass + 1) * n + 255); ++pass) {
+      Samples samples;
+      for (std::uint64_t i = pass * n; i < (pass + 1) * n; ++i) {
+        samples.push_back(sample_of_draw[d].at(i));
+      }
+      ASSERT_TRUE(test::is_each_once(samples, n)) << d;
+      ASSERT_EQ(samples == before, d == 1 && pass > 0)
           << "only the sequential one repeats its order";
-      before = epoch;
+      before = samples;
     }
   }
 }
 
 TEST(MixtureSamplerTest, SharesFollowTheWeightsClosely) {
-  const MixtureSampler sampler(three_parts(), {.seed = 3, .epoch_size = 100'000});
+  const MixtureSampler sampler(three_sets(), mixed(3, 100'000));
   const std::vector<double> weights{5 / 8.5, 1 / 8.5, 2.5 / 8.5};
-  for (std::uint64_t slot = 0; slot <= 100'000; slot += 256) {
-    std::uint64_t total = 0;
-    for (std::size_t d = 0; d < 3; ++d) {
-      const std::uint64_t draws = sampler.draws_before(d, slot);
-      EXPECT_NEAR(static_cast<double>(draws), weights[d] * static_cast<double>(slot), 2.01) << slot;
-      total += draws;
+  std::array<std::uint64_t, 3> draws{};
+  const Samples all = delivered(sampler);
+  for (std::uint64_t slot = 0; slot < 100'000; ++slot) {
+    if (slot % 256 == 0) {
+      for (std::size_t d = 0; d < 3; ++d) {
+        EXPECT_NEAR(static_cast<double>(draws[d]), weights[d] * static_cast<double>(slot), 2.5)
+            << slot;
+      }
     }
-    ASSERT_EQ(total, slot);
+    ++draws[sampler.split(all[slot]).dataset];
+  }
+}
+
+TEST(MixtureSamplerTest, EachSampleIsTheOneThatTheHeaderNames) {
+  const std::vector<MixturePart> parts = three_parts();
+  const order_detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 17);
+  const Samples first{0, 500, 540};
+  for (const std::uint64_t epoch_size : {100U, 630U}) {
+    for (const std::uint64_t epoch : {0U, 3U, 1'000'000U}) {
+      const MixtureSampler sampler =
+          at_epoch(MixtureSampler(three_sets(), mixed(17, epoch_size)), epoch);
+      for (std::uint64_t p = 0; p < epoch_size; ++p) {
+        const order_detail::MixtureDraw draw = draws.at(epoch * epoch_size + p);
+        const std::uint64_t n = parts[draw.dataset].num_samples;
+        const std::uint64_t pass = draw.draw / n;
+        const std::uint64_t seed = derive_key(17, 0, KeyPurpose::kMixtureDataset, draw.dataset).low;
+        const EpochOrder order =
+            draw.dataset == 0 ? EpochOrder::chunked(500, 50, {seed, pass, 2})
+            : draw.dataset == 1
+                ? EpochOrder::sequential(40)
+                : EpochOrder::sharded(test::offsets_of({0, 30, 0, 25, 35}), {seed, pass, 1});
+        ASSERT_EQ(sampler[p], first[draw.dataset] + order[draw.draw % n]) << epoch << " " << p;
+      }
+    }
   }
 }
 
 TEST(MixtureSamplerTest, RanksShareTheSlotsWhateverTheirNumber) {
-  const Samples one =
-      delivered(MixtureSampler(three_parts(), {.seed = 1, .epoch = 2, .epoch_size = 1001}));
+  const Samples one = delivered(at_epoch(MixtureSampler(three_sets(), mixed(1, 1001)), 2));
   for (const std::uint64_t world : {2U, 7U, 8U, 20U}) {
-    const MixtureSampler sampler(three_parts(),
-                                 {.world_size = world, .seed = 1, .epoch = 2, .epoch_size = 1001});
+    const MixtureSampler sampler =
+        at_epoch(MixtureSampler(three_sets(), mixed(1, 1001), {.world_size = world}), 2);
     for (std::uint64_t rank = 0; rank < world; ++rank) {
       const auto mine = sampler.for_rank(rank);
       const Samples part = delivered(*mine);
@@ -87,55 +134,118 @@ TEST(MixtureSamplerTest, RanksShareTheSlotsWhateverTheirNumber) {
 }
 
 TEST(MixtureSamplerTest, SaysWhereEverySampleComes) {
-  const MixtureSampler sampler(
-      three_parts(), {.rank = 1, .world_size = 3, .seed = 1, .epoch = 2, .epoch_size = 500});
-  std::vector<std::vector<Delivery>> found(630);
-  for (std::uint64_t rank = 0; rank < 3; ++rank) {
-    const Samples part = delivered(*sampler.for_rank(rank));
-    for (std::uint64_t i = 0; i < part.size(); ++i)
-      found[part[i]].push_back({rank, i, i * 3 + rank});
+  const MixtureSampler sampler =
+      at_epoch(MixtureSampler(three_sets(), mixed(1, 500), {.rank = 1, .world_size = 3}), 2);
+  const auto resumed = sampler.clone();
+  resumed->resume(sampler.token_after(50));
+  for (const Sampler* each :
+       {static_cast<const Sampler*>(&sampler), static_cast<const Sampler*>(resumed.get())}) {
+    std::vector<std::vector<SampleTime>> found(630);
+    for (std::uint64_t rank = 0; rank < 3; ++rank) {
+      const auto mine = each->for_rank(rank);
+      const Samples part = delivered(*mine);
+      for (std::uint64_t i = 0; i < part.size(); ++i) {
+        found[part[i]].push_back({rank, i, 0, mine->position_in_epoch(i)});
+      }
+    }
+    const auto by_position = [](const SampleTime& x, const SampleTime& y) {
+      return x.position < y.position;
+    };
+    for (std::uint64_t number = 0; number < 630; ++number) {
+      std::sort(found[number].begin(), found[number].end(), by_position);
+      ASSERT_EQ(when_sample(*each, number), found[number]) << number;
+    }
   }
-  for (std::uint64_t number = 0; number < 630; ++number) {
-    auto told = sampler.deliveries(number);
-    std::sort(told.begin(), told.end());
-    ASSERT_EQ(told, found[number]) << number;
+}
+
+TEST(MixtureSamplerTest, LeavesOutWhatItsSkipListSays) {
+  Order order = mixed(3, 2000);
+  order.skip.add_sample(17);
+  order.skip.add_sample(501, "twice a pass", {1, 1000});
+  order.skip.add_positions(2, 5, 300);
+  MixtureSampler sampler(three_sets(), order, {.world_size = 3});
+  const MixtureSampler plain(three_sets(), mixed(3, 2000));
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    sampler.set_epoch(epoch);
+    Samples expected;
+    const Samples all = delivered(at_epoch(plain, epoch));
+    for (std::uint64_t p = 0; p < 2000; ++p) {
+      const bool late = epoch > 1 || (epoch == 1 && p >= 1000);
+      if (all[p] == 17 || (all[p] == 501 && late)) continue;
+      if (epoch == 2 && p >= 5 && p < 300) continue;
+      expected.push_back(all[p]);
+    }
+    EXPECT_EQ(test::sorted(test::of_all_ranks(sampler)), test::sorted(expected)) << epoch;
+    for (std::uint64_t i = 0; i < sampler.size(); ++i) ASSERT_EQ(sampler[i], expected[3 * i]);
   }
+}
+
+TEST(MixtureSamplerTest, AnEpochIsProvenToBeAsOrdered) {
+  const MixtureSampler sampler =
+      at_epoch(MixtureSampler(three_sets(), mixed(1, 777), {.world_size = 5}), 3);
+  EXPECT_FALSE(sampler.is_exact());
+  EpochAudit audit({1, 1});
+  audit.add(test::of_all_ranks(sampler));
+  EXPECT_EQ(audit.verdict(sampler.expectation()).text(3),
+            "epoch 3: 777 samples drawn from the mixture, as ordered: proven");
+  EXPECT_FALSE(audit.verdict(at_epoch(sampler, 4).expectation()).proven);
 }
 
 TEST(MixtureSamplerTest, ResumesOnAnotherNumberOfRanks) {
-  const OrderOptions options{.world_size = 4, .seed = 1, .epoch = 1, .epoch_size = 400};
-  const Samples whole =
-      delivered(MixtureSampler(three_parts(), {.seed = 1, .epoch = 1, .epoch_size = 400}));
-  MixtureSampler before(three_parts(), options);
+  const Samples whole = delivered(at_epoch(MixtureSampler(three_sets(), mixed(1, 400)), 1));
+  MixtureSampler before =
+      at_epoch(MixtureSampler(three_sets(), mixed(1, 400), {.world_size = 4}), 1);
   before.seek(33);
-  const std::string saved = before.token({1, 1}).to_text();
-  MixtureSampler after(three_parts(), {.seed = 1, .epoch_size = 400});
-  after.resume(ResumeToken::from_text(saved), {1, 1});
+  const std::string saved = before.token().to_text();
+  MixtureSampler after(three_sets(), mixed(1, 400));
+  after.resume(ResumeToken::from_text(saved));
   EXPECT_EQ(test::drain(after), Samples(whole.begin() + 132, whole.end()));
-  std::vector<MixturePart> changed = three_parts();
-  changed[0].weight = 6;
-  MixtureSampler other(changed, {.seed = 1, .epoch_size = 400});
-  EXPECT_THAT(test::error_text([&] {
-                other.resume(ResumeToken::from_text(saved), {1, 1});
-              }),
+  Order changed = mixed(1, 400);
+  std::get<Mixture>(changed.kind).parts[0].weight = 6;
+  MixtureSampler other(three_sets(), changed);
+  EXPECT_THAT(test::error_text([&] { other.resume(ResumeToken::from_text(saved)); }),
               testing::HasSubstr("data sets or weights differ"));
+  MixtureSampler shards(SampleSet::of_shards(Samples{540, 30, 26, 34}).with_fingerprint({1, 1}),
+                        mixed(1, 400));
+  EXPECT_THAT(test::error_text([&] { shards.resume(ResumeToken::from_text(saved)); }),
+              testing::HasSubstr("shard lengths differ"));
 }
 
 TEST(MixtureSamplerTest, GoldenMixtureNeverChanges) {
-  MixtureSampler sampler(three_parts(), {.seed = 17, .epoch_size = 16});
-  EXPECT_EQ(delivered(sampler),
-            (Samples{331, 625, 500, 603, 343, 617, 311, 79, 91, 316, 325, 621, 610, 59, 601, 88}));
+  MixtureSampler sampler(three_sets(), mixed(17, 16));
+  EXPECT_EQ(delivered(sampler), (Samples{622, 626, 402, 556, 312, 331, 541, 67, 435, 320, 415, 613,
+                                         529, 300, 215, 345}));
   sampler.set_epoch(1'000'000);
-  EXPECT_EQ(sampler[15], 497U);
+  EXPECT_EQ(sampler[15], 503U);
+}
+
+TEST(MixtureSamplerTest, TakesNumbersApart) {
+  MixtureSampler sampler(three_sets(), mixed(17));
+  EXPECT_EQ(sampler.num_datasets(), 3U);
+  EXPECT_EQ((Samples{sampler.first_sample(0), sampler.first_sample(1), sampler.first_sample(2),
+                     sampler.first_sample(3)}),
+            (Samples{0, 500, 540, 630}));
+  EXPECT_EQ(sampler.split(499), (MixtureSample{0, 499}));
+  EXPECT_EQ(sampler.split(500), (MixtureSample{1, 0}));
+  EXPECT_EQ(sampler.split(629), (MixtureSample{2, 89}));
+  EXPECT_EQ(test::error_code([&] { sampler.split(630); }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(sampler.size(), 630U) << "as many as all together by default";
+  // A data set without samples and without weight is one, too.
+  const MixtureSampler gaps(
+      5, {.kind = Mixture{{{.num_samples = 0, .weight = 0}, {.num_samples = 5}, {0, 0}}}});
+  EXPECT_EQ(gaps.split(0), (MixtureSample{1, 0}));
+  EXPECT_EQ(gaps.split(4), (MixtureSample{1, 4}));
+  EXPECT_EQ(delivered(gaps).size(), 5U);
 }
 
 TEST(MixtureSamplerTest, MixesWithinEveryBlockAndOverManyDataSets) {
   std::vector<MixturePart> parts;
   for (std::uint64_t d = 0; d < 100; ++d) {
     parts.push_back(
-        {.num_samples = 10 + d, .weight = static_cast<double>(d % 10), .chunk_size = 5});
+        {.num_samples = 10 + d, .weight = static_cast<double>(d % 10), .kind = Chunked{5, 1}});
   }
-  const MixtureSampler sampler(parts, {.seed = 2, .epoch_size = 50'000});
+  const MixtureSampler sampler(10 * 100 + 99 * 50,
+                               {.seed = 2, .kind = Mixture{parts}, .epoch_size = 50'000});
   std::vector<double> counts(100);
   std::size_t same_as_before = 0;
   std::uint64_t before = 100;
@@ -152,28 +262,38 @@ TEST(MixtureSamplerTest, MixesWithinEveryBlockAndOverManyDataSets) {
 }
 
 TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
-  const auto text = [](std::vector<MixturePart> parts, const OrderOptions& options = {}) {
-    return test::error_text([&] { MixtureSampler(parts, options); });
+  const auto text = [](const SampleSet& samples, const std::vector<MixturePart>& parts,
+                       Order order = {}, const RankOptions& ranks = {}) {
+    order.kind = Mixture{parts};
+    return test::error_text([&] { MixtureSampler(samples, order, ranks); });
   };
-  EXPECT_THAT(text({}), testing::HasSubstr("a mixture of nothing"));
-  EXPECT_THAT(text({{.num_samples = 5, .weight = -1}}), testing::HasSubstr("at least 0"));
-  EXPECT_THAT(text({{.num_samples = 5, .weight = NAN}}), testing::HasSubstr("weight of nan"));
-  EXPECT_THAT(text({{.num_samples = 5, .weight = 0}}), testing::HasSubstr("no weight"));
-  EXPECT_THAT(text({{.num_samples = 5}, {.num_samples = 0}}), testing::HasSubstr("data set 1"));
-  EXPECT_THAT(text({{.num_samples = 5, .sampler = SamplerKind::kWids}}),
-              testing::HasSubstr("mixture of wids"));
-  EXPECT_THAT(text({{.num_samples = 5, .sampler = SamplerKind::kSharded}}),
-              testing::HasSubstr("shard offsets"));
-  EXPECT_THAT(text({{.num_samples = 5}}, {.tail = Tail::kPad}), testing::HasSubstr("tail"));
-  EXPECT_THAT(text({{.num_samples = 5}}, {.world_size = 2, .streams = 2}),
-              testing::HasSubstr("streams"));
-  EXPECT_THAT(text({{.num_samples = 5}}, {.epoch = kMaxSamples}), testing::HasSubstr("2^62 slots"));
-  EXPECT_THAT(text({{.num_samples = 5}}, {.chunk_size = 3}), testing::HasSubstr("chunk_size"));
-  const std::vector<MixturePart> one{{.num_samples = 5}};
-  const MixtureSampler sampler(one);
-  EXPECT_EQ(test::error_code([&] { sampler.split(5); }), ErrorCode::kOutOfRange);
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler.expectation({})); }),
-              testing::HasSubstr("for each data set"));
+  using testing::HasSubstr;
+  EXPECT_THAT(text(0, {}), HasSubstr("a mixture of nothing"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .weight = -1}}), HasSubstr("data set 0"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .weight = NAN}}), HasSubstr("nan"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .weight = 0}}), HasSubstr("0"));
+  EXPECT_THAT(text(5, {{.num_samples = 5}, {.num_samples = 0}}),
+              HasSubstr("nothing to draw from: data set 1"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Sharded{}}}),
+              HasSubstr("the shards of the samples are not known"));
+  EXPECT_THAT(text(SampleSet::of_shards(Samples{4, 6}),
+                   {{.num_samples = 5}, {.num_samples = 5, .kind = Sharded{}}}),
+              HasSubstr("the shards do not hold as many samples as the data set: data set 1"));
+  EXPECT_THAT(text(9, {{.num_samples = 5}, {.num_samples = 5}}),
+              HasSubstr("hold more than 9 samples: data set 1"));
+  EXPECT_THAT(text(11, {{.num_samples = 5}, {.num_samples = 5}}),
+              HasSubstr("hold 10 samples, not 11"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Chunked{.chunk_size = 0}}}), HasSubstr("chunk"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Chunked{.window = 0}}}), HasSubstr("window"));
+  EXPECT_THAT(text(5, {{.num_samples = 5}}, {.tail = Tail::kPad}), HasSubstr("tail"));
+  EXPECT_THAT(text(5, {{.num_samples = 5}}, {.streams = 2}, {.world_size = 2}),
+              HasSubstr("streams"));
+  EXPECT_THAT(test::error_text([] { MixtureSampler(5, {}); }),
+              HasSubstr("give an order whose kind is Mixture"));
+  const Order one{.kind = Mixture{{{.num_samples = 5}}}};
+  MixtureSampler sampler(5, one);
+  EXPECT_THAT(test::error_text([&] { sampler.set_epoch(kMaxSamples); }),
+              HasSubstr("at most 2^62 samples"));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -19,11 +21,34 @@ inline Samples drain(Sampler& sampler) {
   return samples;
 }
 
-/// What `sampler` delivers in its epoch, from its beginning; moves nothing.
+/// What `sampler` delivers from where it began to the end of its epoch; moves nothing.
 inline Samples delivered(const Sampler& sampler) {
   const std::unique_ptr<Sampler> copy = sampler.clone();
-  copy->reset();
+  copy->seek(0);
   return drain(*copy);
+}
+
+/// What all ranks deliver together, rank by rank; of replicas the first one only.
+inline Samples of_all_ranks(const Sampler& sampler) {
+  Samples all;
+  for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
+    const Samples part = delivered(*sampler.for_rank(rank));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+/// The sampler at the beginning of `epoch`.
+template <class AnySampler>
+AnySampler at_epoch(const AnySampler& sampler, std::uint64_t epoch) {
+  AnySampler moved(sampler);
+  moved.set_epoch(epoch);
+  return moved;
+}
+
+inline Samples sorted(Samples samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples;
 }
 
 inline Samples first_numbers(std::uint64_t n) {

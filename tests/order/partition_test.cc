@@ -1,13 +1,17 @@
-#include "shardwise/order/partition.h"
+#include "order/partition.h"
 
 #include <algorithm>
 
+#include "order/kept_slots.h"
 #include "order/order_test_support.h"
-#include "shardwise/order/skip_list.h"
+#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 namespace {
 
+using order_detail::KeptSlots;
+using order_detail::Partition;
+using order_detail::Streams;
 using test::Samples;
 
 TEST(StreamsTest, SlotsAndPositionsAreABijectionForEveryNumberOfStreams) {
@@ -55,15 +59,14 @@ TEST(PartitionTest, SizesAreWhatTheRanksHoldAndDifferByAtMostOne) {
   }
 }
 
-TEST(PartitionTest, StepsAreEqualForAllRanks) {
+TEST(PartitionTest, CountsWhatLiesBeforeASlot) {
   const Partition partition(10, 4, 3);
   EXPECT_EQ(partition.size(), 2U);
   EXPECT_EQ(partition.max_size(), 3U);
-  EXPECT_EQ(partition.steps(1), 3U);
-  EXPECT_EQ(partition.steps(2), 2U);
-  EXPECT_EQ(partition.slots_after(2, 1), 8U);
-  EXPECT_EQ(partition.slots_after(3, 1), 10U);
-  EXPECT_EQ(partition.slots_after(~std::uint64_t{0}, ~std::uint64_t{0}), 10U);
+  EXPECT_EQ(partition.slot(1), 7U);
+  for (std::uint64_t slot = 0; slot <= 10; ++slot) {
+    EXPECT_EQ(partition.index_at(slot), (slot > 3 ? 1U : 0U) + (slot > 7 ? 1U : 0U)) << slot;
+  }
 }
 
 TEST(PartitionTest, InvalidCombinationsNameTheValidOnes) {
@@ -85,42 +88,16 @@ TEST(PartitionTest, InvalidCombinationsNameTheValidOnes) {
       ErrorCode::kInvalidArgument);
 }
 
-TEST(PartitionTest, TailsHaveNames) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-    EXPECT_EQ(parse_tail(tail_name(tail)), tail);
-  }
-  EXPECT_THAT(test::error_text([] { parse_tail("wrap"); }),
-              testing::HasSubstr("use exact, drop or pad"));
-}
-
-TEST(SkipListTest, KeepsItselfSortedAndMerged) {
-  SkipList list;
-  list.add_sample(9);
-  list.add_sample(3);
-  list.add_sample(9);
-  EXPECT_THAT(list.samples(), testing::ElementsAre(3, 9));
-  list.add_slots(1, 10, 20);
-  list.add_slots(1, 30, 40);
-  list.add_slots(0, 5, 6);
-  list.add_slots(1, 15, 30);
-  list.add_slots(1, 50, 50);
-  EXPECT_THAT(list.slots(),
-              testing::ElementsAre(SkipList::Slots{0, 5, 6}, SkipList::Slots{1, 10, 40}));
-  list.add_steps(2, 3, 5, 4, 2);
-  EXPECT_EQ(list.slots().back(), (SkipList::Slots{2, 24, 40}));
-  EXPECT_EQ(test::error_code([&] { list.add_slots(0, 2, 1); }), ErrorCode::kInvalidArgument);
-}
-
 TEST(KeptSlotsTest, NumbersWhatIsKeptWithoutGaps) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 300; ++trial) {
     const std::uint64_t n = random() % 50;
-    std::vector<SkipList::Slots> ranges;
+    std::vector<KeptSlots::Range> ranges;
     std::vector<bool> skipped(n);
     for (std::uint64_t i = random() % 6; i > 0; --i) {
       const std::uint64_t begin = random() % 60;
       const std::uint64_t end = begin + random() % 8;
-      ranges.push_back({0, begin, end});
+      ranges.push_back({begin, end});
       for (std::uint64_t slot = begin; slot < std::min(end, n); ++slot) skipped[slot] = true;
     }
     const KeptSlots kept(n, ranges);
@@ -137,6 +114,15 @@ TEST(KeptSlotsTest, NumbersWhatIsKeptWithoutGaps) {
       ++before;
     }
     ASSERT_EQ(kept.size(), before);
+    ASSERT_EQ(kept.num_skipped(), n - before);
+    std::uint64_t in_gaps = 0;
+    std::uint64_t last_end = 0;
+    for (const KeptSlots::Gap& gap : kept.gaps()) {
+      ASSERT_TRUE(gap.begin < gap.end && (in_gaps == 0 || gap.begin > last_end)) << trial;
+      in_gaps += gap.end - gap.begin;
+      last_end = gap.end;
+    }
+    ASSERT_EQ(in_gaps, n - before) << trial;
     ASSERT_EQ(kept.slot(before), n);
     ASSERT_EQ(kept.kept_before(n), before);
   }

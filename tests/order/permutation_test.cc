@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "order/order_test_support.h"
@@ -38,6 +40,24 @@ TEST(KeyTest, DependsOnEveryPartAndNeverOnSums) {
   EXPECT_NE(key, derive_key(0, 1, KeyPurpose::kChunks, 1));
   EXPECT_EQ(to_string(derive_key(17, 3, KeyPurpose::kChunks, 5)),
             "4a8d4061892ece9e6b01d98f00235409");
+}
+
+TEST(KeyTest, TheKeyOfASampleIsAFunctionOfAllThatNamesIt) {
+  const Hash128 key = sample_key(17, 3, 5);
+  EXPECT_EQ(key, derive_key(17, 3, KeyPurpose::kSample, 5));
+  const Hash128 placed = sample_key(17, 3, 5, 9);
+  EXPECT_EQ(placed, derive_key(key.low, key.high, KeyPurpose::kSample, 9));
+  std::set<std::string> keys;
+  for (const Hash128& each :
+       {key, placed, sample_key(18, 3, 5), sample_key(17, 4, 5), sample_key(17, 3, 6),
+        sample_key(5, 3, 17), sample_key(3, 17, 5), sample_key(18, 3, 5, 9),
+        sample_key(17, 4, 5, 9), sample_key(17, 3, 6, 9), sample_key(17, 3, 5, 10),
+        sample_key(17, 3, 5, 0), sample_key(17, 3, 9, 5)}) {
+    keys.insert(to_string(each));
+  }
+  EXPECT_EQ(keys.size(), 13U);
+  EXPECT_EQ(to_string(key), "05af3ce5366d883f3f0a4a72cc83d505");
+  EXPECT_EQ(to_string(placed), "c3d46be25cb78bffdf5bab71ceacc447");
 }
 
 TEST(PermutationTest, IsABijectionWithItsInverseForEverySmallSize) {

@@ -4,16 +4,34 @@
 #include <set>
 
 #include "order/order_test_support.h"
+#include "order/weighted_draw.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/key.h"
 
 namespace shardwise {
 namespace {
 
+using test::at_epoch;
 using test::delivered;
 using test::Samples;
 
-OrderOptions by_shard(OrderOptions options = {}) {
-  options.resample = ResampleUnit::kShard;
-  return options;
+Order by_sample(std::uint64_t seed, std::uint64_t epoch_size) {
+  return {.seed = seed, .kind = Resampled{}, .epoch_size = epoch_size};
+}
+
+Order by_shard(std::uint64_t seed = 0, std::uint64_t epoch_size = 0) {
+  return {.seed = seed, .kind = Resampled{ResampleUnit::kShard}, .epoch_size = epoch_size};
+}
+
+SampleSet weighted(const std::vector<double>& weights) {
+  return SampleSet(weights.size()).with_column([weights](const std::string& name) {
+    if (name != "w") throw InvalidArgument("no such column: " + name);
+    return weights;
+  });
+}
+
+Order by_weight(std::uint64_t seed, std::uint64_t epoch_size = 0) {
+  return {.seed = seed, .kind = Resampled{.weights = "w"}, .epoch_size = epoch_size};
 }
 
 double coverage(const Samples& samples, std::uint64_t n) {
@@ -26,8 +44,11 @@ TEST(ResampledSamplerTest, CoversAsMuchAsExpected) {
   EXPECT_DOUBLE_EQ(ResampledSampler::expected_coverage(1, 4), 0.25);
   EXPECT_DOUBLE_EQ(ResampledSampler::expected_coverage(0, 4), 0);
   EXPECT_DOUBLE_EQ(ResampledSampler::expected_coverage(5, 1), 1);
+  EXPECT_EQ(ResampledSampler::expected_coverage(0, 1), 0);
+  EXPECT_EQ(ResampledSampler::expected_coverage(0, 0), 0);
+  EXPECT_EQ(ResampledSampler::expected_coverage(5, 0), 0);
   for (const std::uint64_t draws : {10000U, 20000U, 50000U}) {
-    const ResampledSampler sampler(20000, {.seed = 1, .epoch_size = draws});
+    const ResampledSampler sampler(20000, by_sample(1, draws));
     EXPECT_NEAR(coverage(delivered(sampler), 20000),
                 ResampledSampler::expected_coverage(draws, 20000), 0.01);
   }
@@ -38,9 +59,8 @@ TEST(ResampledSamplerTest, EverySampleIsEquallyLikely) {
   for (const bool shards : {false, true}) {
     std::vector<double> counts(50);
     const std::uint64_t draws = 500'000;
-    const OrderOptions options{.seed = 5, .epoch_size = draws};
-    const auto sampler = shards ? ResampledSampler(test::offsets_of(lengths), by_shard(options))
-                                : ResampledSampler(50, options);
+    const ResampledSampler sampler(SampleSet::of_shards(lengths),
+                                   shards ? by_shard(5, draws) : by_sample(5, draws));
     for (const std::uint64_t sample : delivered(sampler)) ++counts[sample];
     double chi_square = 0;
     for (const double count : counts) chi_square += (count - 1e4) * (count - 1e4) / 1e4;
@@ -51,8 +71,7 @@ TEST(ResampledSamplerTest, EverySampleIsEquallyLikely) {
 }
 
 TEST(ResampledSamplerTest, ByShardReadsWholeEqualShardsInShuffledOrder) {
-  const ResampledSampler sampler(test::offsets_of(std::vector<std::uint64_t>(20, 30)),
-                                 by_shard({.seed = 3, .epoch_size = 3000}));
+  const ResampledSampler sampler(SampleSet::of_shards(Samples(20, 30)), by_shard(3, 3000));
   const Samples samples = delivered(sampler);
   std::set<std::uint64_t> shards;
   std::size_t in_order = 0;
@@ -71,9 +90,9 @@ TEST(ResampledSamplerTest, ByShardReadsWholeEqualShardsInShuffledOrder) {
 }
 
 TEST(ResampledSamplerTest, ByShardWithAStreamForEachRankGivesRanksWholeShards) {
-  const OrderOptions options =
-      by_shard({.world_size = 4, .seed = 3, .streams = 4, .epoch_size = 4 * 300});
-  const ResampledSampler sampler(test::offsets_of(std::vector<std::uint64_t>(20, 30)), options);
+  Order order = by_shard(3, 4 * 300);
+  order.streams = 4;
+  const ResampledSampler sampler(SampleSet::of_shards(Samples(20, 30)), order, {.world_size = 4});
   for (std::uint64_t rank = 0; rank < 4; ++rank) {
     const Samples samples = delivered(*sampler.for_rank(rank));
     ASSERT_EQ(samples.size(), 300U);
@@ -82,57 +101,160 @@ TEST(ResampledSamplerTest, ByShardWithAStreamForEachRankGivesRanksWholeShards) {
 }
 
 TEST(ResampledSamplerTest, SeeksResumesAndSharesOutLikeAnExactOne) {
-  for (const bool shards : {false, true}) {
-    OrderOptions options{.seed = 3, .epoch_size = 1000};
-    if (shards) options = by_shard(options);
-    const ShardOffsets offsets = test::offsets_of(test::some_lengths(400, 50, 1));
-    const Samples one = delivered(ResampledSampler(offsets, options));
-    options.world_size = 3;
-    const ResampledSampler three(offsets, options);
+  const std::vector<std::uint64_t> lengths = test::some_lengths(400, 50, 1);
+  const SampleSet samples = SampleSet::of_shards(lengths).with_column([](const std::string&) {
+    std::vector<double> weights(400);
+    for (std::size_t i = 0; i < 400; ++i) weights[i] = static_cast<double>(i % 7);
+    return weights;
+  });
+  for (const Order& order : {by_sample(3, 1000), by_shard(3, 1000), by_weight(3, 1000)}) {
+    const ResampledSampler sampler(samples, order);
+    const Samples one = delivered(sampler);
+    const ResampledSampler three(samples, order, {.world_size = 3, .batch_size = 100});
+    const ResumeToken token = ResumeToken::from_text(sampler.token_after(500).to_text());
     for (std::uint64_t rank = 0; rank < 3; ++rank) {
       const auto mine = three.for_rank(rank);
-      for (std::uint64_t i = 0; i < mine->size(); ++i) ASSERT_EQ(mine->at(i), one[i * 3 + rank]);
-      mine->resume_at(500);
-      ASSERT_EQ(mine->next(), one[500 + (rank + 1) % 3]) << rank;
+      for (std::uint64_t i = 0; i < mine->size(); ++i) {
+        ASSERT_EQ(mine->at(i), one[i * 3 + rank]);
+        ASSERT_EQ(mine->position_in_epoch(i), i * 3 + rank);
+      }
+      mine->resume(token);
+      ASSERT_EQ(mine->next(), one[500 + rank]) << rank;
+      ASSERT_EQ(mine->size(), rank < 2 ? 167U : 166U);
     }
+    EXPECT_EQ(three.token_after(4).epoch, 1U);
+    EXPECT_EQ(three.token_after(3).position, 900U);
   }
 }
 
-TEST(ResampledSamplerTest, WithEpochAndRepeatSetItsLength) {
-  ResampledSampler sampler(100, {.world_size = 4, .seed = 1});
+TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
+  const ResampledSampler sampler(100, by_sample(1, 0), {.world_size = 4});
   EXPECT_EQ(sampler.size(), 25U);
-  const Samples before = delivered(sampler);
-  sampler.with_epoch(200).repeat(3);
-  EXPECT_EQ(sampler.size(), 150U);
-  const Samples after = delivered(sampler);
-  EXPECT_EQ(after.size(), 150U);
-  EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin()));
-  sampler.set_epoch(1);
-  EXPECT_EQ(sampler.size(), 150U);
-  EXPECT_NE(delivered(sampler), after);
-  EXPECT_EQ(test::error_code([&] { sampler.with_epoch(0); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { sampler.repeat(~std::uint64_t{0}); }),
-            ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { sampler.repeat(0); }), ErrorCode::kInvalidArgument);
+  const ResampledSampler longer(100, by_sample(1, 600), {.world_size = 4});
+  EXPECT_EQ(longer.size(), 150U);
+  const Samples first = delivered(sampler);
+  const Samples after = delivered(longer);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), after.begin()));
+  EXPECT_EQ(at_epoch(longer, 1).size(), 150U);
+  EXPECT_NE(delivered(at_epoch(longer, 1)), after);
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    Order order = by_sample(1, 21);
+    order.tail = tail;
+    order.streams = 2;
+    const ResampledSampler uneven(SampleSet(100).with_fingerprint({1, 2}), order,
+                                  {.rank = 3, .world_size = 4});
+    EXPECT_EQ(uneven.size(), tail == Tail::kPad ? 6U : 5U);
+    if (tail == Tail::kPad) {
+      EXPECT_EQ(uneven[5], uneven.for_rank(2)->at(0));
+    }
+    EpochAudit audit({1, 2});
+    audit.add(test::of_all_ranks(uneven));
+    EXPECT_EQ(audit.verdict(uneven.expectation()).text(4),
+              "epoch 4: " + std::to_string(audit.sum().count) +
+                  " samples drawn with replacement, as ordered: proven");
+    const AuditSum all = AuditSum::of_range(0, 100, {1, 2});
+    EXPECT_EQ(uneven.expectation(all).sum(), uneven.expectation().sum());
+    // One draw in place of another is noticed, but nobody can say which.
+    const std::uint64_t more = uneven[0];
+    AuditSum sum = audit.sum();
+    const std::uint64_t less = more == 0 ? 1 : 0;
+    sum += AuditSum::of({&more, 1}, {1, 2});
+    sum -= AuditSum::of({&less, 1}, {1, 2});
+    audit.set_sum(sum);
+    EXPECT_THAT(audit.verdict(uneven.expectation()).text(4),
+                testing::HasSubstr("epoch 4: not as ordered: "));
+  }
+}
+
+TEST(ResampledSamplerTest, DrawsByTheWeightsOfAColumn) {
+  std::vector<double> weights(50, 1);
+  weights[7] = 25;
+  weights[8] = 0;
+  weights[49] = 0.5;
+  const ResampledSampler sampler(weighted(weights), by_weight(3, 100'000));
+  std::vector<double> counts(50);
+  for (const std::uint64_t sample : delivered(sampler)) ++counts[sample];
+  EXPECT_NEAR(counts[7], 100'000 * 25 / 72.5, 600);
+  EXPECT_EQ(counts[8], 0);
+  EXPECT_NEAR(counts[49], 100'000 * 0.5 / 72.5, 120);
+  EXPECT_NEAR(counts[0], 100'000 / 72.5, 170);
+}
+
+TEST(ResampledSamplerTest, DrawsByWeightAreWhatTheHeaderSays) {
+  const std::vector<double> weights{3, 0, 0.25, 1e-9, 17, 2};
+  const order_detail::WeightedDraw draw(weights);
+  const ResampledSampler sampler = at_epoch(
+      ResampledSampler(weighted(weights), by_weight(17, 1000), {.rank = 1, .world_size = 2}), 3);
+  for (std::uint64_t i = 0; i < sampler.size(); ++i) {
+    ASSERT_EQ(sampler[i], draw(derive_key(17, 3, KeyPurpose::kResampled, 2 * i + 1).low));
+  }
+  EXPECT_EQ(sampler.spec().layout, draw.digest());
 }
 
 TEST(ResampledSamplerTest, GoldenDrawsNeverChange) {
-  EXPECT_EQ(delivered(ResampledSampler(1000, {.seed = 17, .epoch = 3, .epoch_size = 6})),
+  EXPECT_EQ(delivered(at_epoch(ResampledSampler(1000, by_sample(17, 6)), 3)),
             (Samples{32, 159, 460, 70, 829, 800}));
-  EXPECT_EQ(delivered(ResampledSampler(test::offsets_of({3, 0, 7, 2, 5}),
-                                       by_shard({.seed = 17, .epoch = 3, .epoch_size = 12}))),
-            (Samples{6, 5, 7, 4, 16, 15, 12, 13, 8, 7, 3, 4}));
+  EXPECT_EQ(
+      delivered(at_epoch(
+          ResampledSampler(SampleSet::of_shards(Samples{3, 0, 7, 2, 5}), by_shard(17, 12)), 3)),
+      (Samples{6, 5, 7, 4, 16, 15, 12, 13, 8, 7, 3, 4}));
+  EXPECT_EQ(delivered(at_epoch(
+                ResampledSampler(weighted({5, 1, 0, 2.5, 0.125, 3}), by_weight(17, 12)), 3)),
+            (Samples{3, 3, 0, 3, 0, 0, 0, 5, 0, 5, 0, 0}));
+}
+
+TEST(ResampledSamplerTest, OtherWeightsAreAnotherOrder) {
+  const ResampledSampler sampler(weighted({1, 2, 3}), by_weight(1));
+  ResampledSampler same(weighted({2, 4, 6}), by_weight(1));
+  EXPECT_NO_THROW(same.resume(sampler.token())) << "only ratios count";
+  ResampledSampler other(weighted({1, 2, 4}), by_weight(1));
+  EXPECT_THAT(test::error_text([&] { other.resume(sampler.token()); }),
+              testing::HasSubstr("weights differ"));
+  ResampledSampler plain(3, by_sample(1, 0));
+  EXPECT_THAT(test::error_text([&] { plain.resume(sampler.token()); }),
+              testing::HasSubstr("weights 'w' there, '' here"));
 }
 
 TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   const ResampledSampler sampler(100);
-  EXPECT_THAT(test::error_text([&] { sampler.deliveries(5); }),
+  EXPECT_FALSE(sampler.is_exact());
+  EXPECT_FALSE(sampler.expectation().knows_times());
+  EXPECT_THAT(test::error_text([&] { when_sample(sampler, 5); }),
               testing::HasSubstr("draws with replacement"));
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler.expectation({})); }),
-              testing::HasSubstr("cannot prove an epoch"));
-  EXPECT_EQ(test::error_code([] { ResampledSampler{Samples{}}; }), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(test::error_text([] { ResampledSampler(0); }),
+              testing::HasSubstr("cannot draw from 0 samples"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_shard()); }),
-              testing::HasSubstr("shard offsets are not given"));
+              testing::HasSubstr("the shards of the samples are not known"));
+  EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_weight(1)); }),
+              testing::HasSubstr("no columns are known of the samples: column 'w'"));
+  EXPECT_THAT(test::error_text([] {
+                ResampledSampler(weighted({1, -1}), by_weight(1));
+              }),
+              testing::HasSubstr("sample 1"));
+  Order order = by_shard();
+  std::get<Resampled>(order.kind).weights = "w";
+  EXPECT_THAT(test::error_text([&] { ResampledSampler(SampleSet::of_shards(Samples{3}), order); }),
+              testing::HasSubstr("weights with draws by shard"));
+  EXPECT_THAT(test::error_text([] { ResampledSampler(10, {}); }),
+              testing::HasSubstr("give an order whose kind is Resampled"));
+}
+
+TEST(ResampledSamplerTest, WhatIsLeftOutClosesUpAndIsExpectedByTheProof) {
+  Order order{.seed = 3, .kind = Resampled{}, .epoch_size = 9000};
+  test::Samples kept;
+  for (const std::uint64_t sample : test::delivered(ResampledSampler(50, order))) {
+    if (sample != 7 && sample != 11) kept.push_back(sample);
+  }
+  order.skip.add_sample(7);
+  order.skip.add_sample(11);
+  order.skip.add_sample(13, "from later on", {1, 0});
+  const ResampledSampler sampler(50, order);
+  EXPECT_EQ(test::delivered(sampler), kept);
+  EpochAudit audit;
+  audit.add(kept);
+  EXPECT_NO_THROW(audit.prove(sampler.expectation(), 0));
+  audit.add(7);
+  EXPECT_THROW(audit.prove(sampler.expectation(), 0), NotExact);
 }
 
 }  // namespace

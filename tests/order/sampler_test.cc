@@ -4,37 +4,28 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <stdexcept>
+#include <tuple>
 
 #include "order/order_test_support.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 namespace {
 
+using test::at_epoch;
 using test::delivered;
 using test::Samples;
+using test::sorted;
 
 static_assert(std::input_iterator<Sampler::Iterator>);
 static_assert(std::sentinel_for<std::default_sentinel_t, Sampler::Iterator>);
 
-Samples sorted(Samples samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples;
-}
-
-/// What all ranks deliver together.
-Samples union_of_ranks(const Sampler& sampler) {
-  Samples all;
-  for (std::uint64_t rank = 0; rank < sampler.world_size(); ++rank) {
-    const Samples part = delivered(*sampler.for_rank(rank));
-    all.insert(all.end(), part.begin(), part.end());
-  }
-  return all;
-}
-
 TEST(SamplerTest, IsUsedAsTheReadmeSays) {
   const std::vector<int> data(1003);
-  DistributedChunkedSampler order(data,
-                                  {.rank = 0, .world_size = 8, .seed = 17, .chunk_size = 100});
+  DistributedChunkedSampler order(data.size(), {.seed = 17, .chunk_size = 100},
+                                  {.rank = 0, .world_size = 8, .batch_size = 32});
   order.set_epoch(3);
   std::size_t count = 0;
   for (const std::uint64_t i : order) {
@@ -44,6 +35,7 @@ TEST(SamplerTest, IsUsedAsTheReadmeSays) {
   EXPECT_EQ(count, order.size());
   EXPECT_EQ(order.size(), 126U);
   EXPECT_EQ(order.position(), 126U);
+  EXPECT_EQ(order.steps(), 4U);
   EXPECT_EQ(order.next(), std::nullopt);
 }
 
@@ -60,11 +52,9 @@ TEST(SamplerTest, EachSampleComesExactlyOnceForAllSmallCases) {
           std::uint64_t smallest = ~std::uint64_t{0};
           std::uint64_t largest = 0;
           for (std::uint64_t rank = 0; rank < world; ++rank) {
-            ChunkedSampler sampler(n, {.rank = rank,
-                                       .world_size = world,
-                                       .seed = n,
-                                       .chunk_size = chunk_size,
-                                       .tail = tail});
+            ChunkedSampler sampler(
+                n, {.seed = n, .chunk_size = chunk_size, .window = 1 + n % 3, .tail = tail},
+                {.rank = rank, .world_size = world});
             const std::uint64_t size = sampler.size();
             const Samples part = test::drain(sampler);
             ASSERT_EQ(part.size(), size) << trace;
@@ -108,36 +98,42 @@ struct RandomCase {
 };
 
 RandomCase random_case(std::mt19937_64& random) {
-  OrderOptions options;
   const std::uint64_t n = random() % 600;
-  options.seed = random();
-  options.epoch = random() % 5;
-  options.world_size = 1 + random() % 12;
-  std::vector<std::uint64_t> streams{1, options.world_size, 2 * options.world_size,
-                                     5 * options.world_size};
-  for (std::uint64_t s = 2; s < options.world_size; ++s) {
-    if (options.world_size % s == 0) streams.push_back(s);
+  const std::uint64_t shares = 1 + random() % 12;
+  RankOptions ranks{.batch_size = 1 + random() % 9, .replicas = random() % 4 == 0 ? 3U : 1U};
+  ranks.world_size = shares * ranks.replicas;
+  Order order{.seed = random()};
+  std::vector<std::uint64_t> streams{1, shares, 2 * shares, 5 * shares};
+  for (std::uint64_t s = 2; s < shares; ++s) {
+    if (shares % s == 0) streams.push_back(s);
   }
-  options.streams = streams[random() % streams.size()];
-  options.tail = static_cast<Tail>(random() % 3);
-  options.shuffle = random() % 8 != 0;
-  ShardOffsets offsets = test::offsets_of(test::some_lengths(n, 1 + random() % 80, random()));
+  order.streams = streams[random() % streams.size()];
+  order.tail = static_cast<Tail>(random() % 3);
+  const std::vector<std::uint64_t> lengths = test::some_lengths(n, 1 + random() % 80, random());
+  const std::uint64_t window = 1 + random() % 5;
   const std::uint64_t kind = random() % 3;
-  if (kind != 2) options.window = 1 + random() % 5;
-  if (kind == 0) options.chunk_size = 1 + random() % 100;
-  for (std::uint64_t i = random() % 3; i > 0 && n > 0; --i) options.skip.add_sample(random() % n);
+  if (kind == 0) {
+    order.kind = Chunked{1 + random() % 100, window, random() % 3 == 0};
+  } else if (kind == 1) {
+    order.kind = Sharded{window};
+  } else {
+    order.kind = Sequential{};
+  }
+  for (std::uint64_t i = random() % 3; i > 0 && n > 0; --i) {
+    order.skip.add_sample(random() % n, "", {random() % 5, random() % (n + 5)});
+  }
   for (std::uint64_t i = random() % 3; i > 0; --i) {
     const std::uint64_t begin = random() % (n + 5);
-    options.skip.add_slots(random() % 5, begin, begin + random() % 9);
+    order.skip.add_positions(random() % 5, begin, begin + random() % 9);
   }
+  const SampleSet samples = SampleSet::of_shards(lengths).with_fingerprint({1, 2});
   RandomCase made;
-  made.trace = "kind " + std::to_string(kind) + " n " + std::to_string(n) + " world " +
-               std::to_string(options.world_size) + " streams " + std::to_string(options.streams) +
-               " window " + std::to_string(options.window) + " tail " +
-               std::string(tail_name(options.tail));
-  if (kind == 0) made.sampler = std::make_unique<ChunkedSampler>(n, options);
-  if (kind == 1) made.sampler = std::make_unique<ShardedSampler>(offsets, options);
-  if (kind == 2) made.sampler = std::make_unique<SequentialSampler>(n, options);
+  made.sampler = make_sampler(samples, order, ranks);
+  made.sampler->set_epoch(random() % 5);
+  made.trace = std::string(name_of(order.kind)) + " n " + std::to_string(n) + " world " +
+               std::to_string(ranks.world_size) + " replicas " + std::to_string(ranks.replicas) +
+               " streams " + std::to_string(order.streams) + " window " + std::to_string(window) +
+               " tail " + std::string(tail_name(order.tail));
   return made;
 }
 
@@ -148,20 +144,29 @@ TEST(SamplerTest, RandomCasesKeepEveryPromise) {
     const auto [sampler, what] = random_case(random);
     const std::string trace =
         what + ", trial " + std::to_string(trial) + " seed " + std::to_string(seed);
-    const Hash128 fingerprint{1, 2};
-    EpochAudit audit(fingerprint);
-    std::map<std::uint64_t, std::vector<Delivery>> found;
+    EpochAudit audit(sampler->fingerprint());
+    std::map<std::uint64_t, std::vector<SampleTime>> found;
     std::uint64_t smallest = ~std::uint64_t{0};
     std::uint64_t largest = 0;
+    Samples of_group;  // what the first of some replicas had
     for (std::uint64_t rank = 0; rank < sampler->world_size(); ++rank) {
       const std::unique_ptr<Sampler> mine = sampler->for_rank(rank);
       ASSERT_EQ(mine->rank(), rank);
+      ASSERT_EQ(mine->epoch(), sampler->epoch());
       const Samples part = delivered(*mine);
       ASSERT_EQ(part.size(), mine->size()) << trace;
-      audit.add(part);
+      if (rank % sampler->replicas() == 0) {
+        audit.add(part);
+        of_group = part;
+      }
+      ASSERT_EQ(part, of_group) << trace;
       smallest = std::min(smallest, mine->size());
       largest = std::max(largest, mine->size());
-      for (std::uint64_t i = 0; i < part.size(); ++i) found[part[i]].push_back({rank, i, 0});
+      const std::uint64_t batch_size = sampler->batch_size();
+      for (std::uint64_t i = 0; i < part.size(); ++i) {
+        found[part[i]].push_back(
+            {rank, i / batch_size, i % batch_size, mine->position_in_epoch(i)});
+      }
       // Entered anywhere, and in batches of any size, it is the same sequence.
       if (part.empty()) continue;
       const std::uint64_t start = random() % part.size();
@@ -177,12 +182,16 @@ TEST(SamplerTest, RandomCasesKeepEveryPromise) {
       ASSERT_EQ(mine->position(), start + 1 + count) << trace;
     }
     ASSERT_LE(largest - smallest, 1U) << trace;
-    const AuditVerdict verdict = audit.verdict(sampler->expectation(fingerprint));
+    ASSERT_EQ(sampler->steps(), (largest + sampler->batch_size() - 1) / sampler->batch_size())
+        << trace;
+    const AuditVerdict verdict = audit.verdict(sampler->expectation());
     ASSERT_TRUE(verdict.proven) << trace << ": " << verdict.text(0);
-    for (std::uint64_t sample = 0; sample < sampler->spec().num_samples; ++sample) {
-      std::vector<Delivery> told = sampler->deliveries(sample);
-      for (Delivery& delivery : told) delivery.slot = 0;
-      std::sort(told.begin(), told.end());
+    const auto by_rank = [](const SampleTime& x, const SampleTime& y) {
+      return std::tuple(x.rank, x.step, x.place) < std::tuple(y.rank, y.step, y.place);
+    };
+    for (std::uint64_t sample = 0; sample < sampler->num_samples(); ++sample) {
+      std::vector<SampleTime> told = when_sample(*sampler, sample);
+      std::sort(told.begin(), told.end(), by_rank);
       ASSERT_EQ(told, found[sample]) << trace << " sample " << sample;
     }
   }
@@ -195,8 +204,9 @@ TEST(SamplerTest, TheUnionOfEachStepIsTheSameForAllWorldSizes) {
       std::vector<Samples> steps;  // by the first world size; the others have to agree
       for (std::uint64_t world = 1; world <= global_batch; ++world) {
         if (global_batch % world != 0 || (world % streams != 0 && streams % world != 0)) continue;
-        const ChunkedSampler first(
-            n, {.world_size = world, .seed = 5, .chunk_size = 10, .window = 2, .streams = streams});
+        const ChunkedSampler first(n,
+                                   {.seed = 5, .chunk_size = 10, .window = 2, .streams = streams},
+                                   {.world_size = world});
         std::vector<Samples> mine((n + global_batch - 1) / global_batch);
         for (std::uint64_t rank = 0; rank < world; ++rank) {
           const Samples part = delivered(*first.for_rank(rank));
@@ -212,20 +222,16 @@ TEST(SamplerTest, TheUnionOfEachStepIsTheSameForAllWorldSizes) {
   }
 }
 
-TEST(SamplerTest, ResumesAtEveryPositionOnEveryWorldSizeWithoutLossOrRepeat) {
+TEST(SamplerTest, ResumesAtEveryStepOnEveryWorldSizeWithoutLossOrRepeat) {
   const std::uint64_t n = 53;
   for (const std::uint64_t streams : {1U, 2U, 4U}) {
     for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-      OrderOptions options{.world_size = 4,
-                           .seed = 3,
-                           .chunk_size = 7,
-                           .window = 2,
-                           .streams = streams,
-                           .tail = tail};
-      const ChunkedSampler before(n, options);
+      const ChunkedOptions options{
+          .seed = 3, .chunk_size = 7, .window = 2, .streams = streams, .tail = tail};
+      const ChunkedSampler before(n, options, {.world_size = 4});
       std::vector<std::unique_ptr<Sampler>> ranks;
       for (std::uint64_t rank = 0; rank < 4; ++rank) ranks.push_back(before.for_rank(rank));
-      for (std::uint64_t consumed_each = 0; consumed_each <= before.size(); ++consumed_each) {
+      for (std::uint64_t consumed_each = 0; consumed_each < before.size(); ++consumed_each) {
         Samples consumed;
         for (auto& rank : ranks) {
           const Samples part = delivered(*rank);
@@ -234,18 +240,21 @@ TEST(SamplerTest, ResumesAtEveryPositionOnEveryWorldSizeWithoutLossOrRepeat) {
                                              std::min<std::uint64_t>(part.size(), consumed_each)));
           rank->seek(std::min(consumed_each, rank->size()));
         }
-        const std::uint64_t slots = before.slots_after(consumed_each, 1);
-        ASSERT_EQ(ranks[0]->slots_consumed(), slots);
+        const ResumeToken token = before.token_after(consumed_each);
+        ASSERT_EQ(token.position, 4 * consumed_each);
+        ASSERT_EQ(ranks[0]->token(), token);
         for (const std::uint64_t world : {1U, 2U, 4U, 8U, 12U}) {
-          options.world_size = world;
-          const ChunkedSampler after(n, options);
+          const ChunkedSampler after(n, options, {.world_size = world});
           Samples all = consumed;
           std::uint64_t smallest = ~std::uint64_t{0};
           std::uint64_t largest = 0;
           for (std::uint64_t rank = 0; rank < world; ++rank) {
             const std::unique_ptr<Sampler> mine = after.for_rank(rank);
-            mine->resume_at(slots);
+            mine->resume(token);
+            ASSERT_EQ(mine->position(), 0U);
+            const std::uint64_t size = mine->size();
             const Samples part = test::drain(*mine);
+            ASSERT_EQ(part.size(), size);
             all.insert(all.end(), part.begin(), part.end());
             smallest = std::min<std::uint64_t>(smallest, part.size());
             largest = std::max<std::uint64_t>(largest, part.size());
@@ -253,10 +262,10 @@ TEST(SamplerTest, ResumesAtEveryPositionOnEveryWorldSizeWithoutLossOrRepeat) {
           ASSERT_LE(largest - smallest, 1U);
           if (tail == Tail::kExact || world == 4) {
             ASSERT_EQ(sorted(all), sorted(tail == Tail::kExact ? test::first_numbers(n)
-                                                               : union_of_ranks(before)))
+                                                               : test::of_all_ranks(before)))
                 << "streams " << streams << " after " << consumed_each << " world " << world;
           } else if (tail == Tail::kDrop) {
-            // Another world size drops other slots; nothing comes twice.
+            // Another world size drops other samples; nothing comes twice.
             ASSERT_EQ(std::set<std::uint64_t>(all.begin(), all.end()).size(), all.size());
           } else {
             ASSERT_EQ(std::set<std::uint64_t>(all.begin(), all.end()).size(), n);
@@ -267,70 +276,157 @@ TEST(SamplerTest, ResumesAtEveryPositionOnEveryWorldSizeWithoutLossOrRepeat) {
   }
 }
 
-TEST(SamplerTest, ResumingTwiceCountsFromWhereItResumed) {
+TEST(SamplerTest, ResumingAgainAndAgainGoesThroughTheEpochOnce) {
   const std::uint64_t n = 101;
+  const ChunkedOptions options{.seed = 8, .chunk_size = 9, .window = 1};
   Samples all;
-  std::uint64_t slots = 0;
-  // Each part of the epoch on another number of ranks, a few steps each.
+  ResumeToken token = ChunkedSampler(n, options).token();
+  // Each part of the epoch on another number of ranks, a few samples each.
   for (const std::uint64_t world : {3U, 5U, 1U, 8U, 2U, 100U}) {
-    const ChunkedSampler sampler(n, {.world_size = world, .seed = 8, .chunk_size = 9});
-    std::uint64_t next_slots = 0;
+    ChunkedSampler sampler(n, options, {.world_size = world});
+    sampler.resume(token);
     for (std::uint64_t rank = 0; rank < world; ++rank) {
       const std::unique_ptr<Sampler> mine = sampler.for_rank(rank);
-      mine->resume_at(slots);
       Samples batch(4);
       batch.resize(mine->next_batch(batch));
       all.insert(all.end(), batch.begin(), batch.end());
-      next_slots = std::max(next_slots, mine->slots_consumed());
+      if (rank == 0) {
+        EXPECT_EQ(mine->token(), sampler.token_after(4));
+      }
     }
-    EXPECT_EQ(next_slots, sampler.slots_after(4, 1, slots));
-    EXPECT_EQ(sampler.slots_after(4, 1, slots), sampler.slots_after(1, 4, slots));
-    slots = next_slots;
+    ChunkedSampler in_fours(n, options, {.world_size = world, .batch_size = 4});
+    in_fours.resume(token);
+    EXPECT_EQ(sampler.token_after(4), in_fours.token_after(1));
+    token = sampler.token_after(4);
   }
-  EXPECT_EQ(slots, n);
+  EXPECT_EQ(token.epoch, 1U);
+  EXPECT_EQ(token.position, 0U);
   EXPECT_TRUE(test::is_each_once(all, n));
+}
+
+TEST(SamplerTest, ATokenOfAFinishedEpochStandsAtTheBeginningOfTheNext) {
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    for (const std::uint64_t n : {0U, 1U, 3U, 4U, 10U, 12U}) {
+      const ChunkedSampler sampler = at_epoch(
+          ChunkedSampler(n, {.seed = 3, .chunk_size = 2, .tail = tail}, {.world_size = 4}), 6);
+      for (std::uint64_t rank = 0; rank < 4; ++rank) {
+        const auto mine = sampler.for_rank(rank);
+        static_cast<void>(test::drain(*mine));
+        const ResumeToken token = mine->token();
+        EXPECT_EQ(token.epoch, 7U) << tail_name(tail) << n;
+        EXPECT_EQ(token.position, 0U) << tail_name(tail) << n;
+        EXPECT_EQ(token, mine->token_after(mine->steps())) << tail_name(tail) << n;
+        EXPECT_EQ(token, mine->token_after(~std::uint64_t{0})) << tail_name(tail) << n;
+        mine->resume(token);
+        EXPECT_EQ(mine->epoch(), 7U);
+        EXPECT_EQ(delivered(*mine), delivered(*at_epoch(sampler, 7).for_rank(rank)));
+      }
+      if (sampler.steps() > 0) {
+        EXPECT_EQ(sampler.token_after(sampler.steps() - 1).epoch, 6U) << tail_name(tail) << n;
+      }
+    }
+  }
 }
 
 TEST(SamplerTest, AnEntryAddedInMidEpochLosesAndRepeatsNothingElse) {
   for (const std::uint64_t streams : {1U, 4U}) {
-    ChunkedSampler sampler(200, {.world_size = 4, .seed = 1, .chunk_size = 20, .streams = streams});
+    ChunkedOptions options{.seed = 1, .chunk_size = 20, .window = 1, .streams = streams};
     Samples all;
-    std::vector<std::unique_ptr<Sampler>> ranks;
-    for (std::uint64_t rank = 0; rank < 4; ++rank) ranks.push_back(sampler.for_rank(rank));
+    ResumeToken token = ChunkedSampler(200, options, {.world_size = 4}).token();
+    std::unique_ptr<Sampler> last;
     const auto take = [&](std::size_t count) {
-      for (auto& rank : ranks) {
+      ChunkedSampler sampler(200, options, {.world_size = 4});
+      sampler.resume(token);
+      for (std::uint64_t rank = 0; rank < 4; ++rank) {
+        const auto mine = sampler.for_rank(rank);
         Samples batch(count);
-        batch.resize(rank->next_batch(batch));
+        batch.resize(mine->next_batch(batch));
         all.insert(all.end(), batch.begin(), batch.end());
       }
+      token = sampler.token_after(count);
+      last = sampler.clone();
     };
     take(10);
-    SkipList skip;
-    skip.add_sample(all[5]);  // already delivered: nothing happens
-    skip.add_steps(0, 20, 22, 4, 1);
-    for (auto& rank : ranks) rank->set_skip(skip);
+    options.skip.add_sample(all[5]);  // already delivered: nothing happens
+    options.skip.add_steps(0, 20, 22, 4, 1);
     take(7);
-    skip.add_sample(ranks[0]->at(40));  // yet to come
-    for (auto& rank : ranks) rank->set_skip(skip);
+    EXPECT_EQ(token.position, 68U);
+    take(4);
+    EXPECT_EQ(token.position, 92U) << "two steps were left out";
+    options.skip.add_sample(last->at(20));  // yet to come
     take(1000);
     EXPECT_EQ(all.size(), 200U - 8 - 1) << streams;
     EXPECT_EQ(std::set<std::uint64_t>(all.begin(), all.end()).size(), all.size()) << streams;
+    EpochAudit audit;
+    audit.add(all);
+    EXPECT_EQ(audit.verdict(last->expectation()).text(0),
+              "epoch 0: 191 samples, each exactly once, 9 left out as asked: proven");
+    // From the next epoch on all entries hold from the beginning.
+    ChunkedSampler next(200, {.seed = 1, .chunk_size = 20, .window = 1, .streams = streams});
+    next.resume(token);
+    EXPECT_EQ(next.epoch(), 1U);
+    EXPECT_EQ(next.size(), 198U);
   }
 }
 
 TEST(SamplerTest, AStepLeftOutIsJustThatStep) {
-  OrderOptions options{.world_size = 2, .seed = 4, .chunk_size = 5};
-  const ChunkedSampler plain(40, options);
+  ChunkedOptions options{.seed = 4, .chunk_size = 5, .window = 1};
+  const ChunkedSampler plain(40, options, {.world_size = 2});
   options.skip.add_steps(0, 1, 2, 2, 3);
-  const ChunkedSampler skipping(40, options);
+  const ChunkedSampler skipping(40, options, {.world_size = 2});
   for (std::uint64_t rank = 0; rank < 2; ++rank) {
     Samples expected = delivered(*plain.for_rank(rank));
     expected.erase(expected.begin() + 3, expected.begin() + 6);
     EXPECT_EQ(delivered(*skipping.for_rank(rank)), expected);
   }
-  ChunkedSampler next_epoch = skipping;
-  next_epoch.set_epoch(1);
-  EXPECT_EQ(next_epoch.size(), 20U);
+  EXPECT_EQ(at_epoch(skipping, 1).size(), 20U);
+}
+
+TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    ChunkedOptions options{.seed = 4, .chunk_size = 5, .tail = tail};
+    options.skip.add_positions(0, 10, 14);
+    options.skip.add_sample(30);
+    const ChunkedSampler sampler(42, options, {.world_size = 3});
+    Samples times(43);
+    for (std::uint64_t rank = 0; rank < 3; ++rank) {
+      const auto mine = sampler.for_rank(rank);
+      for (std::uint64_t i = 0; i < mine->size(); ++i) {
+        if (i * 3 + rank < 37) ++times[mine->position_in_epoch(i) + 1];  // not repeated at the end
+      }
+    }
+    std::partial_sum(times.begin(), times.end(), times.begin());
+    EXPECT_EQ(times[42], tail == Tail::kDrop ? 36U : 37U);
+    ChunkedSampler resumed(42, options, {.world_size = 3});
+    resumed.resume(sampler.token_after(5));
+    for (std::uint64_t position = 0; position <= 42; ++position) {
+      EXPECT_EQ(sampler.deliveries_before(position), times[position])
+          << tail_name(tail) << " " << position;
+      EXPECT_EQ(resumed.deliveries_before(position), times[position])
+          << tail_name(tail) << " " << position;
+    }
+    EXPECT_EQ(sampler.deliveries_before(~std::uint64_t{0}), times[42]);
+  }
+}
+
+TEST(SamplerTest, PositionsAreThoseOfTheEpochAsIfNothingWereLeftOut) {
+  const Samples whole = delivered(ChunkedSampler(100, {.seed = 4, .chunk_size = 5}));
+  ChunkedOptions options{.seed = 4, .chunk_size = 5, .tail = Tail::kPad};
+  options.skip.add_positions(0, 50, 61);
+  const ChunkedSampler sampler(100, options, {.world_size = 8});
+  ASSERT_EQ(sampler.size(), 12U);
+  const ResumeToken token = sampler.token_after(3);
+  for (std::uint64_t rank = 0; rank < 8; ++rank) {
+    const auto mine = sampler.for_rank(rank);
+    for (std::uint64_t i = 0; i < mine->size(); ++i) {
+      EXPECT_EQ(whole[mine->position_in_epoch(i)], mine->at(i));
+    }
+    const auto resumed = mine->clone();
+    resumed->resume(token);
+    EXPECT_EQ(resumed->position_in_epoch(0), mine->position_in_epoch(3));
+  }
+  EXPECT_EQ(sampler.for_rank(1)->position_in_epoch(11), 0U) << "repeated to fill the last row";
+  EXPECT_EQ(test::error_code([&] { sampler.position_in_epoch(12); }), ErrorCode::kOutOfRange);
 }
 
 TEST(SamplerTest, EpochsAndSeedsGiveOtherOrdersAndTheSameAgain) {
@@ -341,21 +437,45 @@ TEST(SamplerTest, EpochsAndSeedsGiveOtherOrdersAndTheSameAgain) {
   sampler.set_epoch(0);
   EXPECT_EQ(delivered(sampler), first);
   EXPECT_NE(delivered(ChunkedSampler(1000, {.seed = 2, .chunk_size = 50})), first);
-  EXPECT_EQ(delivered(ChunkedSampler(1000, {.seed = 1, .chunk_size = 50, .shuffle = false})),
-            test::first_numbers(1000));
-  EXPECT_EQ(delivered(ShardedSampler(test::offsets_of({3, 4}), {.shuffle = false})),
-            test::first_numbers(7));
+  EXPECT_NE(delivered(ChunkedSampler(1000, {.seed = 1, .chunk_size = 50, .window = 1})), first)
+      << "chunks are mixed by default";
+  EXPECT_EQ(delivered(ChunkedSampler(1000, {.seed = 1, .chunk_size = 50, .window = 64})), first);
+  EXPECT_NE(delivered(*make_sampler(1000, {.seed = 1, .kind = Chunked{50, 64, true}})), first);
+  const SampleSet shards = SampleSet::of_shards(std::vector<std::uint64_t>(30, 10));
+  EXPECT_EQ(delivered(ShardedSampler(shards, {.seed = 1})),
+            delivered(ShardedSampler(shards, {.seed = 1, .window = 8})));
+}
+
+TEST(SamplerTest, SamplersWithFlatOptionsAreTheOrdersOfThatName) {
+  SkipList skip;
+  skip.add_sample(7);
+  const RankOptions ranks{.rank = 1, .world_size = 2};
+  const SampleSet shards = SampleSet::of_shards(std::vector<std::uint64_t>{30, 0, 41, 30});
+  const ChunkedSampler chunked(
+      101,
+      {.seed = 5, .chunk_size = 9, .window = 3, .streams = 4, .tail = Tail::kDrop, .skip = skip},
+      ranks);
+  const Order order{
+      .seed = 5, .kind = Chunked{9, 3}, .streams = 4, .tail = Tail::kDrop, .skip = skip};
+  EXPECT_EQ(delivered(chunked), delivered(*make_sampler(101, order, ranks)));
+  EXPECT_EQ(chunked.spec(), make_sampler(101, order, ranks)->spec());
+  EXPECT_EQ(chunked.skip(), skip);
+  const ShardedSampler sharded(
+      shards, {.seed = 5, .window = 2, .streams = 2, .tail = Tail::kPad, .skip = skip}, ranks);
+  const Order by_shard{
+      .seed = 5, .kind = Sharded{2}, .streams = 2, .tail = Tail::kPad, .skip = skip};
+  EXPECT_EQ(delivered(sharded), delivered(*make_sampler(shards, by_shard, ranks)));
+  EXPECT_EQ(sharded.spec(), make_sampler(shards, by_shard, ranks)->spec());
+  EXPECT_EQ(delivered(SequentialSampler(7, ranks)),
+            delivered(*make_sampler(7, {.kind = Sequential{}}, ranks)));
 }
 
 TEST(SamplerTest, GoldenRanksNeverChange) {
   const auto rank = [](std::uint64_t r, std::uint64_t streams) {
-    return delivered(ChunkedSampler(23, {.rank = r,
-                                         .world_size = 3,
-                                         .seed = 42,
-                                         .epoch = 5,
-                                         .chunk_size = 5,
-                                         .window = 2,
-                                         .streams = streams}));
+    return delivered(
+        at_epoch(ChunkedSampler(23, {.seed = 42, .chunk_size = 5, .window = 2, .streams = streams},
+                                {.rank = r, .world_size = 3}),
+                 5));
   };
   EXPECT_EQ(rank(0, 1), (Samples{17, 16, 18, 0, 14, 8, 10, 22}));
   EXPECT_EQ(rank(1, 1), (Samples{3, 15, 4, 12, 6, 13, 7, 21}));
@@ -377,11 +497,99 @@ TEST(SamplerTest, LeavingALoopEarlyCountsWhatWasUsed) {
   EXPECT_EQ(sampler.next(), 0U);
 }
 
+TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
+  ChunkedSampler sampler(10, {.chunk_size = 3});
+  sampler.set_epoch(4);
+  EXPECT_EQ(test::drain(sampler).size(), 10U);
+  EXPECT_THAT(test::error_text([&] { static_cast<void>(test::drain(sampler)); }),
+              testing::AllOf(testing::HasSubstr("the end of the epoch was reached"),
+                             testing::HasSubstr("call set_epoch(5) to go on")));
+  EXPECT_EQ(test::error_code([&] { sampler.begin(); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(sampler.next(), std::nullopt) << "asking for one more is no mistake";
+  sampler.set_epoch(5);
+  EXPECT_EQ(test::drain(sampler).size(), 10U);
+  sampler.reset();
+  EXPECT_EQ(test::drain(sampler).size(), 10U);
+  sampler.seek(8);
+  EXPECT_EQ(test::drain(sampler).size(), 2U);
+
+  // A batch that is short says that the end was reached; one that is full does not.
+  sampler.reset();
+  Samples batch(10);
+  EXPECT_EQ(sampler.next_batch(batch), 10U);
+  EXPECT_TRUE(test::drain(sampler).empty());
+  sampler.reset();
+  batch.resize(11);
+  EXPECT_EQ(sampler.next_batch(batch), 10U);
+  EXPECT_EQ(test::error_code([&] { sampler.begin(); }), ErrorCode::kInvalidArgument);
+  // An empty epoch is one that can be walked.
+  ChunkedSampler empty(0);
+  EXPECT_TRUE(test::drain(empty).empty());
+}
+
+TEST(SamplerTest, ABatchThatThrowsInTheMiddleLosesNothing) {
+  bool fails = false;
+  const SampleSet samples = SampleSet(100).with_bytes([&fails](std::uint64_t sample) {
+    if (fails && sample % 4 == 1) throw std::runtime_error("no such size");
+    return 1 + sample;
+  });
+  const auto sampler =
+      make_sampler(samples, {.seed = 3, .kind = Chunked{.chunk_size = 10}, .balance_bytes = true},
+                   {.world_size = 2, .batch_size = 5});
+  const Samples whole = delivered(*sampler);
+  for (const std::uint64_t before : {0U, 1U, 5U, 7U, 20U}) {
+    for (const std::size_t size : {1U, 5U, 12U, 100U}) {
+      sampler->reset();
+      for (std::uint64_t i = 0; i < before; ++i) static_cast<void>(sampler->next());
+      Samples batch(size);
+      fails = true;
+      std::size_t count = 0;
+      try {  // what is known already may come
+        count = sampler->next_batch(batch);
+      } catch (const std::runtime_error&) {
+        EXPECT_EQ(sampler->position(), before);
+        EXPECT_THROW(
+            {
+              for (int i = 0; i < 100; ++i) static_cast<void>(sampler->next());
+            },
+            std::runtime_error);
+        count = sampler->position() - before;
+      }
+      fails = false;
+      const Samples rest = test::drain(*sampler);
+      EXPECT_EQ(rest,
+                Samples(whole.begin() + static_cast<std::ptrdiff_t>(before + count), whole.end()));
+    }
+  }
+}
+
+TEST(SamplerTest, WhatThrowsLeavesTheSamplerWhereItWas) {
+  SkipList skip;
+  skip.add_sample(1);
+  MixturePart part{.num_samples = 100};
+  const auto mixture = make_sampler(100, {.seed = 1, .kind = Mixture{{part}}});
+  mixture->seek(7);
+  const ResumeToken token = mixture->token();
+  EXPECT_EQ(test::error_code([&] { mixture->set_epoch(kMaxSamples); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(mixture->epoch(), 0U);
+  EXPECT_EQ(mixture->position(), 7U);
+  EXPECT_EQ(mixture->token(), token);
+  ResumeToken beyond = token;
+  beyond.position = 101;
+  EXPECT_THAT(test::error_text([&] { mixture->resume(beyond); }),
+              testing::HasSubstr("no position 101"));
+  beyond = token;
+  beyond.skip.add_sample(100);
+  EXPECT_EQ(test::error_code([&] { mixture->resume(beyond); }), ErrorCode::kOutOfRange);
+  EXPECT_EQ(mixture->token(), token);
+}
+
 TEST(SamplerTest, WorksAtTenToTheTwelfth) {
   for (const std::uint64_t streams : {1U, 8U, 64U}) {
-    ChunkedSampler sampler(
-        std::uint64_t{1'000'000'000'000},
-        {.rank = 3, .world_size = 8, .seed = 1, .window = 8, .streams = streams});
+    ChunkedSampler sampler(std::uint64_t{1'000'000'000'000},
+                           {.seed = 1, .window = 8, .streams = streams},
+                           {.rank = 3, .world_size = 8});
     EXPECT_EQ(sampler.size(), 125'000'000'000U);
     std::set<std::uint64_t> seen;
     for (const std::uint64_t start :
@@ -390,10 +598,11 @@ TEST(SamplerTest, WorksAtTenToTheTwelfth) {
       for (int i = 0; i < 100; ++i) {
         const std::uint64_t sample = *sampler.next();
         EXPECT_TRUE(seen.insert(sample).second);
-        const std::vector<Delivery> found = sampler.deliveries(sample);
+        const std::vector<SampleTime> found = when_sample(sampler, sample);
         ASSERT_EQ(found.size(), 1U);
         EXPECT_EQ(found[0].rank, 3U);
-        EXPECT_EQ(found[0].index, sampler.position() - 1);
+        EXPECT_EQ(found[0].step, sampler.position() - 1);
+        EXPECT_EQ(found[0].position, 8 * found[0].step + 3);
       }
     }
     EXPECT_EQ(sampler.next(), std::nullopt);
@@ -403,7 +612,7 @@ TEST(SamplerTest, WorksAtTenToTheTwelfth) {
 TEST(SamplerTest, ShardedReadsAFewShardsAtATime) {
   const std::vector<std::uint64_t> lengths = test::some_lengths(5000, 200, 3);
   const ShardOffsets offsets = test::offsets_of(lengths);
-  const ShardedSampler sampler(offsets, {.seed = 1, .window = 3});
+  const ShardedSampler sampler(SampleSet(5000).with_shards(offsets), {.seed = 1, .window = 3});
   std::vector<std::size_t> visits;
   std::set<std::size_t> window;
   std::size_t windows = 0;
@@ -420,34 +629,81 @@ TEST(SamplerTest, ShardedReadsAFewShardsAtATime) {
 }
 
 TEST(SamplerTest, OptionsThatMeanNothingAreRefused) {
-  const auto text = [](auto&& make) { return test::error_text(make); };
+  const auto text = [](const SampleSet& samples, const Order& order,
+                       const RankOptions& ranks = {}) {
+    return test::error_text([&] { make_sampler(samples, order, ranks); });
+  };
+  EXPECT_THAT(text(10, {.kind = Chunked{.chunk_size = 0}}), testing::HasSubstr("chunk_size is 0"));
+  EXPECT_THAT(text(10, {.kind = Chunked{.window = 0}}), testing::HasSubstr("window is 0"));
   EXPECT_THAT(
-      text([] { SequentialSampler(10, {.chunk_size = 5}); }),
-      testing::HasSubstr("chunk_size means nothing to the sequential sampler; it is for chunked"));
-  EXPECT_THAT(text([] { SequentialSampler(10, {.window = 5}); }), testing::HasSubstr("window"));
-  EXPECT_THAT(text([] { ChunkedSampler(10, {.shufflefirst = true}); }),
-              testing::HasSubstr("shufflefirst"));
-  EXPECT_THAT(text([] { ChunkedSampler(10, {.epoch_size = 7}); }),
-              testing::HasSubstr("epoch_size"));
-  EXPECT_THAT(text([] { ChunkedSampler(10, {.chunk_size = 0}); }),
-              testing::HasSubstr("chunk_size is 0"));
-  EXPECT_THAT(text([] { ChunkedSampler(10, {.world_size = 4, .streams = 3}); }),
+      text(SampleSet::of_shards(std::vector<std::uint64_t>{10}), {.kind = Sharded{.window = 0}}),
+      testing::HasSubstr("window is 0"));
+  EXPECT_THAT(text(10, {.streams = 3}, {.world_size = 4}),
               testing::HasSubstr("valid here are streams 1, 2, 4"));
-  EXPECT_THAT(text([] { ChunkedSampler(-5); }), testing::HasSubstr("cannot be -5"));
-  OrderOptions options;
-  options.skip.add_sample(10);
-  EXPECT_THAT(text([&] { ChunkedSampler(10, options); }), testing::HasSubstr("no sample 10"));
+  EXPECT_THAT(text(10, {.streams = 0}), testing::HasSubstr("streams is 0"));
+  EXPECT_THAT(text(10, {}, {.world_size = 0}), testing::HasSubstr("world_size is 0"));
+  EXPECT_THAT(text(10, {}, {.rank = 4, .world_size = 4}),
+              testing::HasSubstr("ranks are in [0, 4)"));
+  EXPECT_THAT(text(10, {}, {.batch_size = 0}), testing::HasSubstr("batch_size is 0"));
+  EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 3}),
+              testing::HasSubstr("replicas is 3 with world_size 4; it divides"));
+  EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 0}), testing::HasSubstr("replicas is 0"));
+  EXPECT_THAT(text(kMaxSamples + 1, {}), testing::HasSubstr("at most 2^62"));
+  EXPECT_THAT(text(10, {.epoch_size = kMaxSamples + 1}), testing::HasSubstr("at most 2^62"));
+  EXPECT_THAT(test::error_text([] { ChunkedSampler(-5); }), testing::HasSubstr("cannot be -5"));
+  Order order;
+  order.skip.add_sample(10);
+  EXPECT_THAT(text(10, order), testing::HasSubstr("no sample 10"));
 }
 
 TEST(SamplerTest, PositionsOutOfRangeAreRefused) {
-  ChunkedSampler sampler(10, {.rank = 1, .world_size = 3});
+  ChunkedSampler sampler(10, {}, {.rank = 1, .world_size = 3});
   EXPECT_THAT(test::error_text([&] { sampler.seek(4); }), testing::HasSubstr("delivers 3 samples"));
   EXPECT_THAT(test::error_text([&] { sampler.at(3); }),
               testing::HasSubstr("no sample 3 on rank 1"));
-  EXPECT_THAT(test::error_text([&] { sampler.deliveries(10); }),
+  EXPECT_THAT(test::error_text([&] { when_sample(sampler, 10); }),
               testing::HasSubstr("sample numbers are in [0, 10)"));
+  EXPECT_EQ(test::error_code([&] { sampler.for_rank(3); }), ErrorCode::kInvalidArgument);
   EXPECT_NO_THROW(sampler.seek(3));
   EXPECT_EQ(sampler.next(), std::nullopt);
+}
+
+TEST(SamplerTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
+  for (std::uint64_t n = 0; n <= 40; ++n) {
+    for (std::uint64_t world = 1; world <= 5; ++world) {
+      for (std::uint64_t global = 1; global <= 12; ++global) {
+        for (const Tail tail : {Tail::kExact, Tail::kDrop}) {
+          const Order order{.seed = n, .kind = Chunked{.chunk_size = 4}, .tail = tail};
+          test::Samples in_steps;
+          std::uint64_t steps = 0;
+          for (std::uint64_t rank = 0; rank < world; ++rank) {
+            const auto sampler = make_sampler(
+                n, order, {.rank = rank, .world_size = world, .global_batch_size = global});
+            steps = sampler->steps();
+            for (std::uint64_t step = 0; step < steps; ++step) {
+              const std::uint64_t first = sampler->first_of_step(step);
+              const std::uint64_t last = sampler->first_of_step(step + 1);
+              ASSERT_LE(last - first, (global + world - 1) / world);
+              for (std::uint64_t i = first; i < last; ++i) {
+                ASSERT_EQ(sampler->step_of(i), step);
+                in_steps.push_back(sampler->at(i));
+              }
+            }
+            ASSERT_EQ(sampler->first_of_step(steps), sampler->size());
+          }
+          const std::uint64_t kept = tail == Tail::kDrop ? n - n % world : n;
+          ASSERT_EQ(steps, (kept + global - 1) / global);
+          ASSERT_EQ(in_steps.size(), kept);
+          std::sort(in_steps.begin(), in_steps.end());
+          ASSERT_EQ(std::unique(in_steps.begin(), in_steps.end()), in_steps.end());
+        }
+      }
+    }
+  }
+  EXPECT_THAT(test::error_text([] {
+                make_sampler(25, {.tail = Tail::kPad}, {.world_size = 3, .global_batch_size = 2});
+              }),
+              testing::HasSubstr("tail pad with a global_batch_size of 2 on 3 ranks"));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "order/order_test_support.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/make_sampler.h"
 #include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
@@ -23,44 +22,73 @@ std::uint64_t shard_of(const Samples& starts, std::uint64_t sample) {
   return shard;
 }
 
+constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+
+/// What is delivered in a slot, and at which position of the epoch it lies.
+struct Delivered {
+  std::uint64_t sample = kNothing;
+  std::uint64_t position = kNothing;
+  bool is_padding = false;
+};
+
 /// By slot: what all ranks deliver, sample by sample.
-Samples samples_by_slot(const Sampler& sampler) {
-  Samples by_slot(sampler.partition().delivered_slots(), ~std::uint64_t{0});
-  for (std::uint64_t rank = 0; rank < sampler.world_size(); ++rank) {
-    const Samples mine = test::delivered(*sampler.for_rank(rank));
-    for (std::uint64_t i = 0; i < mine.size(); ++i) {
-      by_slot[i * sampler.world_size() + rank] = mine[i];
+std::vector<Delivered> deliveries_by_slot(const Sampler& sampler) {
+  const std::uint64_t num_shares = sampler.world_size() / sampler.replicas();
+  std::vector<Delivered> by_slot;
+  for (std::uint64_t share = 0; share < num_shares; ++share) {
+    const auto mine = sampler.for_rank(share * sampler.replicas());
+    for (std::uint64_t i = 0; i < mine->size(); ++i) {
+      const std::uint64_t slot = i * num_shares + share;
+      by_slot.resize(std::max<std::size_t>(by_slot.size(), slot + 1));
+      by_slot[slot] = {mine->at(i), mine->position_in_epoch(i)};
     }
+  }
+  // What fills the last row comes again: its position is one of before.
+  for (std::size_t slot = by_slot.size(); slot-- > 1 && sampler.order().tail == Tail::kPad;) {
+    bool any_later = false;
+    for (std::size_t other = 0; other < slot; ++other) {
+      any_later = any_later || by_slot[other].position >= by_slot[slot].position;
+    }
+    if (!any_later || sampler.order().balance_bytes) break;
+    by_slot[slot].is_padding = true;
   }
   return by_slot;
 }
 
 bool in_range(const Sampler& sampler, const RankRange& ranks, std::uint64_t slot) {
-  const std::uint64_t rank = slot % sampler.world_size();
-  return rank >= ranks.first && rank < ranks.first + ranks.count;
+  const std::uint64_t first =
+      slot % (sampler.world_size() / sampler.replicas()) * sampler.replicas();
+  return first < ranks.first + ranks.count && first + sampler.replicas() > ranks.first;
 }
 
-/// The group of each sample, from the numbers alone.
+/// The group of each sample in pass `pass`, from the numbers alone.
 std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
-                                                       const Samples& starts) {
+                                                       const Samples& starts, std::uint64_t pass) {
   std::map<std::uint64_t, std::uint64_t> groups;
-  const auto* const ordered = dynamic_cast<const OrderedSampler*>(&sampler);
-  const std::uint64_t n = sampler.spec().num_samples;
-  const bool in_order =
-      ordered != nullptr ? ordered->order().is_sequential() : !sampler.spec().shuffle;
-  for (std::uint64_t sample = 0; sample < n; ++sample) {
-    if (in_order) {
-      groups[sample] = shard_of(starts, sample);
-    } else if (ordered == nullptr) {
-      const std::uint64_t block = (n + sampler.world_size() - 1) / sampler.world_size();
-      groups[sample] =
-          sample / block * n + sample % block / sampler.spec().chunk_size;  // chunks of a rank
+  const std::uint64_t n = sampler.num_samples();
+  const std::uint64_t seed = sampler.order().seed;
+  if (const auto* wids = std::get_if<Wids>(&sampler.order().kind)) {
+    const std::uint64_t shares = sampler.world_size() / sampler.replicas();
+    const std::uint64_t block = (n + shares - 1) / shares;
+    for (std::uint64_t sample = 0; sample < n; ++sample) {
+      groups[sample] = sample / block * n + sample % block / wids->chunk_size;  // of a rank
     }
+    return groups;
   }
-  if (in_order || ordered == nullptr) return groups;
+  std::optional<EpochOrder> order;
+  if (const auto* chunked = std::get_if<Chunked>(&sampler.order().kind)) {
+    order =
+        EpochOrder::chunked(n, chunked->chunk_size, {seed, pass, chunked->window, chunked->phase});
+  } else if (const auto* sharded = std::get_if<Sharded>(&sampler.order().kind)) {
+    order =
+        EpochOrder::sharded(std::make_shared<const Samples>(starts), {seed, pass, sharded->window});
+  } else {
+    for (std::uint64_t sample = 0; sample < n; ++sample) groups[sample] = shard_of(starts, sample);
+    return groups;
+  }
   std::vector<EpochOrder::SampleRange> ranges;
-  for (std::uint64_t group = 0; group < ordered->order().num_groups(); ++group) {
-    ordered->order().list_group(group, ranges);
+  for (std::uint64_t group = 0; group < order->num_groups(); ++group) {
+    order->list_group(group, ranges);
     for (const auto& [first, last] : ranges) {
       for (std::uint64_t sample = first; sample < last; ++sample) groups[sample] = group;
     }
@@ -68,40 +96,55 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
   return groups;
 }
 
-/// What ShardSchedule promises, worked out slot by slot.
+/// What ShardSchedule promises of an order of passes, or wids, worked out slot by slot.
 std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts,
-                                   const RankRange& ranks) {
-  const auto groups = group_of_sample(sampler, starts);
-  std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // of a group
-  for (const auto& [sample, group] : groups) shards[group].insert(shard_of(starts, sample));
-  const Samples by_slot = samples_by_slot(sampler);
-  const std::uint64_t num_slots = sampler.kept().size();
+                                   const RankRange& ranks, const std::vector<Delivered>& by_slot) {
+  const bool is_wids = std::holds_alternative<Wids>(sampler.order().kind);
+  const std::uint64_t n = sampler.num_samples();
+  const std::uint64_t epoch_size = sampler.order().epoch_size == 0 ? n : sampler.order().epoch_size;
   const std::uint64_t streams =
-      sampler.spec().sampler == SamplerKind::kWids ? sampler.world_size() : sampler.spec().streams;
+      is_wids ? sampler.world_size() / sampler.replicas() : sampler.order().streams;
+  struct Pass {
+    std::map<std::uint64_t, std::uint64_t> groups;
+    std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // of a group
+  };
+  std::map<std::uint64_t, Pass> passes;
   struct Piece {
     std::uint64_t begin;
     std::uint64_t end = 0;
     bool is_delivered = false;
+    const std::set<std::uint64_t>* shards = nullptr;
   };
-  std::map<std::tuple<std::uint64_t, std::uint64_t>, Piece> pieces;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Piece> pieces;
   std::vector<ShardUse> uses;
   for (std::uint64_t slot = 0; slot < by_slot.size(); ++slot) {
-    if (by_slot[slot] == ~std::uint64_t{0}) continue;
-    if (slot >= num_slots) {
+    const Delivered& here = by_slot[slot];
+    if (here.sample == kNothing) continue;
+    if (here.is_padding) {
       if (in_range(sampler, ranks, slot)) {
-        uses.push_back({shard_of(starts, by_slot[slot]), slot, slot + 1});
+        uses.push_back({shard_of(starts, here.sample), slot, slot + 1});
       }
       continue;
     }
-    const std::uint64_t stream = sampler.kept().slot(slot) % streams;
-    Piece& piece =
-        pieces.try_emplace({groups.at(by_slot[slot]), stream}, Piece{slot}).first->second;
+    const std::uint64_t in_all = sampler.epoch() * epoch_size + here.position;
+    const std::uint64_t number = is_wids ? sampler.epoch() : in_all / n;
+    Pass& pass = passes[number];
+    if (pass.groups.empty()) {
+      pass.groups = group_of_sample(sampler, starts, number);
+      for (const auto& [sample, group] : pass.groups) {
+        pass.shards[group].insert(shard_of(starts, sample));
+      }
+    }
+    const std::uint64_t stream = (is_wids ? here.position : in_all % n) % streams;
+    const std::uint64_t group = pass.groups.at(here.sample);
+    Piece& piece = pieces.try_emplace({number, group, stream}, Piece{slot}).first->second;
     piece.end = slot + 1;
     piece.is_delivered = piece.is_delivered || in_range(sampler, ranks, slot);
+    piece.shards = &pass.shards.at(group);
   }
   for (const auto& [where, piece] : pieces) {
     if (!piece.is_delivered) continue;
-    for (const std::uint64_t shard : shards[std::get<0>(where)]) {
+    for (const std::uint64_t shard : *piece.shards) {
       uses.push_back({shard, piece.begin, piece.end});
     }
   }
@@ -120,27 +163,63 @@ std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts
   return merged;
 }
 
-void expect_promise(const Sampler& sampler, const Samples& starts, const std::string& what) {
-  const std::optional<ShardSchedule> schedule = ShardSchedule::of(sampler, starts);
-  ASSERT_TRUE(schedule) << what;
-  const std::uint64_t world = sampler.world_size();
-  const Samples by_slot = samples_by_slot(sampler);
-  EXPECT_EQ(schedule->num_slots(), by_slot.size()) << what;
+/// True if slot `slot` is inside one of the uses of its shard.
+bool is_in_a_use(const EpochUses& epoch, std::uint64_t shard, std::uint64_t slot) {
+  return std::any_of(epoch.uses.begin(), epoch.uses.end(), [&](const ShardUse& use) {
+    return use.shard == shard && use.begin <= slot && slot < use.end;
+  });
+}
+
+std::vector<RankRange> some_nodes(std::uint64_t world) {
   std::vector<RankRange> nodes = {{0, world}, {world - 1, 1}};
   if (world > 1) nodes.push_back({world / 2, world - world / 2});
   if (world > 2) nodes.push_back({1, world - 2});
-  for (const RankRange& node : nodes) {
-    const EpochUses epoch = schedule->uses(node).value();
-    ASSERT_EQ(epoch.uses, uses_by_slot(sampler, starts, node))
-        << what << ", ranks " << node.first << " + " << node.count;
+  return nodes;
+}
+
+/// Every sample that a node delivers comes in a slot inside a use of its shard; and with `exactly`
+/// the uses are those that are worked out slot by slot.
+void expect_promise(const Sampler& sampler, const Samples& starts, const std::string& what,
+                    bool exactly = true) {
+  const std::optional<ShardSchedule> schedule = ShardSchedule::of(sampler, starts);
+  ASSERT_TRUE(schedule) << what;
+  const std::vector<Delivered> by_slot = deliveries_by_slot(sampler);
+  if (std::holds_alternative<Wids>(sampler.order().kind)) {
+    EXPECT_GE(schedule->num_slots(), by_slot.size()) << what;
+  } else {
+    EXPECT_EQ(schedule->num_slots(), by_slot.size()) << what;
+  }
+  for (const RankRange& node : some_nodes(sampler.world_size())) {
+    const std::optional<EpochUses> epoch = schedule->uses(node);
+    const bool is_whole = node.count == sampler.world_size();
+    if (!epoch) {
+      ASSERT_TRUE(sampler.order().balance_bytes && !is_whole) << what;
+      continue;
+    }
+    ASSERT_EQ(epoch->num_slots, schedule->num_slots());
+    const std::string where =
+        what + ", ranks " + std::to_string(node.first) + " + " + std::to_string(node.count);
+    if (exactly) {
+      ASSERT_EQ(epoch->uses, uses_by_slot(sampler, starts, node, by_slot)) << where;
+    }
     for (std::uint64_t slot = 0; slot < by_slot.size(); ++slot) {
-      if (by_slot[slot] == ~std::uint64_t{0} || !in_range(sampler, node, slot)) continue;
-      const std::uint64_t shard = shard_of(starts, by_slot[slot]);
-      ASSERT_TRUE(std::any_of(epoch.uses.begin(), epoch.uses.end(),
-                              [&](const ShardUse& use) {
-                                return use.shard == shard && use.begin <= slot && slot < use.end;
-                              }))
-          << what << ", slot " << slot;
+      if (by_slot[slot].sample == kNothing || !in_range(sampler, node, slot)) continue;
+      ASSERT_TRUE(is_in_a_use(*epoch, shard_of(starts, by_slot[slot].sample), slot))
+          << where << ", slot " << slot;
+    }
+    // Uses of a shard do not overlap or touch, come by begin and then by shard, and end in time.
+    std::map<std::uint64_t, std::uint64_t> ends;
+    std::pair<std::uint64_t, std::uint64_t> before{0, 0};
+    for (const ShardUse& use : epoch->uses) {
+      ASSERT_LT(use.begin, use.end) << where;
+      ASSERT_LE(use.end, epoch->num_slots) << where;
+      ASSERT_LT(use.shard + 1, starts.size()) << where;
+      ASSERT_LE(before, std::pair(use.begin, use.shard)) << where;
+      before = {use.begin, use.shard};
+      if (ends.contains(use.shard)) {
+        ASSERT_LT(ends[use.shard], use.begin) << where;
+      }
+      ends[use.shard] = use.end;
     }
   }
 }
@@ -149,39 +228,61 @@ Samples starts_of(std::uint64_t n, std::uint64_t max_length) {
   return *test::offsets_of(test::some_lengths(n, max_length, n * 7 + max_length));
 }
 
+SampleSet set_of(const Samples& starts) {
+  return SampleSet(starts.back())
+      .with_shards(std::make_shared<const Samples>(starts))
+      .with_bytes([](std::uint64_t sample) { return sample * sample % 97; });
+}
+
+/// An order over so many samples, from some epoch on.
+struct Case {
+  std::uint64_t n = 0;
+  Order order;
+  RankOptions ranks;
+  std::uint64_t epoch = 0;
+
+  std::unique_ptr<Sampler> sampler(const Samples& starts) const {
+    auto made = make_sampler(set_of(starts), order, ranks);
+    made->set_epoch(epoch);
+    return made;
+  }
+  std::string text() const {
+    return std::string(name_of(order.kind)) + " n " + std::to_string(n) + " world " +
+           std::to_string(ranks.world_size) + " replicas " + std::to_string(ranks.replicas) +
+           " streams " + std::to_string(order.streams) + " tail " +
+           std::string(tail_name(order.tail)) + " epoch_size " + std::to_string(order.epoch_size) +
+           " epoch " + std::to_string(epoch);
+  }
+};
+
 /// Calls `check` for sizes, worlds and streams that go together.
-void for_each_world(const std::function<void(std::uint64_t, OrderOptions)>& check) {
+void for_each_world(const std::function<void(Case)>& check) {
   for (const std::uint64_t n : {1, 2, 7, 12, 24, 31, 40}) {
     for (std::uint64_t world = 1; world <= 6; ++world) {
       for (const std::uint64_t streams : {1, 2, 3, 4, 6, 12, 60}) {
         if (streams % world != 0 && world % streams != 0) continue;
-        OrderOptions options;
-        options.world_size = world;
-        options.streams = streams;
-        options.epoch = n + world;
-        check(n, options);
+        Case one;
+        one.n = n;
+        one.ranks.world_size = world;
+        one.order.streams = streams;
+        one.epoch = n + world;
+        check(one);
       }
     }
   }
 }
 
-std::string text_of(std::uint64_t n, const OrderOptions& o) {
-  return std::string(sampler_name(o.sampler)) + " n " + std::to_string(n) + " world " +
-         std::to_string(o.world_size) + " streams " + std::to_string(o.streams) + " chunk " +
-         std::to_string(o.chunk_size) + " window " + std::to_string(o.window) + " tail " +
-         std::string(tail_name(o.tail)) + (o.shuffle ? "" : " in order");
-}
-
 TEST(ShardScheduleTest, ChunkedUsesAreThoseOfEverySlot) {
-  for_each_world([](std::uint64_t n, OrderOptions options) {
+  for_each_world([](Case one) {
     for (const std::uint64_t chunk : {1, 3, 5, 8, 100}) {
       for (const std::uint64_t window : {1, 2, 3, 50}) {
         for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-          options.chunk_size = chunk;
-          options.window = window;
-          options.tail = tail;
-          const auto sampler = make_sampler(n, options);
-          expect_promise(*sampler, starts_of(n, chunk % 2 == 0 ? 3 : 9), text_of(n, options));
+          one.order.kind = Chunked{chunk, window, (chunk + window) % 3 == 0};
+          one.order.tail = tail;
+          const Samples starts = starts_of(one.n, chunk % 2 == 0 ? 3 : 9);
+          expect_promise(
+              *one.sampler(starts), starts,
+              one.text() + " chunk " + std::to_string(chunk) + " window " + std::to_string(window));
         }
       }
     }
@@ -189,31 +290,25 @@ TEST(ShardScheduleTest, ChunkedUsesAreThoseOfEverySlot) {
 }
 
 TEST(ShardScheduleTest, ShardedUsesAreThoseOfEverySlot) {
-  for_each_world([](std::uint64_t n, OrderOptions options) {
-    options.sampler = SamplerKind::kSharded;
+  for_each_world([](Case one) {
     for (const std::uint64_t window : {1, 2, 5}) {
       for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-        options.window = window;
-        options.tail = tail;
-        const Samples starts = starts_of(n, 6);
-        const auto sampler =
-            make_sampler(n, options, std::make_shared<const std::vector<std::uint64_t>>(starts));
-        expect_promise(*sampler, starts, text_of(n, options));
+        one.order.kind = Sharded{window};
+        one.order.tail = tail;
+        const Samples starts = starts_of(one.n, 6);
+        expect_promise(*one.sampler(starts), starts, one.text());
       }
     }
   });
 }
 
 TEST(ShardScheduleTest, UsesInOrderAreThoseOfEverySlot) {
-  for_each_world([](std::uint64_t n, OrderOptions options) {
+  for_each_world([](Case one) {
+    one.order.kind = Sequential{};
     for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-      options.tail = tail;
-      options.sampler = SamplerKind::kSequential;
-      options.shuffle = true;
-      expect_promise(*make_sampler(n, options), starts_of(n, 4), text_of(n, options));
-      options.sampler = SamplerKind::kChunked;
-      options.shuffle = false;
-      expect_promise(*make_sampler(n, options), starts_of(n, 4), text_of(n, options));
+      one.order.tail = tail;
+      const Samples starts = starts_of(one.n, 4);
+      expect_promise(*one.sampler(starts), starts, one.text());
     }
   });
 }
@@ -223,13 +318,18 @@ TEST(ShardScheduleTest, WidsUsesAreThoseOfEverySlot) {
     for (std::uint64_t world = 1; world <= 8; ++world) {
       for (const std::uint64_t chunk : {1, 4, 100}) {
         for (const bool shuffle : {true, false}) {
-          OrderOptions options;
-          options.sampler = SamplerKind::kWids;
-          options.world_size = world;
-          options.chunk_size = chunk;
-          options.shuffle = shuffle;
-          options.epoch = 2;
-          expect_promise(*make_sampler(n, options), starts_of(n, 6), text_of(n, options));
+          for (const std::uint64_t replicas : {1, 3}) {
+            Case one;
+            one.n = n;
+            one.epoch = 2;
+            one.order.kind = Wids{chunk, shuffle};
+            one.ranks = {.world_size = world * replicas, .replicas = replicas};
+            const Samples starts = starts_of(n, 6);
+            const auto sampler = one.sampler(starts);
+            expect_promise(*sampler, starts, one.text());
+            sampler->resume(sampler->token_after(2));
+            expect_promise(*sampler, starts, one.text() + " resumed");
+          }
         }
       }
     }
@@ -237,59 +337,221 @@ TEST(ShardScheduleTest, WidsUsesAreThoseOfEverySlot) {
 }
 
 TEST(ShardScheduleTest, WhatIsSkippedIsNotNeeded) {
-  for_each_world([](std::uint64_t n, OrderOptions options) {
-    options.chunk_size = 4;
-    options.skip.add_slots(options.epoch, n / 3, n / 3 + 5);
-    options.skip.add_slots(options.epoch, n - 1, n);
-    options.skip.add_sample(n / 2);
+  for_each_world([](Case one) {
+    one.order.kind = Chunked{4, 1};
+    one.order.skip.add_positions(one.epoch, one.n / 3, one.n / 3 + 5);
+    one.order.skip.add_positions(one.epoch, one.n - 1, one.n);
+    one.order.skip.add_sample(one.n / 2);
     for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-      options.tail = tail;
-      expect_promise(*make_sampler(n, options), starts_of(n, 3), text_of(n, options) + " skip");
+      one.order.tail = tail;
+      const Samples starts = starts_of(one.n, 3);
+      expect_promise(*one.sampler(starts), starts, one.text() + " skip");
+    }
+  });
+}
+
+TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
+  std::mt19937_64 random(5);
+  for_each_world([&random](Case one) {
+    for (const OrderKind& kind :
+         {OrderKind(Chunked{4, 2}), OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
+      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+        one.order.kind = kind;
+        one.order.tail = tail;
+        one.order.skip = {};
+        const Samples starts = starts_of(one.n, 5);
+        // Begun by as many ranks as there are streams, with nothing left out.
+        Case begun = one;
+        begun.ranks.world_size = one.order.streams;
+        const ResumeToken token = begun.sampler(starts)->token_after(random() % 9);
+        if (token.epoch != one.epoch) continue;
+        one.order.skip.add_positions(one.epoch, token.position + 1, token.position + 3);
+        const auto sampler = one.sampler(starts);
+        sampler->resume(token);
+        expect_promise(*sampler, starts,
+                       one.text() + " resumed at " + std::to_string(token.position));
+      }
+    }
+  });
+}
+
+TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
+  for_each_world([](Case one) {
+    for (const std::uint64_t replicas : {2, 3}) {
+      one.order.kind = Chunked{5, 2};
+      one.order.tail = static_cast<Tail>(one.n % 3);
+      const std::uint64_t shares = one.ranks.world_size;
+      Case copied = one;
+      copied.ranks = {.world_size = shares * replicas, .replicas = replicas};
+      const Samples starts = starts_of(one.n, 5);
+      const auto sampler = copied.sampler(starts);
+      expect_promise(*sampler, starts, copied.text());
+      // A node with all replicas of some ranks needs what these ranks need.
+      const auto schedule = ShardSchedule::of(*sampler, starts);
+      const auto single = ShardSchedule::of(*one.sampler(starts), starts);
+      EXPECT_EQ(schedule->num_slots(), single->num_slots());
+      for (std::uint64_t share = 0; share < shares; ++share) {
+        const EpochUses expected = single->uses({share, 1}).value();
+        EXPECT_EQ(schedule->uses({share * replicas, replicas})->uses, expected.uses);
+        EXPECT_EQ(schedule->uses({share * replicas + replicas - 1, 1})->uses, expected.uses);
+      }
+    }
+  });
+}
+
+TEST(ShardScheduleTest, EpochsThatCutAPassNeedWhatLiesInThem) {
+  for_each_world([](Case one) {
+    for (const OrderKind& kind : {OrderKind(Chunked{4, 2}), OrderKind(Chunked{3, 1, true}),
+                                  OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
+      for (const std::uint64_t epoch_size : {1, 5, 17, 45, 100}) {
+        for (const std::uint64_t epoch : {0, 1, 2, 7}) {
+          if (epoch_size == one.n) continue;
+          one.order.kind = kind;
+          one.order.epoch_size = epoch_size;
+          one.epoch = epoch;
+          one.order.skip = {};
+          const Samples starts = starts_of(one.n, 5);
+          const auto sampler = one.sampler(starts);
+          expect_promise(*sampler, starts, one.text());
+          if (epoch != 1) continue;
+          one.order.skip.add_sample(0);
+          one.order.skip.add_positions(epoch, epoch_size / 2, epoch_size / 2 + 2);
+          const auto resumed = one.sampler(starts);
+          resumed->resume(sampler->token_after(std::min<std::uint64_t>(2, sampler->steps() - 1)));
+          expect_promise(*resumed, starts, one.text() + " resumed");
+        }
+      }
+    }
+  });
+}
+
+TEST(ShardScheduleTest, MixturesNeedWhatTheyDeliver) {
+  std::mt19937_64 random(6);
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::uint64_t sizes[3] = {1 + random() % 200, random() % 30, 1 + random() % 300};
+    Samples lengths;
+    Mixture mixture;
+    for (const std::uint64_t size : sizes) {
+      const std::vector<std::uint64_t> some = test::some_lengths(size, 40, random());
+      lengths.insert(lengths.end(), some.begin(), some.end());
+      MixturePart part{.num_samples = size, .weight = static_cast<double>(random() % 4)};
+      if (size == 0) part.weight = 0;
+      const std::uint64_t kind = random() % 4;
+      if (kind == 0) part.kind = Chunked{1 + random() % 30, 1 + random() % 3};
+      if (kind == 1) part.kind = Sharded{1 + random() % 3};
+      if (kind == 2) part.kind = Sequential{};
+      mixture.parts.push_back(part);
+    }
+    mixture.parts[0].weight += 1;
+    Case one;
+    const Samples starts = *test::offsets_of(lengths);
+    one.n = starts.back();
+    one.order = {.seed = random(), .kind = mixture, .epoch_size = 1 + random() % 1000};
+    one.ranks = {.world_size = 1 + random() % 6};
+    if (random() % 2 == 0) one.ranks = {.world_size = 6, .replicas = 2};
+    one.order.balance_bytes = random() % 4 == 0;
+    one.epoch = random() % 20;
+    if (random() % 2 == 0) {
+      one.order.skip.add_sample(random() % one.n);
+      const std::uint64_t begin = random() % one.order.epoch_size;
+      one.order.skip.add_positions(one.epoch, begin, begin + random() % 300);
+    }
+    const auto sampler = one.sampler(starts);
+    expect_promise(*sampler, starts, one.text() + " trial " + std::to_string(trial), false);
+    if (sampler->steps() == 0) continue;
+    sampler->resume(sampler->token_after(random() % sampler->steps()));
+    expect_promise(*sampler, starts, one.text() + " resumed, trial " + std::to_string(trial),
+                   false);
+  }
+}
+
+TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
+  Case one;
+  one.n = 2000;
+  one.order = {.seed = 4,
+               .kind = Mixture{{{.num_samples = 1000, .weight = 3, .kind = Sequential{}},
+                                {.num_samples = 1000, .kind = Sequential{}}}},
+               .epoch_size = 1300};
+  const Samples starts = *test::offsets_of(Samples(40, 50));
+  for (std::uint64_t epoch = 0; epoch < 6; ++epoch) {
+    one.epoch = epoch;
+    const auto sampler = one.sampler(starts);
+    const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
+    const EpochUses uses = ShardSchedule::of(*sampler, starts)->uses({0, 1}).value();
+    for (const ShardUse& use : uses.uses) {
+      // One of its samples comes in the block where it begins, and in that where it ends.
+      const auto comes_in_block_of = [&](std::uint64_t slot) {
+        const std::uint64_t block = (epoch * 1300 + slot) / 256;
+        for (std::uint64_t other = 0; other < 1300; ++other) {
+          if ((epoch * 1300 + other) / 256 != block) continue;
+          if (shard_of(starts, by_slot[other].sample) == use.shard) return true;
+        }
+        return false;
+      };
+      const bool at_an_edge = use.begin == 0 || use.end == 1300;  // the block goes on outside
+      EXPECT_TRUE(at_an_edge || comes_in_block_of(use.begin)) << epoch << " " << use.shard;
+      EXPECT_TRUE(at_an_edge || comes_in_block_of(use.end - 1)) << epoch << " " << use.shard;
+    }
+  }
+}
+
+TEST(ShardScheduleTest, WhereBytesAreBalancedUsesAreOfWholeSteps) {
+  for_each_world([](Case one) {
+    for (const std::uint64_t batch_size : {1, 3}) {
+      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+        one.order.kind = Chunked{4, 2};
+        one.order.tail = tail;
+        one.order.balance_bytes = true;
+        one.ranks.batch_size = batch_size;
+        const Samples starts = starts_of(one.n, 5);
+        const auto sampler = one.sampler(starts);
+        expect_promise(*sampler, starts, one.text(), false);
+        const EpochUses uses =
+            ShardSchedule::of(*sampler, starts)->uses({0, one.ranks.world_size}).value();
+        const std::uint64_t step = one.ranks.world_size * batch_size;
+        for (const ShardUse& use : uses.uses) {
+          EXPECT_EQ(use.begin % step, 0U) << one.text();
+          EXPECT_TRUE(use.end % step == 0 || use.end == uses.num_slots) << one.text();
+        }
+        if (sampler->steps() < 2) continue;
+        sampler->resume(sampler->token_after(1));
+        expect_promise(*sampler, starts, one.text() + " resumed", false);
+      }
     }
   });
 }
 
 TEST(ShardScheduleTest, OneNodeAndOneStreamNameNoShardThatIsNotNeeded) {
   const Samples starts = starts_of(500, 30);
-  OrderOptions options;
-  options.chunk_size = 40;
-  options.window = 3;
-  options.world_size = 4;
-  const auto sampler = make_sampler(500, options);
-  const Samples by_slot = samples_by_slot(*sampler);
+  const auto sampler = make_sampler(500, {.kind = Chunked{40, 3}}, {.world_size = 4});
+  const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
   const EpochUses epoch = ShardSchedule::of(*sampler, starts)->uses({0, 4}).value();
   for (const ShardUse& use : epoch.uses) {
     const auto begin = by_slot.begin() + static_cast<std::ptrdiff_t>(use.begin);
     const auto end = by_slot.begin() + static_cast<std::ptrdiff_t>(use.end);
-    EXPECT_TRUE(std::any_of(begin, end, [&](std::uint64_t sample) {
-      return shard_of(starts, sample) == use.shard;
+    EXPECT_TRUE(std::any_of(begin, end, [&](const Delivered& here) {
+      return shard_of(starts, here.sample) == use.shard;
     })) << use.shard;
   }
 }
 
 TEST(ShardScheduleTest, WhatHasNoKnownFutureGivesNothing) {
   const Samples starts = starts_of(100, 10);
-  OrderOptions options;
-  options.sampler = SamplerKind::kResampled;
-  EXPECT_FALSE(ShardSchedule::of(*make_sampler(100, options), starts));
-  options = {};
-  options.chunk_size = 1;
-  EXPECT_TRUE(ShardSchedule::of(*make_sampler(100, options), starts, 100));
-  EXPECT_FALSE(ShardSchedule::of(*make_sampler(100, options), starts, 99));
-  options.chunk_size = 10;
-  options.world_size = 2;
-  options.balance_bytes = true;
-  const auto balanced =
-      make_sampler(100, options, nullptr, [](std::uint64_t sample) { return sample % 13; });
-  expect_promise(*make_sampler(100, {.world_size = 2, .chunk_size = 10}), starts, "not balanced");
+  EXPECT_FALSE(ShardSchedule::of(*make_sampler(100, {.kind = Resampled{}}), starts));
+  const auto ones = make_sampler(100, {.kind = Chunked{1, 1}});
+  EXPECT_TRUE(ShardSchedule::of(*ones, starts, 100));
+  EXPECT_FALSE(ShardSchedule::of(*ones, starts, 99));
+  const auto balanced = make_sampler(
+      set_of(starts), {.kind = Chunked{10, 1}, .balance_bytes = true}, {.world_size = 2});
   const auto schedule = ShardSchedule::of(*balanced, starts);
   ASSERT_TRUE(schedule);
   EXPECT_TRUE(schedule->uses({0, 2}));
   EXPECT_FALSE(schedule->uses({0, 1}));
+  EXPECT_FALSE(schedule->uses({1, 1}));
 }
 
 TEST(ShardScheduleTest, WrongShardsAndRanksAreRefused) {
-  const auto sampler = make_sampler(100, {.world_size = 4});
+  const auto sampler = make_sampler(100, {}, {.world_size = 4});
   for (const Samples& starts :
        {Samples{}, Samples{0, 99}, Samples{1, 100}, Samples{0, 60, 50, 100}}) {
     try {

@@ -4,12 +4,18 @@
 #include <nlohmann/json.hpp>
 
 #include "order/order_test_support.h"
+#include "shardwise/order/explain.h"
 
 namespace shardwise {
 namespace {
 
+using test::at_epoch;
 using test::delivered;
 using test::Samples;
+
+Order chunks_of(std::uint64_t chunk_size, std::uint64_t seed = 0, bool shufflefirst = false) {
+  return {.seed = seed, .kind = Wids{.chunk_size = chunk_size, .shufflefirst = shufflefirst}};
+}
 
 TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
   const auto corpus = test::corpus_dir();
@@ -19,73 +25,77 @@ TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_GE(golden["cases"].size(), 50U);
   for (const nlohmann::json& c : golden["cases"]) {
-    OrderOptions options;
-    options.seed = c["seed"];
-    options.epoch = c["epoch"];
-    options.shufflefirst = c["shufflefirst"];
-    const auto order = c["order"].get<Samples>();
+    Order order{.seed = c["seed"], .kind = Wids{.shufflefirst = c["shufflefirst"]}};
+    const auto epoch = c["epoch"].get<std::uint64_t>();
+    const auto samples = c["order"].get<Samples>();
     if (c.contains("sampler")) {
-      const ShardOffsets offsets = test::offsets_of(c["lengths"].get<Samples>());
-      EXPECT_EQ(delivered(WidsSampler::shard_list(offsets, options)), order) << c;
+      const SampleSet shards = SampleSet::of_shards(c["lengths"].get<Samples>());
+      EXPECT_EQ(delivered(at_epoch(WidsSampler::shard_list(shards, order), epoch)), samples) << c;
       continue;
     }
-    options.world_size = c["world"];
-    options.rank = c["rank"];
-    options.chunk_size = c["chunksize"];
-    const WidsSampler sampler(c["n"].get<std::uint64_t>(), options);
-    EXPECT_EQ(delivered(sampler), order) << c;
-    EXPECT_EQ(sampler.size(), order.size()) << c;
+    std::get<Wids>(order.kind).chunk_size = c["chunksize"];
+    const WidsSampler sampler = at_epoch(WidsSampler(c["n"].get<std::uint64_t>(), order,
+                                                     {.rank = c["rank"], .world_size = c["world"]}),
+                                         epoch);
+    EXPECT_EQ(delivered(sampler), samples) << c;
+    EXPECT_EQ(sampler.size(), samples.size()) << c;
     EXPECT_EQ(sampler.wids_len(), c["len"]) << c;
   }
 }
 
 // A few vectors for those who do not have the file; the last two are CPython's own.
 TEST(WidsSamplerTest, EqualsAFewVectors) {
-  EXPECT_EQ(delivered(WidsSampler(10, {.epoch = 5, .chunk_size = 4})),
+  EXPECT_EQ(delivered(at_epoch(WidsSampler(10, chunks_of(4)), 5)),
             (Samples{8, 9, 0, 2, 1, 3, 6, 4, 5, 7}));
-  EXPECT_EQ(delivered(WidsSampler(10, {.chunk_size = 4})), (Samples{2, 0, 1, 3, 4, 5, 7, 6, 8, 9}));
-  EXPECT_EQ(delivered(WidsSampler(23, {.rank = 2,
-                                       .world_size = 3,
-                                       .seed = 42,
-                                       .epoch = 5,
-                                       .chunk_size = 5,
-                                       .shufflefirst = true})),
-            (Samples{21, 22, 17, 19, 18, 16, 20}));
-  EXPECT_EQ(delivered(WidsSampler::shard_list(test::offsets_of({3, 4, 2}),
-                                              {.seed = 3, .epoch = 2, .shufflefirst = true})),
-            (Samples{1, 2, 0, 5, 6, 4, 3, 8, 7}));
+  EXPECT_EQ(delivered(WidsSampler(10, chunks_of(4))), (Samples{2, 0, 1, 3, 4, 5, 7, 6, 8, 9}));
   EXPECT_EQ(
-      delivered(WidsSampler(
-          10,
-          {.seed = ~std::uint64_t{0}, .epoch = 1'000'000, .chunk_size = 4, .shufflefirst = true})),
-      (Samples{3, 1, 0, 2, 8, 9, 7, 4, 6, 5}));
-  const WidsSampler large(70000, {.seed = 7, .epoch = 1, .chunk_size = 70000});
+      delivered(at_epoch(WidsSampler(23, chunks_of(5, 42, true), {.rank = 2, .world_size = 3}), 5)),
+      (Samples{21, 22, 17, 19, 18, 16, 20}));
+  EXPECT_EQ(
+      delivered(at_epoch(WidsSampler::shard_list(SampleSet::of_shards(Samples{3, 4, 2}),
+                                                 {.seed = 3, .kind = Wids{.shufflefirst = true}}),
+                         2)),
+      (Samples{1, 2, 0, 5, 6, 4, 3, 8, 7}));
+  EXPECT_EQ(delivered(at_epoch(WidsSampler(10, chunks_of(4, ~std::uint64_t{0}, true)), 1'000'000)),
+            (Samples{3, 1, 0, 2, 8, 9, 7, 4, 6, 5}));
+  const WidsSampler large = at_epoch(WidsSampler(70000, chunks_of(70000, 7)), 1);
   EXPECT_EQ((Samples{large[0], large[1], large[2], large[69999]}),
             (Samples{57557, 38236, 42783, 40720}));
 }
 
+TEST(WidsSamplerTest, HasTheDefaultsOfWids) {
+  EXPECT_EQ(std::get<Wids>(WidsSampler(10).order().kind).chunk_size, 2000U);
+  const WidsSampler two(10, {.kind = Wids{}}, {.world_size = 2});
+  EXPECT_EQ(std::get<Wids>(two.order().kind).chunk_size, 1'000'000U);
+  const WidsSampler replicas(10, {.kind = Wids{}}, {.world_size = 2, .replicas = 2});
+  EXPECT_EQ(std::get<Wids>(replicas.order().kind).chunk_size, 2000U) << "one rank, twice";
+  EXPECT_EQ(replicas.spec(), WidsSampler(10).spec());
+  EXPECT_EQ(delivered(*replicas.for_rank(1)), delivered(WidsSampler(10)));
+}
+
 TEST(WidsSamplerTest, HasWidsUnevenRanksAndSaysSo) {
   std::vector<std::uint64_t> sizes;
-  Samples all;
-  const WidsSampler sampler(10, {.world_size = 8, .chunk_size = 4});
+  const WidsSampler sampler(10, chunks_of(4), {.world_size = 8, .batch_size = 2});
   for (std::uint64_t rank = 0; rank < 8; ++rank) {
-    const Samples part = delivered(*sampler.for_rank(rank));
-    sizes.push_back(part.size());
-    all.insert(all.end(), part.begin(), part.end());
-    EXPECT_EQ(sampler.for_rank(rank)->size(), part.size());
+    const auto mine = sampler.for_rank(rank);
+    sizes.push_back(delivered(*mine).size());
+    EXPECT_EQ(mine->size(), sizes.back());
+    EXPECT_EQ(mine->steps(), 1U);
   }
   EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 2, 2, 2, 0, 0, 0));
   EXPECT_EQ(sampler.wids_len(), 2U);
-  EXPECT_EQ(sampler.steps(2), 1U);
+  const Samples all = test::of_all_ranks(sampler);
   EXPECT_TRUE(test::is_each_once(all, 10));
   EpochAudit audit;
   audit.add(all);
-  EXPECT_TRUE(audit.verdict(sampler.expectation({})).proven);
+  EXPECT_EQ(audit.verdict(sampler.expectation()).text(0),
+            "epoch 0: 10 samples, each exactly once: proven");
+  EXPECT_EQ(sampler.deliveries_before(8), 5U);
+  EXPECT_EQ(sampler.deliveries_before(16), 10U);
 }
 
 TEST(WidsSamplerTest, CanBeEnteredAnywhereAndAskedWhen) {
-  WidsSampler sampler(
-      100, {.rank = 1, .world_size = 3, .seed = 4, .chunk_size = 7, .shufflefirst = true});
+  WidsSampler sampler(100, chunks_of(7, 4, true), {.rank = 1, .world_size = 3});
   const Samples order = delivered(sampler);
   for (const std::size_t start : {33U, 5U, 20U, 0U}) {
     EXPECT_EQ(sampler[start], order[start]);
@@ -94,50 +104,91 @@ TEST(WidsSamplerTest, CanBeEnteredAnywhereAndAskedWhen) {
               Samples(order.begin() + static_cast<std::ptrdiff_t>(start), order.end()));
   }
   for (std::uint64_t index = 0; index < order.size(); ++index) {
-    EXPECT_EQ(sampler.deliveries(order[index]), (std::vector<Delivery>{{1, index, index * 3 + 1}}));
+    EXPECT_EQ(when_sample(sampler, order[index]),
+              (std::vector<SampleTime>{{1, index, 0, index * 3 + 1}}));
+    EXPECT_EQ(sampler.position_in_epoch(index), index * 3 + 1);
   }
-  EXPECT_EQ(delivered(WidsSampler(5, {.shuffle = false})), test::first_numbers(5));
-  EXPECT_EQ(WidsSampler(0, {.world_size = 2}).size(), 0U);
+  EXPECT_EQ(delivered(WidsSampler(5, {.kind = Wids{.shuffle = false}})), test::first_numbers(5));
+  EXPECT_EQ(WidsSampler(0, {.kind = Wids{}}, {.world_size = 2}).size(), 0U);
+}
+
+TEST(WidsSamplerTest, SaysInWhichOrderItReadsItsChunks) {
+  const WidsSampler sampler =
+      at_epoch(WidsSampler(100, chunks_of(7, 4), {.rank = 1, .world_size = 3}), 2);
+  std::size_t index = 0;
+  for (const auto& [begin, end] : sampler.chunks_in_order()) {
+    Samples chunk;
+    while (chunk.size() < end - begin) chunk.push_back(sampler[index++]);
+    std::sort(chunk.begin(), chunk.end());
+    EXPECT_EQ(chunk.front(), begin);
+    EXPECT_EQ(chunk.back(), end - 1);
+  }
+  EXPECT_EQ(index, sampler.size());
 }
 
 TEST(WidsSamplerTest, ResumesOnTheSameNumberOfRanksOnly) {
-  const OrderOptions options{.world_size = 4, .seed = 4, .chunk_size = 7};
-  Samples all;
-  std::string saved;
-  const WidsSampler before(50, options);
-  for (std::uint64_t rank = 0; rank < 4; ++rank) {
-    const auto mine = before.for_rank(rank);
-    Samples batch(5);
-    batch.resize(mine->next_batch(batch));
-    all.insert(all.end(), batch.begin(), batch.end());
-    if (rank == 0) saved = mine->token({}).to_text();
+  for (const std::uint64_t steps : {0U, 1U, 2U, 3U}) {
+    const WidsSampler before(50, chunks_of(7, 4), {.world_size = 4, .batch_size = 5});
+    Samples all;
+    std::string saved;
+    for (std::uint64_t rank = 0; rank < 4; ++rank) {
+      const auto mine = before.for_rank(rank);
+      Samples batch(5 * steps);
+      batch.resize(mine->next_batch(batch));
+      all.insert(all.end(), batch.begin(), batch.end());
+      if (rank == 0) {
+        EXPECT_EQ(mine->token(), before.token_after(steps));
+        saved = mine->token().to_text();
+      }
+    }
+    if (steps == 3) {
+      EXPECT_EQ(ResumeToken::from_text(saved).epoch, 1U);
+      EXPECT_TRUE(test::is_each_once(all, 50));
+      continue;
+    }
+    for (std::uint64_t rank = 0; rank < 4; ++rank) {
+      const auto mine = before.for_rank(rank);
+      mine->resume(ResumeToken::from_text(saved));
+      EXPECT_EQ(mine->steps(), 3 - steps);
+      const std::uint64_t size = mine->size();
+      const std::size_t so_far = all.size();
+      for (const std::uint64_t sample : *mine) all.push_back(sample);
+      EXPECT_EQ(all.size() - so_far, size);
+    }
+    EXPECT_TRUE(test::is_each_once(all, 50)) << steps;
+    WidsSampler other(50, chunks_of(7, 4), {.world_size = 2});
+    EXPECT_THAT(test::error_text([&] { other.resume(ResumeToken::from_text(saved)); }),
+                testing::HasSubstr("world_size 4 there, 2 here"));
   }
-  for (std::uint64_t rank = 0; rank < 4; ++rank) {
-    const auto mine = before.for_rank(rank);
-    mine->resume(ResumeToken::from_text(saved), {});
-    for (const std::uint64_t sample : *mine) all.push_back(sample);
-  }
-  EXPECT_TRUE(test::is_each_once(all, 50));
-  WidsSampler other(50, {.world_size = 2, .seed = 4, .chunk_size = 7});
-  EXPECT_THAT(test::error_text([&] { other.resume(ResumeToken::from_text(saved), {}); }),
-              testing::HasSubstr("world_size 4 there, 2 here"));
 }
 
 TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
-  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.window = 2}); }),
-              testing::HasSubstr("window"));
-  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.tail = Tail::kPad}); }),
+  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.kind = Wids{}, .tail = Tail::kPad}); }),
               testing::HasSubstr("tail"));
-  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.world_size = 2, .streams = 2}); }),
-              testing::HasSubstr("streams"));
   EXPECT_THAT(
-      test::error_text([] { WidsSampler::shard_list(test::offsets_of({5}), {.world_size = 2}); }),
-      testing::HasSubstr("ShardListSampler"));
-  SkipList skip;
-  skip.add_sample(1);
+      test::error_text([] { WidsSampler(10, {.kind = Wids{}, .streams = 2}, {.world_size = 2}); }),
+      testing::HasSubstr("streams"));
+  EXPECT_THAT(test::error_text(
+                  [] { WidsSampler::shard_list(SampleSet::of_shards(Samples{5}), chunks_of(3)); }),
+              testing::HasSubstr("ShardListSampler"));
+  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.kind = Chunked{}}); }),
+              testing::HasSubstr("give an order whose kind is Wids"));
+  EXPECT_THAT(test::error_text([] { WidsSampler(10, {}, {.rank = 3}); }),
+              testing::HasSubstr("ranks are in [0, 1)"));
+}
+
+// A run may change its order between epochs, but what it left out has to stay out.
+TEST(WidsSamplerTest, RefusesATokenThatLeavesSomethingOut) {
+  Order order;
+  order.skip.add_sample(3);
+  const auto chunked = make_sampler(10, order);
   WidsSampler sampler(10);
-  EXPECT_THAT(test::error_text([&] { sampler.set_skip(skip); }),
-              testing::HasSubstr("cannot leave"));
+  sampler.seek(4);
+  EXPECT_THAT(
+      test::error_text([&] { sampler.resume(chunked->token(), Changes::kAllowAtEpochBorder); }),
+      testing::HasSubstr("skip means nothing to the wids sampler"));
+  EXPECT_EQ(sampler.position(), 4U);
+  EXPECT_TRUE(sampler.skip().empty());
 }
 
 }  // namespace

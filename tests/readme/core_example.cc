@@ -11,7 +11,7 @@
 std::uint64_t one_rank(const char* index, const std::function<void(std::string_view, std::int64_t)>& use) {
   auto data = shardwise::Dataset::open(index);          // maps the index; a shard when first touched
   shardwise::DistributedChunkedSampler order(
-      data, {.rank = 0, .world_size = 8, .seed = 17, .chunk_size = 1000});
+      data, {.seed = 17, .chunk_size = 1000}, {.rank = 0, .world_size = 8});
   order.set_epoch(3);
   for (std::uint64_t i : order) {
     shardwise::Sample sample = data[i];

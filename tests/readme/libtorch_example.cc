@@ -10,7 +10,7 @@ template <class Model, class Step>
 void train(Model& model, Step step, const std::string& checkpoint) {
   auto group = sl::init_process_group();                // torchrun, mpirun, srun, or this process alone
   auto data = shardwise::Dataset::open("train.idx"), eval = shardwise::Dataset::open("eval.idx");
-  sl::ImageLoader loader(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}, .seed = 17});
+  sl::ImageLoader loader(data, group, {.order = {.seed = 17}, .batch_size = 64, .threads = 4, .resize = {224, 224}});
   if (!checkpoint.empty()) loader.restore(shardwise::ResumeToken::from_text(checkpoint));
 
   for (auto epoch : loader.epochs(90)) {

@@ -78,7 +78,7 @@ TEST(PlanCommandTest, NodesWithTheirOwnStreamsFetchEachShardOnce) {
 
 TEST(PlanCommandTest, ATableForPeople) {
   const std::string text = shardwise_output([] {
-    auto arguments = alike({"--epochs", "2"});
+    auto arguments = alike({"--epochs", "2", "--window", "1"});
     arguments.insert(arguments.begin(), "plan");
     return arguments;
   }());
@@ -138,7 +138,7 @@ TEST(PlanCommandTest, WhatCannotBePlannedSaysWhy) {
   dealt.insert(dealt.begin(), "plan");
   dealt.erase(dealt.begin() + 11, dealt.begin() + 13);  // the other --nodes
   EXPECT_THAT(usage_error(dealt),
-              HasSubstr("cannot deal 8 ranks to 3 nodes; use 1, 2, 4, 8 nodes"));
+              HasSubstr("8 ranks are not divisible by 3 nodes; use 1, 2, 4, 8 nodes"));
   auto rank = alike({"--rank", "0"});
   rank.insert(rank.begin(), "plan");
   EXPECT_THAT(usage_error(rank), HasSubstr("--rank means nothing to a plan"));

@@ -30,8 +30,9 @@ class RemoteCommandTest : public ::testing::Test {
     return json_of(more);
   }
   nlohmann::json epoch(std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"epoch", "--json", "--quiet", shards_.index(), "--sampler",
-                               "sharded", "--batch", "5", "--cache", shards_.cache()});
+    more.insert(more.begin(),
+                {"epoch", "--json", "--quiet", shards_.index(), "--sampler", "sharded", "--window",
+                 "1", "--batch", "5", "--cache", shards_.cache()});
     return json_of(more);
   }
   static std::string failure(std::vector<std::string> arguments, int code = 1) {
@@ -235,7 +236,8 @@ TEST_F(RemoteCommandTest, CatReadsFromTheCacheOrByRange) {
 
 TEST_F(RemoteCommandTest, AnEpochInASmallCacheIsProvenAndFetchesWhatThePlanSays) {
   build();
-  const std::vector<std::string> order = {"--sampler", "sharded", "--cache-bytes", "20%"};
+  const std::vector<std::string> order = {"--sampler", "sharded",       "--window",
+                                          "1",         "--cache-bytes", "20%"};
   std::vector<std::string> plan = {"plan",     "--json", shards_.index(), "--nodes", "1",
                                    "--epochs", "2"};
   plan.insert(plan.end(), order.begin(), order.end());

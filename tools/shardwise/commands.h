@@ -16,6 +16,7 @@ void add_ls_command(CLI::App& program, Output& out);
 void add_cat_command(CLI::App& program, Output& out);
 void add_verify_command(CLI::App& program, Output& out);
 void add_query_command(CLI::App& program, Output& out);
+void add_token_command(CLI::App& program, Output& out);
 void add_order_command(CLI::App& program, Output& out);
 void add_explain_command(CLI::App& program, Output& out);
 void add_when_command(CLI::App& program, Output& out);

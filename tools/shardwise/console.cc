@@ -55,13 +55,14 @@ const char* program_name() { return name_of_program; }
 void print_message(std::string_view line) {
   const std::lock_guard lock(console_mutex);
   wipe();
-  fmt::print(stderr, "{}\n", line);
+  // What cannot be said is no reason to fail: fmt::print() would throw.
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   std::fflush(stderr);
 }
 
 void draw_bar(std::string_view bar) {
   const std::lock_guard lock(console_mutex);
-  fmt::print(stderr, "\r\033[K{}", bar);
+  std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(bar.size()), bar.data());
   std::fflush(stderr);
   bar_is_drawn = true;
 }

@@ -19,7 +19,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
-#include "shardwise/data/dataset.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/loader.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -28,9 +28,7 @@ namespace shardwise::tools {
 namespace {
 
 struct EpochOptions {
-  std::string index;
-  std::optional<std::string> where;
-  OrderArguments order;
+  RunArguments run;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
   std::string decode = "none";
@@ -50,16 +48,17 @@ struct LoadedBatch {
   std::uint64_t checksum = 0;
 };
 
-LoadedBatch load(const Dataset& data, const Batch& batch) {
+LoadedBatch load(const MixedDataset& data, const Batch& batch) {
   LoadedBatch loaded;
   for (const std::uint64_t number : batch) {
-    const Sample sample = data[number];
+    const std::size_t part = data.part_of(number);
+    const Sample sample = data.part(part)[number - data.first_sample(part)];
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
       const Field field = sample.field(i);
       loaded.bytes += field.bytes.size();
       loaded.checksum += hash64(field.bytes);
     }
-    loaded.samples.push_back(sample.index());
+    loaded.samples.push_back(data.first_sample(part) + sample.index());
   }
   return loaded;
 }
@@ -74,7 +73,7 @@ struct EpochReport {
 };
 
 /// Loads all that `sampler` gives, from where it stands.
-void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sampler,
+void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& sampler,
                std::uint64_t num_samples, Progress& progress, EpochReport& report) {
   const auto next_batch = [&]() -> std::optional<Batch> {
     throw_if_interrupted();
@@ -83,14 +82,17 @@ void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sample
     if (batch.empty()) return std::nullopt;
     return batch;
   };
-  ShardPrefetcher prefetcher(data, sampler, options.prefetch);
+  // What several data sets need from one cache is not known ahead.
+  std::optional<ShardPrefetcher> prefetcher;
+  if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, options.prefetch);
   std::uint64_t delivered = sampler.position();
   Loader<Batch, LoadedBatch> loader(next_batch,
                                     [&](const Batch& batch) { return load(data, batch); },
                                     {.num_threads = options.threads});
   while (const std::optional<LoadedBatch> loaded = loader.next()) {
     report.audit.add(loaded->samples);
-    prefetcher.reached(delivered += loaded->samples.size());
+    delivered += loaded->samples.size();
+    if (prefetcher) prefetcher->reached(delivered);
     report.bytes += loaded->bytes;
     report.checksum += loaded->checksum;
     progress.update(report.audit.sum().count, num_samples,
@@ -99,43 +101,54 @@ void load_rank(const EpochOptions& options, const Dataset& data, Sampler& sample
   report.wait_seconds += loader.wait_seconds();
 }
 
-/// Throws NotExact unless the ranks [first, last] together got what their orders say.
-void prove_as_ordered(const Sampler& sampler, std::uint64_t first, std::uint64_t last,
-                      const EpochReport& report, const Hash128& fingerprint) {
+/// The ranks whose parts are loaded: one of each group of replicas.
+std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
+  if (!whole) return {sampler.rank()};
+  std::vector<std::uint64_t> ranks;
+  for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// Throws NotExact unless these ranks together got what their orders say, from where the run
+/// stands.
+void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
+                      const EpochReport& report) {
   AuditSum expected;
   Batch batch(4096);
-  for (std::uint64_t rank = first; rank <= last; ++rank) {
+  for (const std::uint64_t rank : ranks) {
     const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
     while (const std::size_t got = again->next_batch(batch)) {
-      expected += AuditSum::of({batch.data(), got}, fingerprint);
+      expected += AuditSum::of({batch.data(), got}, sampler.fingerprint());
     }
   }
-  if (report.audit.sum() != expected) {
-    throw NotExact("samples were loaded that the order does not hold, or not those that it does",
-                   fmt::format("epoch {}, ranks {} to {}", sampler.epoch(), first, last),
-                   "this is a fault in shardwise: please report it");
-  }
+  if (report.audit.sum() == expected) return;
+  throw NotExact("samples were loaded that the order does not hold, or not those that it does",
+                 fmt::format("epoch {}", sampler.epoch()),
+                 "this is a fault in shardwise: please report it");
 }
 
-/// Of one rank: that it got what its order says. Whether the epoch is whole only all ranks can
-/// tell.
-std::string prove_rank(const Sampler& sampler, const EpochReport& report,
-                       const Hash128& fingerprint) {
-  prove_as_ordered(sampler, sampler.rank(), sampler.rank(), report, fingerprint);
+/// Of one rank that it got what its order says: whether the epoch is whole only all ranks can tell.
+/// Of all ranks the same where a token does not say what was delivered before.
+std::string prove(const Run& run, bool whole, const EpochReport& report) {
+  const Sampler& sampler = *run.sampler;
+  const std::uint64_t samples = report.audit.sum().count;
+  if (whole && (run.position == 0 || run.delivered_before)) {
+    EpochAudit audit(sampler.fingerprint());
+    audit.merge(report.audit.sum());
+    if (run.delivered_before) audit.merge(*run.delivered_before);
+    const AuditExpectation expectation = sampler.expectation();
+    audit.prove(expectation, sampler.epoch());
+    return audit.verdict(expectation).text(sampler.epoch());
+  }
+  prove_as_ordered(sampler, ranks_to_load(sampler, whole), report);
+  if (whole) {
+    return fmt::format("epoch {}: the rest from position {} on: {} samples as ordered: proven",
+                       sampler.epoch(), run.position, samples);
+  }
   return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
-                     sampler.rank(), sampler.world_size(), report.audit.sum().count);
-}
-
-std::string prove_epoch(const Sampler& sampler, const EpochReport& report,
-                        const Hash128& fingerprint) {
-  if (sampler.spec().sampler == SamplerKind::kResampled) {
-    prove_as_ordered(sampler, 0, sampler.world_size() - 1, report, fingerprint);
-    return fmt::format("epoch {}: {} samples drawn with replacement, as ordered: proven",
-                       sampler.epoch(), report.audit.sum().count);
-  }
-  const AuditExpectation expectation = sampler.expectation(fingerprint);
-  report.audit.prove(expectation, sampler.epoch());
-  return report.audit.verdict(expectation).text(sampler.epoch());
+                     sampler.rank(), sampler.world_size(), samples);
 }
 
 std::uint64_t peak_memory_bytes() {
@@ -171,7 +184,8 @@ void print_cache(const ShardCacheStats& stats, Output& out) {
 }
 
 /// Says what helps where the cache is too small for the order.
-void note_repeated_fetches(const ShardCacheStats& stats, const Dataset& data, bool is_sharded) {
+void note_repeated_fetches(const ShardCacheStats& stats, const MixedDataset& data,
+                           bool is_sharded) {
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
   if (stats.fetched <= num_shards) return;
   say("note",
@@ -181,30 +195,56 @@ void note_repeated_fetches(const ShardCacheStats& stats, const Dataset& data, bo
                   is_sharded ? "" : ", and --sampler sharded takes shards one after another"));
 }
 
+/// Opens the data set, or all those of a mixture over one cache.
+Run open_epoch(const EpochOptions& options) {
+  std::shared_ptr<ShardCache> cache;
+  const Access access = parse_access(options.access);
+  const auto open = [&](const std::string& index) {
+    if (cache) {
+      return Dataset::open(index, {.access = access,
+                                   .cache = cache,
+                                   .fetchers = make_fetchers(options.cache),
+                                   .cancel = &interrupt_flag()});
+    }
+    Dataset data = open_dataset(index, access, options.cache, &interrupt_flag());
+    cache = data.cache();
+    return data;
+  };
+  if (options.run.index.empty() && options.run.order.mix.empty()) {
+    throw CLI::RequiredError("INDEX");
+  }
+  return open_run(options.run, {.batch_size = options.batch}, open);
+}
+
 void run(const EpochOptions& options, Output& out) {
-  const Dataset all =
-      open_dataset(options.index, parse_access(options.access), options.cache, &interrupt_flag());
-  const std::shared_ptr<ShardCache> cache = all.cache();
-  const Dataset data = options.where ? all.where(*options.where) : all;
-  const std::unique_ptr<Sampler> first = sampler_for(options.order, ordered(data));
-  const bool whole = !options.order.rank;
-  const std::uint64_t num_samples =
-      whole ? first->partition().delivered_slots() : first->partition().size();
+  const Run run = open_epoch(options);
+  const MixedDataset& data = *run.data;
+  const std::shared_ptr<ShardCache> cache = data.part(0).cache();
+  const Sampler* const first = run.sampler.get();
+  const bool whole = !options.run.rank;
+  const std::vector<std::uint64_t> ranks = ranks_to_load(*first, whole);
+  std::uint64_t num_samples = 0;
+  for (const std::uint64_t rank : ranks) num_samples += first->for_rank(rank)->size();
+  if (data.num_parts() == 1) {
+    const RankRange node = {.first = 0, .count = first->world_size()};
+    if (const auto warning = small_cache_warning(data.part(0), *first, node)) {
+      say("warning", *warning);
+    }
+  }
 
   Progress progress("loading", Unit::kSamples, options.quiet);
   EpochReport report(data.fingerprint());
-  const std::uint64_t end = whole ? first->world_size() : first->rank() + 1;
-  for (std::uint64_t rank = first->rank(); rank < end; ++rank) {
+  for (const std::uint64_t rank : ranks) {
     load_rank(options, data, *first->for_rank(rank), num_samples, progress, report);
   }
   const double seconds = progress.seconds();
   progress.clear();
-  const std::string proof = whole ? prove_epoch(*first, report, data.fingerprint())
-                                  : prove_rank(*first, report, data.fingerprint());
+  const std::string proof = prove(run, whole, report);
 
   const std::uint64_t samples = report.audit.sum().count;
   const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
-  const ShardPoolStats pool = data.pool_stats();
+  std::uint64_t opened = 0;
+  for (std::size_t i = 0; i < data.num_parts(); ++i) opened += data.part(i).pool_stats().opened;
   if (options.json) {
     nlohmann::ordered_json json = {
         {"samples", samples},
@@ -213,7 +253,7 @@ void run(const EpochOptions& options, Output& out) {
         {"samples_per_second", rate},
         {"wait_seconds", report.wait_seconds},
         {"threads", options.threads},
-        {"shards_opened", pool.opened},
+        {"shards_opened", opened},
         {"peak_memory_bytes", peak_memory_bytes()},
         {"private_memory_bytes", private_memory_bytes()},
         {"checksum", fmt::format("{:016x}", report.checksum)},
@@ -231,18 +271,19 @@ void run(const EpochOptions& options, Output& out) {
   out.print("bytes     {}, {}/s\n", human_bytes(report.bytes),
             human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
                                                    std::max(seconds, 1e-9))));
-  out.print("seconds   {:.3f}, of which the consumer waited {:.3f}\n", seconds,
+  out.print("seconds   {:.3f}, of which the reading loop waited {:.3f} for data\n", seconds,
             report.wait_seconds);
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
-  out.print("shards    opened {} times\n", human_count(pool.opened));
+  out.print("shards    opened {} times\n", human_count(opened));
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
   out.print("{}\n", proof);
   if (cache) {
     out.flush();
-    note_repeated_fetches(cache->stats(), data, first->spec().sampler == SamplerKind::kSharded);
+    note_repeated_fetches(cache->stats(), data,
+                          std::holds_alternative<Sharded>(first->order().kind));
   }
 }
 
@@ -254,22 +295,17 @@ void add_epoch_command(CLI::App& program, Output& out) {
       "Load one epoch, every byte of it, and prove it: with --rank that rank's part, "
       "otherwise those of all ranks one after another");
   const auto options = std::make_shared<EpochOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
   command->add_option("--threads", options->threads, "threads that load; 0: the consumer does")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--batch", options->batch, "samples a batch")
+  command->add_option("--batch", options->batch, "samples a step on each rank")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 24))
       ->type_name("B")
       ->capture_default_str();
   command->add_option("--decode", options->decode, "what is made of the bytes; none: they are read")
       ->check(CLI::IsMember({"none"}))
       ->capture_default_str();
-  command
-      ->add_option("--where", options->where,
-                   "only the samples for which this SQL condition holds: \"cls = 7\"")
-      ->type_name("SQL");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object");
   command
@@ -287,7 +323,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
-  add_order_options(*command, options->order);
+  add_run_options(*command, options->run, /*with_size=*/false);
   command->footer("Example:\n  shardwise epoch train.idx --world 8 --threads 4");
   command->callback([options, &out] { run(*options, out); });
 }

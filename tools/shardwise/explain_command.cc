@@ -3,59 +3,85 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "options.h"
 #include "order_options.h"
-#include "shardwise/base/text.h"
+#include "table.h"
 
 namespace shardwise::tools {
 namespace {
 
 struct ExplainOptions {
-  OrderedArguments samples;
-  OrderArguments order;
+  RunArguments run;
   std::uint64_t step = 0;
-  std::uint64_t batch = 0;
+  StepSize batch = {.batch_size = 0};
+  bool json = false;
+  bool header = false;
 };
 
+void print_json(const RankStep& rank, std::size_t place, const SampleNames* names, Output& out) {
+  std::string line = fmt::format("{{\"rank\":{},\"place\":{},\"sample\":{}", rank.rank, place,
+                                 rank.samples[place]);
+  if (names != nullptr) {
+    line += ",\"key\":";
+    append_json_string(line, names->key);
+    line += ",\"shard\":";
+    append_json_string(line, names->shard);
+  }
+  out.print("{}}}\n", line);
+}
+
 void run(const ExplainOptions& options, Output& out) {
-  const OrderedThing thing = open_ordered(options.samples);
-  const std::unique_ptr<Sampler> sampler = sampler_for(options.order, thing);
-  for (const RankStep& rank : explain_step(*sampler, options.step, options.batch)) {
-    if (options.order.rank && *options.order.rank != rank.rank) continue;
-    for (const std::uint64_t sample : rank.samples) {
-      out.print("{}\t{}", rank.rank, sample);
-      if (thing.index) {
-        const std::uint64_t shard = thing.index->shard_of(sample);
-        const auto local = static_cast<std::uint32_t>(sample - thing.index->first_sample(shard));
-        out.print("\t{}\t{}", escaped(thing.index->segment(shard).key(local)),
-                  escaped(without_secrets(thing.index->shard(shard).path)));
+  const Run run = open_run(options.run, checked(options.batch));
+  std::vector<TableColumn> columns = {{"rank", Align::kRight}, {"sample", Align::kRight}};
+  if (run.data) {
+    columns.push_back({"key"});
+    columns.push_back({"shard", Align::kLeft, Cut::kStart});
+  }
+  Table table(out, columns, options.header);
+  for (const RankStep& rank : explain_step(*run.sampler, options.step)) {
+    if (options.run.rank && *options.run.rank != rank.rank) continue;
+    for (std::size_t place = 0; place < rank.samples.size(); ++place) {
+      std::optional<SampleNames> names;
+      if (run.data) names = names_of(*run.data, rank.samples[place]);
+      if (options.json) {
+        print_json(rank, place, names ? &*names : nullptr, out);
+        continue;
       }
-      out.print("\n");
+      std::vector<std::string> cells = {std::to_string(rank.rank),
+                                        std::to_string(rank.samples[place])};
+      if (names) {
+        cells.push_back(names->key);
+        cells.push_back(names->shard);
+      }
+      table.add(std::move(cells));
     }
   }
+  if (!options.json) table.finish();
 }
 
 }  // namespace
 
 void add_explain_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "explain", "Print what every rank, or one, had in a step: rank, sample, key and shard");
+      "explain", "Print what every rank, or one, has in a step: rank, sample, key and shard");
   const auto options = std::make_shared<ExplainOptions>();
-  add_ordered_arguments(*command, options->samples);
-  command->add_option("--step", options->step, "the step of the epoch, from 0")
+  command
+      ->add_option("--step", options->step,
+                   "the step of the epoch, from 0; with --token the steps that are left count")
       ->required()
       ->check(kWholeNumber)
-      ->type_name("T");
-  command->add_option("--batch", options->batch, "samples a step on each rank")
-      ->required()
-      ->check(CLI::PositiveNumber)
-      ->check(kWholeNumber)
-      ->type_name("B");
-  add_order_options(*command, options->order);
+      ->type_name("N");
+  add_step_size(*command, options->batch);
+  command->add_flag("--json", options->json, "print one JSON object a line");
+  command->add_flag("--header", options->header, "print a header in pipes, too");
+  add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
-      "Example:\n  shardwise explain train.idx --epoch 3 --world 8 --step 1200 --batch 64");
+      "Examples:\n  shardwise explain train.idx --epoch 3 --world 8 --step 1200 --batch 64\n"
+      "  shardwise explain train.idx --checkpoint run.pt --world 8 --step 0 --batch 64");
   command->callback([options, &out] { run(*options, out); });
 }
 

@@ -37,6 +37,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"epoch means", "--epoch means"},
     {"replicas means", "--replicas means"},
     {"replicas is", "--replicas is"},
+    {"tail pad", "--tail pad"},
     {"phase means", "--phase means"},
     {"shuffle means", "--no-shuffle means"},
     // Names that are nothing else.
@@ -58,6 +59,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"drop_missing", "--drop-missing"},
     {"unique_keys", "--unique-keys"},
     {"shufflefirst", "--shufflefirst"},
+    {"global_batch_size", "--global-batch-size"},
+    {"max_bad", "--max-bad"},
     {"streams", "--streams"},
 });
 

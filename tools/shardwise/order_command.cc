@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -16,22 +17,33 @@ namespace {
 constexpr std::size_t kNumbersAtOnce = 4096;
 
 struct OrderCommandOptions {
-  OrderedArguments samples;
-  OrderArguments order;
+  RunArguments run;
   std::uint64_t from = 0;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  bool json = false;
 };
 
 void run(const OrderCommandOptions& options, Output& out) {
-  const std::unique_ptr<Sampler> sampler =
-      sampler_for(options.order, open_ordered(options.samples));
-  sampler->seek(options.from);
+  const Run run = open_run(options.run);
+  Sampler& sampler = *run.sampler;
+  if (!options.run.rank && sampler.world_size() > 1 && ::isatty(STDERR_FILENO) == 1) {
+    say("note", fmt::format("this is rank 0 of {}; --rank gives another", sampler.world_size()));
+  }
+  sampler.seek(options.from);
   std::vector<std::uint64_t> numbers(std::min<std::uint64_t>(kNumbersAtOnce, options.limit));
   for (std::uint64_t left = options.limit; left > 0;) {
     throw_if_interrupted();
     const std::size_t wanted = std::min<std::uint64_t>(numbers.size(), left);
-    const std::size_t got = sampler->next_batch({numbers.data(), wanted});
-    for (std::size_t i = 0; i < got; ++i) out.print("{}\n", numbers[i]);
+    const std::uint64_t first = sampler.position();
+    const std::size_t got = sampler.next_batch({numbers.data(), wanted});
+    for (std::size_t i = 0; i < got; ++i) {
+      if (options.json) {
+        out.print("{{\"sample\":{},\"position\":{}}}\n", numbers[i],
+                  sampler.position_in_epoch(first + i));
+      } else {
+        out.print("{}\n", numbers[i]);
+      }
+    }
     if (got < wanted) return;
     left -= got;
   }
@@ -43,14 +55,15 @@ void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("order", "Print the sample numbers that one rank gets, one a line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  add_ordered_arguments(*command, options->samples);
   command->add_option("--from", options->from, "begin at this one of the rank's samples, from 0")
       ->check(kWholeNumber)
-      ->type_name("POS");
-  command->add_option("--limit", options->limit, "at most so many")
+      ->type_name("N");
+  command->add_option("--limit", options->limit, "print at most N")
       ->check(kWholeNumber)
       ->type_name("N");
-  add_order_options(*command, options->order);
+  command->add_flag("--json", options->json,
+                    "print one JSON object a line: the sample, and its position in the epoch");
+  add_run_options(*command, options->run, /*with_size=*/true);
   command->footer("Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -1,82 +1,417 @@
 #include "order_options.h"
 
-#include <utility>
-#include <vector>
+#include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "checkpoint_file.h"
+#include "option_names.h"
 #include "options.h"
+#include "output.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/make_sampler.h"
+#include "shardwise/base/text.h"
+#include "skip_file.h"
 
 namespace shardwise::tools {
+namespace {
 
-void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments) {
-  CLI::Option* index =
-      command.add_option("INDEX", arguments.index, "the samples of an index")->type_name("");
-  command.add_option("--size", arguments.size, "or so many samples")
+constexpr const char* kGroup = "Order of the samples";
+constexpr const char* kRareGroup = "Order of the samples: rarely needed";
+
+[[noreturn]] void throw_usage(const std::string& text) {
+  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
+}
+
+/// Refuses an option that was given and means nothing to the sampler.
+void require(bool holds, std::string_view option, const std::string& sampler,
+             std::string_view used_by) {
+  if (holds) return;
+  throw_usage(fmt::format("{} means nothing with {}; it is for {}", option, sampler, used_by));
+}
+
+/// The kind that the options say, but for a mixture.
+OrderKind kind_of(const OrderArguments& arguments) {
+  const std::string& name = arguments.sampler;
+  const bool in_order = arguments.no_shuffle && (name == "chunked" || name == "sharded");
+  const std::string said = in_order ? "--no-shuffle" : "--sampler " + name;
+  OrderKind kind = in_order ? OrderKind(Sequential{}) : parse_order_kind(name);
+  auto* const chunked = std::get_if<Chunked>(&kind);
+  auto* const sharded = std::get_if<Sharded>(&kind);
+  auto* const resampled = std::get_if<Resampled>(&kind);
+  auto* const wids = std::get_if<Wids>(&kind);
+  require(!arguments.chunk || chunked || wids, "--chunk", said, "chunked and wids");
+  require(!arguments.window || chunked || sharded, "--window", said, "chunked and sharded");
+  require(!arguments.phase || chunked, "--phase", said, "chunked");
+  require(!arguments.resample || resampled, "--resample", said, "resampled");
+  require(arguments.weights.empty() || resampled, "--weights", said, "resampled");
+  require(!arguments.shufflefirst || wids, "--shufflefirst", said, "wids");
+  require(!arguments.no_shuffle || !resampled, "--no-shuffle", said, "all others");
+  if (chunked) {
+    chunked->chunk_size = arguments.chunk.value_or(kDefaultChunkSize);
+    chunked->window = arguments.window.value_or(kDefaultWindow);
+    chunked->phase = arguments.phase;
+  } else if (sharded) {
+    sharded->window = arguments.window.value_or(kDefaultShardWindow);
+  } else if (resampled) {
+    resampled->unit = arguments.resample == "shard" ? ResampleUnit::kShard : ResampleUnit::kSample;
+    resampled->weights = arguments.weights;
+  } else if (wids) {
+    wids->chunk_size = arguments.chunk.value_or(0);
+    wids->shuffle = !arguments.no_shuffle;
+    wids->shufflefirst = arguments.shufflefirst;
+  }
+  return kind;
+}
+
+/// The order of each part of a mixture.
+std::variant<Chunked, Sharded, Sequential> part_kind_of(const OrderKind& kind) {
+  if (const auto* chunked = std::get_if<Chunked>(&kind)) return *chunked;
+  if (const auto* sharded = std::get_if<Sharded>(&kind)) return *sharded;
+  if (std::holds_alternative<Sequential>(kind)) return Sequential{};
+  throw_usage(
+      fmt::format("--mix mixes chunked, sharded and sequential orders, not {}", name_of(kind)));
+}
+
+FindKey key_finder(const MixedDataset* data) {
+  if (data == nullptr) return nullptr;
+  return [data](const std::string& key) -> std::optional<std::uint64_t> {
+    for (std::size_t part = 0; part < data->num_parts(); ++part) {
+      if (const auto sample = data->part(part).find(key)) {
+        return data->first_sample(part) + sample->index();
+      }
+    }
+    return std::nullopt;
+  };
+}
+
+SkipList skip_of(const OrderArguments& arguments, const MixedDataset* data) {
+  if (arguments.skip_file.empty()) return {};
+  SkipList skip = read_skip_file(arguments.skip_file, key_finder(data));
+  if (data != nullptr && !skip.samples().empty() &&
+      skip.samples().rbegin()->first >= data->size()) {
+    throw OutOfRange(
+        "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out",
+        in_quotes(arguments.skip_file),
+        "sample numbers are in [0, " + std::to_string(data->size()) + ")");
+  }
+  return skip;
+}
+
+/// Calls a function of the library for which wrong options are wrong usage.
+template <class Function>
+auto as_usage(Function function) {
+  try {
+    return function();
+  } catch (const InvalidArgument& e) {
+    throw_usage(with_option_names(e.what()));
+  }
+}
+
+std::optional<ResumeToken> token_of(const RunArguments& arguments) {
+  if (!arguments.checkpoint.empty()) return read_checkpoint_token(arguments.checkpoint);
+  if (!arguments.token.empty()) return read_token(arguments.token);
+  return std::nullopt;
+}
+
+void refuse_beside_token(const RunArguments& arguments) {
+  for (const CLI::Option* option : arguments.order.order_options) {
+    if (option->count() == 0) continue;
+    throw_usage(fmt::format("{} is said by {} already: leave it out", option->get_name(),
+                            arguments.checkpoint.empty() ? "--token" : "--checkpoint"));
+  }
+}
+
+/// What a token without a data set goes on with: its own samples, by number.
+SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
+  if (token) {
+    if (arguments.size && *arguments.size != token->spec.num_samples) {
+      throw_usage(fmt::format("--size {}: the token is of {} samples", *arguments.size,
+                              token->spec.num_samples));
+    }
+    return SampleSet(token->spec.num_samples).with_fingerprint(token->fingerprint);
+  }
+  if (!arguments.size) throw CLI::RequiredError("INDEX or --size");
+  return SampleSet(*arguments.size);
+}
+
+}  // namespace
+
+void add_order_options(CLI::App& command, OrderArguments& arguments) {
+  const auto add = [&](const char* name, auto& value, const std::string& text,
+                       const char* group) -> CLI::Option* {
+    CLI::Option* const option = command.add_option(name, value, text)->group(group);
+    arguments.order_options.push_back(option);
+    return option;
+  };
+  const auto number = [&](const char* name, auto& value, const std::string& text,
+                          const char* group = kGroup) {
+    return add(name, value, text, group)->check(kWholeNumber)->type_name("N");
+  };
+  const auto flag = [&](const char* name, bool& value, const std::string& text,
+                        const char* group = kRareGroup) {
+    arguments.order_options.push_back(command.add_flag(name, value, text)->group(group));
+  };
+  add("--sampler", arguments.sampler, "how samples are ordered", kGroup)
+      ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
+      ->capture_default_str();
+  number("--seed", arguments.seed, "shuffle seed")->capture_default_str();
+  number("--chunk", arguments.chunk,
+         fmt::format("samples in a chunk (chunked: {} by default; wids: as wids has it)",
+                     kDefaultChunkSize));
+  number("--window", arguments.window,
+         fmt::format("chunks mixed together (chunked, {} by default), or shards (sharded, {})",
+                     kDefaultWindow, kDefaultShardWindow));
+  flag("--no-shuffle", arguments.no_shuffle, "keep the order of the index: 0, 1, 2 ...", kGroup);
+  add("--tail", arguments.tail, "what becomes of samples that do not fill all ranks", kGroup)
+      ->check(CLI::IsMember({"exact", "drop", "pad"}))
+      ->capture_default_str();
+  command
+      .add_option("--where", arguments.where,
+                  "use only the samples for which this SQL condition holds: \"cls = 7\"")
+      ->type_name("SQL")
+      ->group(kGroup);
+  command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
+      ->check([](const std::string& name) {
+        return name.empty() ? std::string("it is the name of a file") : std::string();
+      })
+      ->type_name("FILE")
+      ->group(kGroup);
+  number("--streams", arguments.streams,
+         "number of contiguous segments that ranks read in parallel (1: any number of ranks can go "
+         "on; number of nodes: each node has shards of its own)",
+         kRareGroup)
+      ->capture_default_str();
+  flag("--balance-bytes", arguments.balance_bytes,
+       "deal out the samples of each step so that all ranks get near-equal bytes");
+  number("--epoch-size", arguments.epoch_size,
+         "samples in an epoch, of all ranks together; 0: one pass over the data", kRareGroup)
+      ->capture_default_str();
+  flag("--phase", arguments.phase, "move the borders of chunks in each epoch (chunked)");
+  add("--resample", arguments.resample, "what one draw takes (resampled)", kRareGroup)
+      ->check(CLI::IsMember({"sample", "shard"}));
+  add("--weights", arguments.weights,
+      "draw samples in proportion to this metadata column (resampled)", kRareGroup)
+      ->type_name("COLUMN");
+  flag("--shufflefirst", arguments.shufflefirst, "also permute the chunks of epoch 0 (wids)");
+  command
+      .add_option(
+          "--mix", arguments.mix,
+          "mix several indexes by weight, each in exact epochs of its own; instead of INDEX")
+      ->type_name("INDEX=WEIGHT,...")
+      ->delimiter(',')
+      ->group(kRareGroup);
+  command
+      .add_option("--replicas", arguments.replicas,
+                  "neighbouring ranks that get the same samples, as for tensor parallelism")
       ->check(kWholeNumber)
-      ->excludes(index)
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kRareGroup);
+}
+
+void check_order_options(const OrderArguments& arguments) {
+  const OrderKind kind = kind_of(arguments);
+  if (parse_mix(arguments.mix).indexes.empty()) return;
+  part_kind_of(kind);
+}
+
+MixedIndexes parse_mix(const std::vector<std::string>& mix) {
+  MixedIndexes parsed;
+  for (const std::string& part : mix) {
+    const std::size_t mark = part.rfind('=');
+    const std::string text = mark == std::string::npos ? "" : part.substr(mark + 1);
+    double weight = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
+    if (error != std::errc() || end != text.data() + text.size() || mark == 0) {
+      throw_usage(fmt::format("--mix {}: write INDEX=WEIGHT, as web.idx=0.7,books.idx=0.3",
+                              in_quotes(part)));
+    }
+    parsed.indexes.push_back(part.substr(0, mark));
+    parsed.weights.push_back(weight);
+  }
+  return parsed;
+}
+
+Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
+  Order order;
+  order.seed = arguments.seed;
+  order.kind = kind_of(arguments);
+  if (!arguments.mix.empty() && data != nullptr) {
+    order.kind = as_usage(
+        [&] { return data->mixture(parse_mix(arguments.mix).weights, part_kind_of(order.kind)); });
+  }
+  order.streams = arguments.streams;
+  order.tail = parse_tail(arguments.tail);
+  order.balance_bytes = arguments.balance_bytes;
+  order.epoch_size = arguments.epoch_size;
+  order.skip = skip_of(arguments, data);
+  return order;
+}
+
+void add_step_size(CLI::App& command, StepSize& step) {
+  CLI::Option* const batch =
+      command.add_option("--batch", step.batch_size, "samples a step on each rank")
+          ->check(CLI::PositiveNumber)
+          ->check(kWholeNumber)
+          ->type_name("N");
+  command
+      .add_option("--global-batch", step.global_batch_size,
+                  "samples a step on all ranks together, instead")
+      ->check(CLI::PositiveNumber)
+      ->check(kWholeNumber)
+      ->excludes(batch)
       ->type_name("N");
 }
 
-OrderedThing open_ordered(const OrderedArguments& arguments) {
-  if (arguments.size) return {.index = nullptr, .size = *arguments.size};
-  if (arguments.index.empty()) throw CLI::RequiredError("INDEX or --size");
-  return ordered(Dataset::open(arguments.index));
-}
-
-OrderedThing ordered(const Dataset& data) {
-  return {data.shared_index(), data.size(),
-          std::make_shared<const std::vector<std::uint64_t>>(data.shard_starts()),
-          data.sample_bytes()};
-}
-
-void add_order_options(CLI::App& command, OrderArguments& arguments) {
-  OrderOptions& options = arguments.options;
-  constexpr const char* kGroup = "ORDER";
-  command.add_option("--sampler", arguments.sampler, "how samples are ordered")
-      ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  const auto number = [&](const char* name, auto& value, const char* what) {
-    command.add_option(name, value, what)
-        ->check(kWholeNumber)
-        ->type_name("N")
-        ->capture_default_str()
-        ->group(kGroup);
-  };
-  number("--seed", options.seed, "which order, for a whole run");
-  number("--epoch", options.epoch, "which order within the run");
-  number("--world", options.world_size, "number of ranks");
-  number("--rank", arguments.rank, "which of them, from 0");
-  number("--chunk", options.chunk_size, "samples in a chunk (chunked, wids)");
-  number("--window", options.window, "chunks, or shards, mixed together (chunked, sharded)");
-  number("--streams", options.streams, "runs of the order that are read side by side");
-  command
-      .add_option("--tail", arguments.tail, "what becomes of samples that do not fill all ranks")
-      ->check(CLI::IsMember({"exact", "drop", "pad"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  command.add_flag("--no-shuffle", arguments.no_shuffle, "in order: 0, 1, 2 ...")->group(kGroup);
-  command
-      .add_flag("--balance-bytes", options.balance_bytes,
-                "deal out the samples of each step so that ranks get near-equal bytes")
-      ->group(kGroup);
-  command
-      .add_flag("--shufflefirst", options.shufflefirst, "also permute the chunks of epoch 0 (wids)")
-      ->group(kGroup);
-}
-
-std::unique_ptr<Sampler> sampler_for(const OrderArguments& arguments, const OrderedThing& thing) {
-  OrderOptions options = arguments.options;
-  options.sampler = parse_sampler(arguments.sampler);
-  options.tail = parse_tail(arguments.tail);
-  options.rank = arguments.rank.value_or(0);
-  options.shuffle = !arguments.no_shuffle;
-  try {
-    return shardwise::make_sampler(thing.size, options, thing.offsets, thing.bytes);
-  } catch (const InvalidArgument& e) {
-    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+StepSize checked(const StepSize& given) {
+  StepSize step = given;
+  if (step.batch_size == 0 && step.global_batch_size == 0) {
+    throw CLI::RequiredError("--batch or --global-batch");
   }
+  step.batch_size = std::max<std::uint64_t>(step.batch_size, 1);  // or the other one counts
+  return step;
+}
+
+MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
+                       const std::function<Dataset(const std::string& index)>& open) {
+  std::vector<std::string> indexes = parse_mix(arguments.mix).indexes;
+  if (!index.empty() && !indexes.empty()) throw_usage("--mix names the indexes: leave INDEX out");
+  if (indexes.empty()) indexes = {index};
+  std::vector<Dataset> parts;
+  for (const std::string& name : indexes) {
+    const Dataset all = open(name);
+    parts.push_back(arguments.where ? all.where(*arguments.where) : all);
+  }
+  return MixedDataset(std::move(parts));
+}
+
+void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size) {
+  CLI::Option* const index =
+      command.add_option("INDEX", arguments.index, "the index")->type_name("");
+  if (with_size) {
+    command.add_option("--size", arguments.size, "number of samples, instead of INDEX")
+        ->check(kWholeNumber)
+        ->excludes(index)
+        ->type_name("N");
+  }
+  const auto number = [&](const char* name, auto& value, const char* text) {
+    command.add_option(name, value, text)->check(kWholeNumber)->type_name("N")->group(kGroup);
+  };
+  number("--epoch", arguments.epoch, "epoch number, from 0; with --token, instead of its epoch");
+  command.add_option("--world", arguments.world_size, "number of ranks")
+      ->check(kWholeNumber)
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kGroup);
+  number("--rank", arguments.rank, "one of them, from 0");
+  add_order_options(command, arguments.order);
+  CLI::Option* const token =
+      command
+          .add_option("--token", arguments.token,
+                      "go on where this resume token stands, in its order: a file, or the text")
+          ->type_name("FILE|TEXT")
+          ->group("A run that was begun");
+  command
+      .add_option("--checkpoint", arguments.checkpoint,
+                  "the same with the token in a checkpoint of shardwise-train")
+      ->type_name("FILE")
+      ->excludes(token)
+      ->group("A run that was begun");
+}
+
+namespace {
+
+/// A token of a mixture wants its data sets, with the weights that it has.
+void check_mixture(const OrderArguments& arguments, const Order& order, const MixedDataset* data) {
+  const auto* const mixture = std::get_if<Mixture>(&order.kind);
+  const std::vector<double> weights = parse_mix(arguments.mix).weights;
+  if (mixture == nullptr || data == nullptr) return;
+  if (weights.empty()) throw_usage("the token is of a mixture: name its indexes with --mix");
+  const bool same =
+      std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
+                 [](double weight, const MixturePart& part) { return weight == part.weight; });
+  if (!same) throw_usage("--mix has other indexes or weights than the token");
+}
+
+/// Puts a sampler where the options say that the run stands.
+std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleSet& samples,
+                                    const std::optional<ResumeToken>& token,
+                                    const MixedDataset* data, const StepSize& step) {
+  Order order;
+  if (token) {
+    order = token->spec.order;
+    order.skip = skip_of(arguments.order, data);
+    check_mixture(arguments.order, order, data);
+  } else {
+    order = order_of(arguments.order, data);
+  }
+  const RankOptions ranks{.rank = arguments.rank.value_or(0),
+                          .world_size = arguments.world_size,
+                          .batch_size = step.batch_size,
+                          .global_batch_size = step.global_batch_size,
+                          .replicas = arguments.order.replicas};
+  if (std::holds_alternative<Sharded>(order.kind) && !samples.knows_shards()) {
+    throw_usage("--sampler sharded needs INDEX: a number of samples has no shards");
+  }
+  auto sampler = as_usage([&] { return make_sampler(samples, order, ranks); });
+  if (token) sampler->resume(*token);
+  if (arguments.epoch) {
+    if (token && *arguments.epoch < token->epoch) {
+      throw_usage(
+          fmt::format("--epoch {}: the run stands in epoch {}", *arguments.epoch, token->epoch));
+    }
+    as_usage([&] { sampler->set_epoch(*arguments.epoch); });
+  }
+  return sampler;
+}
+
+}  // namespace
+
+Run open_run(const RunArguments& arguments, const SampleSet& samples) {
+  const std::optional<ResumeToken> token = token_of(arguments);
+  if (token) refuse_beside_token(arguments);
+  Run run;
+  run.sampler = sampler_at(arguments, samples, token, nullptr, {});
+  return run;
+}
+
+Run open_run(const RunArguments& arguments, const StepSize& step,
+             const std::function<Dataset(const std::string& index)>& open) {
+  const std::optional<ResumeToken> token = token_of(arguments);
+  if (token) refuse_beside_token(arguments);
+  Run run;
+  if (!arguments.index.empty() || !arguments.order.mix.empty()) {
+    run.data = open_data(arguments.order, arguments.index, open);
+  } else if (arguments.order.where) {
+    throw_usage("--where needs an index");
+  }
+  const MixedDataset* const data = run.data ? &*run.data : nullptr;
+  const SampleSet samples = data ? SampleSet(*data) : samples_of(arguments, token);
+  run.sampler = sampler_at(arguments, samples, token, data, step);
+  if (token && !arguments.epoch) {
+    run.position = token->position;
+    if (token->position > 0) run.delivered_before = token->audit;
+  }
+  return run;
+}
+
+Run open_run(const RunArguments& arguments, const StepSize& step) {
+  return open_run(arguments, step, [](const std::string& index) { return Dataset::open(index); });
+}
+
+SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {
+  const std::size_t number = data.part_of(sample);
+  const Dataset& part = data.part(number);
+  const Index& index = part.index();
+  const std::uint64_t in_index = part.number_in_index(sample - data.first_sample(number));
+  const std::uint64_t shard = index.shard_of(in_index);
+  const auto local = static_cast<std::uint32_t>(in_index - index.first_sample(shard));
+  return {escaped(index.segment(shard).key(local)),
+          escaped(without_secrets(index.shard(shard).path))};
 }
 
 }  // namespace shardwise::tools

@@ -1,50 +1,119 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "shardwise/data/dataset.h"
-#include "shardwise/index/index.h"
-#include "shardwise/order/balanced_sampler.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/sampler.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace shardwise::tools {
 
-/// ORDER: the options that decide which sample comes when. The same for every command that takes
-/// them, and the same names as the library's OrderOptions.
+/// ORDER: the options that decide which sample comes when. The same names for every command that
+/// takes them, and for shardwise-train.
 struct OrderArguments {
-  OrderOptions options;
   std::string sampler = "chunked";
-  std::string tail = "exact";
-  std::optional<std::uint64_t> rank;
+  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> chunk;
+  std::optional<std::uint64_t> window;
+  bool phase = false;
   bool no_shuffle = false;
+  bool shufflefirst = false;
+  std::optional<std::string> resample;
+  std::string weights;
+  std::uint64_t streams = 1;
+  std::string tail = "exact";
+  bool balance_bytes = false;
+  std::uint64_t epoch_size = 0;
+  std::vector<std::string> mix;  ///< "INDEX=WEIGHT"
+  std::string skip_file;
+  std::optional<std::string> where;
+  std::uint64_t replicas = 1;
+
+  /// The options of which --token and --checkpoint say more than the command line may.
+  std::vector<CLI::Option*> order_options;
 };
 
-/// Adds the ORDER options to `command`. `arguments` must live as long as it does.
+/// Adds the options that decide an order. `arguments` must live as long as `command` does.
 void add_order_options(CLI::App& command, OrderArguments& arguments);
 
-/// What is to be ordered: the samples of an index, or `size` samples of nothing in particular.
-struct OrderedThing {
-  std::shared_ptr<const Index> index;  ///< for its keys
-  std::uint64_t size = 0;
-  ShardOffsets offsets = nullptr;
-  SampleBytes bytes = nullptr;
-};
+/// Errors: CLI::ValidationError for options that do not go together, as far as that can be told
+/// without data.
+void check_order_options(const OrderArguments& arguments);
 
-/// INDEX or --size N, for commands that need no more than a number of samples.
-struct OrderedArguments {
+/// INDEX=WEIGHT,...
+struct MixedIndexes {
+  std::vector<std::string> indexes;
+  std::vector<double> weights;
+};
+/// Errors: CLI::ValidationError.
+MixedIndexes parse_mix(const std::vector<std::string>& mix);
+
+/// The order that the options say, over `data`: nothing where only the number of samples is known.
+/// Errors: CLI::ValidationError for options that do not go together; those of reading --skip.
+Order order_of(const OrderArguments& arguments, const MixedDataset* data);
+
+/// Opens the data set of --mix, or of `index`, with --where. `open` opens one index.
+/// Errors: CLI::RequiredError if there is neither; those of `open` and Dataset::where.
+MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
+                       const std::function<Dataset(const std::string& index)>& open);
+
+/// A question about a run: which order, and where in it.
+struct RunArguments {
+  OrderArguments order;
   std::string index;
   std::optional<std::uint64_t> size;
+  std::uint64_t world_size = 1;
+  std::optional<std::uint64_t> rank;
+  std::optional<std::uint64_t> epoch;
+  std::string token;
+  std::string checkpoint;
 };
-void add_ordered_arguments(CLI::App& command, OrderedArguments& arguments);
-OrderedThing ordered(const Dataset& data);
-/// Errors: CLI::RequiredError if neither was given; as Index::open.
-OrderedThing open_ordered(const OrderedArguments& arguments);
 
-/// The order of rank `arguments.rank`, or of rank 0 if none was given.
-/// Errors: CLI::ValidationError for options that do not go together.
-std::unique_ptr<Sampler> sampler_for(const OrderArguments& arguments, const OrderedThing& thing);
+/// Adds INDEX, --size if wanted, the order's options, --epoch, --world, --rank, --token and
+/// --checkpoint.
+void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size);
+
+/// What is asked about.
+struct Run {
+  std::optional<MixedDataset> data;          ///< nothing with --size
+  std::unique_ptr<Sampler> sampler;          ///< of --rank, or of rank 0, where the run stands
+  std::uint64_t position = 0;                ///< of the epoch, where it stands
+  std::optional<AuditSum> delivered_before;  ///< in this epoch, as the token says
+};
+
+/// The samples of a step: as RankOptions has them.
+struct StepSize {
+  std::uint64_t batch_size = 1;
+  std::uint64_t global_batch_size = 0;
+};
+/// Adds --batch and --global-batch. `step` is {0, 0} before.
+void add_step_size(CLI::App& command, StepSize& step);
+/// What was given. Errors: CLI::RequiredError if nothing was.
+StepSize checked(const StepSize& given);
+
+/// Errors: CLI::Error for wrong usage; those of the library.
+Run open_run(const RunArguments& arguments, const StepSize& step,
+             const std::function<Dataset(const std::string& index)>& open);
+/// The same, opening indexes without a cache.
+Run open_run(const RunArguments& arguments, const StepSize& step = {});
+/// The same over samples of no data set.
+Run open_run(const RunArguments& arguments, const SampleSet& samples);
+
+/// The key and the shard of a sample, as lists show them.
+struct SampleNames {
+  std::string key;
+  std::string shard;
+};
+SampleNames names_of(const MixedDataset& data, std::uint64_t sample);
 
 }  // namespace shardwise::tools

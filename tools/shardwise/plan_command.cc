@@ -8,6 +8,7 @@
 
 #include "cache_options.h"
 #include "commands.h"
+#include "option_names.h"
 #include "options.h"
 #include "order_options.h"
 #include "shardwise/base/error.h"
@@ -21,48 +22,43 @@ namespace {
 constexpr std::size_t kKindsShown = 16;
 
 struct PlanOptions {
-  std::string index;
   std::optional<std::uint64_t> shards;
   std::uint64_t samples_per_shard = 0;
   std::uint64_t shard_bytes = 0;
-  OrderArguments order;
+  RunArguments run;
   FetchPlanOptions plan;
   CacheBytes cache_bytes;
   bool json = false;
 };
 
-struct PlannedThing {
-  OrderedThing ordered;
-  CachedShards shards;
-};
-
-PlannedThing open_planned(const PlanOptions& options) {
-  if (options.shards) {
-    CachedShards shards =
-        CachedShards::alike(*options.shards, options.samples_per_shard, options.shard_bytes);
-    OrderedThing alike;
-    alike.size = shards.starts.back();
-    alike.offsets = std::make_shared<const std::vector<std::uint64_t>>(shards.starts);
-    return {std::move(alike), std::move(shards)};
-  }
-  if (options.index.empty()) throw CLI::RequiredError("INDEX or --shards");
-  const Dataset data = Dataset::open(options.index);
-  return {ordered(data), CachedShards::of(data)};
-}
-
 FetchPlan make_plan(const PlanOptions& options) {
-  if (options.order.rank) {
-    throw CLI::ValidationError("--rank means nothing to a plan, which is of all ranks");
+  if (options.run.rank) {
+    throw CLI::ValidationError("--rank means nothing to a plan, which is of all ranks",
+                               CLI::ExitCodes::ValidationError);
   }
   try {
-    const PlannedThing thing = open_planned(options);
-    const std::vector<std::uint64_t>& sizes = thing.shards.sizes_bytes;
+    Run run;
+    CachedShards shards;
+    if (options.shards) {
+      shards = CachedShards::alike(*options.shards, options.samples_per_shard, options.shard_bytes);
+      const SampleSet samples =
+          SampleSet(shards.starts.back())
+              .with_shards(std::make_shared<const std::vector<std::uint64_t>>(shards.starts));
+      run = open_run(options.run, samples);
+    } else {
+      if (options.run.index.empty() && options.run.order.mix.empty()) {
+        throw CLI::RequiredError("INDEX or --shards");
+      }
+      run = open_run(options.run);
+      shards = CachedShards::of(*run.data);
+    }
+    const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
     FetchPlanOptions plan = options.plan;
     plan.cache_bytes =
         options.cache_bytes.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
-    return plan_fetches(*sampler_for(options.order, thing.ordered), thing.shards, plan);
+    return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
-    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+    throw CLI::ValidationError(with_option_names(e.what()), CLI::ExitCodes::ValidationError);
   }
 }
 
@@ -115,6 +111,7 @@ void print_json(const FetchPlan& plan, Output& out) {
       {"cache_bytes", plan.options.cache_bytes},
       {"cache_bytes_for_once_an_epoch", plan.bytes_for_once_an_epoch()},
       {"cache_bytes_for_once", plan.bytes_for_once()},
+      {"bytes_in_use", plan.bytes_in_use()},
       {"nodes_not_simulated", plan.num_not_simulated()},
       {"epochs", std::move(epochs)},
       {"nodes", std::move(nodes)},
@@ -164,14 +161,6 @@ void print_nodes(const FetchPlan& plan, Output& out) {
   }
 }
 
-bool has_bypasses(const FetchPlan& plan) {
-  return std::any_of(plan.kinds.begin(), plan.kinds.end(), [](const NodePlan& kind) {
-    return std::any_of(kind.epochs.begin(), kind.epochs.end(), [](const NodeEpoch& epoch) {
-      return epoch.lru.bypasses + epoch.next_use.bypasses > 0;
-    });
-  });
-}
-
 void run(const PlanOptions& options, Output& out) {
   const FetchPlan plan = make_plan(options);
   if (options.json) {
@@ -190,9 +179,11 @@ void run(const PlanOptions& options, Output& out) {
   out.print("  nothing twice in {:<13} from {} on ({} bytes)\n",
             counted(plan.options.epochs, "epoch"), human_bytes(plan.bytes_for_once()),
             plan.bytes_for_once());
-  if (has_bypasses(plan)) {
+  if (plan.bytes_in_use() > plan.options.cache_bytes) {
     out.print(
-        "\nthe cache is too small for what is in use at one time: some shards are not kept\n");
+        "\nthe cache is too small for what is in use at one time, up to {} ({} bytes): some shards "
+        "are not kept; choose a smaller --window or a larger cache\n",
+        human_bytes(plan.bytes_in_use()), plan.bytes_in_use());
   }
   if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
     out.print("\n{} of them simulated; {} stand for a neighbour's counts\n",
@@ -206,8 +197,6 @@ void add_plan_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "plan", "Predict what the shard caches of a run's nodes will fetch, before the run");
   const auto options = std::make_shared<PlanOptions>();
-  CLI::Option* const index =
-      command->add_option("INDEX", options->index, "the shards of an index")->type_name("");
   const auto number = [&](const char* name, auto& value, const char* what, const char* type) {
     return command->add_option(name, value, what)->check(kWholeNumber)->type_name(type);
   };
@@ -215,9 +204,9 @@ void add_plan_command(CLI::App& program, Output& out) {
     return command->add_option(name, value, what)->transform(kByteSize)->type_name("B");
   };
   CLI::Option* const shards =
-      number("--shards", options->shards, "or so many shards, all alike", "N")->excludes(index);
+      number("--shards", options->shards, "number of shards, all alike, instead of INDEX", "N");
   CLI::Option* const samples =
-      number("--samples-per-shard", options->samples_per_shard, "samples in each of them", "K")
+      number("--samples-per-shard", options->samples_per_shard, "samples in each of them", "N")
           ->needs(shards);
   CLI::Option* const bytes =
       size("--shard-bytes", options->shard_bytes, "bytes of each of them")->needs(shards);
@@ -230,7 +219,8 @@ void add_plan_command(CLI::App& program, Output& out) {
       ->required();
   number("--epochs", options->plan.epochs, "how many epochs, from --epoch on", "E")
       ->capture_default_str();
-  add_order_options(*command, options->order);
+  add_run_options(*command, options->run, /*with_size=*/false);
+  shards->excludes(command->get_option("INDEX"));
   command->add_flag("--json", options->json, "print one JSON object");
   command->footer(
       "Example:\n  shardwise plan train.idx --world 64 --nodes 8 --cache-bytes 200G\n"

@@ -41,6 +41,7 @@ void add_commands(CLI::App& program, Output& out) {
   add_when_command(program, out);
   add_plan_command(program, out);
   add_epoch_command(program, out);
+  add_token_command(program, out);
   add_cache_command(program, out);
   add_help_command(program, out);
   add_version_command(program, out);
@@ -49,7 +50,7 @@ void add_commands(CLI::App& program, Output& out) {
   };
   group("Indexes", {"index", "merge", "info", "ls", "cat", "verify", "query", "export"});
   group("Shards", {"pack", "cache"});
-  group("Orders and epochs", {"order", "explain", "when", "plan", "epoch"});
+  group("Orders and epochs", {"order", "explain", "when", "plan", "epoch", "token"});
   group("About the program", {"help", "version"});
 }
 

@@ -9,8 +9,6 @@
 
 #include "shardwise/index/index.h"
 #include "shardwise/index/offset_table.h"
-#include "shardwise/order/epoch_order.h"
-#include "shardwise/order/permutation.h"
 #include "shardwise/order/resume.h"
 
 namespace shardwise::tools {
@@ -58,11 +56,21 @@ std::string joined(const nlohmann::ordered_json& object) {
 
 }  // namespace
 
+std::string json_name(Algorithm algorithm) {
+  std::string name(algorithm_name(algorithm));
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
 nlohmann::ordered_json version_json() {
+  nlohmann::ordered_json algorithms = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    algorithms[json_name(algorithm)] = algorithm_version(algorithm);
+  }
   return {
       {"version", SHARDWISE_VERSION},
-      {"algorithms",
-       {{"permutation", Permutation::kVersion}, {"epoch_order", EpochOrder::kVersion}}},
+      {"algorithms", std::move(algorithms)},
       {"formats",
        {{"catalogue", kCatalogueVersion},
         {"offset_table", kTableVersion},

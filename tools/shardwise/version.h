@@ -3,7 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "shardwise/order/resume.h"
+
 namespace shardwise::tools {
+
+/// "epoch_order": the name of an algorithm in JSON.
+std::string json_name(Algorithm algorithm);
 
 /// What decides what this program reads, writes and orders: its version, those of the algorithms
 /// and formats, and the libraries that it runs with. To say more of it, add to this object: the

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "options.h"
@@ -15,40 +16,46 @@ namespace shardwise::tools {
 namespace {
 
 struct WhenOptions {
-  OrderedArguments samples;
-  OrderArguments order;
-  std::uint64_t batch = 0;
+  RunArguments run;
+  StepSize batch = {.batch_size = 0};
   std::optional<std::uint64_t> sample;
   std::optional<std::string> key;
+  bool json = false;
 };
 
-std::uint64_t sample_asked_for(const WhenOptions& options, const OrderedThing& thing) {
+std::uint64_t sample_asked_for(const WhenOptions& options, const Run& run) {
   if (options.sample) return *options.sample;
   if (!options.key) throw CLI::RequiredError("--sample or --key");
-  if (!thing.index) throw CLI::ValidationError("--key", "needs an index, not --size");
-  const std::optional<std::uint64_t> sample = thing.index->find(*options.key);
-  if (!sample) {
-    throw NotFound("no sample has the key " + in_quotes(*options.key),
-                   in_quotes(thing.index->path()), "`shardwise ls` shows the keys");
+  if (!run.data) throw CLI::ValidationError("--key", "needs an index, not --size");
+  for (std::size_t part = 0; part < run.data->num_parts(); ++part) {
+    if (const auto sample = run.data->part(part).find(*options.key)) {
+      return run.data->first_sample(part) + sample->index();
+    }
   }
-  return *sample;
+  throw NotFound("no sample has the key " + in_quotes(*options.key),
+                 in_quotes(run.data->part(0).index().path()), "`shardwise ls` shows the keys");
 }
 
 void run(const WhenOptions& options, Output& out) {
-  const OrderedThing thing = open_ordered(options.samples);
-  const std::unique_ptr<Sampler> sampler = sampler_for(options.order, thing);
-  const std::uint64_t sample = sample_asked_for(options, thing);
+  const Run run = open_run(options.run, checked(options.batch));
+  const std::uint64_t sample = sample_asked_for(options, run);
   bool found = false;
-  for (const SampleTime& time : when_sample(*sampler, sample, options.batch)) {
-    if (options.order.rank && *options.order.rank != time.rank) continue;
-    out.print("rank {}, step {}, place {}\n", time.rank, time.step, time.place);
+  for (const SampleTime& time : when_sample(*run.sampler, sample)) {
+    if (options.run.rank && *options.run.rank != time.rank) continue;
     found = true;
+    if (options.json) {
+      out.print("{{\"rank\":{},\"step\":{},\"place\":{},\"position\":{}}}\n", time.rank, time.step,
+                time.place, time.position);
+    } else {
+      out.print("rank {}, step {}, place {}\n", time.rank, time.step, time.place);
+    }
   }
   if (found) return;
   throw NotFound(fmt::format("sample {} does not come", sample),
-                 fmt::format("epoch {}{}", sampler->epoch(),
-                             options.order.rank ? fmt::format(", rank {}", sampler->rank()) : ""),
-                 "--tail drop leaves samples out; without --rank all ranks are searched");
+                 fmt::format("epoch {}{}", run.sampler->epoch(),
+                             options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
+                 "--tail drop, --skip, --epoch-size, weights of --mix and what came before --token "
+                 "leave samples out; without --rank all ranks are searched");
 }
 
 }  // namespace
@@ -59,17 +66,13 @@ void add_when_command(CLI::App& program, Output& out) {
                              "Print which rank gets a sample, in which step of the epoch, "
                              "and at which place of its batch; all from 0");
   const auto options = std::make_shared<WhenOptions>();
-  add_ordered_arguments(*command, options->samples);
-  command->add_option("--batch", options->batch, "samples a step on each rank")
-      ->required()
-      ->check(CLI::PositiveNumber)
-      ->check(kWholeNumber)
-      ->type_name("B");
+  add_step_size(*command, options->batch);
   CLI::Option* sample = command->add_option("--sample", options->sample, "the sample's number")
                             ->check(kWholeNumber)
                             ->type_name("N");
-  command->add_option("--key", options->key, "or its key")->excludes(sample)->type_name("K");
-  add_order_options(*command, options->order);
+  command->add_option("--key", options->key, "or its key")->excludes(sample)->type_name("KEY");
+  command->add_flag("--json", options->json, "print one JSON object a line");
+  add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
       "Example:\n  shardwise when train.idx --epoch 3 --world 8 --batch 64 --sample 123456");
   command->callback([options, &out] { run(*options, out); });

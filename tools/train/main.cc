@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string>
 
+#include "command_line.h"
+#include "console.h"
 #include "options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/local_ranks.h"
@@ -34,6 +36,12 @@ int interrupted(int signal) {
   return 128 + signal;
 }
 
+/// 2 for options that turned out not to go together, else 1.
+int exit_code_of(const std::exception& e) {
+  return dynamic_cast<const CLI::Error*>(&e) != nullptr ? tools::kExitWrongUsage
+                                                        : tools::kExitFailed;
+}
+
 int run_rank(const train::Options& options) {
   catch_signals();
   try {
@@ -47,8 +55,8 @@ int run_rank(const train::Options& options) {
         std::getenv(kChildVariable) != nullptr) {
       return kLostPeer;
     }
-    std::fprintf(stderr, "shardwise-train: error: %s%s\n", train::rank_prefix().c_str(), e.what());
-    return 1;
+    tools::say("error", train::rank_prefix() + e.what());
+    return exit_code_of(e);
   }
 }
 
@@ -97,7 +105,7 @@ int main(int argc, char** argv) {
   try {
     return run_launcher(options, argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "shardwise-train: error: %s\n", e.what());
-    return 1;
+    tools::say("error", e.what());
+    return exit_code_of(e);
   }
 }

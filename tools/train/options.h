@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cache_options.h"
+#include "order_options.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/order/options.h"
 
 namespace shardwise::train {
 
@@ -14,37 +14,29 @@ struct Options {
   std::string train_index;
   std::string eval_index;  ///< empty: no evaluation
   std::uint64_t epochs = 10;
-  std::int64_t batch_size = 64;  ///< of a step, all ranks together
-  unsigned threads = 0;          ///< loading, a rank; 0: chosen
-  int compute_threads = 0;       ///< of LibTorch, a rank; 0: chosen
+  std::int64_t batch_size = 32;        ///< of a step, each rank
+  std::int64_t global_batch_size = 0;  ///< of a step, all ranks together, instead; 0: batch_size
+  std::uint64_t max_bad = 0;           ///< samples that may turn out bad
+  unsigned threads = 0;                ///< loading, a rank; 0: chosen
+  int compute_threads = 0;             ///< of LibTorch, a rank; 0: chosen
   double learning_rate = 3e-3;
   std::int64_t height = 0;  ///< 0: as stored
   std::int64_t width = 0;
-  std::uint64_t seed = 0;
   std::string image_field;
   std::string label_field = "cls";
-  std::int64_t classes = 0;            ///< 0: the largest label and one
-  std::string checkpoint;              ///< empty: none
+  std::int64_t classes = 0;  ///< 0: the largest label and one
+  std::string checkpoint;    ///< empty: none
+  std::string sample_log;    ///< prefix of files with the samples of each step; empty: none
   std::uint64_t checkpoint_steps = 0;  ///< also within an epoch; 0: at its end only
   bool resume = false;
-  int local_ranks = 0;  ///< 0: this process is a rank, or alone
+  bool allow_changes = false;  ///< on resuming, of data or order at the border of an epoch
+  int local_ranks = 0;         ///< 0: this process is a rank, or alone
   Access access = Access::kMap;
   tools::CacheArguments cache;
   bool json = false;
   bool quiet = false;
 
-  // The order of the training samples.
-  SamplerKind sampler = SamplerKind::kChunked;
-  std::uint64_t chunk_size = kDefaultChunkSize;
-  std::uint64_t window = 64;
-  std::uint64_t streams = 1;
-  Tail tail = Tail::kExact;
-  bool shuffle = true;
-  bool shufflefirst = false;
-
-  /// Samples a step of each of `world_size` ranks.
-  /// Errors: InvalidArgument if batch_size is no multiple of it.
-  std::int64_t rank_batch_size(int world_size) const;
+  tools::OrderArguments order;  ///< of the training samples
 };
 
 /// @return  true if the program is to go on; otherwise `exit_code` is what to end with: help was

@@ -4,15 +4,19 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <CLI/Error.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
+#include "checkpoint_file.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
@@ -21,6 +25,7 @@
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
 #include "shardwise/order/resume.h"
+#include "version.h"
 
 namespace shardwise::train {
 
@@ -103,8 +108,6 @@ struct Run {
   std::int64_t samples = 0;  ///< of this epoch so far, all ranks
 };
 
-constexpr std::int64_t kCheckpointVersion = 1;
-
 torch::Tensor bytes_tensor(const std::string& bytes) {
   return torch::from_blob(const_cast<char*>(bytes.data()),
                           {static_cast<std::int64_t>(bytes.size())}, torch::kUInt8)
@@ -117,7 +120,8 @@ std::string bytes_of(const torch::Tensor& tensor) {
           static_cast<std::size_t>(plain.nbytes())};
 }
 
-std::string to_checkpoint(const Run& run, const ResumeToken& token) {
+/// All of a checkpoint but the token.
+std::string to_payload(const Run& run) {
   torch::serialize::OutputArchive archive;
   torch::serialize::OutputArchive model;
   torch::serialize::OutputArchive optimizer;
@@ -128,12 +132,10 @@ std::string to_checkpoint(const Run& run, const ResumeToken& token) {
   const auto number = [&](const char* name, std::int64_t value) {
     archive.write(name, torch::full({}, value, torch::kInt64), /*is_buffer=*/true);
   };
-  number("version", kCheckpointVersion);
   number("classes", run.classes);
   number("step", static_cast<std::int64_t>(run.step));
   number("samples", run.samples);
   archive.write("loss_sum", torch::full({}, run.loss_sum, torch::kFloat64), true);
-  archive.write("token", bytes_tensor(token.to_text()), true);
   std::ostringstream out;
   archive.save_to(out);
   return out.str();
@@ -141,8 +143,9 @@ std::string to_checkpoint(const Run& run, const ResumeToken& token) {
 
 /// Errors: InvalidArgument, VersionMismatch, Mismatch.
 ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, Run& run) {
+  const tools::CheckpointFile checkpoint = tools::checkpoint_from(bytes, path);
   try {
-    std::istringstream in(bytes);
+    std::istringstream in(checkpoint.payload);
     torch::serialize::InputArchive archive;
     archive.load_from(in);
     const auto read = [&](const char* name) {
@@ -150,10 +153,6 @@ ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, R
       archive.read(name, value, /*is_buffer=*/true);
       return value;
     };
-    if (read("version").item<std::int64_t>() != kCheckpointVersion) {
-      throw VersionMismatch("a checkpoint of another version", in_quotes(path),
-                            "use the program that wrote it");
-    }
     const auto classes = read("classes").item<std::int64_t>();
     if (classes != run.classes) {
       throw Mismatch("the checkpoint has another number of classes",
@@ -170,7 +169,7 @@ ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, R
     run.step = static_cast<std::uint64_t>(read("step").item<std::int64_t>());
     run.samples = read("samples").item<std::int64_t>();
     run.loss_sum = read("loss_sum").item<double>();
-    return ResumeToken::from_text(bytes_of(read("token")));
+    return checkpoint.token;
   } catch (const c10::Error& e) {
     const std::string reason = e.what_without_backtrace();
     throw InvalidArgument(
@@ -206,7 +205,7 @@ std::string read_on_all(const std::string& path, const ProcessGroup& group) {
 
 void write_checkpoint(const std::string& path, const Run& run, const ResumeToken& token) {
   AtomicFile file(path);
-  file.file().write(to_checkpoint(run, token));
+  file.file().write(tools::to_bytes({token, to_payload(run)}));
   file.commit();
 }
 
@@ -266,11 +265,16 @@ class Reporter {
     std::fflush(stdout);
   }
 
-  void run_done(std::uint64_t epochs) {
+  void run_done(std::uint64_t epochs, const SkipList& bad) {
     if (!speaks_) return;
+    for (const auto& [sample, entry] : bad.samples()) {
+      std::fprintf(stderr, "shardwise-train: note: sample %llu was left out: %s\n",
+                   static_cast<unsigned long long>(sample), entry.reason.c_str());
+    }
     if (json_) {
       nlohmann::ordered_json line = {{"epochs", epochs}};
       add_accuracy(line, accuracy_);
+      line["bad_samples"] = bad.samples().size();
       line["proofs"] = proofs_;
       std::printf("%s\n", line.dump().c_str());
     } else {
@@ -319,31 +323,28 @@ class Reporter {
 // ------------------------------------------------------------------------------------------ train
 
 libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads,
-                                            int world_size) {
+                                            const MixedDataset& data) {
   libtorch::ImageLoaderOptions loader;
-  loader.batch_size = options.rank_batch_size(world_size);
+  loader.order = tools::order_of(options.order, &data);
+  loader.batch_size = options.batch_size;
+  loader.global_batch_size = options.global_batch_size;
+  loader.replicas = options.order.replicas;
   loader.threads = threads;
   loader.resize = {options.height, options.width};
-  loader.seed = options.seed;
-  loader.sampler = options.sampler;
-  loader.chunk_size = options.chunk_size;
-  loader.window = options.window;
-  loader.streams = options.streams;
-  loader.tail = options.tail;
-  loader.shuffle = options.shuffle;
-  loader.shufflefirst = options.shufflefirst;
+  loader.max_bad = options.max_bad;
   loader.image_field = options.image_field;
   loader.label_field = options.label_field;
   return loader;
 }
 
-void require_samples(const Dataset& data, const std::string& path) {
+void require_samples(const MixedDataset& data, const std::string& path) {
   if (data.empty())
     throw InvalidArgument("an index without samples", in_quotes(path), "name another");
 }
 
 /// The largest label and one: each rank reads a part of the labels.
-std::int64_t count_classes(const Dataset& data, const Options& options, const ProcessGroup& group) {
+std::int64_t count_classes(const MixedDataset& data, const Options& options,
+                           const ProcessGroup& group) {
   const auto world = static_cast<std::uint64_t>(group.world_size());
   const auto rank = static_cast<std::uint64_t>(group.rank());
   std::int64_t most = -1;
@@ -352,7 +353,14 @@ std::int64_t count_classes(const Dataset& data, const Options& options, const Pr
   for (std::uint64_t i = data.size() / world * rank + data.size() % world * rank / world; i < end;
        ++i) {
     const Sample sample = data[i];
-    const std::int64_t label = sample.integer(options.label_field);
+    std::int64_t label = 0;
+    try {
+      label = sample.integer(options.label_field);
+    } catch (const Error& e) {
+      // What turns out bad is counted where it is read.
+      if (options.max_bad == 0) throw;
+      continue;
+    }
     if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
       throw BadField("a label that is no class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
@@ -384,6 +392,33 @@ double train_step(Run& run, libtorch::GradientAverager& gradients,
   return loss_sum;
 }
 
+/// What each step of this rank was made of, for people who look for the cause of a spike.
+class SampleLog {
+ public:
+  SampleLog(const std::string& prefix, int rank, bool append) {
+    if (prefix.empty()) return;
+    path_ = prefix + "." + std::to_string(rank);
+    out_.open(path_, append ? std::ios::app : std::ios::trunc);
+    check();
+  }
+  void add(std::uint64_t epoch, std::uint64_t step, const libtorch::ImageBatch& batch) {
+    if (path_.empty()) return;
+    for (std::int64_t i = 0; i < batch.size(); ++i) {
+      out_ << epoch << ' ' << step << ' ' << batch.samples[i].item<std::int64_t>() << '\n';
+    }
+    out_.flush();
+    check();
+  }
+
+ private:
+  void check() const {
+    if (!out_) throw_errno(errno, "cannot write the log of samples", path_);
+  }
+
+  std::string path_;
+  std::ofstream out_;
+};
+
 struct Threads {
   unsigned loading;
   int compute;
@@ -408,8 +443,10 @@ ProcessGroup* current_group = nullptr;  // for rank_prefix()
 }  // namespace
 
 std::string version() {
-  return std::string("shardwise-train " SHARDWISE_VERSION " (LibTorch " TORCH_VERSION ", ") +
-         (libtorch::has_distributed() ? "ranks by Gloo)" : "one rank only: built without Gloo)");
+  nlohmann::ordered_json json = tools::version_json();
+  json["libtorch"] = TORCH_VERSION;
+  json["ranks"] = libtorch::has_distributed() ? "by Gloo" : "one rank only: built without Gloo";
+  return tools::version_text("shardwise-train", json);
 }
 
 std::string rank_prefix() {
@@ -418,10 +455,24 @@ std::string rank_prefix() {
          std::to_string(current_group->world_size()) + ": ";
 }
 
+/// The samples to train on: an index, or the indexes of a mixture.
+MixedDataset open_training(const Options& options, const std::shared_ptr<ShardCache>& cache) {
+  return tools::open_data(options.order, options.train_index, [&](const std::string& index) {
+    return open_dataset(index, options, cache);
+  });
+}
+
 void check(const Options& options, int world_size) {
-  const Dataset train = open_dataset(options.train_index, options);
+  const MixedDataset train = open_training(options, nullptr);
+  if (train.empty() && options.order.where) {
+    throw InvalidArgument("no sample for which the condition holds", "--where", "change it");
+  }
   require_samples(train, options.train_index);
-  libtorch::ImageLoader::check(train, loader_options(options, 1, world_size), world_size);
+  try {
+    libtorch::ImageLoader::check(train, loader_options(options, 1, train), world_size);
+  } catch (const InvalidArgument& e) {
+    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+  }
   if (!options.eval_index.empty()) {
     require_samples(open_dataset(options.eval_index, options), options.eval_index);
   }
@@ -431,6 +482,7 @@ void check(const Options& options, int world_size) {
     throw NotFound("no checkpoint to resume from", in_quotes(options.checkpoint),
                    "check the path, or start without --resume");
   }
+  if (!is_there) AtomicFile(options.checkpoint);  // better said now than after an epoch
   if (!options.resume && is_there) {
     throw InvalidArgument("the checkpoint is there already", in_quotes(options.checkpoint),
                           "go on from it with --resume, or remove it");
@@ -443,22 +495,27 @@ void train(const Options& options) {
   if (group.is_first()) check(options, group.world_size());
   const Threads threads = choose_threads(options, group);
   torch::set_num_threads(threads.compute);
-  torch::manual_seed(options.seed);
+  torch::manual_seed(options.order.seed);
 
-  const Dataset data = tools::open_dataset(options.train_index, options.access, options.cache);
+  // One cache for all data sets.
+  std::shared_ptr<ShardCache> cache;
+  const MixedDataset data =
+      tools::open_data(options.order, options.train_index, [&](const std::string& index) {
+        if (cache) return open_dataset(index, options, cache);
+        Dataset part = tools::open_dataset(index, options.access, options.cache);
+        cache = part.cache();
+        return part;
+      });
   std::optional<Dataset> eval;
-  if (!options.eval_index.empty()) {
-    eval = open_dataset(options.eval_index, options, data.cache());
-  }
+  if (!options.eval_index.empty()) eval = open_dataset(options.eval_index, options, cache);
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);
   libtorch::GradientAverager gradients(run.model->parameters());
-  libtorch::ImageLoader loader(data, group,
-                               loader_options(options, threads.loading, group.world_size()));
+  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
   const std::uint64_t epoch_steps = loader.steps_left();
   if (options.resume) {
-    loader.restore(
-        from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run));
+    loader.restore(from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run),
+                   options.allow_changes ? Changes::kAllowAtEpochBorder : Changes::kRefuse);
   }
   if (!options.checkpoint.empty() && group.is_first()) sweep_temporaries(options.checkpoint);
   const auto save = [&] {
@@ -473,6 +530,7 @@ void train(const Options& options) {
   evaluate.label_field = options.label_field;
 
   Reporter reporter(options, group.is_first());
+  SampleLog sample_log(options.sample_log, group.rank(), options.resume);
   const std::uint64_t total_steps = epoch_steps * options.epochs;
   for (auto epoch : loader.epochs(options.epochs)) {
     const auto start = Clock::now();
@@ -487,6 +545,7 @@ void train(const Options& options) {
       for (auto& parameters : run.optimizer.param_groups()) {
         static_cast<torch::optim::AdamWOptions&>(parameters.options()).lr(rate);
       }
+      sample_log.add(epoch.number(), run.step, batch);
       loss_sum += train_step(run, gradients, batch, group);
       samples += batch.size();
       const std::uint64_t done = epoch.steps() - loader.steps_left();
@@ -517,7 +576,7 @@ void train(const Options& options) {
     run.samples = 0;
     if (!options.checkpoint.empty()) save();
   }
-  reporter.run_done(options.epochs);
+  reporter.run_done(options.epochs, loader.bad_samples());
   group.barrier();
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/data/mixed_dataset.h"
 #include "shardwise/order/sampler.h"
 #include "shardwise/order/shard_schedule.h"
 #include "shardwise/storage/replacement.h"
@@ -20,6 +24,8 @@ struct CachedShards {
 
   /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
   SHARDWISE_EXPORT static CachedShards of(const Dataset& data);
+  /// The same of several data sets, one after another.
+  SHARDWISE_EXPORT static CachedShards of(const MixedDataset& data);
   /// `count` shards that are all alike.
   /// Errors: InvalidArgument if there are more than 2^62 samples.
   SHARDWISE_EXPORT static CachedShards alike(std::uint64_t count, std::uint64_t samples_per_shard,
@@ -31,7 +37,7 @@ struct FetchPlanOptions {
   /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
   std::uint64_t nodes = 1;
   std::uint64_t cache_bytes = 0;  ///< the budget of each node
-  std::uint64_t epochs = 3;       ///< from the sampler's epoch on; caches are empty at first
+  std::uint64_t epochs = 3;       ///< from where the sampler began; caches are empty at first
   /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
   /// evenly, are simulated: see NodePlan::counts_of. At least one is.
   std::uint64_t max_simulated_uses = 4'000'000;
@@ -52,8 +58,9 @@ struct NodePlan {
   /// is of these nodes in any case.
   std::uint64_t counts_of = 0;
   std::vector<NodeEpoch> epochs;
-  std::uint64_t shards = 0;  ///< different ones, in all epochs together
-  std::uint64_t bytes = 0;   ///< of them
+  std::uint64_t shards = 0;        ///< different ones, in all epochs together
+  std::uint64_t bytes = 0;         ///< of them
+  std::uint64_t bytes_in_use = 0;  ///< at one time, at most; see peak_bytes_in_use
   /// The cache from which next-use fetches each shard once an epoch, in each of the epochs.
   std::uint64_t bytes_for_once_an_epoch = 0;
   /// The cache from which next-use fetches nothing twice in all the epochs.
@@ -79,7 +86,20 @@ struct FetchPlan {
   /// The most that a node needs.
   SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
   SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
+  SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
+
+/// The bytes of the shards that are in use at one time, at most.
+SHARDWISE_EXPORT std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
+                                                 std::span<const std::uint64_t> sizes_bytes);
+
+/// What to tell the user if the ranks of a node, in the order of `sampler`, use more bytes of
+/// shards at one time than the cache of `data` may hold, so that shards are fetched again and
+/// again; nothing if all is well, there is no cache, or the future is not known.
+/// Cost: as ShardSchedule.
+SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
+                                                                const Sampler& sampler,
+                                                                const RankRange& node);
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
 /// (ShardSchedule says what is needed when, simulate_cache what a cache does). No file is read, so

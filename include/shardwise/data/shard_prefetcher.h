@@ -52,7 +52,7 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   /// True if the future is known and there is a cache to fetch into.
   bool is_active() const noexcept;
 
-  /// All that `num_delivered` samples of this rank's epoch stand for has been read.
+  /// All that the first `num_delivered` of the sampler's samples stand for has been read.
   /// Cost: some ns; where a use of a shard ends, some us.
   void reached(std::uint64_t num_delivered);
 

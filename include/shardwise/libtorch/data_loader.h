@@ -20,12 +20,12 @@
 /// Shardwise's data sets and orders where LibTorch's own data loader is used:
 ///
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
-///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}), data.fingerprint());
+///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}));
 ///     auto loader = torch::data::make_data_loader(dataset, sampler,
 ///         torch::data::DataLoaderOptions().batch_size(64).workers(4));
 ///     for (std::uint64_t epoch = 0; epoch < 90; ++epoch) {
 ///       sampler.set_epoch(epoch);
-///       for (auto& batch : *loader) ...  // a std::vector of what the function returns
+///       for (auto& batch : *loader) ...   // a std::vector of what the function returns
 ///     }
 ///
 /// ImageLoader does more: it collates in place, gives all ranks the same number of steps, and
@@ -78,17 +78,14 @@ class TorchDataset final
 /// and with the tail, of that sampler.
 ///
 /// A handle: copies are the same sampler, so the one that is kept still steers the one that a data
-/// loader took: set_epoch() counts from the loader's next begin().
+/// loader took: set_epoch() counts from the loader's next begin(). Threads: one at a time.
 ///
 /// Ranks may differ by a sample, and so by a batch: torch's data loader cannot give an empty batch.
 /// Where ranks must stay in step use Tail::kDrop or kPad, or ImageLoader.
-///
-/// Threads: one at a time.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
-  /// @param sampler      cloned; where it stands is where this one begins.
-  /// @param fingerprint  the data set's, for save() and load().
-  explicit TorchSampler(const shardwise::Sampler& sampler, Hash128 fingerprint = {});
+  /// @param sampler  cloned; where it stands is where this one begins.
+  explicit TorchSampler(const shardwise::Sampler& sampler);
 
   /// Moves to the beginning of the epoch that was set; the first reset() after construction or
   /// load() stays where they left it, so that a data loader's begin() does not lose the place.

@@ -10,46 +10,46 @@
 #include <torch/types.h>
 
 #include "shardwise/base/export.h"
-#include "shardwise/data/dataset.h"
+#include "shardwise/data/mixed_dataset.h"
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/process_group.h"
-#include "shardwise/order/options.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
+#include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
 
 /// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while
 /// others have; the tensors then have their other sizes all the same.
 struct ImageBatch {
-  torch::Tensor images;     ///< uint8 [N, 3, H, W], contiguous, CPU
-  torch::Tensor labels;     ///< int64 [N]
-  torch::Tensor samples;    ///< int64 [N]: sample numbers in the data set
-  torch::Tensor positions;  ///< int64 [N]: places in the epoch, numbered over all ranks
+  torch::Tensor images;   ///< uint8 [N, 3, H, W], contiguous, CPU
+  torch::Tensor labels;   ///< int64 [N]
+  torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
+  /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out: what
+  /// tokens and skip lists count in.
+  torch::Tensor positions;
 
   std::int64_t size() const noexcept { return labels.numel(); }
 };
 
 struct ImageLoaderOptions {
+  /// The order of the samples, as on the command line.
+  Order order{};
   /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
   std::int64_t batch_size = 32;
+  /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
+  std::int64_t global_batch_size = 0;
+  /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
+  /// them. It divides the number of ranks.
+  std::uint64_t replicas = 1;
   /// Threads that read, decode and collate ahead. 0: the work is done when a batch is asked for.
   unsigned threads = 2;
   /// As ImageOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
   ImageSize resize{};
-  std::uint64_t seed = 0;
-
-  // The order: as in OrderOptions, and as on the command line.
-  SamplerKind sampler = SamplerKind::kChunked;
-  std::uint64_t chunk_size = kDefaultChunkSize;
-  std::uint64_t window = 1;
-  std::uint64_t streams = 1;
-  Tail tail = Tail::kExact;
-  bool shuffle = true;
-  bool shufflefirst = false;
-  bool balance_bytes = false;  ///< see BalancedSampler
-  ResampleUnit resample = ResampleUnit::kSample;
-  std::uint64_t epoch_size = 0;
-  SkipList skip{};
+  /// Samples that may turn out bad (no image that can be decoded, no label) in a run. They are left
+  /// out: their batches are smaller, the proof expects it, tokens list them with the reason, and
+  /// later epochs do without them. One more is an error, as is the first one by default.
+  std::uint64_t max_bad = 0;
 
   /// The field with the image, or several with semicolons between them, the first that a sample
   /// has: "jpg;png". Empty: the sample's one field that is an image by its name.
@@ -94,8 +94,10 @@ class SHARDWISE_EXPORT ImageEpoch {
     std::shared_ptr<ImageBatch> batch_;
   };
 
-  /// Starts, or goes on with, the epoch. Errors: those of ImageLoader::next().
-  Iterator begin() const { return Iterator(*loader_); }
+  /// Starts, or goes on with, the epoch.
+  /// Errors: those of ImageLoader::next(); InvalidArgument if the end of the epoch was reached:
+  ///         ImageLoader::set_epoch() or epochs() go on.
+  Iterator begin() const;
   std::default_sentinel_t end() const noexcept { return {}; }
 
   std::uint64_t number() const noexcept { return number_; }
@@ -103,11 +105,14 @@ class SHARDWISE_EXPORT ImageEpoch {
   std::uint64_t steps() const noexcept;
 
   /// Proves, with all ranks, that what their batches held was what the order promises: with the
-  /// exact orders each sample exactly once. Every rank must call it, after its last batch.
+  /// exact orders each sample exactly once, otherwise as ordered; of replicas, that each of them
+  /// got all. Every rank must call it, after its last batch. Bad samples that a rank has left out
+  /// are known to all ranks afterwards.
   /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
   /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
-  ///   taken all its batches. kDistributed.
-  /// Cost: one small all-reduce.
+  ///         taken all its batches. BadField if all ranks together found more than max_bad bad
+  ///         samples. kDistributed.
+  /// Cost:   one small all-reduce; orders that are not exact 20 ns a sample.
   std::string prove() const;
 
  private:
@@ -128,22 +133,24 @@ class SHARDWISE_EXPORT ImageEpoch {
 ///
 /// Threads decode straight into the batches' memory. What a batch holds depends on the data, the
 /// options, the epoch and the ranks, never on the number of threads. All ranks get the same number
-/// of batches, so that collective calls in a step meet; see ImageBatch.
+/// of batches, so that collective calls in a step meet; see ImageBatch. If the order uses more
+/// shards at one time than the data set's cache may hold, LibTorch's warning handler is told once.
 ///
 /// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or
 /// destroying the loader, does not hang. Samples count for the proof when their batch is handed
 /// out. Memory: (prefetch + 1) batches, and one decoded image a thread. Errors: as next().
 class SHARDWISE_EXPORT ImageLoader {
  public:
-  /// Every rank gives the same data, and the same options but for threads and prefetch.
+  /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
+  /// options but for threads and prefetch.
   /// Errors: InvalidArgument, naming the option and what is valid.
-  ImageLoader(Dataset data, ProcessGroup group, ImageLoaderOptions options = {});
+  ImageLoader(MixedDataset data, ProcessGroup group, ImageLoaderOptions options = {});
   ~ImageLoader();
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
   /// Throws what the constructor would for one of `world_size` ranks.
-  static void check(const Dataset& data, const ImageLoaderOptions& options, int world_size);
+  static void check(const MixedDataset& data, const ImageLoaderOptions& options, int world_size);
 
   class Epochs;
   /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
@@ -156,21 +163,25 @@ class SHARDWISE_EXPORT ImageLoader {
 
   /// The next batch of the epoch, or nothing at its end. Waits for it.
   /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
-  /// the
-  ///   batch after it, but the epoch cannot be proven any more. InvalidArgument if images of one
-  ///   batch differ in size and there is no `resize`.
+  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
+  ///         of one batch differ in size and there is no `resize`.
   std::optional<ImageBatch> next();
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
-  /// been used. Every rank must call it, and gets the same token; save that of one.
-  /// Cost: one small all-reduce.
+  /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
+  /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
+  /// Errors: as prove(), at the end of an epoch. Cost: one small all-reduce.
   ResumeToken state();
-  /// Goes on where the token stands, with any number of ranks, batch size and number of threads. A
-  /// token from the end of an epoch goes on with the next one.
-  /// Errors: Mismatch, naming all that differs in data set and order; the loader stays as it is.
-  /// Also
-  ///   if the token stands within an epoch and was not made by state(), which keeps the proof.
-  void restore(const ResumeToken& token);
+  /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
+  /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
+  /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
+  ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
+  ///         was delivered cannot be. The loader stays as it is.
+  void restore(const ResumeToken& token, Changes changes = Changes::kRefuse);
+
+  /// The samples that all ranks left out because they were bad, with the reasons; known after
+  /// prove() and state().
+  const SkipList& bad_samples() const noexcept;
 
   /// Steps of the current epoch that are left, the same on all ranks.
   std::uint64_t steps_left() const noexcept;

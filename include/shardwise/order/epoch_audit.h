@@ -3,10 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -49,7 +49,8 @@ struct SHARDWISE_EXPORT AuditSum {
 };
 
 /// What an epoch has to deliver: normally every sample in [0, num_samples) once; less what a tail
-/// or a skip list leaves out, plus what a pad repeats. One thread while it is made; then immutable.
+/// or a skip list leaves out, plus what a pad repeats. Where an order is not exact: what it holds.
+/// One thread while it is made; then immutable. Memory: 16 bytes a sample left out or repeated.
 class SHARDWISE_EXPORT AuditExpectation {
  public:
   /// Each sample in [0, num_samples) once. Cost: O(num_samples), about 2 ns each. Where the number
@@ -60,30 +61,53 @@ class SHARDWISE_EXPORT AuditExpectation {
   /// A subset: just these samples of [0, num_samples), as often as they are listed.
   static AuditExpectation of(std::span<const std::uint64_t> samples, std::uint64_t num_samples,
                              Hash128 fingerprint);
+  /// Nothing yet; repeat() adds what an order that is not exact holds. How often a single sample is
+  /// expected is not kept: a proof says only whether all was as ordered.
+  static AuditExpectation as_ordered(std::uint64_t num_samples, Hash128 fingerprint);
 
-  /// Expects `sample` once more, or once less. Errors: OutOfRange; `leave_out` InvalidArgument if
-  /// it is not expected any more.
-  void repeat(std::uint64_t sample);
-  void leave_out(std::uint64_t sample);
+  /// Expects `samples` once more, or once less, each as often as it is listed.
+  /// Errors: OutOfRange; `leave_out` InvalidArgument if one is not expected any more. Nothing has
+  ///         changed then.
+  /// Cost:   O(n log n) in all that were ever given, so give many at once.
+  void repeat(std::span<const std::uint64_t> samples);
+  void leave_out(std::span<const std::uint64_t> samples);
+  void repeat(std::uint64_t sample) { repeat(std::span(&sample, 1)); }
+  void leave_out(std::uint64_t sample) { leave_out(std::span(&sample, 1)); }
+  /// What a proof says of the epoch instead of "each exactly once". `claim` lives for ever.
+  void set_claim(std::string_view claim) noexcept { claim_ = claim; }
 
   std::uint64_t num_samples() const noexcept { return num_samples_; }
   Hash128 fingerprint() const noexcept { return fingerprint_; }
   const AuditSum& sum() const noexcept { return sum_; }
-  /// How often `sample` is expected. REQUIRES: sample < num_samples().
+  std::string_view claim() const noexcept { return claim_; }
+  /// False after as_ordered().
+  bool knows_times() const noexcept { return knows_times_; }
+  /// How often `sample` is expected. REQUIRES: sample < num_samples(), knows_times().
   std::uint64_t times(std::uint64_t sample) const;
   std::uint64_t num_repeated() const noexcept { return num_repeated_; }
   std::uint64_t num_left_out() const noexcept { return num_left_out_; }
 
  private:
+  /// How often a sample is expected that is not expected base_times_ times.
+  struct Exception {
+    std::uint64_t sample;
+    std::uint64_t times;
+  };
+
   AuditExpectation() = default;
+  void check(std::span<const std::uint64_t> samples) const;
+  std::vector<Exception> counted(std::span<const std::uint64_t> samples) const;
+  void merge(std::vector<Exception> changed);
 
   std::uint64_t num_samples_ = 0;
-  std::uint64_t base_times_ = 1;  ///< of a sample that `times_` does not name
+  std::uint64_t base_times_ = 1;
+  bool knows_times_ = true;
   Hash128 fingerprint_;
   AuditSum sum_;
+  std::string_view claim_;
   std::uint64_t num_repeated_ = 0;
   std::uint64_t num_left_out_ = 0;
-  std::map<std::uint64_t, std::uint64_t> times_;
+  std::vector<Exception> exceptions_;  ///< ascending by sample
 };
 
 /// The outcome of an epoch's proof.
@@ -97,6 +121,7 @@ struct SHARDWISE_EXPORT AuditVerdict {
   };
 
   bool proven = false;
+  std::string_view claim;  ///< as AuditExpectation::claim
   std::uint64_t expected = 0;
   std::uint64_t delivered = 0;
   std::uint64_t num_repeated_on_purpose = 0;
@@ -111,7 +136,8 @@ struct SHARDWISE_EXPORT AuditVerdict {
   std::vector<Count> missing;   ///< ascending; empty unless complete
   std::vector<Count> repeated;  ///< ascending; empty unless complete
 
-  /// "epoch 3: 20000 samples, each exactly once: proven", or what is wrong; one line.
+  /// "epoch 3: 20000 samples, each exactly once: proven", or what is wrong; one line. What was left
+  /// out or repeated on purpose is counted in it.
   std::string text(std::uint64_t epoch) const;
 };
 

@@ -19,7 +19,8 @@ enum class KeyPurpose : std::uint64_t {
   kMixturePhase = 7,    ///< where each branch of a mixture begins; index: the branch
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
-  kPhase = 10,          ///< how far the borders of an epoch's chunks are moved
+  kPhase = 10,          ///< where the borders of chunks lie in an epoch
+  kSample = 11,         ///< what is random about one sample in an epoch; see sample_key
 };
 
 /// The one place where keys are made: XXH3-128 of the four numbers as 32 little-endian bytes, in
@@ -27,5 +28,17 @@ enum class KeyPurpose : std::uint64_t {
 /// epoch 0) have nothing in common. Cost: about 10 ns.
 SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                                     std::uint64_t index = 0) noexcept;
+
+/// What an augmentation draws its random numbers from: a function of the run's seed, the epoch and
+/// the sample, so it is the same on any number of ranks, threads and in any batch.
+/// @param sample    its number in the data set; in a view, its number there.
+/// @param position  of an order in which a sample may come twice in an epoch (resampled, mixture,
+///                  epochs longer than a pass): its position in the epoch. Otherwise leave it out.
+/// It is derive_key(seed, epoch, kSample, sample), and with a position
+/// derive_key(k.low, k.high, kSample, position) of that key k. Cost: about 10 ns each.
+SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch,
+                                    std::uint64_t sample) noexcept;
+SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample,
+                                    std::uint64_t position) noexcept;
 
 }  // namespace shardwise

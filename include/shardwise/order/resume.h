@@ -1,84 +1,118 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/order/epoch_audit.h"
-#include "shardwise/order/options.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/skip_list.h"
 
 namespace shardwise {
 
+/// The algorithms that decide an order. Each has a version of its own, which changes with what the
+/// algorithm gives; a token names those that its order uses.
+enum class Algorithm : std::uint8_t {
+  kPermutation,  ///< Permutation::kVersion
+  kEpochOrder,   ///< EpochOrder::kVersion
+  kBalance,      ///< the deal of steps by bytes
+  kMixture,
+  kResampled,
+  kWids,
+  kSkip,  ///< SkipList::kVersion
+};
+inline constexpr std::size_t kNumAlgorithms = 7;
+/// "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip".
+SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
+/// The version that this library has.
+SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;
+
 /// What makes two runs walk through the same order: all that a resumed run must share with the one
-/// it goes on with. Rank, number of ranks, batch size and threads are not among it.
+/// it goes on with. Number of ranks, batch size and threads are not among it.
 struct SHARDWISE_EXPORT OrderSpec {
-  std::uint64_t order_version = 1;  ///< of the algorithms: EpochOrder::kVersion
-  SamplerKind sampler = SamplerKind::kChunked;
+  Order order;  ///< its skip list is empty: a run's own stands beside the spec
   std::uint64_t num_samples = 0;
-  std::uint64_t seed = 0;
-  std::uint64_t chunk_size = 0;  ///< 0 where the sampler has none, as with the next two
-  std::uint64_t window = 0;
-  std::uint64_t streams = 0;
-  Tail tail = Tail::kExact;
-  bool shuffle = true;
-  bool shufflefirst = false;
-  bool balance_bytes = false;
-  ResampleUnit resample = ResampleUnit::kSample;
-  std::uint64_t epoch_size = 0;  ///< resampled and mixture
+  std::uint64_t layout = 0;  ///< hash of shard lengths, or weights, that the order uses; 0: none
   std::uint64_t world_size = 0;  ///< wids: its order exists for one number of ranks only; else 0
-  std::uint64_t layout = 0;      ///< hash of the shard lengths, or of a mixture; 0: none
+  /// By Algorithm; 0: not used by this order.
+  std::array<unsigned, kNumAlgorithms> versions{};
 
   friend bool operator==(const OrderSpec&, const OrderSpec&) = default;
 };
 
-/// Each field that differs, as "chunk_size 1000 there, 500 here"; empty if none does.
+/// Each part that differs, as "chunk_size 1000 there, 500 here"; empty if none does. Versions are
+/// not compared.
 SHARDWISE_EXPORT std::string difference(const OrderSpec& there, const OrderSpec& here);
 
-/// Where a run stands, in one line of text of about 100 bytes: which data set, which order, and how
-/// many global slots were consumed. It says nothing of ranks, so any number of them may go on from
-/// it, with any batch size and any number of threads, and no sample is lost or repeated.
+/// Where a run stands, in one line of text of about 100 bytes: which data set, which order, and
+/// the point up to which it was read. It says nothing of ranks, so any number of them may go on
+/// from it, with any batch size and any number of threads, and no sample is lost or repeated.
 ///
-/// Slots count as consumed when their samples were used, not when a loader fetched them. All ranks
-/// of a run in step make the same token; save that of one.
+/// Positions count as read when their samples were used, not when a loader fetched them. All ranks
+/// of a run in step make the same token; save that of one. A token from the end of an epoch stands
+/// at the beginning of the next.
 ///
-/// Format, version 1: "sw1." and then, in base64url (A-Z a-z 0-9 - _) without padding:
+/// Format, version 2: "sw2." and then, in base64url (A-Z a-z 0-9 - _) without padding:
 ///
-///     1 byte    format version: 1
-///     1 byte    sampler kind
-///     1 byte    bits 0-1 tail, 2 shuffle, 3 shufflefirst, 4 balance_bytes, 5 resample by shard, 6
-///     audit 16 bytes  fingerprint: low, then high varints   order_version num_samples seed
-///     chunk_size window streams epoch_size world_size layout
-///               epoch slots
-///     varints   number of samples left out, then each as the distance from the one before
-///     varints   number of slot ranges left out, then of each: epoch, first slot, length
-///     audit     if bit 6: varint count, 16 bytes hashes, 16 bytes numbers
-///     8 bytes   hash64 of all that comes before
+///     1 byte     format version: 2
+///     16 bytes   fingerprint: low, then high
+///     order      see below
+///     varints    epoch, position
+///     varint     number of samples left out; of each: its distance from the one before, and the
+///                epoch and position from which on, as varints, and its reason as a string
+///     varint     number of ranges left out; of each: epoch, first position, length
+///     varint     1 if an audit follows, else 0: varint count, 16 bytes hashes, 16 bytes numbers
+///     varint     number of earlier stages; of each: varint epoch, fingerprint, order
+///     8 bytes    hash64 of all that comes before
 ///
-/// A varint has 7 bits a byte, the lowest first, and the top bit set in all bytes but the last. All
-/// other integers are little-endian.
+///     order      varints: version of each Algorithm, num_samples, layout, world_size, seed, streams,
+///                tail, balance_bytes, epoch_size, kind; then of the kind:
+///     chunked    varints chunk_size, window, phase
+///     sharded    varint window
+///     resampled  varint unit, string weights
+///     wids       varints chunk_size, shuffle, shufflefirst
+///     mixture    varint number of parts; of each: varint num_samples, 8 bytes weight, varint kind,
+///                and what that kind has
+///
+/// A varint has 7 bits a byte, the lowest first, and the top bit set in all bytes but the last. A
+/// string is a varint length and its bytes. All other integers are little-endian; a weight is an
+/// IEEE double. Kinds are numbered from 0 as in OrderKind.
 struct SHARDWISE_EXPORT ResumeToken {
-  static constexpr unsigned kVersion = 1;
+  static constexpr unsigned kVersion = 2;
 
-  Hash128 fingerprint;  ///< of the data set, given by the caller
-  OrderSpec order;
+  /// A part of the run before it went on with other data or another order.
+  struct Stage {
+    std::uint64_t end_epoch = 0;  ///< the first epoch that is not of it
+    Hash128 fingerprint;
+    OrderSpec spec;
+
+    friend bool operator==(const Stage&, const Stage&) = default;
+  };
+
+  Hash128 fingerprint;  ///< of the data set
+  OrderSpec spec;
   std::uint64_t epoch = 0;
-  std::uint64_t slots = 0;  ///< consumed, numbered as if nothing were left out
+  std::uint64_t position = 0;  ///< all before it were read; numbered as if nothing were left out
   SkipList skip;
   /// What the epoch's proof had added up over all ranks when the token was made.
   std::optional<AuditSum> audit;
+  std::vector<Stage> history;  ///< the earliest first
 
   std::string to_text() const;
+  /// White space around the text is ignored.
   /// Errors: VersionMismatch if another version of the library wrote it; InvalidArgument if it is
   /// no token or damaged.
   static ResumeToken from_text(std::string_view text);
 
   /// Returns if this token continues `here` on the data set `fingerprint_here`.
-  /// Errors: Mismatch, naming everything that differs.
-  void require(const OrderSpec& here, Hash128 fingerprint_here) const;
+  /// Errors: VersionMismatch if an algorithm has another version here; Mismatch, naming everything
+  /// that differs.
+  void require(const OrderSpec& here, const Hash128& fingerprint_here) const;
 
   friend bool operator==(const ResumeToken&, const ResumeToken&) = default;
 };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -13,45 +12,20 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/order/epoch_audit.h"
-#include "shardwise/order/epoch_order.h"
-#include "shardwise/order/options.h"
-#include "shardwise/order/partition.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
-#include "shardwise/order/skip_list.h"
 
 namespace shardwise {
 
-/// A number of samples: given as an integer, or taken from anything that has `size()`.
-class SHARDWISE_EXPORT SampleCount {
- public:
-  template <std::integral Integer>
-  SampleCount(Integer n) : value_(static_cast<std::uint64_t>(n)) {
-    if constexpr (std::signed_integral<Integer>) {
-      if (n < 0) throw_negative(n);
-    }
-  }
-  template <class Sized>
-  requires(!std::integral<Sized>) && requires(const Sized& sized) {
-    { sized.size() } -> std::convertible_to<std::uint64_t>;
-  }
-  SampleCount(const Sized& sized) : value_(static_cast<std::uint64_t>(sized.size())) {}
+namespace order_detail {
+struct Access;
+class SlotOrder;
+struct Walk;
+struct Dealt;
+}  // namespace order_detail
 
-  std::uint64_t value() const noexcept { return value_; }
-
- private:
-  [[noreturn]] static void throw_negative(std::int64_t n);
-
-  std::uint64_t value_;
-};
-
-/// Where a sample is delivered.
-struct Delivery {
-  std::uint64_t rank = 0;
-  std::uint64_t index = 0;  ///< among what that rank delivers in the epoch
-  std::uint64_t slot = 0;   ///< global, numbered as if nothing were left out
-
-  friend auto operator<=>(const Delivery&, const Delivery&) = default;
-};
+/// Whether a run may go on with other data, or another order, than its token says.
+enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
 
 /// The sample numbers that one rank delivers in an epoch, in order: a sequence that can be walked,
 /// entered anywhere, and asked what it holds where.
@@ -59,12 +33,16 @@ struct Delivery {
 ///     sampler.set_epoch(3);
 ///     for (std::uint64_t i : sampler) use(data[i]);
 ///
+/// A sampler covers an epoch from where it began: the epoch's beginning, or the point at which
+/// resume() put it. size(), position(), at() and steps count from there.
+///
 /// All samplers have this one base class, so a loader or an adapter needs to know only it. The call
 /// through it fills up to 512 numbers at a time, so what is virtual costs nothing per sample.
 ///
 /// Threads: one thread. clone() gives another thread its own.
-/// Memory:  constant (about 5 KB), beside what a subclass says.
-/// Cost:    about 20 ns a sample in sequence; at() about 200 ns; seek() and set_epoch() no more.
+/// Memory:  constant (about 5 KB), beside what a kind of order says.
+/// Cost:    about 20 ns a sample in sequence; at() and seek() some 200 ns. set_epoch() and resume()
+///          the same, and 20 ns a shard for sharded orders, 300 ns a sample that is left out.
 class SHARDWISE_EXPORT Sampler {
  public:
   /// A C++20 input iterator over what is left. The number it points at counts as delivered, so
@@ -94,25 +72,38 @@ class SHARDWISE_EXPORT Sampler {
 
   virtual ~Sampler();
 
-  /// How many samples this rank delivers in the epoch. Always what is delivered.
+  /// How many samples this rank delivers, from where the sampler began to the end of the epoch.
   std::uint64_t size() const noexcept { return size_; }
   std::uint64_t epoch() const noexcept { return epoch_; }
-  std::uint64_t rank() const noexcept { return partition_.rank(); }
-  std::uint64_t world_size() const noexcept { return partition_.world_size(); }
+  std::uint64_t rank() const noexcept { return ranks_.rank; }
+  std::uint64_t world_size() const noexcept { return ranks_.world_size; }
+  /// Samples of a step on this rank, at most.
+  std::uint64_t batch_size() const noexcept;
+  std::uint64_t replicas() const noexcept { return ranks_.replicas; }
+  /// The fingerprint of the data set.
+  const Hash128& fingerprint() const noexcept { return fingerprint_; }
+  std::uint64_t num_samples() const noexcept { return spec_.num_samples; }
+  const OrderSpec& spec() const noexcept { return spec_; }
+  const Order& order() const noexcept { return spec_.order; }
+  /// What is left out: by the order, and by the token that was resumed.
+  const SkipList& skip() const noexcept { return skip_; }
 
   /// Moves to the beginning of `epoch`. Nothing moves on by itself: the same epoch again is the
-  /// same order again.
+  /// same order again. Errors: InvalidArgument if the order has no such epoch.
   void set_epoch(std::uint64_t epoch);
   /// Moves to the beginning of this epoch.
-  void reset() { seek(0); }
+  void reset() { set_epoch(epoch_); }
   /// Moves to this rank's sample `index`, in [0, size()]. Errors: OutOfRange.
   void seek(std::uint64_t index);
-  /// How many samples of this epoch come before the next one.
+  /// How many of its samples this rank has delivered.
   std::uint64_t position() const noexcept { return buffer_first_ + cursor_; }
 
   /// This rank's sample `index`; moves nothing. Errors: OutOfRange.
   std::uint64_t at(std::uint64_t index) const;
   std::uint64_t operator[](std::uint64_t index) const { return at(index); }
+  /// Its position in the epoch, counted over all ranks as if nothing were left out; a sample that
+  /// is repeated to fill the last row has that of its first time. Errors: OutOfRange.
+  std::uint64_t position_in_epoch(std::uint64_t index) const;
 
   /// The next sample, or nothing at the end of the epoch.
   std::optional<std::uint64_t> next() {
@@ -121,80 +112,99 @@ class SHARDWISE_EXPORT Sampler {
     return sample;
   }
   /// Fills `batch` with the next samples; returns how many: fewer only at the end of the epoch.
+  /// If it throws, nothing has moved.
   std::size_t next_batch(std::span<std::uint64_t> batch);
 
-  Iterator begin() { return Iterator(*this); }
+  /// Errors: InvalidArgument if the end of the epoch was reached: set_epoch() goes on.
+  Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// How the epoch's slots are shared out; of kept slots where a skip list leaves some out.
-  const Partition& partition() const noexcept { return partition_; }
-  /// The slots that no skip list leaves out.
-  const KeptSlots& kept() const noexcept { return kept_; }
-  /// Steps of `batch_size` samples a rank until the end of the epoch from global slot `first`, the
-  /// same number for all ranks. REQUIRES: batch_size > 0.
-  std::uint64_t steps(std::uint64_t batch_size, std::uint64_t first = 0) const noexcept;
-  /// Global slots consumed once all ranks took `num_steps` steps of `batch_size` after `first`:
-  /// what a token should say. REQUIRES: batch_size > 0.
-  std::uint64_t slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
-                            std::uint64_t first = 0) const noexcept;
-  /// Global slots consumed if every rank took as many samples as this one since it began (at 0, or
-  /// where it resumed). At the very end of an epoch ranks that have one sample less cannot know
-  /// whether the others took theirs; slots_after() is exact there too.
-  std::uint64_t slots_consumed() const noexcept;
-  /// Goes on behind the first `slots` global slots of this epoch, whoever consumed them.
-  void resume_at(std::uint64_t slots);
+  /// Steps of batch_size samples on each rank, or global_batch_size on all, from where the sampler began to the end of the epoch,
+  /// the same number for all ranks: in the last one a rank may have less, or nothing.
+  std::uint64_t steps() const noexcept;
+  /// This rank's first sample of a step: an index in [0, size()]; size() for steps() and after it.
+  std::uint64_t first_of_step(std::uint64_t step) const noexcept;
+  /// The step to which this rank's sample `index` belongs.
+  std::uint64_t step_of(std::uint64_t index) const noexcept;
 
-  /// Samples and slots left out. Setting it keeps the slots that were consumed.
-  const SkipList& skip() const noexcept { return skip_; }
-  /// Errors: InvalidArgument if this sampler cannot leave anything out (wids, resampled, mixture),
-  /// or a sample does not exist.
-  void set_skip(SkipList skip);
+  /// A token for the samples that were delivered, if every rank took as many as this one. At the
+  /// very end of an epoch, ranks that have fewer samples (one less; with wids many, or none) cannot
+  /// know whether the others took theirs; token_after() is exact there too.
+  /// Errors: InvalidArgument in the middle of a step whose bytes are balanced.
+  ResumeToken token() const;
+  /// A token for `num_steps` steps of all ranks from where the sampler began.
+  ResumeToken token_after(std::uint64_t num_steps) const;
+  /// Goes on where `token` stands, with any number of ranks and batch size. What this order's skip
+  /// list has and the token's has not is left out from there on.
+  /// With kAllowAtEpochBorder a token that stands at the beginning of an epoch may be of other data
+  /// or another order; the former ones go into the token's history. Of other data the token's skip
+  /// list is not taken over, since the numbers may mean other samples.
+  /// Errors: Mismatch, VersionMismatch; OutOfRange if the epoch has no such position; the sampler
+  /// stays as it is.
+  void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);
 
-  const OrderSpec& spec() const noexcept { return spec_; }
-  /// A token for `slots` consumed global slots; by default slots_consumed().
-  ResumeToken token(Hash128 fingerprint, std::optional<std::uint64_t> slots = std::nullopt) const;
-  /// Goes on where `token` stands: its epoch, its slots; its skip list is added to this one's.
-  /// Errors: Mismatch if the token is of another data set or order; the sampler stays as it is.
-  void resume(const ResumeToken& token, Hash128 fingerprint);
+  /// True if an epoch has each sample exactly once, but for what tail and skip list say. If not,
+  /// an epoch can still be proven to be as ordered.
+  bool is_exact() const noexcept { return is_exact_; }
+  /// What all ranks together have to deliver in this epoch, from its very beginning.
+  /// Cost: exact orders 2 ns a sample, other ones 20; `all`, the sum of each sample once, may be
+  /// kept from epoch to epoch.
+  AuditExpectation expectation() const;
+  AuditExpectation expectation(const AuditSum& all) const;
+  /// The number of deliveries, over all ranks, before `position` of this epoch.
+  std::uint64_t deliveries_before(std::uint64_t position) const;
 
-  /// All deliveries of `sample` in this epoch, on any rank: one; none if a tail or a skip list
-  /// leaves it out; more only where padded. Cost: O(1), for wids a replay of the epoch. Errors:
-  /// OutOfRange; InvalidArgument for a sampler that cannot tell (resampled).
-  std::vector<Delivery> deliveries(std::uint64_t sample) const;
-
-  /// What all ranks together have to deliver in this epoch. `all` may be kept from epoch to epoch.
-  AuditExpectation expectation(Hash128 fingerprint) const;
-  AuditExpectation expectation(Hash128 fingerprint, const AuditSum& all) const;
-
-  /// The same order at the same epoch for another rank, at its beginning, sharing tables.
+  /// The same order from the same point for another rank.
   std::unique_ptr<Sampler> for_rank(std::uint64_t rank) const;
   virtual std::unique_ptr<Sampler> clone() const = 0;
 
  protected:
-  Sampler(OrderSpec spec, const OrderOptions& options);
+  /// `skip`: what the order leaves out, in force from its beginning.
+  Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip, const RankOptions& ranks);
   Sampler(const Sampler&) = default;
   Sampler& operator=(const Sampler&) = default;
 
-  /// Makes what depends on epoch(), rank() and skip(), and calls set_slots(). Constructors of final
-  /// classes call it themselves.
-  virtual void prepare() = 0;
+  /// Begins at `position` of `epoch`. Changes nothing if it throws. Constructors of final classes
+  /// call it.
+  void start(EpochPosition point, const SkipList& skip);
+  /// Prepares what lies between a point and the end of its epoch, for start(), and calls
+  /// set_walk(). Changes nothing if it throws.
+  virtual void prepare(EpochPosition point, const SkipList& skip) = 0;
   /// out[i] = this rank's sample first + i. REQUIRES: all of them below size().
   virtual void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const = 0;
-  /// The slots that hold `sample`, as if nothing were left out, dropped or padded.
-  virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
-  virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const;
-  /// Takes from or adds to an expectation of every sample once.
-  virtual void expect_epoch(AuditExpectation& expectation) const = 0;
-  virtual bool can_skip() const noexcept { return false; }
+  virtual std::uint64_t find_position(std::uint64_t index) const = 0;
+  /// The point that was reached when all ranks together delivered `count` samples since the
+  /// beginning; nothing at the end of the epoch.
+  virtual std::optional<std::uint64_t> position_after(std::uint64_t count) const = 0;
+  /// Positions that an epoch has before it ends: a token may stand there.
+  virtual std::uint64_t num_positions() const = 0;
+  virtual void expect(AuditExpectation& expectation) const = 0;
+  virtual std::uint64_t count_before(std::uint64_t position) const = 0;
 
-  /// Tells the base how many slots there are and which are kept.
-  void set_slots(KeptSlots kept);
-  void set_size(std::uint64_t size) noexcept { size_ = size; }
+  /// One delivery of a sample: by a rank (of those with different samples), as its number `index`.
+  struct Delivery {
+    std::uint64_t rank = 0;
+    std::uint64_t index = 0;
+  };
+  /// All deliveries of `sample` from where the sampler began.
+  virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
+
+  /// Ranks that get different samples, and which of them this one is.
+  std::uint64_t num_shares() const noexcept { return ranks_.world_size / ranks_.replicas; }
+  std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
+  /// Samples of a step, of all ranks that get different ones.
+  std::uint64_t step_size() const noexcept;
+  /// What all ranks together deliver, and what this one does.
+  void set_walk(std::uint64_t delivered, std::uint64_t size) noexcept;
+  void set_exact(bool exact) noexcept { is_exact_ = exact; }
   OrderSpec& mutable_spec() noexcept { return spec_; }
-  /// The kept slot from which this rank counts: 0, or where it resumed.
-  std::uint64_t first_kept() const noexcept { return first_kept_; }
+  std::uint64_t delivered() const noexcept { return delivered_; }
+  /// The position at which the sampler began.
+  std::uint64_t first_position() const noexcept { return first_position_; }
 
  private:
+  friend struct order_detail::Access;
+
   static constexpr std::size_t kBufferSize = 512;
   static constexpr std::size_t kFirstFill = 1;  ///< so that the first sample comes at once
 
@@ -205,16 +215,21 @@ class SHARDWISE_EXPORT Sampler {
   }
   bool refill();
   void move_to(std::uint64_t index) noexcept;
-  std::uint64_t raw_slots(std::uint64_t kept) const noexcept;
+  void check_index(std::uint64_t index) const;
+  ResumeToken token_at(std::uint64_t count) const;
 
   OrderSpec spec_;
-  std::uint64_t epoch_;
-  SkipList skip_;
-  Partition partition_;
-  KeptSlots kept_{0};
+  Hash128 fingerprint_;
+  RankOptions ranks_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t first_position_ = 0;  ///< where the sampler began
+  SkipList own_skip_;                 ///< as the order was given
+  SkipList skip_;                     ///< with that of the token that was resumed
+  std::vector<ResumeToken::Stage> history_;
+  std::uint64_t delivered_ = 0;
   std::uint64_t size_ = 0;
-  std::uint64_t first_kept_ = 0;
-  std::uint64_t first_index_ = 0;  ///< of this rank at first_kept_
+  bool is_exact_ = true;
+  bool ended_ = false;
 
   std::uint64_t buffer_first_ = 0;
   std::size_t cursor_ = 0;
@@ -223,78 +238,84 @@ class SHARDWISE_EXPORT Sampler {
   std::array<std::uint64_t, kBufferSize> buffer_{};
 };
 
-/// A sampler whose global slots are positions of an order, shared out by Streams and Partition.
+/// The samplers whose epochs are rows of positions that are dealt to the ranks: all but wids.
 class SHARDWISE_EXPORT SlotSampler : public Sampler {
- protected:
-  SlotSampler(OrderSpec spec, const OrderOptions& options, std::uint64_t num_positions);
-
-  const Streams& streams() const noexcept { return streams_; }
-  void set_positions(std::uint64_t num_positions) {
-    streams_ = Streams(num_positions, streams_.count());
-  }
-  /// out[i] = the sample at position first + i * stride.
-  virtual void fill(std::uint64_t first, std::uint64_t stride,
-                    std::span<std::uint64_t> out) const = 0;
-  void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
-  /// out[i] = the sample in kept slot first + i * stride, padded slots included. REQUIRES: stride
-  /// is 1 or world_size().
-  void fill_kept(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
-  /// out[i] = the sample in slot first + i * stride. REQUIRES: stride and the number of streams
-  /// divide one another.
-  void fill_slots(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
+ public:
+  SlotSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks);
+  SlotSampler(const SlotSampler& other);
+  SlotSampler& operator=(const SlotSampler&) = delete;
+  ~SlotSampler() override;
+  std::unique_ptr<Sampler> clone() const override;
 
  private:
-  Streams streams_;
+  friend struct order_detail::Access;
+
+  void prepare(EpochPosition point, const SkipList& skip) override;
+  void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
+  std::uint64_t find_position(std::uint64_t index) const override;
+  std::optional<std::uint64_t> position_after(std::uint64_t count) const override;
+  std::uint64_t num_positions() const override;
+  void expect(AuditExpectation& expectation) const override;
+  std::uint64_t count_before(std::uint64_t position) const override;
+  std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
+
+  void fill_row(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
+  void evaluate_balanced(std::uint64_t first, std::span<std::uint64_t> out) const;
+  const order_detail::Dealt& deal(std::uint64_t step) const;
+
+  std::unique_ptr<order_detail::SlotOrder> slots_;
+  SampleBytes bytes_;  ///< where bytes are balanced
+  std::unique_ptr<order_detail::Walk> walk_;
 };
 
-/// The samplers over an EpochOrder: exact, elastic, O(1).
-class SHARDWISE_EXPORT OrderedSampler : public SlotSampler {
+/// The options of ChunkedSampler: those of Chunked, and the seed.
+struct ChunkedOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
+  std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
+  std::uint64_t streams = 1;
+  Tail tail = Tail::kExact;
+  SkipList skip{};
+};
+
+/// Chunks of `chunk_size` samples in a random order, and the samples of `window` of them together
+/// in a random order. For all other options give make_sampler() an Order.
+/// Errors (constructors of all samplers): InvalidArgument, saying what is valid.
+class SHARDWISE_EXPORT ChunkedSampler final : public SlotSampler {
  public:
-  /// The order of this epoch, before it is shared out.
-  const EpochOrder& order() const noexcept { return order_; }
+  explicit ChunkedSampler(const SampleSet& samples, const ChunkedOptions& options = {},
+                          const RankOptions& ranks = {});
+};
 
- protected:
-  OrderedSampler(SamplerKind kind, std::uint64_t n, ShardOffsets offsets,
-                 const OrderOptions& options);
+/// The name under which wids users look for it; with one rank it is no different.
+using DistributedChunkedSampler = ChunkedSampler;
 
-  void prepare() override;
-  void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const override;
-  std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
-  void expect_epoch(AuditExpectation& expectation) const override;
-  bool can_skip() const noexcept override { return true; }
+/// The options of ShardedSampler: those of Sharded, and the seed.
+struct ShardedOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t window = kDefaultShardWindow;  ///< shards mixed together
+  std::uint64_t streams = 1;
+  Tail tail = Tail::kExact;
+  SkipList skip{};
+};
 
- private:
-  EpochOrder make_order() const;
-
-  ShardOffsets offsets_;
-  std::uint64_t order_epoch_;
-  EpochOrder order_;
+/// The same with whole shards as chunks. Memory: 16 bytes a shard.
+class SHARDWISE_EXPORT ShardedSampler final : public SlotSampler {
+ public:
+  explicit ShardedSampler(const SampleSet& samples, const ShardedOptions& options = {},
+                          const RankOptions& ranks = {});
 };
 
 /// Sample 0, 1, 2 ..., shared out over the ranks: for evaluation.
-/// Errors (constructors of all samplers): InvalidArgument, saying what is valid.
-class SHARDWISE_EXPORT SequentialSampler final : public OrderedSampler {
+class SHARDWISE_EXPORT SequentialSampler final : public SlotSampler {
  public:
-  explicit SequentialSampler(SampleCount n, const OrderOptions& options = {});
-  std::unique_ptr<Sampler> clone() const override;
+  explicit SequentialSampler(const SampleSet& samples, const RankOptions& ranks = {});
 };
 
-/// Ranges of `chunk_size` samples in a random order, and the samples of each, or of `window` of
-/// them together, in a random order. Reads shards piece by piece, so few are open at a time.
-class SHARDWISE_EXPORT ChunkedSampler final : public OrderedSampler {
- public:
-  explicit ChunkedSampler(SampleCount n, const OrderOptions& options = {});
-  std::unique_ptr<Sampler> clone() const override;
-};
-
-/// The name under which wids users look for it; with world_size 1 it is no different.
-using DistributedChunkedSampler = ChunkedSampler;
-
-/// The same with whole shards as chunks. Memory: 16 bytes a shard.
-class SHARDWISE_EXPORT ShardedSampler final : public OrderedSampler {
- public:
-  explicit ShardedSampler(ShardOffsets offsets, const OrderOptions& options = {});
-  std::unique_ptr<Sampler> clone() const override;
-};
+/// The sampler of any order. With wids and mixtures too.
+/// Errors: InvalidArgument, naming the option and what is valid.
+SHARDWISE_EXPORT std::unique_ptr<Sampler> make_sampler(const SampleSet& samples,
+                                                       const Order& order = {},
+                                                       const RankOptions& ranks = {});
 
 }  // namespace shardwise

@@ -1,88 +1,77 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <span>
-#include <vector>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "shardwise/base/export.h"
 
 namespace shardwise {
 
-/// What a run leaves out on purpose: samples (in every epoch), and global slots of one epoch, as
-/// the steps round a loss spike. One thread while it is filled; then immutable.
+/// A point in a run: a position of an epoch, counted over all ranks.
+struct EpochPosition {
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+
+  friend auto operator<=>(const EpochPosition&, const EpochPosition&) = default;
+};
+
+/// What a run leaves out on purpose: samples, and ranges of positions of one epoch, as the steps
+/// round a loss spike.
 ///
-/// What is left out closes up: the slots after it move forward, so rank sizes still differ by at
-/// most one, and every other sample still comes exactly once. Entries may be added in the middle of
-/// an epoch: a resume token counts slots as they are numbered without any list, so what was
-/// consumed stays consumed. With more than one stream, a rank moves to the next stream at each slot
-/// left out, which costs locality, not exactness.
+/// What is left out closes up: the positions after it move forward, so the ranks' shares still
+/// differ by at most one, and every other sample still comes exactly once. Positions are numbered
+/// as if nothing were left out.
+///
+/// Version 1. An entry for a sample holds from a point of the run on: `from`, (0, 0) unless said
+/// otherwise. A run that resumes with new entries takes them from the point where it resumed, and
+/// keeps that point in its tokens. So what was delivered before stays delivered, and the proof of
+/// the epoch knows of both.
+///
+/// Threads: one thread while it is filled; then immutable. Cost: O(log entries) an entry.
 class SHARDWISE_EXPORT SkipList {
  public:
-  /// Global slots [begin, end) of `epoch`, numbered as if nothing were left out.
-  struct Slots {
-    std::uint64_t epoch = 0;
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
+  static constexpr unsigned kVersion = 1;
+  /// Bytes of a reason that are kept.
+  static constexpr std::size_t kMaxReason = 200;
 
-    friend auto operator<=>(const Slots&, const Slots&) = default;
+  struct Entry {
+    EpochPosition from;  ///< the sample is left out at this point and after it
+    std::string reason;  ///< one line of text for people; may be empty
+
+    friend bool operator==(const Entry&, const Entry&) = default;
   };
+  using Samples = std::map<std::uint64_t, Entry>;
+  /// (epoch, first position) -> position behind the last; disjoint, and not adjacent.
+  using Ranges = std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t>;
 
-  void add_sample(std::uint64_t sample);
-  /// Errors: InvalidArgument if begin > end.
-  void add_slots(std::uint64_t epoch, std::uint64_t begin, std::uint64_t end);
-  /// Leaves out the global steps [first, last) of `epoch`, as counted by a run of `world_size`
-  /// ranks with `batch_size` samples each that left nothing out in that epoch before.
+  /// Leaves out `sample`. Of two entries for one sample the earlier `from` holds.
+  void add_sample(std::uint64_t sample, std::string_view reason = {}, EpochPosition from = {});
+  /// Leaves out positions [begin, end) of `epoch`. Errors: InvalidArgument if begin > end.
+  void add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint64_t end);
+  /// Leaves out steps [first, last) of `epoch`, as counted by a run of `world_size` ranks with
+  /// `batch_size` samples each that left nothing out in that epoch before.
   void add_steps(std::uint64_t epoch, std::uint64_t first, std::uint64_t last,
                  std::uint64_t world_size, std::uint64_t batch_size);
 
   /// Adds all entries of `other`.
   void merge(const SkipList& other);
+  /// Adds the entries of `other` that this list does not have, from `point` on: what a run that
+  /// resumes at `point` leaves out in addition.
+  void merge_from(const SkipList& other, EpochPosition point);
 
-  bool empty() const noexcept { return samples_.empty() && slots_.empty(); }
-  /// Ascending, each once.
-  std::span<const std::uint64_t> samples() const noexcept { return samples_; }
-  /// Ascending, disjoint within an epoch.
-  std::span<const Slots> slots() const noexcept { return slots_; }
+  bool empty() const noexcept { return samples_.empty() && ranges_.empty(); }
+  const Samples& samples() const noexcept { return samples_; }
+  const Ranges& ranges() const noexcept { return ranges_; }
 
   friend bool operator==(const SkipList&, const SkipList&) = default;
 
  private:
-  std::vector<std::uint64_t> samples_;
-  std::vector<Slots> slots_;
-};
-
-/// The slots of one epoch with those of a skip list taken out: kept slots are numbered again
-/// without gaps. Immutable; safe from any thread. Lookups O(log entries); nothing skipped costs
-/// nothing.
-class SHARDWISE_EXPORT KeptSlots {
- public:
-  explicit KeptSlots(std::uint64_t num_slots) : num_slots_(num_slots) {}
-  /// `skipped`: slot ranges in any order, which may overlap and reach beyond num_slots.
-  KeptSlots(std::uint64_t num_slots, std::vector<SkipList::Slots> skipped);
-
-  std::uint64_t size() const noexcept { return num_slots_ - num_skipped(); }
-  std::uint64_t num_skipped() const noexcept { return gaps_.empty() ? 0 : gaps_.back().skipped; }
-
-  /// The slot of kept slot `kept`; slots beyond the last follow without gaps.
-  std::uint64_t slot(std::uint64_t kept) const noexcept;
-  /// How many kept slots from `kept` on lie in one piece.
-  std::uint64_t run_length(std::uint64_t kept) const noexcept;
-  /// How many kept slots lie before `slot`: its own number, if it is kept.
-  std::uint64_t kept_before(std::uint64_t slot) const noexcept;
-  bool is_kept(std::uint64_t slot) const noexcept;
-
- private:
-  struct Gap {
-    std::uint64_t begin;
-    std::uint64_t end;
-    std::uint64_t skipped;  ///< up to and with this gap
-    std::uint64_t kept_begin() const noexcept {
-      return end - skipped;
-    }  ///< first kept slot after it
-  };
-
-  std::uint64_t num_slots_;
-  std::vector<Gap> gaps_;  ///< ascending, apart from one another
+  Samples samples_;
+  Ranges ranges_;
 };
 
 }  // namespace shardwise

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -13,39 +13,44 @@ namespace shardwise {
 /// The order of Python wids, bit for bit: for runs that were begun with it, and for comparisons.
 /// Not the default, because it keeps what was wrong with it:
 ///
-///   what is wrong                                             what mends it (chunked, sharded)
-///   ranks get contiguous blocks of ceil(n / world_size):      tail = exact: sizes differ by at
-///   most one
-///     the last ones get less, or nothing; 10 samples on
-///     8 ranks are 2 2 2 2 2 0 0 0
-///   len() says ceil(n / world_size) on every rank             size() is what is delivered
-///   a rank sees the same block in every epoch                 the whole data set is permuted
-///   all ranks shuffle with the same random numbers            keys differ by chunk
-///   epoch 0 does not permute chunks, unless shufflefirst      every epoch does
-///   entering at a position replays the epoch up to it         seek() is O(1)
-///   a run can resume only on the same number of ranks         resume tokens fit any world_size
-///   memory for a chunk's numbers: 8 MB at its default of      constant memory
-///     a million
-///   the epoch moves on by itself when the iterator is         set_epoch() alone decides
-///     exhausted, and only then; here set_epoch() decides too
+///     what is wrong                                        what mends it (chunked, sharded)
+///     ranks get contiguous blocks of ceil(n / world_size): tail exact: sizes differ by at most
+///       the last ones get less, or nothing; 10 samples on    one
+///       8 ranks are 2 2 2 2 2 0 0 0
+///     len() says ceil(n / world_size) on every rank        size() is what is delivered
+///     a rank sees the same block in every epoch            the whole data set is permuted
+///     all ranks shuffle with the same random numbers       keys differ by chunk
+///     epoch 0 does not permute chunks, unless shufflefirst every epoch does
+///     entering at a position replays the epoch up to it    seek() is O(1)
+///     a run can resume only on the same number of ranks    resume tokens fit any world_size
+///     memory for a chunk's numbers: 8 MB at its default    constant memory
+///       of a million
+///     the epoch moves on by itself when the iterator is    set_epoch() alone decides
+///       exhausted, and only then; here set_epoch() decides too
 ///
 /// The exact samplers make none of these, with the same seed, chunk_size and shards.
 ///
-/// Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True,
-/// and CPython's random.Random(seed + 1289738273 * epoch): MT19937 seeded by init_by_array with the
-/// number's 32-bit words, shuffle() from the end, _randbelow() by rejection of
-/// getrandbits(bit_length).
+/// Version 1. Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with
+/// shuffle=True, and CPython's random.Random(seed + 1289738273 * epoch): MT19937 seeded by
+/// init_by_array with the number's 32-bit words, shuffle() from the end, _randbelow() by rejection
+/// of getrandbits(bit_length).
 ///
-/// Threads: one thread. Memory: a chunk's numbers, and 8 bytes a chunk. Cost: about 15 ns a sample
-/// in sequence; at() and seek() replay from where the sampler stands, or from the beginning.
+/// Positions: rank r's sample i is at position i * world_size + r of an epoch.
+///
+/// Threads: one thread. Memory: a chunk's numbers, and 8 bytes a chunk.
+/// Cost:    about 15 ns a sample in sequence; at() and seek() replay from where the sampler stands,
+///          or from the beginning.
 class SHARDWISE_EXPORT WidsSampler final : public Sampler {
  public:
-  /// DistributedChunkedSampler; with world_size 1, ChunkedSampler. wids has chunksize 1000000 (2000
-  /// in ChunkedSampler) where this has chunk_size 1000 by default.
-  explicit WidsSampler(SampleCount n, const OrderOptions& options = {});
-  /// ShardListSampler: shards as chunks, one process.
-  /// Errors: InvalidArgument also if world_size is not 1, or chunk_size not its default.
-  static WidsSampler shard_list(const ShardOffsets& offsets, const OrderOptions& options = {});
+  static constexpr unsigned kVersion = 1;
+
+  /// DistributedChunkedSampler; with one rank, ChunkedSampler. `order.kind` is Wids.
+  /// Errors: InvalidArgument.
+  explicit WidsSampler(const SampleSet& samples, const Order& order = {.kind = Wids{}},
+                       const RankOptions& ranks = {});
+  /// ShardListSampler: shards as chunks, one process. Errors: InvalidArgument also if there is more
+  /// than one rank, or a chunk_size.
+  static WidsSampler shard_list(const SampleSet& samples, const Order& order = {.kind = Wids{}});
 
   WidsSampler(const WidsSampler& other);
   WidsSampler& operator=(const WidsSampler&) = delete;
@@ -68,17 +73,25 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
     std::uint64_t end;
   };
 
-  WidsSampler(OrderSpec spec, const OrderOptions& options, ShardOffsets offsets);
+  WidsSampler(const SampleSet& samples, OrderSpec spec, const RankOptions& ranks,
+              ShardOffsets offsets);
 
-  void prepare() override;
+  void prepare(EpochPosition point, const SkipList& skip) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
-  std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
+  std::uint64_t find_position(std::uint64_t index) const override;
+  std::optional<std::uint64_t> position_after(std::uint64_t count) const override;
+  std::uint64_t num_positions() const override { return block_size_ * num_shares(); }
+  void expect(AuditExpectation& expectation) const override;
+  std::uint64_t count_before(std::uint64_t position) const override;
   std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
-  void expect_epoch(AuditExpectation& expectation) const override;
+
+  const Wids& wids() const { return std::get<Wids>(order().kind); }
   std::vector<Range> ranges() const;
+  std::unique_ptr<Replay> begin_replay(std::uint64_t epoch) const;
 
   ShardOffsets offsets_;
   std::uint64_t block_size_;
+  std::uint64_t first_index_ = 0;  ///< of the block, where the sampler began
   std::unique_ptr<Replay> replay_;
 };
 

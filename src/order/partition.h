@@ -2,23 +2,10 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
-#include "shardwise/base/export.h"
+#include "shardwise/order/order.h"
 
-namespace shardwise {
-
-/// What becomes of the slots that do not fill a whole row of ranks.
-enum class Tail : std::uint8_t {
-  kExact,  ///< every slot once; the first ranks get one more than the others
-  kDrop,   ///< the last slots are left out; all ranks get the same number
-  kPad,    ///< the epoch's first slots come again at its end; all ranks get the same number
-};
-
-/// "exact", "drop", "pad".
-SHARDWISE_EXPORT std::string_view tail_name(Tail tail) noexcept;
-/// Errors: InvalidArgument, with the valid names.
-SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
+namespace shardwise::order_detail {
 
 /// How the n positions of an epoch become n global slots. Immutable; safe from any thread.
 ///
@@ -33,7 +20,7 @@ SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
 /// same set whatever W is, and a run may go on at any slot with another number of ranks. `streams`
 /// decides only which shards meet: with 1 the ranks walk through the same chunks together; with as
 /// many as there are nodes each node has its own chunks, if the ranks are numbered round the nodes.
-class SHARDWISE_EXPORT Streams {
+class Streams {
  public:
   explicit Streams(std::uint64_t num_positions, std::uint64_t streams = 1);
 
@@ -62,7 +49,7 @@ class SHARDWISE_EXPORT Streams {
 /// Errors of the constructor: InvalidArgument if world_size is 0 or above 2^31, rank is not below
 /// world_size, or neither of streams and world_size divides the other; the text lists what is
 /// valid.
-class SHARDWISE_EXPORT Partition {
+class Partition {
  public:
   Partition(std::uint64_t num_slots, std::uint64_t world_size = 1, std::uint64_t rank = 0,
             Tail tail = Tail::kExact, std::uint64_t streams = 1);
@@ -90,14 +77,6 @@ class SHARDWISE_EXPORT Partition {
   /// How many of this rank's slots lie before `slot`: where it goes on if `slot` were consumed.
   std::uint64_t index_at(std::uint64_t slot) const noexcept { return index_at(slot, rank_); }
 
-  /// Steps of `batch_size` samples a rank, the same number for all ranks: in the last, a rank may
-  /// have one sample less, or none. REQUIRES: batch_size > 0.
-  std::uint64_t steps(std::uint64_t batch_size) const noexcept;
-  /// Global slots consumed once every rank took `num_steps` steps after slot `first`.
-  /// REQUIRES: batch_size > 0.
-  std::uint64_t slots_after(std::uint64_t num_steps, std::uint64_t batch_size,
-                            std::uint64_t first = 0) const noexcept;
-
  private:
   std::uint64_t index_at(std::uint64_t slot, std::uint64_t rank) const noexcept {
     return slot / world_size_ + (slot % world_size_ > rank ? 1 : 0);
@@ -110,4 +89,4 @@ class SHARDWISE_EXPORT Partition {
   std::uint64_t delivered_slots_;
 };
 
-}  // namespace shardwise
+}  // namespace shardwise::order_detail

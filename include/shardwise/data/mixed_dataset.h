@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/order/order.h"
+
+namespace shardwise {
+
+/// Several data sets numbered one after another, as a mixture numbers them: sample s of data set d
+/// is first_sample(d) + s. A single data set is itself.
+///
+///     MixedDataset data({web, books});
+///     MixtureSampler sampler(data, {.seed = 17, .kind = data.mixture(std::array{0.7, 0.3})});
+///     for (std::uint64_t i : sampler) use(data[i]);
+///
+/// A handle like Dataset, with the same rules for threads and fork().
+class SHARDWISE_EXPORT MixedDataset {
+ public:
+  MixedDataset(Dataset data) : MixedDataset(std::vector<Dataset>{std::move(data)}) {}
+  /// Errors: InvalidArgument if there are none, or together too many samples.
+  explicit MixedDataset(std::vector<Dataset> parts);
+
+  std::uint64_t size() const noexcept { return first_.back(); }
+  bool empty() const noexcept { return size() == 0; }
+  /// Errors: as Dataset::operator[].
+  Sample operator[](std::uint64_t number) const;
+
+  std::size_t num_parts() const noexcept { return parts_.size(); }
+  const Dataset& part(std::size_t i) const { return parts_[i]; }
+  /// Where the numbers of a part begin. REQUIRES: i <= num_parts().
+  std::uint64_t first_sample(std::size_t i) const { return first_[i]; }
+  /// The part that holds a sample. Errors: OutOfRange.
+  std::size_t part_of(std::uint64_t number) const;
+
+  /// The kind of an order that draws from the parts by these weights, each of them in `kind`.
+  /// Errors: InvalidArgument unless there is one weight for each part.
+  Mixture mixture(std::span<const double> weights,
+                  const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{}) const;
+
+  // As of a Dataset, over all parts.
+  const Hash128& fingerprint() const noexcept { return fingerprint_; }
+  std::vector<std::uint64_t> shard_starts() const;
+  std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
+  std::vector<double> numbers(const std::string& column) const;
+
+ private:
+  std::vector<Dataset> parts_;
+  std::vector<std::uint64_t> first_;  ///< of each part, then the number of samples
+  Hash128 fingerprint_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace shardwise::order_detail {
+
+/// The slots of one epoch with some taken out: kept slots are numbered again without gaps.
+/// Immutable; safe from any thread. Look-ups cost O(log gaps); without gaps nothing.
+class KeptSlots {
+ public:
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  struct Gap {
+    std::uint64_t begin;
+    std::uint64_t end;
+    std::uint64_t skipped;  ///< up to and with this gap
+    /// The first kept slot after it.
+    std::uint64_t kept_begin() const noexcept { return end - skipped; }
+  };
+
+  explicit KeptSlots(std::uint64_t num_slots = 0) : num_slots_(num_slots) {}
+  /// `skipped`: ranges in any order, which may overlap and reach beyond num_slots.
+  KeptSlots(std::uint64_t num_slots, std::vector<Range> skipped);
+
+  std::uint64_t size() const noexcept { return num_slots_ - num_skipped(); }
+  std::uint64_t num_slots() const noexcept { return num_slots_; }
+  std::uint64_t num_skipped() const noexcept { return gaps_.empty() ? 0 : gaps_.back().skipped; }
+
+  /// The slot of kept slot `kept`; slots beyond the last follow without gaps.
+  std::uint64_t slot(std::uint64_t kept) const noexcept;
+  /// How many kept slots from `kept` on lie in one piece.
+  std::uint64_t run_length(std::uint64_t kept) const noexcept;
+  /// How many kept slots lie before `slot`: its own number, if it is kept.
+  std::uint64_t kept_before(std::uint64_t slot) const noexcept;
+  bool is_kept(std::uint64_t slot) const noexcept;
+  /// Ascending, apart from one another.
+  std::span<const Gap> gaps() const noexcept { return gaps_; }
+
+ private:
+  std::uint64_t num_slots_;
+  std::vector<Gap> gaps_;
+};
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,181 @@
+#include "order/mixture_slots.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <variant>
+
+#include "order/spec.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/order/key.h"
+
+namespace shardwise::order_detail {
+
+namespace {
+
+/// Slots that are located in one go.
+constexpr std::size_t kSlots = 512;
+
+std::string dataset_text(std::size_t i) { return "data set " + std::to_string(i); }
+
+std::vector<double> weights_of(const Mixture& mixture) {
+  std::vector<double> weights;
+  for (const MixturePart& part : mixture.parts) weights.push_back(part.weight);
+  return weights;
+}
+
+/// The shards of samples [begin, end), counted from `begin`.
+ShardOffsets part_starts(const ShardOffsets& all, std::uint64_t begin, std::uint64_t end,
+                         std::size_t dataset) {
+  const auto first = std::lower_bound(all->begin(), all->end(), begin);
+  const auto last = std::upper_bound(first, all->end(), end);
+  auto starts = std::make_shared<std::vector<std::uint64_t>>(first, last);
+  if (starts->empty() || starts->front() != begin || starts->back() != end) {
+    throw InvalidArgument("the shards do not hold as many samples as the data set",
+                          dataset_text(dataset), "give the shards of the data sets in their order");
+  }
+  for (std::uint64_t& start : *starts) start -= begin;
+  return starts;
+}
+
+}  // namespace
+
+MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, const Order& order)
+    : epoch_size_(order.epoch_size == 0 ? samples.size() : order.epoch_size) {
+  if (mixture.parts.empty()) {
+    throw InvalidArgument("a mixture of nothing", {}, "give at least one data set");
+  }
+  draws_ = std::make_shared<const MixtureDraws>(weights_of(mixture), order.seed);
+  first_.push_back(0);
+  std::vector<std::uint64_t> layouts;
+  for (std::size_t i = 0; i < mixture.parts.size(); ++i) {
+    const MixturePart& part = mixture.parts[i];
+    if (part.weight > 0 && part.num_samples == 0) {
+      throw InvalidArgument("nothing to draw from", dataset_text(i),
+                            "it has no samples: leave it out, or give it weight 0");
+    }
+    if (part.num_samples > samples.size() - first_.back()) {
+      throw InvalidArgument("the data sets of the mixture hold more than " +
+                                std::to_string(samples.size()) + " samples",
+                            dataset_text(i), "give the number of samples of each");
+    }
+    const std::uint64_t end = first_.back() + part.num_samples;
+    ShardOffsets starts;
+    if (std::holds_alternative<Sharded>(part.kind)) {
+      starts = part_starts(samples.shard_starts(), first_.back(), end, i);
+      layouts.push_back(layout_hash(*starts));
+    }
+    parts_.push_back({part.num_samples, part.kind, std::move(starts),
+                      derive_key(order.seed, 0, KeyPurpose::kMixtureDataset, i).low});
+    first_.push_back(end);
+  }
+  if (first_.back() != samples.size()) {
+    throw InvalidArgument("the data sets of the mixture hold " + std::to_string(first_.back()) +
+                              " samples, not " + std::to_string(samples.size()),
+                          {}, "give the number of samples of each");
+  }
+  if (!layouts.empty()) layout_ = layout_hash(layouts);
+  passes_.resize(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);  // a wrong option is refused here
+  set_epoch(0);
+}
+
+std::unique_ptr<SlotOrder> MixtureSlots::clone() const {
+  return std::make_unique<MixtureSlots>(*this);
+}
+
+void MixtureSlots::set_epoch(std::uint64_t epoch) {
+  if (epoch_size_ == 0 || epoch >= kMaxSamples / epoch_size_) {
+    throw InvalidArgument("no epoch " + std::to_string(epoch) + " of a mixture with " +
+                              std::to_string(epoch_size_) + " samples an epoch",
+                          {}, "a mixture has at most 2^62 samples in all its epochs");
+  }
+  epoch_ = epoch;
+}
+
+std::size_t MixtureSlots::dataset_of(std::uint64_t sample) const {
+  const auto after = std::upper_bound(first_.begin(), first_.end(), sample);
+  return static_cast<std::size_t>(after - first_.begin()) - 1;
+}
+
+const EpochOrder& MixtureSlots::pass(std::size_t dataset, std::uint64_t number) const {
+  std::optional<Pass>& kept = passes_[dataset][number % 2];
+  if (!kept || kept->number != number) {
+    const Part& part = parts_[dataset];
+    kept =
+        Pass{number, std::visit(
+                         [&](const auto& kind) {
+                           return make_pass(kind, part.num_samples, part.starts, part.seed, number);
+                         },
+                         part.kind)};
+  }
+  return kept->order;
+}
+
+/// Replaces draws from `dataset` by sample numbers of the mixture.
+void MixtureSlots::draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const {
+  const std::uint64_t n = parts_[dataset].num_samples;
+  while (!draws.empty()) {
+    // As many as lie in one epoch of the data set: nearly always all of them.
+    const std::uint64_t number = draws.front() / n;
+    const std::uint64_t begin = number * n;
+    std::size_t count = 0;
+    while (count < draws.size() && draws[count] - begin < n) draws[count++] -= begin;
+    pass(dataset, number).map(draws.first(count));
+    for (std::uint64_t& sample : draws.first(count)) sample += first_[dataset];
+    draws = draws.subspan(count);
+  }
+}
+
+void MixtureSlots::fill(std::uint64_t first, std::uint64_t stride,
+                        std::span<std::uint64_t> out) const {
+  std::array<std::uint32_t, kSlots> dataset;
+  std::array<std::uint64_t, kSlots> draw;
+  std::array<std::uint64_t, kSlots> sorted;
+  std::array<std::uint16_t, kSlots> order;
+  std::uint64_t slot = first_slot() + first;
+  while (!out.empty()) {
+    const std::size_t count = std::min(kSlots, out.size());
+    draws_->locate(slot, stride, {dataset.data(), count}, {draw.data(), count});
+    // The draws of each data set lie close together in its order, so they are made together.
+    std::iota(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), std::uint16_t{0});
+    std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
+                     [&](std::uint16_t x, std::uint16_t y) { return dataset[x] < dataset[y]; });
+    for (std::size_t i = 0; i < count; ++i) sorted[i] = draw[order[i]];
+    for (std::size_t begin = 0; begin < count;) {
+      const std::uint32_t from = dataset[order[begin]];
+      std::size_t end = begin;
+      while (end < count && dataset[order[end]] == from) ++end;
+      draw_from(from, {sorted.data() + begin, end - begin});
+      begin = end;
+    }
+    for (std::size_t i = 0; i < count; ++i) out[order[i]] = sorted[i];
+    slot += count * stride;
+    out = out.subspan(count);
+  }
+}
+
+std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
+  const std::size_t dataset = dataset_of(sample);
+  const std::uint64_t n = parts_[dataset].num_samples;
+  const std::uint64_t begin = first_slot();
+  const std::uint64_t end = begin + epoch_size_;
+  // The draws of the blocks that the epoch touches; those at its ends may lie outside.
+  constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
+  const std::uint64_t low = draws_->draws_before(dataset, begin / kBlock * kBlock);
+  const std::uint64_t high = draws_->draws_before(dataset, (end + kBlock - 1) / kBlock * kBlock);
+  std::vector<std::uint64_t> slots;
+  for (std::uint64_t number = low / n; number * n < high; ++number) {
+    const std::uint64_t draw =
+        number * n + pass(dataset, number).position_of(sample - first_[dataset]);
+    if (draw < low || draw >= high) continue;
+    const std::optional<std::uint64_t> slot = draws_->slot_of(dataset, draw);
+    if (slot && *slot >= begin && *slot < end) slots.push_back(*slot - begin);
+  }
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "order/mixture_draws.h"
+#include "order/slot_order.h"
+
+namespace shardwise::order_detail {
+
+/// Several data sets mixed by weight, as MixtureSampler specifies it: MixtureDraws says which data
+/// set each slot draws from, and the order of that data set which sample the draw is.
+class MixtureSlots final : public SlotOrder {
+ public:
+  static constexpr unsigned kVersion = MixtureDraws::kVersion;
+
+  MixtureSlots(const SampleSet& samples, const Mixture& mixture, const Order& order);
+  std::unique_ptr<SlotOrder> clone() const override;
+
+  void set_epoch(std::uint64_t epoch) override;
+  std::uint64_t num_slots() const override { return epoch_size_; }
+  void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const override;
+  std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
+  bool is_exact() const override { return false; }
+  std::string_view claim() const override { return "drawn from the mixture, as ordered"; }
+
+  /// For a spec: of the shard lengths that an order uses; 0: none does.
+  std::uint64_t layout() const { return layout_; }
+  std::size_t num_datasets() const noexcept { return parts_.size(); }
+  /// The number of the first sample of a data set. REQUIRES: dataset <= num_datasets().
+  std::uint64_t first_sample(std::size_t dataset) const { return first_[dataset]; }
+  std::size_t dataset_of(std::uint64_t sample) const;
+  /// The first slot of the epoch, counted over all epochs.
+  std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
+  const MixtureDraws& draws() const noexcept { return *draws_; }
+  /// The order of data set `dataset` in its own epoch. Valid until two other ones were asked for.
+  const EpochOrder& pass(std::size_t dataset, std::uint64_t number) const;
+
+ private:
+  struct Pass {
+    std::uint64_t number;
+    EpochOrder order;
+  };
+  struct Part {
+    std::uint64_t num_samples;
+    std::variant<Chunked, Sharded, Sequential> kind;
+    ShardOffsets starts;  ///< sharded
+    std::uint64_t seed;
+  };
+
+  void draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const;
+
+  std::vector<Part> parts_;
+  std::shared_ptr<const MixtureDraws> draws_;
+  std::vector<std::uint64_t> first_;  ///< of each data set, then the number of samples
+  std::uint64_t epoch_size_;
+  std::uint64_t layout_ = 0;
+  std::uint64_t epoch_ = 0;
+  /// Of each data set, by number mod 2.
+  mutable std::vector<std::array<std::optional<Pass>, 2>> passes_;
+};
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,118 @@
+#include "shardwise/order/order.h"
+
+#include <array>
+
+#include "order/spec.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise {
+
+namespace {
+
+constexpr std::array<std::string_view, std::variant_size_v<OrderKind>> kKindNames = {
+    "chunked", "sharded", "sequential", "resampled", "wids", "mixture"};
+
+}  // namespace
+
+std::string_view name_of(const OrderKind& kind) noexcept { return kKindNames[kind.index()]; }
+
+OrderKind parse_order_kind(std::string_view name) {
+  if (name == "chunked") return Chunked{};
+  if (name == "sharded") return Sharded{};
+  if (name == "sequential") return Sequential{};
+  if (name == "resampled") return Resampled{};
+  if (name == "wids") return Wids{};
+  throw InvalidArgument("no sampler " + in_quotes(name), {},
+                        "use chunked, sharded, sequential, resampled or wids");
+}
+
+std::string_view tail_name(Tail tail) noexcept {
+  switch (tail) {
+    case Tail::kExact:
+      return "exact";
+    case Tail::kDrop:
+      return "drop";
+    case Tail::kPad:
+      return "pad";
+  }
+  return "?";
+}
+
+Tail parse_tail(std::string_view name) {
+  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    if (name == tail_name(tail)) return tail;
+  }
+  throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
+}
+
+void SampleSet::throw_negative(std::int64_t n) {
+  throw InvalidArgument("a number of samples cannot be " + std::to_string(n), {},
+                        "it is at least 0");
+}
+
+SampleSet SampleSet::with_shards(ShardOffsets starts) const {
+  if (order_detail::checked(starts).back() != size_) {
+    throw InvalidArgument("the shards hold " + std::to_string(starts->back()) + " samples, not " +
+                              std::to_string(size_),
+                          {}, "give the offsets of the same data set");
+  }
+  SampleSet set = *this;
+  set.make_starts_ = [starts = std::move(starts)] { return starts; };
+  return set;
+}
+
+SampleSet SampleSet::with_bytes(SampleBytes bytes) const {
+  SampleSet set = *this;
+  set.make_bytes_ = [bytes = std::move(bytes)] { return bytes; };
+  return set;
+}
+
+SampleSet SampleSet::with_fingerprint(Hash128 fingerprint) const {
+  SampleSet set = *this;
+  set.fingerprint_ = fingerprint;
+  return set;
+}
+
+SampleSet SampleSet::with_column(
+    std::function<std::vector<double>(const std::string&)> column) const {
+  SampleSet set = *this;
+  set.make_column_ = std::move(column);
+  return set;
+}
+
+SampleSet SampleSet::of_shards(std::span<const std::uint64_t> lengths) {
+  ShardOffsets starts = shard_offsets_from_lengths(lengths);
+  return SampleSet(starts->back()).with_shards(starts);
+}
+
+ShardOffsets SampleSet::shard_starts() const {
+  if (!make_starts_) {
+    throw InvalidArgument("the shards of the samples are not known", {},
+                          "give a data set, or the lengths of its shards");
+  }
+  return make_starts_();
+}
+
+SampleBytes SampleSet::sample_bytes() const {
+  SampleBytes bytes = make_bytes_ ? make_bytes_() : nullptr;
+  if (!bytes) {
+    throw InvalidArgument("balance_bytes without the sizes of the samples", {},
+                          "give a data set, or a function that tells the bytes of a sample");
+  }
+  return bytes;
+}
+
+std::vector<double> SampleSet::column(const std::string& name) const {
+  if (!make_column_) {
+    throw InvalidArgument("no columns are known of the samples", "column " + in_quotes(name),
+                          "give a data set whose index has the column");
+  }
+  std::vector<double> numbers = make_column_(name);
+  if (numbers.size() == size_) return numbers;
+  throw InvalidArgument("a column with " + std::to_string(numbers.size()) + " numbers for " +
+                            std::to_string(size_) + " samples",
+                        "column " + in_quotes(name), "give one for each");
+}
+
+}  // namespace shardwise

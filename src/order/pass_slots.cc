@@ -1,0 +1,108 @@
+#include "order/pass_slots.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "order/arithmetic.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::order_detail {
+
+namespace {
+
+/// As many slots as are computed in one go, on the stack.
+constexpr std::size_t kBlock = 512;
+
+}  // namespace
+
+PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Kind& kind, const Order& order)
+    : n_(n),
+      starts_(std::move(starts)),
+      kind_(kind),
+      seed_(order.seed),
+      epoch_size_(order.epoch_size == 0 ? n : order.epoch_size),
+      streams_(n, order.streams) {
+  if (order.epoch_size != 0 && n == 0) {
+    throw InvalidArgument("an epoch_size without samples", {}, "there must be at least 1");
+  }
+  set_epoch(0);
+}
+
+std::unique_ptr<SlotOrder> PassSlots::clone() const { return std::make_unique<PassSlots>(*this); }
+
+EpochOrder PassSlots::make(std::uint64_t number) const {
+  return std::visit([&](const auto& kind) { return make_pass(kind, n_, starts_, seed_, number); },
+                    kind_);
+}
+
+const EpochOrder& PassSlots::pass(std::uint64_t number) const {
+  std::optional<Pass>& kept = passes_[number % passes_.size()];
+  if (!kept || kept->number != number) kept = Pass{number, make(number)};
+  return kept->order;
+}
+
+void PassSlots::set_epoch(std::uint64_t epoch) {
+  if (!is_exact() && epoch >= kMaxSamples / epoch_size_) {
+    throw InvalidArgument("no epoch " + std::to_string(epoch) + " with " +
+                              std::to_string(epoch_size_) + " samples an epoch",
+                          {}, "all epochs together have at most 2^62 samples");
+  }
+  // What may throw comes first: the pass in which the epoch begins.
+  if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);
+  epoch_ = epoch;
+}
+
+void PassSlots::fill(std::uint64_t first, std::uint64_t stride,
+                     std::span<std::uint64_t> out) const {
+  if (is_exact()) {
+    if (!out.empty()) fill_pass(pass(epoch_), first, stride, out);
+    return;
+  }
+  std::uint64_t slot = first_slot() + first;
+  while (!out.empty()) {
+    const std::uint64_t number = slot / n_;
+    const std::uint64_t in_pass = slot - number * n_;
+    const std::uint64_t left = (n_ - 1 - in_pass) / stride + 1;
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size()));
+    fill_pass(pass(number), in_pass, stride, out.first(count));
+    slot += count * stride;
+    out = out.subspan(count);
+  }
+}
+
+void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uint64_t stride,
+                          std::span<std::uint64_t> out) const {
+  const std::uint64_t num_streams = streams_.count();
+  if (stride % num_streams == 0) {  // all in one stream
+    order.fill(streams_.position_of_slot(first), stride / num_streams, out);
+    return;
+  }
+  // They go round these streams; in each of them they are neighbours.
+  const std::uint64_t shared = num_streams / stride;
+  std::array<std::uint64_t, kBlock> run;
+  for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
+    const std::span<std::uint64_t> block = out.subspan(begin, std::min(kBlock, out.size() - begin));
+    const std::uint64_t block_first = first + begin * stride;
+    for (std::uint64_t s = 0; s < shared && s < block.size(); ++s) {
+      const auto count = static_cast<std::size_t>(ceil_div(block.size() - s, shared));
+      order.fill(streams_.position_of_slot(block_first + s * stride), 1, {run.data(), count});
+      for (std::size_t i = 0; i < count; ++i) block[s + i * shared] = run[i];
+    }
+  }
+}
+
+std::vector<std::uint64_t> PassSlots::slots_of(std::uint64_t sample) const {
+  if (is_exact()) return {streams_.slot_of_position(pass(epoch_).position_of(sample))};
+  std::vector<std::uint64_t> slots;
+  const std::uint64_t begin = first_slot();
+  const std::uint64_t end = begin + epoch_size_;
+  for (std::uint64_t number = begin / n_; number * n_ < end; ++number) {
+    const std::uint64_t slot =
+        number * n_ + streams_.slot_of_position(pass(number).position_of(sample));
+    if (slot >= begin && slot < end) slots.push_back(slot - begin);
+  }
+  return slots;
+}
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "order/partition.h"
+#include "order/slot_order.h"
+#include "order/weighted_draw.h"
+
+namespace shardwise::order_detail {
+
+/// Draws with replacement, as ResampledSampler specifies them.
+class ResampledSlots final : public SlotOrder {
+ public:
+  static constexpr unsigned kVersion = 1;
+
+  ResampledSlots(const SampleSet& samples, const Resampled& kind, const Order& order);
+  std::unique_ptr<SlotOrder> clone() const override;
+
+  void set_epoch(std::uint64_t epoch) override { epoch_ = epoch; }
+  std::uint64_t num_slots() const override { return epoch_size_; }
+  void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const override;
+  std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
+  bool can_find() const override { return false; }
+  bool is_exact() const override { return false; }
+  std::string_view claim() const override { return "drawn with replacement, as ordered"; }
+
+  /// For a spec: of the shard lengths, or of the weights; 0: none.
+  std::uint64_t layout() const;
+
+ private:
+  void fill_positions(std::uint64_t first, std::uint64_t stride,
+                      std::span<std::uint64_t> out) const;
+  void fill_by_shard(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
+
+  std::uint64_t n_;
+  std::uint64_t seed_;
+  std::uint64_t epoch_size_;
+  Streams streams_;
+  ShardOffsets starts_;                           ///< by shard
+  std::uint64_t draw_size_ = 1;                   ///< by shard: L
+  std::shared_ptr<const WeightedDraw> weighted_;  ///< with weights
+  std::uint64_t epoch_ = 0;
+};
+
+}  // namespace shardwise::order_detail

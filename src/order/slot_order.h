@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/order/epoch_order.h"
+#include "shardwise/order/order.h"
+
+namespace shardwise::order_detail {
+
+/// Which sample lies in which slot of an epoch, before anything is left out or dealt to ranks. Slot
+/// numbers are what the public headers call positions of an epoch. One thread.
+class SlotOrder {
+ public:
+  virtual ~SlotOrder() = default;
+  virtual std::unique_ptr<SlotOrder> clone() const = 0;
+
+  /// Changes nothing if it throws. Errors: InvalidArgument if there is no such epoch.
+  virtual void set_epoch(std::uint64_t epoch) = 0;
+  /// Slots of an epoch.
+  virtual std::uint64_t num_slots() const = 0;
+  /// out[i] = the sample in slot first + i * stride. REQUIRES: all of them below num_slots(); stride
+  /// and the order's number of streams divide one another.
+  virtual void fill(std::uint64_t first, std::uint64_t stride,
+                    std::span<std::uint64_t> out) const = 0;
+  /// True if slots_of() works. If not, who wants to know has to look through the epoch.
+  virtual bool can_find() const { return true; }
+  /// The slots of the epoch that hold `sample`, ascending. REQUIRES: the sample exists.
+  /// Errors: InvalidArgument if that cannot be told.
+  virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
+  /// True if each sample lies in exactly one slot.
+  virtual bool is_exact() const = 0;
+  /// What a proof says of an epoch that is not exact: "drawn with replacement, as ordered".
+  virtual std::string_view claim() const = 0;
+
+ protected:
+  SlotOrder() = default;
+  SlotOrder(const SlotOrder&) = default;
+  SlotOrder& operator=(const SlotOrder&) = default;
+};
+
+/// Errors: InvalidArgument.
+std::unique_ptr<SlotOrder> make_slot_order(const SampleSet& samples, const Order& order);
+
+/// The order of `kind`, which is Chunked, Sharded or Sequential, in one pass over n samples.
+template <class Kind>
+EpochOrder make_pass(const Kind& kind, std::uint64_t n, const ShardOffsets& starts,
+                     std::uint64_t seed, std::uint64_t pass) {
+  if constexpr (std::is_same_v<Kind, Chunked>) {
+    return EpochOrder::chunked(n, kind.chunk_size, {seed, pass, kind.window, kind.phase});
+  } else if constexpr (std::is_same_v<Kind, Sharded>) {
+    return EpochOrder::sharded(starts, {seed, pass, kind.window});
+  } else {
+    return EpochOrder::sequential(n);
+  }
+}
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,160 @@
+#include "order/spec.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+
+namespace shardwise::order_detail {
+
+namespace {
+
+void require(bool holds, const OrderKind& kind, std::string_view option, std::string_view used_by) {
+  if (holds) return;
+  throw InvalidArgument(
+      std::string(option) + " means nothing to the " + std::string(name_of(kind)) + " sampler", {},
+      "it is for " + std::string(used_by) + "; leave it at its default");
+}
+
+void check_chunks(const Chunked& kind) {
+  if (kind.chunk_size == 0) {
+    throw InvalidArgument("chunk_size is 0 samples", {}, "it is at least 1, and 1000 is usual");
+  }
+}
+
+void check_window(std::uint64_t window) {
+  if (window == 0) {
+    throw InvalidArgument("window is 0 chunks", {},
+                          "it is at least 1; 1 shuffles inside each chunk, more mixes that many");
+  }
+}
+
+}  // namespace
+
+std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets) {
+  return hash64(
+      {reinterpret_cast<const char*>(offsets.data()), offsets.size() * sizeof(offsets[0])});
+}
+
+const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets) {
+  if (!offsets || offsets->empty() || offsets->front() != 0 ||
+      !std::is_sorted(offsets->begin(), offsets->end()) || offsets->back() > kMaxSamples) {
+    throw InvalidArgument("not a list of shard offsets", {},
+                          "it holds the first sample of each shard, then the number of samples: "
+                          "ascending, the first 0");
+  }
+  return *offsets;
+}
+
+const RankOptions& checked(const RankOptions& ranks) {
+  constexpr std::uint64_t kMaxWorldSize = std::uint64_t{1} << 31;
+  constexpr std::uint64_t kMaxBatchSize = std::uint64_t{1} << 31;
+  if (ranks.world_size == 0 || ranks.world_size > kMaxWorldSize) {
+    throw InvalidArgument("world_size is " + std::to_string(ranks.world_size), {},
+                          "it is the number of ranks, from 1 to 2^31");
+  }
+  if (ranks.rank >= ranks.world_size) {
+    throw InvalidArgument("rank is " + std::to_string(ranks.rank) + " with world_size " +
+                              std::to_string(ranks.world_size),
+                          {}, "ranks are in [0, " + std::to_string(ranks.world_size) + ")");
+  }
+  if (ranks.batch_size == 0 || ranks.batch_size > kMaxBatchSize) {
+    throw InvalidArgument("batch_size is " + std::to_string(ranks.batch_size) + " samples", {},
+                          "it is from 1 to 2^31");
+  }
+  if (ranks.global_batch_size > kMaxWorldSize * kMaxBatchSize) {
+    throw InvalidArgument(
+        "global_batch_size is " + std::to_string(ranks.global_batch_size) + " samples", {},
+        "it is from 1 to 2^62");
+  }
+  if (ranks.replicas == 0 || ranks.world_size % ranks.replicas != 0) {
+    throw InvalidArgument("replicas is " + std::to_string(ranks.replicas) + " with world_size " +
+                              std::to_string(ranks.world_size),
+                          {}, "it divides the number of ranks");
+  }
+  return ranks;
+}
+
+OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks) {
+  checked(ranks);
+  const OrderKind& kind = order.kind;
+  const bool is_pass = std::holds_alternative<Chunked>(kind) ||
+                       std::holds_alternative<Sharded>(kind) ||
+                       std::holds_alternative<Sequential>(kind);
+  const bool is_wids = std::holds_alternative<Wids>(kind);
+  const bool is_mixture = std::holds_alternative<Mixture>(kind);
+  const Order defaults;
+  require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind, "streams",
+          "chunked, sharded, sequential and resampled");
+  require(!(is_wids || is_mixture) || order.tail == defaults.tail, kind, "tail",
+          "chunked, sharded, sequential and resampled");
+  require(!is_wids || !order.balance_bytes, kind, "balance_bytes", "all others");
+  require(!is_wids || order.epoch_size == 0, kind, "epoch_size", "all others");
+  require(!is_wids || order.skip.empty(), kind, "skip", "all others");
+  if (const auto* chunked = std::get_if<Chunked>(&kind)) {
+    check_chunks(*chunked);
+    check_window(chunked->window);
+  }
+  if (const auto* sharded = std::get_if<Sharded>(&kind)) check_window(sharded->window);
+  if (samples.size() > kMaxSamples) {
+    throw InvalidArgument("cannot order " + std::to_string(samples.size()) + " samples", {},
+                          "at most 2^62 are possible");
+  }
+  if (order.balance_bytes && ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
+    throw InvalidArgument("balance_bytes with a global_batch_size of " +
+                              std::to_string(ranks.global_batch_size) + " on " +
+                              std::to_string(ranks.world_size / ranks.replicas) + " ranks",
+                          {}, "choose one that they can share evenly");
+  }
+  if (order.tail == Tail::kPad &&
+      ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
+    throw InvalidArgument("tail pad with a global_batch_size of " +
+                              std::to_string(ranks.global_batch_size) + " on " +
+                              std::to_string(ranks.world_size / ranks.replicas) + " ranks",
+                          {}, "choose one that they can share evenly, or tail exact");
+  }
+  if (order.epoch_size > kMaxSamples) {
+    throw InvalidArgument("epoch_size is " + std::to_string(order.epoch_size) + " samples", {},
+                          "it is at most 2^62");
+  }
+
+  OrderSpec spec;
+  spec.order = order;
+  spec.order.skip = {};
+  spec.num_samples = samples.size();
+  if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
+  if (is_pass && spec.order.epoch_size != 0 && order.tail != Tail::kExact) {
+    throw InvalidArgument("tail " + std::string(tail_name(order.tail)) + " with an epoch_size", {},
+                          "epochs that cut a pass go with tail exact; choose an epoch_size that "
+                          "the ranks can share evenly");
+  }
+  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // nothing is drawn
+  if (is_wids) {
+    spec.world_size = ranks.world_size / ranks.replicas;
+    auto& wids = std::get<Wids>(spec.order.kind);
+    // The defaults of DistributedChunkedSampler and of ChunkedSampler.
+    if (wids.chunk_size == 0) wids.chunk_size = spec.world_size > 1 ? 1'000'000 : 2'000;
+  }
+  const auto use = [&spec](Algorithm algorithm) {
+    spec.versions[static_cast<std::size_t>(algorithm)] = algorithm_version(algorithm);
+  };
+  if (std::holds_alternative<Chunked>(kind) || std::holds_alternative<Sharded>(kind) ||
+      is_mixture) {
+    use(Algorithm::kPermutation);
+    use(Algorithm::kEpochOrder);
+  }
+  if (const auto* resampled = std::get_if<Resampled>(&kind)) {
+    use(Algorithm::kResampled);
+    if (resampled->unit == ResampleUnit::kShard) use(Algorithm::kPermutation);
+  }
+  if (is_mixture) use(Algorithm::kMixture);
+  if (is_wids) use(Algorithm::kWids);
+  if (order.balance_bytes) use(Algorithm::kBalance);
+  if (!is_wids) use(Algorithm::kSkip);
+  return spec;
+}
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shardwise/order/order.h"
+#include "shardwise/order/resume.h"
+
+namespace shardwise::order_detail {
+
+/// What a resume token keeps of the shard lengths.
+std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
+/// Errors: InvalidArgument if they are no list of shard offsets.
+const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
+
+/// The spec of `order` over `samples`, without a layout: what has no effect is at its default, so
+/// that two specs are equal if and only if the orders are.
+/// Errors: InvalidArgument for options that do not go together, naming them.
+OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks);
+
+/// Returns `ranks`. Errors: InvalidArgument: a rank that is none, replicas that do not divide.
+const RankOptions& checked(const RankOptions& ranks);
+
+}  // namespace shardwise::order_detail

@@ -1,0 +1,1211 @@
+// Random chains of resumes against a naive model of what the headers promise.
+//
+// A chain is the life of a run: an order over some samples, a few epochs of it, read in pieces. Each
+// piece has another number of ranks, another batch size and more entries in its skip list, and
+// begins with samplers that were made anew and resume from a token that was written as text. The
+// model knows only the order of each epoch as one rank reads it with nothing left out, and lists of
+// numbers; what the ranks deliver must be what it says, step by step.
+//
+//     SHARDWISE_CHAINS=100000 order_resume_chain_test      that many chains, in all tests together
+//     SHARDWISE_CHAIN_SEED=17 order_resume_chain_test --gtest_filter=*Mixture*     one, in detail
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "order/order_test_support.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/mixture_sampler.h"
+#include "shardwise/order/wids_sampler.h"
+
+namespace shardwise {
+namespace {
+
+using test::Samples;
+
+enum class Family { kExact, kMixture, kResampled, kWids };
+
+/// What a chain found wrong.
+struct Broken {
+  std::string text;
+};
+
+void must(bool holds, const char* what) {
+  if (!holds) throw Broken{what};
+}
+
+std::string shown(std::uint64_t value) { return std::to_string(value); }
+
+std::string shown(const Samples& samples) {
+  std::ostringstream out;
+  out << "[";
+  for (const std::uint64_t sample : samples) out << " " << sample;
+  out << " ]";
+  return out.str();
+}
+
+template <class Value>
+void must_equal(const Value& actual, const Value& expected, const char* what) {
+  if (actual == expected) return;
+  throw Broken{std::string(what) + ": " + shown(actual) + ", not " + shown(expected)};
+}
+
+template <class Expected, class Action>
+void must_throw(Action action, const char* what) {
+  try {
+    action();
+  } catch (const Expected&) {
+    return;
+  }
+  throw Broken{std::string("did not throw: ") + what};
+}
+
+Samples sorted(Samples samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples;
+}
+
+std::uint64_t ceil_div(std::uint64_t x, std::uint64_t y) { return (x + y - 1) / y; }
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+
+  std::uint64_t number() { return engine_(); }
+  /// In [0, n). REQUIRES: n > 0.
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  /// In [low, high].
+  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
+    return low + below(high - low + 1);
+  }
+  bool percent(std::uint64_t chance) { return below(100) < chance; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+  template <class Value>
+  const Value& one_of(const std::vector<Value>& values) {
+    return values[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Entries for a skip list, one after another.
+struct Entries {
+  struct Range {
+    std::uint64_t epoch, begin, end;
+  };
+  std::vector<std::pair<std::uint64_t, EpochPosition>> samples;
+  std::vector<Range> ranges;
+};
+
+/// The skip list of the model.
+class Skips {
+ public:
+  bool has(std::uint64_t sample) const { return from_.contains(sample); }
+  bool leaves_out_sample(std::uint64_t sample, EpochPosition at) const {
+    const auto entry = from_.find(sample);
+    return entry != from_.end() && entry->second <= at;
+  }
+  bool leaves_out(std::uint64_t sample, EpochPosition at) const {
+    return leaves_out_sample(sample, at) || leaves_out_position(at);
+  }
+  bool leaves_out_position(EpochPosition at) const {
+    return std::any_of(ranges_.begin(), ranges_.end(), [at](const Entries::Range& range) {
+      return range.epoch == at.epoch && range.begin <= at.position && at.position < range.end;
+    });
+  }
+  /// Adds what a run that begins at `point` leaves out in addition.
+  void add(const Entries& entries, EpochPosition point) {
+    for (const auto& [sample, wanted] : entries.samples) {
+      const EpochPosition from = std::max(wanted, point);
+      const auto [at, is_new] = from_.try_emplace(sample, from);
+      if (!is_new) at->second = std::min(at->second, from);
+    }
+    for (Entries::Range range : entries.ranges) {
+      if (range.epoch < point.epoch) continue;
+      if (range.epoch == point.epoch) range.begin = std::max(range.begin, point.position);
+      if (range.begin < range.end) ranges_.push_back(range);
+    }
+  }
+  /// True if `list` has the same samples from the same points on.
+  bool has_samples_of(const SkipList& list) const {
+    return std::equal(from_.begin(), from_.end(), list.samples().begin(), list.samples().end(),
+                      [](const auto& x, const auto& y) {
+                        return x.first == y.first && x.second == y.second.from;
+                      });
+  }
+
+ private:
+  std::map<std::uint64_t, EpochPosition> from_;
+  std::vector<Entries::Range> ranges_;
+};
+
+/// Samples and an order of them, drawn at random.
+struct Setup {
+  SampleSet samples{0};
+  Order order;
+};
+
+std::uint64_t random_size(Random& random) {
+  if (random.percent(1)) return random.between(400, 6000);
+  if (random.percent(40)) return random.below(401);
+  return random.below(41);
+}
+
+Samples random_lengths(Random& random, std::uint64_t n) {
+  Samples lengths = test::some_lengths(n, random.between(1, n / 3 + 2), random.number());
+  for (std::uint64_t i = random.below(3); i > 0; --i) lengths.push_back(0);
+  return lengths;
+}
+
+Chunked random_chunked(Random& random, std::uint64_t n) {
+  return {.chunk_size = random.between(1, n / random.between(1, 8) + 3),
+          .window = random.between(1, 5),
+          .phase = random.percent(50)};
+}
+
+SampleSet random_samples(Random& random, std::uint64_t n) {
+  const std::uint64_t key = random.number();
+  const auto bytes = [key](std::uint64_t sample) {
+    const std::uint64_t mixed = (sample + 1) * 0x9e3779b97f4a7c15U ^ key;
+    return mixed % 7 == 0 ? 0 : (mixed >> 20) % 1000;
+  };
+  const auto weights = [n, key](const std::string&) {
+    std::vector<double> column(n);
+    for (std::uint64_t i = 0; i < n; ++i) column[i] = static_cast<double>((key >> i % 32) % 5);
+    column[0] = 1;
+    return column;
+  };
+  return SampleSet(n)
+      .with_bytes(bytes)
+      .with_column(weights)
+      .with_fingerprint({.high = random.number(), .low = random.number()})
+      .with_shards(test::offsets_of(random_lengths(random, n)));
+}
+
+Setup random_exact(Random& random) {
+  const std::uint64_t n = random_size(random);
+  Setup setup{random_samples(random, n), {.seed = random.number()}};
+  switch (random.below(5)) {
+    case 0:
+      setup.order.kind = Sharded{.window = random.between(1, 4)};
+      break;
+    case 1:
+      setup.order.kind = Sequential{};
+      break;
+    default:
+      setup.order.kind = random_chunked(random, n);
+  }
+  setup.order.streams = random.one_of({1U, 1U, 1U, 2U, 3U, 4U, 6U, 8U, 12U});
+  setup.order.tail = random.one_of({Tail::kExact, Tail::kExact, Tail::kDrop, Tail::kPad});
+  setup.order.balance_bytes = random.percent(25);
+  if (n > 0 && random.percent(15)) {
+    setup.order.tail = Tail::kExact;
+    setup.order.epoch_size = random.between(1, 2 * n + 1);
+  }
+  return setup;
+}
+
+/// Data sets that share whole shards, since a sharded one has to.
+Setup random_mixture(Random& random) {
+  Mixture mixture;
+  Samples lengths;
+  for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
+    const Samples own = random_lengths(random, random.between(1, random.percent(30) ? 150 : 20));
+    lengths.insert(lengths.end(), own.begin(), own.end());
+    MixturePart part;
+    part.num_samples = std::accumulate(own.begin(), own.end(), std::uint64_t{0});
+    part.weight = random.one_of({0.5, 1.0, 2.0, 3.7, 0.01});
+    if (!mixture.parts.empty() && random.percent(10)) part.weight = 0;
+    const std::uint64_t kind = random.below(3);
+    if (kind == 0) part.kind = random_chunked(random, part.num_samples);
+    if (kind == 1) part.kind = Sharded{.window = random.between(1, 3)};
+    if (kind == 2) part.kind = Sequential{};
+    mixture.parts.push_back(part);
+  }
+  const std::uint64_t n = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  Setup setup{random_samples(random, n).with_shards(test::offsets_of(lengths)),
+              {.seed = random.number(), .kind = mixture}};
+  setup.order.balance_bytes = random.percent(25);
+  if (random.percent(50)) setup.order.epoch_size = random.between(1, 2 * n);
+  return setup;
+}
+
+Setup random_resampled(Random& random) {
+  const std::uint64_t n = random_size(random) + 1;
+  Resampled kind;
+  if (random.percent(50)) kind.unit = ResampleUnit::kShard;
+  if (kind.unit == ResampleUnit::kSample && random.percent(50)) kind.weights = "weight";
+  Setup setup{random_samples(random, n), {.seed = random.number(), .kind = kind}};
+  setup.order.streams = random.one_of({1U, 1U, 2U, 3U, 4U, 8U});
+  setup.order.tail = random.one_of({Tail::kExact, Tail::kDrop, Tail::kPad});
+  setup.order.balance_bytes = random.percent(25);
+  if (random.percent(40)) {
+    setup.order.tail = Tail::kExact;
+    setup.order.epoch_size = random.between(1, 2 * n);
+  }
+  return setup;
+}
+
+Setup random_wids(Random& random) {
+  const std::uint64_t n = random_size(random);
+  return {random_samples(random, n),
+          {.seed = random.below(1000),
+           .kind = Wids{.chunk_size = random.percent(30) ? 0 : random.between(1, n / 3 + 2),
+                        .shuffle = random.percent(80),
+                        .shufflefirst = random.percent(50)}}};
+}
+
+Setup random_setup(Family family, Random& random) {
+  switch (family) {
+    case Family::kMixture:
+      return random_mixture(random);
+    case Family::kResampled:
+      return random_resampled(random);
+    case Family::kWids:
+      return random_wids(random);
+    default:
+      return random_exact(random);
+  }
+}
+
+/// The numbers of ranks with different samples that can share `streams` streams.
+Samples valid_worlds(std::uint64_t streams) {
+  Samples worlds;
+  for (std::uint64_t world = 1; world <= 9; ++world) {
+    if (world % streams == 0 || streams % world == 0) worlds.push_back(world);
+  }
+  return worlds;
+}
+
+std::uint64_t random_batch(Random& random) {
+  return random.percent(10) ? random.between(9, 100) : random.between(1, 8);
+}
+
+std::string shown(const EpochPosition& at) {
+  return "(" + shown(at.epoch) + ", " + shown(at.position) + ")";
+}
+
+/// The next `count` samples, by one of the ways there are.
+Samples take(Sampler& sampler, std::uint64_t count, Random& random) {
+  Samples samples;
+  if (count == 0) return samples;
+  const std::uint64_t way = random.below(3);
+  if (way == 0 || sampler.position() == sampler.size()) {
+    samples.resize(count);
+    samples.resize(sampler.next_batch(samples));
+  } else if (way == 1) {
+    while (samples.size() < count) {
+      const std::optional<std::uint64_t> next = sampler.next();
+      if (!next) break;
+      samples.push_back(*next);
+    }
+  } else {
+    for (const std::uint64_t sample : sampler) {
+      samples.push_back(sample);
+      if (samples.size() == count) break;
+    }
+  }
+  return samples;
+}
+
+/// Does what must change nothing.
+void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Random& random) {
+  const std::uint64_t position = sampler->position();
+  switch (random.below(5)) {
+    case 0:
+      sampler = sampler->clone();
+      break;
+    case 1:
+      sampler = sampler->for_rank(sampler->rank());
+      sampler->seek(position);
+      break;
+    case 2:
+      if (random.percent(50)) sampler->seek(random.below(sampler->size() + 1));
+      if (random.percent(50)) take(*sampler, random.below(5), random);
+      sampler->seek(position);
+      break;
+    case 3:
+      take(*sampler->for_rank(random.below(sampler->world_size())), 5, random);
+      if (sampler->size() > 0) sampler->at(random.below(sampler->size()));
+      break;
+    default: {
+      ResumeToken token = sampler->token_after(0);
+      token.position = std::uint64_t{1} << 62;
+      must_throw<OutOfRange>([&] { sampler->resume(token); }, "resume() behind the epoch");
+      token.fingerprint.low = ~samples.fingerprint().low;
+      must_throw<Mismatch>([&] { sampler->resume(token); }, "resume() on other data");
+    }
+  }
+  must_equal(sampler->position(), position, "what changes nothing moved the sampler");
+}
+
+/// What the chains of a test did, for people.
+struct Tally {
+  std::uint64_t pieces = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t delivered = 0;
+  std::uint64_t repeated = 0;  ///< by pads
+  std::uint64_t proven = 0;    ///< epochs
+};
+
+/// A run of orders whose positions are dealt to the ranks in turn: all but wids.
+class Chain {
+ public:
+  Chain(Family family, std::uint64_t seed, std::ostream* log)
+      : family_(family), random_(seed), setup_(random_setup(family, random_)), log_(log) {
+    num_epochs_ = random_.between(1, 4);
+    if (log_ != nullptr) describe_setup();
+    order_ = setup_.order;
+    plain_ = setup_.order;
+    plain_.balance_bytes = false;
+    plain_.tail = Tail::kExact;
+    audit_ = std::make_unique<EpochAudit>(setup_.samples.fingerprint());
+  }
+
+  void run() {
+    for (int pieces = 0; pieces < 16 && point_.epoch < num_epochs_; ++pieces) run_piece();
+    check_passes();
+    if (family_ == Family::kMixture) check_datasets();
+  }
+
+  const Tally& tally() const { return tally_; }
+
+ private:
+  /// What one piece of the run is and does.
+  struct Piece {
+    std::uint64_t shares = 1;  ///< ranks with different samples
+    std::uint64_t replicas = 1;
+    std::uint64_t batch = 1;
+    std::vector<std::unique_ptr<Sampler>> ranks;
+    Samples walk;            ///< positions that are kept, from the point on
+    std::uint64_t rows = 0;  ///< of the walk with its tail, over all shares
+    std::uint64_t steps = 0;
+    std::uint64_t taken = 0;                    ///< by each rank, as far as it has samples
+    std::vector<std::vector<Samples>> by_step;  ///< of each step and rank
+  };
+
+  bool has_skips() const { return true; }
+  bool is_virtual() const { return epoch_length() != setup_.samples.size(); }
+  bool has_exact_passes() const { return family_ == Family::kExact; }
+  std::uint64_t epoch_length() const {
+    return order_.epoch_size == 0 ? setup_.samples.size() : order_.epoch_size;
+  }
+
+  /// The epoch by position, as one rank reads it with nothing left out.
+  const Samples& epoch(std::uint64_t number) {
+    const auto [at, is_new] = epochs_.try_emplace(number);
+    if (is_new) {
+      const std::unique_ptr<Sampler> sampler = make_sampler(setup_.samples, plain_);
+      sampler->set_epoch(number);
+      at->second = test::drain(*sampler);
+      must_equal(std::uint64_t{at->second.size()}, epoch_length(), "samples of an epoch");
+      if (has_exact_passes() && !is_virtual()) {
+        must(test::is_each_once(at->second, epoch_length()), "an epoch has each sample once");
+      }
+    }
+    return at->second;
+  }
+  std::uint64_t sample_at(std::uint64_t position) { return epoch(point_.epoch)[position]; }
+
+  void run_piece() {
+    const bool same_ranks = last_.ranks.size() > 0 && random_.percent(20);
+    if (!same_ranks) add_skips();
+    Piece piece = same_ranks ? std::move(last_) : new_piece();
+    begin(piece, same_ranks);
+    check_begin(piece);
+    run_steps(piece);
+    check_explanations(piece);
+    check_other_world(piece);
+    finish(piece);
+    last_ = std::move(piece);
+    ++tally_.pieces;
+  }
+
+  // ----- The beginning of a piece.
+
+  Piece new_piece() {
+    Piece piece;
+    piece.shares = random_.one_of(valid_worlds(order_.streams));
+    piece.replicas = random_.one_of({1U, 1U, 1U, 2U, 3U});
+    piece.batch = random_batch(random_);
+    return piece;
+  }
+
+  RankOptions options_of(const Piece& piece, std::uint64_t rank) const {
+    return {.rank = rank,
+            .world_size = piece.shares * piece.replicas,
+            .batch_size = piece.batch,
+            .replicas = piece.replicas};
+  }
+
+  void begin(Piece& piece, bool same_ranks) {
+    const bool by_set_epoch = same_ranks && point_.position == 0 && random_.percent(50);
+    if (same_ranks) {
+      for (auto& rank : piece.ranks) {
+        by_set_epoch ? rank->set_epoch(point_.epoch) : rank->resume(read_token());
+      }
+      piece.by_step.clear();
+      piece.taken = 0;
+    } else {
+      make_ranks(piece);
+    }
+    if (!by_set_epoch) skips_.add(entries_, text_.empty() ? EpochPosition{} : point_);
+    plan(piece);
+    if (log_ != nullptr) describe_begin(piece, same_ranks, by_set_epoch);
+  }
+
+  void make_ranks(Piece& piece) {
+    const bool from_first = random_.percent(20);
+    for (std::uint64_t rank = 0; rank < piece.shares * piece.replicas; ++rank) {
+      if (from_first && rank > 0) {
+        piece.ranks.push_back(piece.ranks[0]->for_rank(rank));
+        continue;
+      }
+      piece.ranks.push_back(make_sampler(setup_.samples, order_, options_of(piece, rank)));
+      Sampler& sampler = *piece.ranks.back();
+      if (text_.empty()) continue;
+      if (random_.percent(15)) resume_elsewhere(sampler);
+      sampler.resume(read_token());
+    }
+  }
+
+  /// From a token of another run, which leaves out more.
+  void resume_elsewhere(Sampler& sampler) {
+    ResumeToken token = ResumeToken::from_text(random_.one_of(old_texts_));
+    if (has_skips() && sampler.num_samples() > 0 && random_.percent(50)) {
+      token.skip.add_sample(random_.below(sampler.num_samples()));
+      token.skip.add_positions(point_.epoch, point_.position, point_.position + 3);
+    }
+    sampler.resume(token);
+    take(sampler, random_.below(5), random_);
+  }
+
+  ResumeToken read_token() const {
+    ResumeToken token = ResumeToken::from_text(text_);
+    must(token.to_text() == text_, "a token's text is read and written alike");
+    return token;
+  }
+
+  /// What the ranks have to do from the point to the epoch's end.
+  void plan(Piece& piece) {
+    piece.walk.clear();
+    for (std::uint64_t p = point_.position; p < epoch_length(); ++p) {
+      if (!skips_.leaves_out(sample_at(p), {point_.epoch, p})) piece.walk.push_back(p);
+    }
+    const std::uint64_t size = piece.walk.size();
+    piece.rows = size;
+    if (order_.tail == Tail::kDrop) piece.rows = size / piece.shares * piece.shares;
+    if (order_.tail == Tail::kPad) piece.rows = ceil_div(size, piece.shares) * piece.shares;
+    piece.steps = ceil_div(ceil_div(piece.rows, piece.shares), piece.batch);
+  }
+
+  std::uint64_t size_of(const Piece& piece, std::uint64_t share) const {
+    return ceil_div(piece.rows - std::min(piece.rows, share), piece.shares);
+  }
+
+  void check_begin(const Piece& piece) {
+    for (const auto& rank : piece.ranks) {
+      must_equal(rank->epoch(), point_.epoch, "epoch() of a rank");
+      must_equal(rank->position(), std::uint64_t{0}, "position() where a sampler begins");
+      must_equal(rank->size(), size_of(piece, rank->rank() / piece.replicas), "size() of a rank");
+      must_equal(rank->steps(), piece.steps, "steps() of a rank");
+      must(skips_.has_samples_of(rank->skip()), "skip() has other samples, or from other points");
+    }
+    const Sampler& some = *random_.one_of(piece.ranks);
+    must_equal(some.deliveries_before(point_.position), so_far_, "deliveries before the point");
+    must(some.is_exact() == (has_exact_passes() && !is_virtual()), "is_exact()");
+  }
+
+  // ----- Entries of the skip list.
+
+  void add_skips() {
+    if (!has_skips() || setup_.samples.size() == 0) return;
+    if (random_.percent(30)) {  // the token keeps them
+      order_.skip = {};
+      entries_ = {};
+    }
+    if (random_.percent(50)) return;
+    if (random_.percent(3)) {  // nearly nothing is left
+      for (std::uint64_t i = 0; i < setup_.samples.size(); ++i) add_sample(i);
+      return;
+    }
+    for (std::uint64_t i = random_.between(1, 5); i > 0; --i) {
+      random_.percent(65) ? add_sample(random_sample()) : add_range();
+    }
+  }
+
+  std::uint64_t random_sample() {
+    const std::uint64_t way = random_.below(3);
+    if (way == 0) return random_.below(setup_.samples.size());
+    if (way == 1) return random_.one_of(epoch(point_.epoch));
+    // Near the point: just read, or next.
+    const std::uint64_t low = point_.position - std::min<std::uint64_t>(point_.position, 4);
+    return sample_at(std::min(epoch_length() - 1, random_.between(low, point_.position + 4)));
+  }
+
+  void add_sample(std::uint64_t sample) {
+    EpochPosition from;
+    if (random_.percent(20)) {
+      from = {point_.epoch + random_.below(2), random_.below(epoch_length() + 2)};
+    }
+    if (log_ != nullptr)
+      *log_ << "  leave out sample " << sample << " from " << shown(from) << "\n";
+    order_.skip.add_sample(sample, random_.percent(10) ? "bad" : "", from);
+    entries_.samples.emplace_back(sample, from);
+  }
+
+  void add_range() {
+    const std::uint64_t epoch = random_.percent(70) ? point_.epoch : random_.below(num_epochs_ + 1);
+    std::uint64_t begin = random_.below(epoch_length() + 2);
+    if (random_.percent(15)) return add_steps(epoch);
+    if (random_.percent(40)) begin = point_.position - std::min<std::uint64_t>(point_.position, 3);
+    const std::uint64_t length = random_.percent(10)
+                                     ? epoch_length()
+                                     : random_.below(std::min<std::uint64_t>(begin + 8, 12));
+    if (log_ != nullptr) {
+      *log_ << "  leave out positions [" << begin << ", " << begin + length << ") of epoch "
+            << epoch << "\n";
+    }
+    order_.skip.add_positions(epoch, begin, begin + length);
+    entries_.ranges.push_back({epoch, begin, begin + length});
+  }
+
+  void add_steps(std::uint64_t epoch) {
+    const std::uint64_t world = random_.between(1, 4);
+    const std::uint64_t batch = random_.between(1, 4);
+    const std::uint64_t first = random_.below(epoch_length() / world / batch + 1);
+    const std::uint64_t last = first + random_.below(3);
+    if (log_ != nullptr) {
+      *log_ << "  leave out steps [" << first << ", " << last << ") of epoch " << epoch << ", of "
+            << world << " ranks with batches of " << batch << "\n";
+    }
+    order_.skip.add_steps(epoch, first, last, world, batch);
+    entries_.ranges.push_back({epoch, first * world * batch, last * world * batch});
+  }
+
+  // ----- The steps of a piece.
+
+  void run_steps(Piece& piece) {
+    std::uint64_t count = random_.percent(35) ? piece.steps : random_.below(piece.steps + 1);
+    for (std::uint64_t step = 0; step < count; ++step) run_step(piece, piece.batch);
+    check_middle(piece);
+    if (random_.percent(15)) run_part_of_step(piece);
+  }
+
+  /// `count` samples on each rank: a step, or at its beginning a part of one.
+  void run_step(Piece& piece, std::uint64_t count) {
+    std::vector<Samples> ranks;
+    for (auto& rank : piece.ranks) {
+      if (random_.percent(5)) disturb(rank, setup_.samples, random_);
+      ranks.push_back(take(*rank, count, random_));
+    }
+    const std::uint64_t first = piece.taken * piece.shares;
+    const std::uint64_t end = std::min(piece.rows, first + count * piece.shares);
+    std::vector<Samples> shares = one_of_each_group(piece, ranks);
+    check_step(piece, shares, first, end);
+    piece.taken += count;
+    for (auto& rank : piece.ranks) {
+      must_equal(rank->position(), std::min(rank->size(), piece.taken), "position() after a step");
+    }
+    piece.by_step.push_back(std::move(ranks));
+  }
+
+  static std::vector<Samples> one_of_each_group(const Piece& piece,
+                                                const std::vector<Samples>& ranks) {
+    std::vector<Samples> shares;
+    for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
+      if (rank % piece.replicas == 0) shares.push_back(ranks[rank]);
+      must_equal(ranks[rank], shares.back(), "what replicas get");
+    }
+    return shares;
+  }
+
+  /// `shares` had rows [first, end) of the walk: in turn, or dealt in any way with the same numbers.
+  void check_step(const Piece& piece, const std::vector<Samples>& shares, std::uint64_t first,
+                  std::uint64_t end) {
+    std::vector<Samples> expected(piece.shares);
+    Samples all, all_expected, delivered, pads;
+    for (std::uint64_t s = 0; s < piece.shares; ++s) {
+      must_equal(std::uint64_t{shares[s].size()},
+                 ceil_div(end - std::min(end, first + s), piece.shares),
+                 "samples of a rank in a step");
+      all.insert(all.end(), shares[s].begin(), shares[s].end());
+    }
+    for (std::uint64_t row = first; row < std::min<std::uint64_t>(end, piece.walk.size()); ++row) {
+      const std::uint64_t sample = sample_at(piece.walk[row]);
+      expected[(row - first) % piece.shares].push_back(sample);
+      all_expected.push_back(sample);
+      count_in_pass(piece.walk[row], sample);
+    }
+    all = sorted(all);
+    all_expected = sorted(all_expected);
+    must(std::includes(all.begin(), all.end(), all_expected.begin(), all_expected.end()),
+         "a step has other samples than come next");
+    std::set_difference(all.begin(), all.end(), all_expected.begin(), all_expected.end(),
+                        std::back_inserter(pads));
+    audit_->add(all);
+    for (const std::uint64_t sample : all) ++times_[sample];
+    so_far_ += all.size();
+    tally_.delivered += all.size();
+    tally_.repeated += pads.size();
+    ++tally_.steps;
+    if (!pads.empty()) check_pads(piece, pads, end);
+    for (std::uint64_t s = 0; s < piece.shares && !order_.balance_bytes; ++s) {
+      Samples kept = shares[s];
+      kept.resize(expected[s].size());
+      must_equal(kept, expected[s], "a rank's samples of a step, without pads");
+    }
+  }
+
+  /// Repeats stand in the last row, and are the epoch's first samples that are not left out.
+  void check_pads(const Piece& piece, const Samples& pads, std::uint64_t end) {
+    must(order_.tail == Tail::kPad && end == piece.rows, "repeats that are not at the end");
+    must(pads.size() < piece.shares, "more repeats than fill a row");
+    Samples unlisted;  // never left out at any time
+    Samples allowed;   // not left out at the epoch's end
+    for (std::uint64_t p = 0; p < epoch_length(); ++p) {
+      const std::uint64_t sample = sample_at(p);
+      if (skips_.leaves_out_position({point_.epoch, p})) continue;
+      if (!skips_.has(sample)) unlisted.push_back(sample);
+      if (!skips_.leaves_out_sample(sample, {point_.epoch, epoch_length()})) {
+        allowed.push_back(sample);
+      }
+    }
+    if (!unlisted.empty() && pads == cyclic(unlisted, pads.size())) return;
+    if (!allowed.empty() && pads == cyclic(allowed, pads.size())) return;
+    must(unlisted.empty(), "repeats that are not the epoch's first samples");
+    for (const std::uint64_t pad : pads) {
+      must(times_[pad] > 1, "a repeat of what was not delivered");
+      must(allowed.empty() || std::count(allowed.begin(), allowed.end(), pad) > 0,
+           "a repeat of what is left out");
+    }
+  }
+
+  static Samples cyclic(const Samples& samples, std::uint64_t count) {
+    Samples result;
+    for (std::uint64_t i = 0; i < count; ++i) result.push_back(samples[i % samples.size()]);
+    return sorted(result);
+  }
+
+  void count_in_pass(std::uint64_t position, std::uint64_t sample) {
+    if (!has_exact_passes()) return;
+    const std::uint64_t n = setup_.samples.size();
+    auto& counts =
+        passes_.try_emplace((point_.epoch * epoch_length() + position) / n).first->second;
+    counts.resize(n);
+    must(++counts[sample] == 1, "a sample comes twice in a pass");
+  }
+
+  /// After whole steps: the tokens of all ranks.
+  void check_middle(const Piece& piece) {
+    const ResumeToken after = piece.ranks[0]->token_after(piece.by_step.size());
+    for (const auto& rank : piece.ranks) {
+      must(rank->token_after(piece.by_step.size()) == after, "ranks make different tokens");
+      // A rank that is at its end cannot know of the others.
+      const bool all_ended = piece.taken >= size_of(piece, 0);
+      if (piece.taken < rank->size() || all_ended) {
+        must(rank->token() == after, "token() and token_after() differ");
+      }
+    }
+  }
+
+  void run_part_of_step(Piece& piece) {
+    const std::uint64_t left =
+        piece.ranks.back()->size() - std::min(piece.taken, piece.ranks.back()->size());
+    const std::uint64_t most = std::min(left, piece.batch);
+    if (most < 2) return;
+    const std::uint64_t count = random_.between(1, most - 1);
+    if (order_.balance_bytes) {
+      const std::unique_ptr<Sampler> copy = piece.ranks[0]->clone();
+      take(*copy, count, random_);
+      must_throw<InvalidArgument>([&] { copy->token(); }, "token() in a step that is balanced");
+      return;
+    }
+    run_step(piece, count);
+    part_of_step_ = true;
+  }
+
+  // ----- The end of a piece.
+
+  void finish(Piece& piece) {
+    ResumeToken token = piece.ranks[0]->token_after(piece.by_step.size());
+    if (part_of_step_) {
+      token = piece.ranks[0]->token();
+      for (const auto& rank : piece.ranks) must(rank->token() == token, "ranks' tokens differ");
+      piece.by_step.pop_back();
+      part_of_step_ = false;
+    }
+    const std::uint64_t consumed = piece.taken * piece.shares;
+    const EpochPosition next{token.epoch, token.position};
+    if (log_ != nullptr) {
+      *log_ << "  took " << piece.taken << " on each rank, of " << piece.steps
+            << " steps: " << shown(next) << "\n";
+    }
+    if (consumed < piece.rows) {
+      must_equal(next.epoch, point_.epoch, "the epoch of a token in the middle");
+      must(consumed == 0 || piece.walk[consumed - 1] < next.position,
+           "a token before what was read");
+      must(next.position <= piece.walk[consumed], "a token behind what was not read");
+      must_equal(piece.ranks.back()->deliveries_before(next.position), so_far_,
+                 "deliveries before the token");
+    } else {
+      must(next == EpochPosition{point_.epoch + 1, 0}, "a token at an epoch's end");
+      check_proof(*random_.one_of(piece.ranks));
+      begin_epoch();
+    }
+    if (so_far_ > 0 || random_.percent(50)) token.audit = audit_->sum();
+    text_ = token.to_text();
+    must(ResumeToken::from_text(text_) == token, "a token is not what its text says");
+    old_texts_.push_back(text_);
+    audit_ = std::make_unique<EpochAudit>(setup_.samples.fingerprint());
+    if (token.audit) audit_->merge(*ResumeToken::from_text(text_).audit);
+    point_ = next;
+  }
+
+  void begin_epoch() {
+    so_far_ = 0;
+    times_.clear();
+    audit_->reset();
+  }
+
+  void check_proof(const Sampler& sampler) {
+    const AuditExpectation expected = sampler.expectation();
+    const AuditVerdict verdict = audit_->verdict(expected);
+    if (!verdict.proven) throw Broken{"not proven: " + verdict.text(point_.epoch)};
+    ++tally_.proven;
+    if (expected.knows_times()) {
+      for (std::uint64_t i = 0; i < setup_.samples.size(); ++i) {
+        const auto at = times_.find(i);
+        must_equal(expected.times(i), at == times_.end() ? 0 : at->second, "times() of a sample");
+      }
+    }
+    if (times_.empty()) return;
+    const std::uint64_t some = times_.lower_bound(random_.below(times_.rbegin()->first + 1))->first;
+    AuditSum one = AuditSum::of({&some, 1}, setup_.samples.fingerprint());
+    AuditSum sum = audit_->sum();
+    must(!proves(expected, sum += one), "a sample too many was not seen");
+    sum -= one;
+    must(!proves(expected, sum -= one), "a missing sample was not seen");
+  }
+
+  bool proves(const AuditExpectation& expected, const AuditSum& sum) const {
+    EpochAudit audit(setup_.samples.fingerprint());
+    audit.set_sum(sum);
+    return audit.verdict(expected).proven;
+  }
+
+  // ----- What a piece is asked about itself.
+
+  void check_explanations(const Piece& piece) {
+    if (!piece.by_step.empty() && random_.percent(50)) {
+      const std::uint64_t whole = piece.by_step.size() - (part_of_step_ ? 1 : 0);
+      if (whole > 0) check_explained_step(piece, 0);
+      if (whole > 0) check_explained_step(piece, random_.below(whole));
+    }
+    if (random_.percent(20)) check_times(piece);
+    if (random_.percent(20)) check_positions(piece);
+  }
+
+  void check_explained_step(const Piece& piece, std::uint64_t step) {
+    const std::vector<RankStep> ranks = explain_step(*random_.one_of(piece.ranks), step);
+    must_equal(std::uint64_t{ranks.size()}, std::uint64_t{piece.ranks.size()}, "explained ranks");
+    for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
+      must_equal(ranks[rank].rank, rank, "an explained rank");
+      must_equal(ranks[rank].samples, piece.by_step[step][rank], "an explained step");
+    }
+  }
+
+  using Time = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+
+  void check_times(const Piece& piece) {
+    const std::uint64_t n = setup_.samples.size();
+    if (n == 0) return;
+    const Sampler& sampler = *random_.one_of(piece.ranks);
+    if (family_ == Family::kResampled) {
+      must_throw<InvalidArgument>([&] { when_sample(sampler, 0); }, "when_sample() of draws");
+      return;
+    }
+    std::map<std::uint64_t, std::vector<Time>> all;  // of each sample
+    for (const auto& rank : piece.ranks) {
+      const std::unique_ptr<Sampler> copy = rank->clone();
+      copy->seek(0);
+      const Samples samples = test::drain(*copy);
+      must_equal(std::uint64_t{samples.size()}, rank->size(), "what a rank delivers in all");
+      for (std::uint64_t i = 0; i < samples.size(); ++i) {
+        all[samples[i]].emplace_back(rank->rank(), i / piece.batch, i % piece.batch);
+      }
+    }
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const std::uint64_t sample = n <= 12 ? i % n : random_.below(n);
+      std::vector<Time> found;
+      for (const SampleTime& time : when_sample(sampler, sample)) {
+        found.emplace_back(time.rank, time.step, time.place);
+        must_equal(time.position,
+                   piece.ranks[time.rank]->position_in_epoch(time.step * piece.batch + time.place),
+                   "the position of a delivery");
+      }
+      std::sort(found.begin(), found.end());
+      must(found == all[sample], "when_sample() finds other deliveries than there are");
+    }
+  }
+
+  void check_positions(const Piece& piece) {
+    const Sampler& rank = *random_.one_of(piece.ranks);
+    for (std::uint64_t i = 0; i < 5 && rank.size() > 0; ++i) {
+      const std::uint64_t index = random_.below(rank.size());
+      const std::uint64_t position = rank.position_in_epoch(index);
+      must(position < epoch_length(), "a position outside the epoch");
+      must_equal(sample_at(position), rank.at(index), "the sample at a position");
+      const std::uint64_t row = index * piece.shares + rank.rank() / piece.replicas;
+      if (order_.balance_bytes || row >= piece.walk.size()) continue;
+      must_equal(position, piece.walk[row], "the position of a sample");
+    }
+  }
+
+  /// One rank alone reads the same samples from the same token.
+  void check_other_world(const Piece& piece) {
+    const std::uint64_t count = std::min<std::uint64_t>(piece.taken * piece.shares, piece.rows);
+    if (count > piece.walk.size() || !random_.percent(20)) return;
+    const std::unique_ptr<Sampler> alone = make_sampler(setup_.samples, order_);
+    if (!text_.empty()) alone->resume(read_token());
+    Samples expected;
+    for (const std::vector<Samples>& ranks : piece.by_step) {
+      for (std::uint64_t rank = 0; rank < ranks.size(); rank += piece.replicas) {
+        expected.insert(expected.end(), ranks[rank].begin(), ranks[rank].end());
+      }
+    }
+    must_equal(sorted(take(*alone, count, random_)), sorted(expected), "what one rank reads alone");
+  }
+
+  // ----- The whole run.
+
+  /// Each pass that was read to its end had each sample, but for those that are listed.
+  void check_passes() {
+    if (!has_exact_passes() || order_.tail == Tail::kDrop) return;
+    const std::uint64_t n = setup_.samples.size();
+    const std::uint64_t read = point_.epoch * epoch_length();
+    for (std::uint64_t pass = 0; n > 0 && (pass + 1) * n <= read; ++pass) {
+      std::vector<std::uint8_t>& counts = passes_[pass];
+      counts.resize(n);
+      for (std::uint64_t place = pass * n; place < (pass + 1) * n; ++place) {
+        const EpochPosition at{place / epoch_length(), place % epoch_length()};
+        const std::uint64_t sample = epoch(at.epoch)[at.position];
+        if (skips_.has(sample) || skips_.leaves_out_position(at)) continue;
+        must_equal(std::uint64_t{counts[sample]}, std::uint64_t{1}, "times of a sample in a pass");
+      }
+    }
+  }
+
+  /// Each data set's draws, over all epochs together, are exact epochs of its own. At borders of
+  /// blocks of 256 slots: in a block, the end of one epoch and the beginning of the next may mix.
+  void check_datasets() {
+    const MixtureSampler mixture(setup_.samples, plain_);
+    const auto& parts = std::get<Mixture>(plain_.kind).parts;
+    std::vector<std::uint64_t> times(setup_.samples.size());
+    std::uint64_t slot = 0;
+    for (std::uint64_t number = 0; number < point_.epoch; ++number) {
+      for (const std::uint64_t sample : epoch(number)) {
+        must(parts[mixture.split(sample).dataset].weight > 0, "a draw without a weight");
+        ++times[sample];
+        if (++slot % 256 == 0) check_times_of_datasets(times);
+      }
+    }
+  }
+
+  /// In whole epochs and a part of one, no sample is ahead of another by more than one.
+  void check_times_of_datasets(const std::vector<std::uint64_t>& times) const {
+    auto begin = times.begin();
+    for (const MixturePart& part : std::get<Mixture>(plain_.kind).parts) {
+      const auto end = begin + static_cast<std::ptrdiff_t>(part.num_samples);
+      if (begin != end) {
+        const auto [least, most] = std::minmax_element(begin, end);
+        must(*most - *least <= 1, "a data set's epochs are not exact");
+      }
+      begin = end;
+    }
+  }
+
+  // ----- For people.
+
+  void describe_setup() const {
+    const Order& order = setup_.order;
+    *log_ << name_of(order.kind) << " n " << setup_.samples.size() << " seed " << order.seed
+          << " streams " << order.streams << " tail " << tail_name(order.tail) << " balance "
+          << order.balance_bytes << " epoch_size " << order.epoch_size;
+    if (const auto* chunked = std::get_if<Chunked>(&order.kind)) {
+      *log_ << " chunk_size " << chunked->chunk_size << " window " << chunked->window << " phase "
+            << chunked->phase;
+    }
+    if (const auto* sharded = std::get_if<Sharded>(&order.kind)) {
+      *log_ << " window " << sharded->window << " shards " << shown(*setup_.samples.shard_starts());
+    }
+    if (const auto* mixture = std::get_if<Mixture>(&order.kind)) {
+      for (const MixturePart& part : mixture->parts) {
+        *log_ << " (" << part.num_samples << " by " << part.weight << ")";
+      }
+    }
+    *log_ << ", " << num_epochs_ << " epochs\n";
+  }
+
+  void describe_begin(const Piece& piece, bool same_ranks, bool by_set_epoch) const {
+    *log_ << "at " << shown(point_) << " ";
+    if (same_ranks) *log_ << (by_set_epoch ? "by set_epoch() " : "the same samplers resume ");
+    *log_ << "world " << piece.shares << " x " << piece.replicas << " batch " << piece.batch << ", "
+          << so_far_ << " delivered before, " << piece.walk.size() << " to come\n";
+  }
+
+  Family family_;
+  Random random_;
+  Setup setup_;
+  std::ostream* log_;
+  std::uint64_t num_epochs_ = 1;
+  Order order_;  ///< with the skip list of the next piece
+  Order plain_;  ///< as one rank reads it with nothing left out
+
+  EpochPosition point_;
+  std::string text_;  ///< the token; empty at the run's beginning
+  std::vector<std::string> old_texts_;
+  Piece last_;
+  bool part_of_step_ = false;
+  Entries entries_;  ///< in the order's skip list
+  Skips skips_;      ///< in force
+
+  std::uint64_t so_far_ = 0;  ///< deliveries in this epoch
+  std::unique_ptr<EpochAudit> audit_;
+  std::map<std::uint64_t, std::uint64_t> times_;               ///< deliveries in this epoch
+  std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without repeats
+  std::map<std::uint64_t, Samples> epochs_;
+  Tally tally_;
+};
+
+/// A run in the order of Python wids: each rank reads its own block.
+class WidsChain {
+ public:
+  WidsChain(std::uint64_t seed, std::ostream* log)
+      : random_(seed), setup_(random_setup(Family::kWids, random_)), log_(log) {
+    shares_ = random_.between(1, 9);
+    if (log_ != nullptr) {
+      *log_ << "wids n " << setup_.samples.size() << " ranks " << shares_ << " seed "
+            << setup_.order.seed << "\n";
+    }
+  }
+
+  void run() {
+    const std::uint64_t num_epochs = random_.between(1, 4);
+    for (int pieces = 0; pieces < 16 && epoch_ < num_epochs; ++pieces) run_piece();
+  }
+
+ private:
+  std::unique_ptr<Sampler> make(std::uint64_t rank, std::uint64_t shares) const {
+    return make_sampler(setup_.samples, setup_.order,
+                        {.rank = rank * replicas_,
+                         .world_size = shares * replicas_,
+                         .batch_size = batch_,
+                         .replicas = replicas_});
+  }
+
+  /// The epoch of each rank, from its beginning.
+  std::vector<Samples> epoch_of_ranks() const {
+    std::vector<Samples> ranks;
+    for (std::uint64_t rank = 0; rank < shares_; ++rank) {
+      const std::unique_ptr<Sampler> sampler = make(rank, shares_);
+      sampler->set_epoch(epoch_);
+      ranks.push_back(test::drain(*sampler));
+    }
+    return ranks;
+  }
+
+  std::uint64_t delivered(const std::vector<Samples>& epoch, std::uint64_t index) const {
+    std::uint64_t count = 0;
+    for (const Samples& rank : epoch) count += std::min<std::uint64_t>(rank.size(), index);
+    return count;
+  }
+
+  void check_whole(const std::vector<Samples>& epoch) const {
+    Samples all;
+    for (const Samples& rank : epoch) all.insert(all.end(), rank.begin(), rank.end());
+    must(test::is_each_once(all, setup_.samples.size()), "an epoch has each sample once");
+  }
+
+  void run_piece() {
+    replicas_ = random_.one_of({1U, 1U, 2U});
+    batch_ = random_batch(random_);
+    const std::vector<Samples> epoch = epoch_of_ranks();
+    check_whole(epoch);
+    if (!text_.empty()) check_other_world();
+    const std::uint64_t steps =
+        ceil_div(epoch[0].size() - std::min(index_, epoch[0].size()), batch_);
+    const std::uint64_t count = random_.percent(35) ? steps : random_.below(steps + 1);
+    const std::uint64_t end = index_ + count * batch_;
+    if (log_ != nullptr) {
+      *log_ << "at " << epoch_ << ", " << index_ << " of each rank: x " << replicas_ << " batch "
+            << batch_ << ", " << count << " of " << steps << " steps\n";
+    }
+    std::optional<ResumeToken> token;
+    for (std::uint64_t rank = 0; rank < shares_; ++rank) {
+      std::unique_ptr<Sampler> sampler = make(rank, shares_);
+      if (!text_.empty()) sampler->resume(ResumeToken::from_text(text_));
+      run_rank(sampler, epoch[rank], steps, count);
+      const ResumeToken own = sampler->token_after(count);
+      if (!token) token = own;
+      must(own == *token, "ranks make different tokens");
+      if (sampler->position() < sampler->size() || count == steps) {
+        must(sampler->token() == own, "token() and token_after() differ");
+      }
+      if (count < steps) {
+        must_equal(sampler->deliveries_before(own.position), delivered(epoch, end), "deliveries");
+      } else if (rank + 1 == shares_) {
+        must(audit_sum(epoch) == sampler->expectation().sum(), "the proof of an epoch");
+      }
+    }
+    const EpochPosition expected =
+        count == steps ? EpochPosition{epoch_ + 1, 0} : EpochPosition{epoch_, end * shares_};
+    must(EpochPosition{token->epoch, token->position} == expected, "where a token stands");
+    text_ = token->to_text();
+    epoch_ = expected.epoch;
+    index_ = count == steps ? 0 : end;
+  }
+
+  AuditSum audit_sum(const std::vector<Samples>& epoch) const {
+    AuditSum sum;
+    for (const Samples& rank : epoch) sum += AuditSum::of(rank, setup_.samples.fingerprint());
+    return sum;
+  }
+
+  void run_rank(std::unique_ptr<Sampler>& sampler, const Samples& epoch, std::uint64_t steps,
+                std::uint64_t count) {
+    const std::uint64_t first = std::min<std::uint64_t>(index_, epoch.size());
+    must_equal(sampler->size(), epoch.size() - first, "size() of a rank");
+    must_equal(sampler->steps(), steps, "steps() of a rank");
+    if (steps > 0) check_explained(*sampler, epoch, first);
+    for (std::uint64_t step = 0; step < count; ++step) {
+      if (random_.percent(5)) disturb(sampler, setup_.samples, random_);
+      const Samples taken = take(*sampler, batch_, random_);
+      const std::uint64_t begin = std::min<std::uint64_t>(first + step * batch_, epoch.size());
+      const std::uint64_t end = std::min<std::uint64_t>(begin + batch_, epoch.size());
+      must_equal(taken,
+                 Samples(epoch.begin() + static_cast<std::ptrdiff_t>(begin),
+                         epoch.begin() + static_cast<std::ptrdiff_t>(end)),
+                 "a rank's samples of a step");
+    }
+    if (!epoch.empty() && random_.percent(30)) check_times(*sampler, epoch, first);
+  }
+
+  void check_explained(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
+    if (!random_.percent(10)) return;
+    const std::vector<RankStep> ranks = explain_step(sampler, 0);
+    const std::uint64_t end = std::min<std::uint64_t>(first + batch_, epoch.size());
+    must_equal(ranks[sampler.rank()].samples,
+               Samples(epoch.begin() + static_cast<std::ptrdiff_t>(first),
+                       epoch.begin() + static_cast<std::ptrdiff_t>(end)),
+               "an explained step");
+  }
+
+  void check_times(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
+    const std::uint64_t index = random_.below(epoch.size());
+    std::vector<SampleTime> expected;
+    for (std::uint64_t i = 0; i < replicas_ && index >= first; ++i) {
+      const std::uint64_t own = index - first;
+      expected.push_back({sampler.rank() + i, own / batch_, own % batch_,
+                          index * shares_ + sampler.rank() / replicas_});
+    }
+    must(when_sample(sampler, epoch[index]) == expected, "when_sample() of a sample");
+  }
+
+  void check_other_world() {
+    const std::uint64_t other = shares_ % 9 + 1;
+    must_throw<Mismatch>([&] { make(0, other)->resume(ResumeToken::from_text(text_)); },
+                         "resume() on another number of ranks");
+  }
+
+  Random random_;
+  Setup setup_;
+  std::ostream* log_;
+  std::uint64_t shares_ = 1;
+  std::uint64_t replicas_ = 1;
+  std::uint64_t batch_ = 1;
+  std::string text_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t index_ = 0;  ///< samples that each rank has read of the epoch, if it has so many
+};
+
+void add(Tally& tally, const Tally& other) {
+  tally.pieces += other.pieces;
+  tally.steps += other.steps;
+  tally.delivered += other.delivered;
+  tally.repeated += other.repeated;
+  tally.proven += other.proven;
+}
+
+/// What is wrong with a chain, or nothing.
+std::string run_chain(Family family, std::uint64_t seed, std::ostream* log,
+                      Tally* tally = nullptr) {
+  try {
+    if (family == Family::kWids) {
+      WidsChain(seed, log).run();
+    } else {
+      Chain chain(family, seed, log);
+      chain.run();
+      if (tally != nullptr) add(*tally, chain.tally());
+    }
+  } catch (const Broken& broken) {
+    return broken.text;
+  } catch (const Error& error) {
+    return std::string("threw ") + error.what();
+  }
+  return "";
+}
+
+void report(Family family, std::uint64_t seed) {
+  std::ostringstream log;
+  const std::string what = run_chain(family, seed, &log);
+  ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
+}
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+/// Of 100 chains, `percent` are of this family.
+void run_chains(Family family, std::uint64_t percent) {
+  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
+    const std::uint64_t seed = from_environment("SHARDWISE_CHAIN_SEED", 0);
+    const std::string what = run_chain(family, seed, &std::cout);
+    EXPECT_EQ(what, "");
+    return;
+  }
+  const std::uint64_t chains = from_environment("SHARDWISE_CHAINS", 10000) * percent / 100;
+  int failures = 0;
+  Tally tally;
+  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
+    if (run_chain(family, seed, nullptr, &tally).empty()) continue;
+    report(family, seed);
+    ++failures;
+  }
+  if (tally.pieces == 0) return;
+  std::cout << chains << " chains, " << tally.pieces << " pieces, " << tally.steps << " steps, "
+            << tally.delivered << " deliveries, " << tally.repeated << " repeats, " << tally.proven
+            << " epochs proven\n";
+}
+
+TEST(ResumeChainTest, ExactOrders) { run_chains(Family::kExact, 70); }
+TEST(ResumeChainTest, Mixtures) { run_chains(Family::kMixture, 15); }
+TEST(ResumeChainTest, Resampled) { run_chains(Family::kResampled, 10); }
+TEST(ResumeChainTest, Wids) { run_chains(Family::kWids, 5); }
+
+}  // namespace
+}  // namespace shardwise

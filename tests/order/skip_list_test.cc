@@ -1,0 +1,132 @@
+#include "shardwise/order/skip_list.h"
+
+#include "order/order_test_support.h"
+#include "shardwise/order/permutation.h"
+
+namespace shardwise {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+TEST(SkipListTest, KeepsItselfSortedAndMerged) {
+  SkipList list;
+  EXPECT_TRUE(list.empty());
+  list.add_sample(9);
+  list.add_sample(3, "a broken image");
+  list.add_sample(9);
+  EXPECT_THAT(list.samples(), ElementsAre(Pair(3, SkipList::Entry{{}, "a broken image"}),
+                                          Pair(9, SkipList::Entry{})));
+  list.add_positions(1, 10, 20);
+  list.add_positions(1, 30, 40);
+  list.add_positions(0, 5, 6);
+  list.add_positions(1, 15, 30);
+  list.add_positions(1, 50, 50);
+  EXPECT_THAT(list.ranges(), ElementsAre(Pair(Range{0, 5}, 6), Pair(Range{1, 10}, 40)));
+  list.add_positions(1, 39, 39);
+  list.add_positions(1, 12, 13);
+  EXPECT_EQ(list.ranges().size(), 2U) << "inside another one";
+  EXPECT_EQ(test::error_code([&] { list.add_positions(0, 2, 1); }), ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(list.empty());
+}
+
+TEST(SkipListTest, RandomRangesAreAsPositionsOneByOne) {
+  std::mt19937_64 random(4);
+  for (int trial = 0; trial < 500; ++trial) {
+    SkipList list;
+    std::array<std::array<bool, 40>, 3> skipped{};
+    for (std::uint64_t i = random() % 8; i > 0; --i) {
+      const std::uint64_t epoch = random() % 3;
+      const std::uint64_t begin = random() % 30;
+      const std::uint64_t end = begin + random() % 8;
+      list.add_positions(epoch, begin, end);
+      for (std::uint64_t p = begin; p < end; ++p) skipped[epoch][p] = true;
+    }
+    SkipList one_by_one;
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      for (std::uint64_t p = 40; p-- > 0;) {
+        if (skipped[epoch][p]) one_by_one.add_positions(epoch, p, p + 1);
+      }
+    }
+    ASSERT_EQ(list, one_by_one) << trial;
+  }
+}
+
+TEST(SkipListTest, StepsAreRangesOfPositions) {
+  SkipList list;
+  list.add_steps(2, 3, 5, 4, 2);
+  EXPECT_THAT(list.ranges(), ElementsAre(Pair(Range{2, 24}, 40)));
+  list = {};
+  const std::uint64_t most = ~std::uint64_t{0};
+  list.add_steps(2, 1, most, most, most);
+  EXPECT_THAT(list.ranges(), ElementsAre()) << "all of it lies behind the last position";
+  list.add_steps(2, 1, most, 1U << 31, 1U << 30);
+  EXPECT_THAT(list.ranges(), ElementsAre(Pair(Range{2, std::uint64_t{1} << 61}, kMaxSamples)));
+  EXPECT_EQ(test::error_code([&] { list.add_steps(0, 2, 1, 3, 4); }), ErrorCode::kInvalidArgument);
+}
+
+TEST(SkipListTest, OfTwoEntriesForASampleTheEarlierHolds) {
+  SkipList list;
+  list.add_sample(5, "late", {2, 10});
+  list.add_sample(5, "later", {2, 11});
+  EXPECT_EQ(list.samples().at(5), (SkipList::Entry{{2, 10}, "late"}));
+  list.add_sample(5, "early", {1, 1000});
+  EXPECT_EQ(list.samples().at(5), (SkipList::Entry{{1, 1000}, "early"}));
+}
+
+TEST(SkipListTest, AReasonIsOneLine) {
+  SkipList list;
+  list.add_sample(1, "two\nlines\tand\ra \x01");
+  EXPECT_EQ(list.samples().at(1).reason, "two lines and a  ");
+  list.add_sample(2, std::string(1000, 'x'));
+  EXPECT_EQ(list.samples().at(2).reason, std::string(SkipList::kMaxReason, 'x'));
+  list.add_sample(3, "schön");
+  EXPECT_EQ(list.samples().at(3).reason, "schön");
+}
+
+TEST(SkipListTest, MergingTakesAllEntries) {
+  SkipList list;
+  list.add_sample(1, "mine", {0, 5});
+  list.add_positions(0, 0, 10);
+  SkipList other;
+  other.add_sample(1, "theirs", {3, 0});
+  other.add_sample(2, "theirs", {1, 7});
+  other.add_positions(0, 10, 12);
+  other.add_positions(1, 1, 2);
+  list.merge(other);
+  EXPECT_THAT(list.samples(), ElementsAre(Pair(1, SkipList::Entry{{0, 5}, "mine"}),
+                                          Pair(2, SkipList::Entry{{1, 7}, "theirs"})));
+  EXPECT_THAT(list.ranges(), ElementsAre(Pair(Range{0, 0}, 12), Pair(Range{1, 1}, 2)));
+  const SkipList before = list;
+  list.merge(list);
+  list.merge_from(list, {0, 1});
+  EXPECT_EQ(list, before) << "also of itself";
+}
+
+TEST(SkipListTest, MergingFromAPointLeavesTheBeginningAsItWas) {
+  SkipList list;
+  list.add_sample(1, "before", {0, 3});
+  list.add_sample(4, "to come", {9, 0});
+  SkipList other;
+  other.add_sample(1, "again");
+  other.add_sample(2, "new");
+  other.add_sample(3, "later", {7, 7});
+  other.add_sample(4, "sooner");
+  other.add_positions(1, 0, 100);
+  other.add_positions(2, 0, 50);
+  other.add_positions(2, 90, 120);
+  other.add_positions(2, 200, 220);
+  other.add_positions(3, 5, 6);
+  list.merge_from(other, {2, 100});
+  EXPECT_THAT(list.samples(), ElementsAre(Pair(1, SkipList::Entry{{0, 3}, "before"}),
+                                          Pair(2, SkipList::Entry{{2, 100}, "new"}),
+                                          Pair(3, SkipList::Entry{{7, 7}, "later"}),
+                                          Pair(4, SkipList::Entry{{2, 100}, "sooner"})));
+  EXPECT_THAT(list.ranges(), ElementsAre(Pair(Range{2, 100}, 120), Pair(Range{2, 200}, 220),
+                                         Pair(Range{3, 5}, 6)));
+}
+
+}  // namespace
+}  // namespace shardwise

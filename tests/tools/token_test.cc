@@ -1,0 +1,265 @@
+// shardwise token, and --token, --checkpoint and --skip of the commands that ask about orders.
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint_file.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/order/explain.h"
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const Order kOrder = {.seed = 5, .kind = Chunked{.chunk_size = 2, .window = 2}};
+
+/// A token of two ranks after one step of 2 samples each, with sample 3 left out from there on.
+ResumeToken token_of(const std::string& index) {
+  const auto data = Dataset::open(index);
+  const auto sampler = make_sampler(data, kOrder, {.world_size = 2, .batch_size = 2});
+  ResumeToken token = sampler->token_after(1);
+  AuditSum sum;
+  for (const RankStep& rank : explain_step(*sampler, 0)) {
+    sum += AuditSum::of(rank.samples, data.fingerprint());
+  }
+  token.audit = sum;
+  return token;
+}
+
+std::vector<std::string> explained(const std::vector<RankStep>& ranks) {
+  std::vector<std::string> lines;
+  for (const RankStep& rank : ranks) {
+    for (const std::uint64_t sample : rank.samples) {
+      lines.push_back(std::to_string(rank.rank) + "\t" + std::to_string(sample));
+    }
+  }
+  return lines;
+}
+
+TEST(TokenCommandTest, SaysWhatATokenSays) {
+  const SmallIndex index;
+  const ResumeToken token = token_of(index.path());
+  const auto json = nlohmann::json::parse(shardwise_output({"token", token.to_text(), "--json"}));
+  EXPECT_EQ(json["epoch"], 0);
+  EXPECT_EQ(json["position"], 4);
+  EXPECT_EQ(json["delivered"], 4);
+  EXPECT_EQ(json["order"]["sampler"], "chunked");
+  EXPECT_EQ(json["order"]["chunk_size"], 2);
+  EXPECT_EQ(json["order"]["versions"]["permutation"], 1);
+  EXPECT_THAT(shardwise_output({"token", token.to_text()}),
+              AllOf(HasSubstr("epoch 0, at position 4"), HasSubstr("window         2")));
+}
+
+TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
+  const SmallIndex index;
+  const ResumeToken token = token_of(index.path());
+  write_file(index.dir() / "token.txt", token.to_text() + "\n");
+  write_file(index.dir() / "run.pt", tools::to_bytes({token, std::string("payload\0\n\n", 10)}));
+  const std::string text = shardwise_output({"token", token.to_text()});
+  EXPECT_EQ(shardwise_output({"token", index.dir() / "token.txt"}), text);
+  EXPECT_EQ(shardwise_output({"token", index.dir() / "run.pt"}), text);
+  EXPECT_THAT(shardwise({"token", "nothing"}).err, HasSubstr("neither a file nor a resume token"));
+  EXPECT_THAT(shardwise({"token", "sw1.AAAA"}).err, HasSubstr("sw2."));
+}
+
+TEST(CheckpointFileTest, EveryDamageIsNoticed) {
+  const SmallIndex index;
+  const tools::CheckpointFile checkpoint{token_of(index.path()), std::string(100, 'x')};
+  const std::string bytes = tools::to_bytes(checkpoint);
+  const auto read = tools::checkpoint_from(bytes, "run.pt");
+  EXPECT_EQ(read.token, checkpoint.token);
+  EXPECT_EQ(read.payload, checkpoint.payload);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    try {
+      const auto other = tools::checkpoint_from(damaged, "run.pt");
+      // The case of a hexadecimal digit says nothing, and a line end may be a space.
+      EXPECT_EQ(other.token, checkpoint.token) << i;
+      EXPECT_EQ(other.payload, checkpoint.payload) << i;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("run.pt"))) << i;
+    }
+    EXPECT_THROW(tools::checkpoint_from(std::string_view(bytes).substr(0, i), "run.pt"), Error);
+  }
+  EXPECT_THROW(tools::checkpoint_from(bytes + "x", "run.pt"), InvalidArgument);
+}
+
+TEST(RunOptionsTest, ATokenIsAnsweredForByEveryCommandThatAsksAboutARun) {
+  const SmallIndex index;
+  const ResumeToken token = token_of(index.path());
+  write_file(index.dir() / "run.pt", tools::to_bytes({token, "payload"}));
+  const auto data = Dataset::open(index.path());
+  const auto resumed = make_sampler(data, kOrder, {.world_size = 3, .batch_size = 1});
+  resumed->resume(token);
+  std::vector<std::string> expected = explained(explain_step(*resumed, 0));
+  const auto with = [&](std::vector<std::string> command, std::vector<std::string> more) {
+    command.insert(command.end(), {index.path(), "--world", "3"});
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  for (const auto& [option, value] :
+       {std::pair<std::string, std::string>{"--token", token.to_text()},
+        {"--checkpoint", index.dir() / "run.pt"}}) {
+    auto lines = lines_of(
+        shardwise_output(with({"explain"}, {"--step", "0", "--batch", "1", option, value})));
+    ASSERT_EQ(lines.size(), expected.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_THAT(lines[i], testing::StartsWith(expected[i] + "\t"));
+    }
+    EXPECT_EQ(lines_of(shardwise_output(with({"order"}, {option, value}))).front(),
+              std::to_string(resumed->at(0)));
+    EXPECT_EQ(shardwise_output(with({"when"}, {"--batch", "1", "--sample",
+                                               std::to_string(resumed->at(0)), option, value})),
+              "rank 0, step 0, place 0\n");
+    EXPECT_THAT(shardwise_output(with({"epoch"}, {"--quiet", option, value})),
+                HasSubstr("epoch 0: 7 samples, each exactly once: proven"));
+    EXPECT_EQ(
+        shardwise(with({"plan"}, {"--nodes", "1", "--cache-bytes", "1M", option, value})).code, 0);
+  }
+}
+
+TEST(RunOptionsTest, WhatATokenSaysIsNotSaidAgain) {
+  const SmallIndex index;
+  const std::string token = token_of(index.path()).to_text();
+  const Finished twice = shardwise({"order", index.path(), "--token", token, "--seed", "5"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("--seed"), HasSubstr("--token")));
+  EXPECT_EQ(shardwise({"order", index.path(), "--token", token, "--checkpoint", "x"}).code, 2);
+  // Another epoch of the same run, but none that is over.
+  EXPECT_EQ(
+      lines_of(shardwise_output({"order", index.path(), "--token", token, "--epoch", "1"})).size(),
+      7u);
+  ResumeToken later = token_of(index.path());
+  later.epoch = 2;
+  EXPECT_EQ(shardwise({"order", index.path(), "--token", later.to_text(), "--epoch", "1"}).code, 2);
+}
+
+TEST(RunOptionsTest, ATokenOfAnotherDataSetIsRefusedAndOneAloneIsEnough) {
+  const SmallIndex index;
+  ResumeToken token = token_of(index.path());
+  EXPECT_EQ(lines_of(shardwise_output({"order", "--token", token.to_text()})).size(), 3u);
+  token.fingerprint.low ^= 1;
+  const Finished other = shardwise({"order", index.path(), "--token", token.to_text()});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("cannot resume from this token"));
+}
+
+TEST(RunOptionsTest, SkipFilesAndConditionsLeaveSamplesOut) {
+  const SmallIndex index;
+  write_file(index.dir() / "skip.txt",
+             "# a list\n\n3 # looked odd\nkey 5\nsample 0\npositions 7 0 3\n");
+  const std::vector<std::string> rest = {"1", "2", "4", "6"};
+  EXPECT_EQ(lines_of(shardwise_output(
+                {"order", index.path(), "--no-shuffle", "--skip", index.dir() / "skip.txt"})),
+            rest);
+  EXPECT_THAT(
+      shardwise_output({"epoch", index.path(), "--quiet", "--skip", index.dir() / "skip.txt"}),
+      HasSubstr("epoch 0: 4 samples, each exactly once, 3 left out as asked: proven"));
+  const Finished when = shardwise(
+      {"when", index.path(), "--batch", "1", "--sample", "3", "--skip", index.dir() / "skip.txt"});
+  EXPECT_EQ(when.code, 1);
+  write_file(index.dir() / "bad.txt", "3\nsample x\n");
+  const Finished bad = shardwise({"order", index.path(), "--skip", index.dir() / "bad.txt"});
+  EXPECT_NE(bad.code, 0);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.txt"), HasSubstr("line 2"), HasSubstr("sample x")));
+  EXPECT_EQ(lines_of(shardwise_output({"order", index.path(), "--where", "sample >= 3"})).size(),
+            4u);
+  const Finished no_index = shardwise({"order", "--size", "9", "--where", "sample > 3"});
+  EXPECT_EQ(no_index.code, 2);
+}
+
+TEST(RunOptionsTest, MixturesReplicasAndEpochSizesAreOrdersLikeOthers) {
+  const SmallIndex first;
+  const SmallIndex second;
+  const std::string mix = first.path() + "=0.75," + second.path() + "=0.25";
+  const auto lines =
+      lines_of(shardwise_output({"order", "--mix", mix, "--epoch-size", "1024", "--no-shuffle"}));
+  ASSERT_EQ(lines.size(), 1024u);
+  const auto from_second = std::count_if(
+      lines.begin(), lines.end(), [](const std::string& line) { return std::stoi(line) >= 7; });
+  EXPECT_NEAR(static_cast<double>(from_second), 256, 8);
+  EXPECT_THAT(shardwise_output({"epoch", "--mix", mix, "--quiet"}),
+              HasSubstr("14 samples drawn from the mixture, as ordered: proven"));
+  EXPECT_EQ(shardwise({"order", "--mix", "x.idx"}).code, 2);
+  const auto ranks = lines_of(shardwise_output(
+      {"explain", first.path(), "--world", "4", "--replicas", "2", "--step", "0", "--batch", "1"}));
+  ASSERT_EQ(ranks.size(), 4u);
+  EXPECT_EQ(ranks[0].substr(1), ranks[1].substr(1));
+  EXPECT_EQ(ranks[2].substr(1), ranks[3].substr(1));
+  EXPECT_NE(ranks[0].substr(1), ranks[2].substr(1));
+  std::vector<std::string> pass;
+  for (const char* epoch : {"0", "1"}) {
+    for (auto& line : lines_of(
+             shardwise_output({"order", "--size", "10", "--epoch-size", "5", "--epoch", epoch}))) {
+      pass.push_back(line);
+    }
+  }
+  std::sort(pass.begin(), pass.end());
+  EXPECT_EQ(pass, (std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}));
+  EXPECT_EQ(lines_of(shardwise_output(
+                         {"order", "--size", "9", "--sampler", "resampled", "--epoch-size", "20"}))
+                .size(),
+            20u);
+}
+
+TEST(RunOptionsTest, ListsHaveJson) {
+  const SmallIndex index;
+  const auto order = nlohmann::json::parse(
+      lines_of(shardwise_output({"order", index.path(), "--no-shuffle", "--json"})).at(2));
+  EXPECT_EQ(order["sample"], 2);
+  EXPECT_EQ(order["position"], 2);
+  const auto step =
+      nlohmann::json::parse(lines_of(shardwise_output({"explain", index.path(), "--no-shuffle",
+                                                       "--step", "1", "--batch", "2", "--json"}))
+                                .at(1));
+  EXPECT_EQ(step["sample"], 3);
+  EXPECT_EQ(step["place"], 1);
+  EXPECT_EQ(step["key"], "3");
+  const auto when = nlohmann::json::parse(shardwise_output(
+      {"when", index.path(), "--no-shuffle", "--batch", "2", "--key", "3", "--json"}));
+  EXPECT_EQ(when["step"], 1);
+}
+
+TEST(TokenCommandTest, ACutCheckpointIsNoCheckpoint) {
+  const SmallIndex index;
+  const std::string bytes = tools::to_bytes({token_of(index.path()), std::string(1000, 'x')});
+  write_file(index.dir() / "cut.pt", bytes.substr(0, bytes.size() - 1));
+  const Finished finished = shardwise({"token", index.dir() / "cut.pt"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("cut.pt"), HasSubstr("should have")));
+}
+
+TEST(RunOptionsTest, AGlobalBatchIsExplainedToo) {
+  const SmallIndex index;
+  const auto lines = lines_of(shardwise_output({"explain", index.path(), "--no-shuffle", "--world",
+                                                "2", "--global-batch", "3", "--step", "1"}));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[0], testing::StartsWith("0\t4\t"));
+  EXPECT_THAT(lines[1], testing::StartsWith("1\t3\t"));
+  EXPECT_THAT(lines[2], testing::StartsWith("1\t5\t"));
+  EXPECT_EQ(shardwise({"explain", index.path(), "--step", "0"}).code, 2);
+}
+
+TEST(RunOptionsTest, AMixturesTokenWantsItsIndexesAndWeights) {
+  const SmallIndex first;
+  const SmallIndex second;
+  const MixedDataset data({Dataset::open(first.path()), Dataset::open(second.path())});
+  const std::array weights{0.75, 0.25};
+  const std::string token =
+      make_sampler(data, {.kind = data.mixture(weights)})->token_after(2).to_text();
+  const auto mixed = [&](const std::string& a, const std::string& b) {
+    return shardwise({"order", "--token", token, "--mix",
+                      first.path() + "=" + a + "," + second.path() + "=" + b});
+  };
+  EXPECT_EQ(mixed("0.75", "0.25").code, 0) << mixed("0.75", "0.25").err;
+  EXPECT_EQ(mixed("0.5", "0.5").code, 2);
+  const Finished alone = shardwise({"order", first.path(), "--token", token});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("--mix"));
+}
+
+}  // namespace
+}  // namespace shardwise::test

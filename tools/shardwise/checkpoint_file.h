@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shardwise/order/resume.h"
+
+namespace shardwise::tools {
+
+/// The file in which shardwise-train keeps a run. What precedes the payload is text, so that where
+/// the run stands can be read without LibTorch. Version 1:
+///
+///     shardwise checkpoint 1
+///     <resume token>
+///     <bytes of the payload> <XXH3-64 of the token's text> <XXH3-64 of the payload>
+///     <payload: a LibTorch archive>
+///
+/// Lines end with a line feed; hashes are 16 hexadecimal digits.
+struct CheckpointFile {
+  ResumeToken token;
+  std::string payload;
+};
+
+std::string to_bytes(const CheckpointFile& checkpoint);
+/// `name` is the file, for error texts. Errors: InvalidArgument if it is no such file or damaged;
+/// VersionMismatch.
+CheckpointFile checkpoint_from(std::string_view bytes, const std::string& name);
+
+/// Reads only what precedes the payload. Errors: as above; those of reading the file.
+ResumeToken read_checkpoint_token(const std::string& path);
+
+/// A resume token: a file that holds one, a checkpoint, or the text itself.
+/// Errors: as above; NotFound if it is neither a file nor a token.
+ResumeToken read_token(const std::string& file_or_text);
+
+}  // namespace shardwise::tools

@@ -1,0 +1,122 @@
+#include "skip_file.h"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (text = trimmed(text); !text.empty();) {
+    const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+    words.push_back(text.substr(0, end));
+    text = trimmed(text.substr(end));
+  }
+  return words;
+}
+
+/// The numbers in words[first] and after it; nothing if one is none.
+std::optional<std::vector<std::uint64_t>> numbers_in(const std::vector<std::string_view>& words,
+                                                     std::size_t first) {
+  std::vector<std::uint64_t> numbers;
+  for (std::size_t i = first; i < words.size(); ++i) {
+    const std::optional<std::int64_t> number = parse_int64(words[i]);
+    if (!number || *number < 0) return std::nullopt;
+    numbers.push_back(static_cast<std::uint64_t>(*number));
+  }
+  return numbers;
+}
+
+class Parser {
+ public:
+  Parser(const std::string& path, const FindKey& find_key) : path_(path), find_key_(find_key) {}
+
+  void add(std::string_view line) {
+    ++number_;
+    line = trimmed(line);
+    if (line.empty() || line.front() == '#') return;
+    std::string_view reason;
+    if (const std::size_t mark = line.find(" # "); mark != std::string_view::npos) {
+      reason = trimmed(line.substr(mark + 3));
+      line = trimmed(line.substr(0, mark));
+    }
+    const std::vector<std::string_view> words = words_of(line);
+    if (words.front() == "key" && words.size() > 1) {
+      add_key(std::string(trimmed(line.substr(3))), reason);
+      return;
+    }
+    const bool has_verb = parse_int64(words.front()) == std::nullopt;
+    const auto numbers = numbers_in(words, has_verb ? 1 : 0);
+    if (!numbers) throw_line(line);
+    add_numbers(has_verb ? words.front() : "sample", *numbers, reason, line);
+  }
+  SkipList take() { return std::move(skip_); }
+
+ private:
+  void add_key(const std::string& key, std::string_view reason) {
+    const std::optional<std::uint64_t> sample = find_key_ ? find_key_(key) : std::nullopt;
+    if (!sample) {
+      throw NotFound("no sample has the key " + in_quotes(key), where(),
+                     "`shardwise ls` shows the keys");
+    }
+    skip_.add_sample(*sample, reason);
+  }
+
+  void add_numbers(std::string_view verb, const std::vector<std::uint64_t>& n,
+                   std::string_view reason, std::string_view line) {
+    if (verb == "sample" && n.size() == 1) {
+      skip_.add_sample(n[0], reason);
+    } else if (verb == "positions" && n.size() == 3 && n[1] <= n[2]) {
+      skip_.add_positions(n[0], n[1], n[2]);
+    } else if (verb == "steps" && n.size() == 5 && n[1] <= n[2] && n[3] > 0 && n[4] > 0) {
+      skip_.add_steps(n[0], n[1], n[2], n[3], n[4]);
+    } else {
+      throw_line(line);
+    }
+  }
+
+  std::string where() const { return in_quotes(path_) + ", line " + std::to_string(number_); }
+
+  [[noreturn]] void throw_line(std::string_view line) const {
+    throw InvalidArgument("nothing that can be left out: " + in_quotes(line), where(),
+                          "write a sample's number, 'key KEY', 'positions EPOCH BEGIN END' or "
+                          "'steps EPOCH FIRST END WORLD BATCH'");
+  }
+
+  const std::string& path_;
+  const FindKey& find_key_;
+  std::uint64_t number_ = 0;
+  SkipList skip_;
+};
+
+}  // namespace
+
+SkipList read_skip_file(const std::string& path, const FindKey& find_key) {
+  const File file = File::open_read(path);
+  std::string text;
+  text.resize(file_identity(file.fd(), path).size_bytes);
+  text.resize(file.read_at(0, text.data(), text.size()));
+  Parser parser(path, find_key);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    parser.add(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return parser.take();
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "shardwise/order/skip_list.h"
+
+namespace shardwise::tools {
+
+/// What --help says of the format.
+inline constexpr const char* kSkipFileHelp =
+    "samples to leave out, one a line: a sample's number, 'key KEY', 'positions EPOCH BEGIN END' "
+    "or "
+    "'steps EPOCH FIRST END WORLD BATCH'; what follows ' # ' is the reason";
+
+/// Finds samples by their key.
+using FindKey = std::function<std::optional<std::uint64_t>(const std::string& key)>;
+
+/// Reads a list of what a run leaves out. Empty lines, and lines that begin with #, say nothing.
+/// Errors: InvalidArgument naming file and line; NotFound for a key that there is not; those of
+/// reading the file.
+SkipList read_skip_file(const std::string& path, const FindKey& find_key);
+
+}  // namespace shardwise::tools
