@@ -44,10 +44,6 @@ std::uint64_t ResampledSlots::layout() const {
 
 void ResampledSlots::fill(std::uint64_t first, std::uint64_t stride,
                           std::span<std::uint64_t> out) const {
-  if (!starts_ && streams_.count() == 1) {
-    fill_positions(first, stride, out);
-    return;
-  }
   const std::uint64_t num_streams = streams_.count();
   if (stride % num_streams == 0) {
     fill_positions(streams_.position_of_slot(first), stride / num_streams, out);

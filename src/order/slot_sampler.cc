@@ -40,7 +40,19 @@ std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const 
   return 0;
 }
 
-/// Adds the slots of the samples that are left out, of an order that cannot find them.
+/// Adds the slots of the samples that are left out, of an order that can find them. For
+/// `whole_epoch` see kept_slots().
+void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
+                  bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
+  for (const auto& [sample, entry] : skip.samples()) {
+    if (entry.from > EpochPosition{epoch, slots.num_slots()}) continue;
+    for (const std::uint64_t slot : slots.slots_of(sample)) {
+      if (whole_epoch || entry.from <= EpochPosition{epoch, slot}) gaps.push_back({slot, slot + 1});
+    }
+  }
+}
+
+/// The same of an order that cannot.
 void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   std::vector<std::uint64_t> samples(kSlotsAtOnce);
@@ -62,15 +74,10 @@ void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
 KeptSlots kept_slots(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                      bool whole_epoch) {
   std::vector<KeptSlots::Range> gaps;
-  if (!slots.can_find() && !skip.samples().empty()) {
+  if (slots.can_find()) {
+    find_samples(slots, epoch, skip, whole_epoch, gaps);
+  } else if (!skip.samples().empty()) {
     look_through(slots, epoch, skip, whole_epoch, gaps);
-  }
-  for (const auto& [sample, entry] : skip.samples()) {
-    if (!slots.can_find()) break;
-    if (entry.from > EpochPosition{epoch, slots.num_slots()}) continue;
-    for (const std::uint64_t slot : slots.slots_of(sample)) {
-      if (whole_epoch || entry.from <= EpochPosition{epoch, slot}) gaps.push_back({slot, slot + 1});
-    }
   }
   const SkipList::Ranges& ranges = skip.ranges();
   for (auto at = ranges.lower_bound({epoch, 0}); at != ranges.end() && at->first.first == epoch;
