@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "shardwise/base/error.h"
-#include "shardwise/index/wids_descriptor.h"
+#include "shardwise/ingest/wids_descriptor.h"
 #include "targets.h"
 
 namespace shardwise::fuzz {

@@ -10,7 +10,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "tar_bytes.h"
 #include "targets.h"
 

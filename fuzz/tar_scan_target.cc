@@ -2,8 +2,8 @@
 
 #include "checksums.h"
 #include "shardwise/base/bytes.h"
-#include "shardwise/index/sample_name.h"
-#include "shardwise/index/tar_scanner.h"
+#include "shardwise/tar/sample_name.h"
+#include "shardwise/tar/tar_scanner.h"
 #include "targets.h"
 
 namespace shardwise::fuzz {

@@ -30,7 +30,7 @@
 #include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/loader.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "support/fixtures.h"
 
 namespace shardwise::bench {

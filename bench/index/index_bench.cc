@@ -24,8 +24,8 @@
 
 #include "shardwise/base/mapped_file.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/index_builder.h"
-#include "shardwise/index/tar_scanner.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/tar/tar_scanner.h"
 #include "support/fixtures.h"
 
 namespace shardwise::bench {

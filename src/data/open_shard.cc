@@ -8,7 +8,7 @@
 #include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
-#include "shardwise/index/verify.h"
+#include "shardwise/ingest/verify.h"
 
 namespace shardwise::detail {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "shardwise/base/file.h"
 #include "shardwise/index/offset_table.h"
-#include "shardwise/index/tar_scanner.h"
+#include "shardwise/tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/sampler.h"
 #include "support/shards.h"
 #include "support/support.h"

@@ -10,7 +10,7 @@
 #include "shardwise/data/loader.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/sampler.h"
 #include "storage/fetch_support.h"
 #include "storage/nginx.h"

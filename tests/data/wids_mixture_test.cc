@@ -4,8 +4,8 @@
 
 #include "shards.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/index_builder.h"
-#include "shardwise/index/wids_descriptor.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/wids_descriptor.h"
 #include "shardwise/order/mixture_sampler.h"
 
 namespace shardwise::test {

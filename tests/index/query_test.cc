@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"
 

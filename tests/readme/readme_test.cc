@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
 namespace {

@@ -1,7 +1,7 @@
 // `shardwise export`, and descriptors as a SOURCE of `shardwise index`.
 
 #include "descriptor_claims.h"
-#include "shardwise/index/source_list.h"
+#include "shardwise/ingest/source_list.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/index/wids_descriptor.h"
+#include "shardwise/ingest/wids_descriptor.h"
 
 namespace shardwise::tools {
 

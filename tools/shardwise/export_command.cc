@@ -8,7 +8,7 @@
 #include "progress.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/index_export.h"
+#include "shardwise/ingest/index_export.h"
 
 namespace shardwise::tools {
 namespace {

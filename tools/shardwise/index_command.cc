@@ -15,8 +15,8 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/remote_access.h"
-#include "shardwise/index/index_builder.h"
-#include "shardwise/index/source_list.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/source_list.h"
 #include "table.h"
 
 namespace shardwise::tools {

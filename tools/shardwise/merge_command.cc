@@ -8,7 +8,7 @@
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/text.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 
 namespace shardwise::tools {
 namespace {

@@ -12,7 +12,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
-#include "shardwise/index/sample_name.h"
+#include "shardwise/tar/sample_name.h"
 
 namespace shardwise::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/data/remote_access.h"
-#include "shardwise/index/verify.h"
+#include "shardwise/ingest/verify.h"
 #include "table.h"
 
 namespace shardwise::tools {

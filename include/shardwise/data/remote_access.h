@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "shardwise/base/export.h"
-#include "shardwise/index/remote_shards.h"
+#include "shardwise/ingest/remote_shards.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/index_builder.h"
+#include "shardwise/ingest/index_builder.h"
 #include "support/support.h"
 
 namespace shardwise::test {

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/column.h"
+#include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_shards.h"
+
+namespace shardwise {
+
+struct BuildProgress {
+  std::uint64_t shards_done = 0;
+  std::uint64_t num_shards = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes_done = 0;  ///< of shards, gone through so far or known to be unchanged
+  std::uint64_t num_bytes = 0;
+};
+
+/// What an index holds beside what lies where. Kept in it, so that it can be brought up to date
+/// without saying it again.
+struct IndexContent {
+  BadPolicies policies = {};
+  /// Metadata to take from fields, for queries. Reads those fields.
+  std::vector<Column> columns = {};
+  /// Also hash every shard's and every member's content, for `verify_shard` in full. Reads every
+  /// byte.
+  bool hashes = false;
+  /// Fail if a key comes in two shards. Within a shard `policies.repeated_key` decides.
+  bool unique_keys = false;
+
+  friend bool operator==(const IndexContent&, const IndexContent&) = default;
+};
+
+/// One of several builds, on several machines perhaps, that merge_indexes joins.
+struct BuildPart {
+  std::uint64_t number = 1;  ///< from 1
+  std::uint64_t count = 1;
+};
+
+struct BuildOptions {
+  /// Scanning threads. 0: one a core.
+  unsigned num_threads = 0;
+  IndexContent content = {};
+  /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
+  /// a part is built.
+  bool drop_missing = false;
+  /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
+  std::optional<BuildPart> part = {};
+  /// Called after each shard, and now and then while a large one is read: by one thread at a time,
+  /// not always the same.
+  std::function<void(const BuildProgress&)> progress = {};
+  /// Brings remote shards; none: they are an error.
+  std::shared_ptr<RemoteShards> remote = nullptr;
+  /// If it becomes true the build stops with Cancelled, and the index is as it was.
+  const std::atomic<bool>* cancel = nullptr;
+  /// How much work a build that is killed may lose: see build_index.
+  std::uint64_t journal_bytes = std::uint64_t{8} << 20;
+  std::chrono::milliseconds journal_age{1000};
+};
+
+struct BuildReport {
+  IndexSummary summary;
+  std::uint64_t shards_scanned = 0;
+  std::uint64_t shards_reused = 0;                ///< taken over: unchanged since they were scanned
+  std::uint64_t shards_resumed = 0;               ///< of them, from a build that did not finish
+  std::vector<std::string> dropped;               ///< paths of missing shards that were left out
+  std::uint64_t num_not_samples = 0;              ///< links, directories, devices
+  std::vector<std::uint64_t> without_end_marker;  ///< shards that end at a member without it
+  std::vector<std::uint64_t> concatenated;        ///< shards that hold more than one archive
+  std::vector<std::uint64_t> with_trailing_bytes;  ///< shards with rubbish after their end marker
+};
+
+/// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
+/// `path`, or brings the one that is there up to date: shards with the same path, size and
+/// mtime_ns, or URL, size and validator, are not read again. Afterwards the index holds these
+/// shards and no others; samples are numbered in this order of shards, and within a shard as they
+/// lie.
+///
+/// Samples follow WebDataset: the basename of a member is cut at its first dot; before it, with the
+/// directories, is the key; after it, lower-cased, the field; consecutive members of one key are a
+/// sample. Only regular files are members of samples. Shards that are compressed (gzip, zstd, xz,
+/// bzip2, lz4, told by content) are indexed in one pass over what they expand to; their samples
+/// cannot be read in place.
+///
+/// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
+/// written under a temporary name, synced and renamed, the catalogue last: that rename is the
+/// moment at which the new index exists. A reader sees the old index or the new one. A build that
+/// takes longer than a second keeps `path.journal` meanwhile; if it is killed, fails or is
+/// cancelled, the next build goes on from there: at most `journal_bytes` of table and `journal_age`
+/// of scanning are done again. What a killed build left is removed by the next. Two builds of one
+/// path at once are safe; the last to finish wins.
+///
+/// Threads: makes its own, and joins them.
+/// Cost: one pass over the headers (all bytes with hashes).
+/// Memory: the records of a few shards a thread, `journal_bytes`, 16 bytes a sample up to 64 MiB
+///   (half as much again while that buffer grows), and 1 to 2 KB a shard.
+/// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
+///   Cancelled; InvalidArgument if `shards` is empty. The old index, if any, stays as it was.
+SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
+                                         const std::vector<std::string>& shards,
+                                         const BuildOptions& options = {});
+
+/// What a build would do with each shard, by path or URL.
+struct BuildPlan {
+  std::vector<std::string> read;       ///< would be read
+  std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
+  std::vector<std::string> resumed;    ///< were read by a build that did not finish
+  std::vector<std::string> unchanged;  ///< would be taken over from the index
+  std::vector<std::string> missing;    ///< are not there, and would be left out
+  std::vector<std::string> gone;       ///< are in the index, and would not be any more
+};
+
+/// Looks at what build_index() would do with the same arguments, and changes nothing.
+/// Cost: as a build of which no shard has changed. Errors: as build_index before it reads shards.
+SHARDWISE_EXPORT BuildPlan plan_index(const std::string& path,
+                                      const std::vector<std::string>& shards,
+                                      const BuildOptions& options = {});
+/// The same of update_index().
+SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptions& options = {});
+
+/// Brings the index at `path` up to date with the shards that it names, and the content that it was
+/// built with; `options.content` and `options.part` are not looked at.
+/// Errors: as build_index; NotFound if there is no index; InvalidArgument if it is a part.
+SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
+                                          const BuildOptions& options = {});
+
+/// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
+/// is byte for byte the one that a single build makes. No shard is read or looked at.
+/// Errors: Mismatch if parts are missing, come twice, or were built differently; as build_index.
+SHARDWISE_EXPORT BuildReport merge_indexes(const std::string& path,
+                                           const std::vector<std::string>& parts,
+                                           const BuildOptions& options = {});
+
+}  // namespace shardwise

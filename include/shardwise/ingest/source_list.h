@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/ingest/wids_descriptor.h"
+
+namespace shardwise {
+
+/// What the sources of an index stand for.
+struct SourceList {
+  std::vector<std::string> shards;          ///< paths and URLs, in order
+  std::vector<WidsDescriptor> descriptors;  ///< those among the sources, whose shards are there too
+};
+
+/// Expands what a user names into shard paths, keeping the order given.
+///
+/// A source is one of
+///
+///     a file           itself
+///     a URL            http, https, s3, or what `remote` brings; of it braces are expanded, and
+///                      nothing else
+///     a directory      all `*.tar` below it, bytewise sorted
+///     a glob           `*`, `?`, `[...]`: what it matches, bytewise sorted
+///     a brace pattern  `train-{000000..000146}.tar` or `{a,b}/x.tar`; numbers keep their zero
+///                      padding
+///     `x.json`         a wids descriptor: the shards of all its data sets in turn
+///     `@list.txt`      a file with one source a line, relative to the current directory; blank
+///                      lines and lines that start with # are left out
+///     `-`              the same from standard input
+///
+/// What a descriptor claims of its shards is for check_against_descriptor to hold against the
+/// index.
+///
+/// @param remote  brings remote descriptors; shards are not looked at.
+/// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list
+///   that includes itself, and for a path that comes twice; those of read_wids_descriptor.
+SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
+                                         RemoteShards* remote = nullptr);
+
+/// The shards alone.
+SHARDWISE_EXPORT std::vector<std::string> expand_sources(const std::vector<std::string>& sources,
+                                                         RemoteShards* remote = nullptr);
+
+}  // namespace shardwise

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_shards.h"
+
+namespace shardwise {
+
+struct VerifyOptions {
+  /// Also hold every byte against the hashes that the index was built with.
+  bool full = false;
+  const std::atomic<bool>* cancel = nullptr;
+  /// Brings remote shards; none: they cannot be verified.
+  RemoteShards* remote = nullptr;
+  /// Called now and then with how many of the shard's bytes, as it is stored, were gone through.
+  std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
+};
+
+/// Holds a shard against the index: its size and time, each header and each member's place, size,
+/// key and field; in full also its content and each member's.
+///
+/// @return  nothing if all is as it was indexed, else what differs, with offset and member.
+/// Effects: a compressed shard's headers go to a temporary file in the system's directory for them.
+/// Threads: safe concurrently.
+/// Cost: reads the headers, in full every byte.
+/// Errors: OutOfRange; CorruptIndex; Cancelled; InvalidArgument, in full, if the index has no
+///   hashes.
+SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
+                                                         const VerifyOptions& options = {});
+
+/// The same of a copy of the shard at `path`: of the file as it is stored, or, if the shard is
+/// compressed, of what it expands to. Its time is not looked at, nor, in full, what is neither
+/// header nor member of an expanded one.
+SHARDWISE_EXPORT std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
+                                                        const std::string& path,
+                                                        const VerifyOptions& options = {});
+
+}  // namespace shardwise

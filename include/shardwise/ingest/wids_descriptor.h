@@ -1,0 +1,131 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_shards.h"
+
+namespace shardwise {
+
+// A wids descriptor: the JSON file by which Python wids names the shards of one or several data
+// sets.
+//
+//     {
+//       "wids_version": 1,                       required; no other version exists
+//       "name": "train",                         optional, as all that follows
+//       "base": "shards",                        where relative URLs begin
+//       "weight": 1,                             of this file's own shards among the data sets
+//       "shardlist": [
+//         {"url": "a.tar", "nsamples": 1000,     both required
+//          "md5sum": "9e10...", "filesize": 10240}
+//       ],
+//       "datasets": [                            further data sets, after the file's own
+//         {"name": "x", "weight": 2, "base": "...", "shardlist": [...]},
+//         {"weight": 1, "source_url": "y.json"}
+//       ]
+//     }
+//
+// There must be a shardlist or datasets, and a shard in all. Other keys ("__kind__", "info",
+// "keep", ...) are left unread.
+//
+// URLs are paths, `file:` URLs, or URLs of what is remote. A relative one begins at the nearest
+// "base": that of its data set, else that of the file; without any, at the descriptor's directory,
+// where a relative base and a relative source_url begin too. A file that a source_url names must
+// hold a shardlist of its own, no datasets, and no source_url; its weight is that of the reference,
+// its name that of the reference if it has one.
+//
+// A descriptor is a text from outside, and is read as one. Refused are: more than 256 MiB (with all
+// files that it refers to), nesting deeper than 64, more than 10 million shards or 65,536 data
+// sets, a key that comes twice, values of a wrong type, counts that are negative, not whole, or add
+// up to more than 2^63, and `pipe:` URLs. A descriptor that is itself remote may name what lies
+// beside it and absolute URLs of its own scheme (https for http, too), but no path on this machine,
+// `file:` or not. A URL is never given to a shell or a pattern: `$(x).tar` and `*.tar` are names of
+// files.
+//
+// Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107. Two things differ. There
+// the loader overlooks a file's own "base", which its documentation and its index tool mean as
+// here; and an entry of "datasets" without a base begins in the current directory.
+
+/// A shard as a descriptor names it.
+struct WidsShard {
+  std::string url;                      ///< as written
+  std::string path;                     ///< where it lies: `url` resolved
+  std::uint64_t num_samples = 0;        ///< a claim, as the next two; see check_against_descriptor
+  std::optional<std::string> md5 = {};  ///< of the whole file, 32 lower-case hexadecimal digits
+  std::optional<std::uint64_t> size_bytes = {};
+};
+
+struct WidsDataset {
+  std::string name;   ///< empty if it has none
+  double weight = 1;  ///< finite and >= 0; only the ratios count
+  std::vector<WidsShard> shards;
+
+  /// The shards' paths, in order: what build_index takes.
+  SHARDWISE_EXPORT std::vector<std::string> paths() const;
+  /// What the shards claim together.
+  SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
+};
+
+/// What a descriptor says. Its data sets are the file's own shardlist, if it has one, and then the
+/// entries of "datasets".
+///
+/// A mixture by the descriptor's weights, each data set exact:
+///
+///     std::vector<Dataset> data;
+///     std::vector<MixturePart> parts;
+///     for (const WidsDataset& set : read_wids_descriptor("mix.json").datasets) {
+///       build_index(set.name + ".idx", set.paths());
+///       data.push_back(Dataset::open(set.name + ".idx"));
+///       parts.push_back({.num_samples = data.back().size(), .weight = set.weight});
+///     }
+///     MixtureSampler order(parts, {.seed = 17});
+///     while (auto next = order.next_split()) use(data[next->dataset][next->sample]);
+struct WidsDescriptor {
+  std::string path;  ///< of the descriptor
+  std::string name;  ///< empty if it has none
+  std::vector<WidsDataset> datasets;
+};
+
+/// Reads the descriptor at `path`, or URL, and those that it refers to. No shard is touched.
+/// @param remote  brings remote descriptors; none: they are an error.
+/// Errors: NotFound, kIo; VersionMismatch (another wids_version); Unsupported (remote and pipe:
+///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
+///   `datasets[1].shardlist[0].nsamples`.
+SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
+                                                     RemoteShards* remote = nullptr);
+
+/// The same of a text that is in memory; `path` says where it would lie.
+SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
+                                                      const std::string& path);
+
+struct WidsCheckOptions {
+  /// Reads every byte of each shard that has an md5sum. Off, because it costs what indexing saves.
+  bool md5 = false;
+  /// Called after each piece of a shard that is read for its md5sum.
+  std::function<void(std::uint64_t bytes_done, std::uint64_t num_bytes)> progress = {};
+  /// If it becomes true the check stops with Cancelled.
+  const std::atomic<bool>* cancel = nullptr;
+  /// Brings remote shards for their md5sum; none: that is an error.
+  RemoteShards* remote = nullptr;
+};
+
+/// Holds the claims of `descriptor` against `index`, which may hold other shards too: each shard is
+/// there, has nsamples samples, is filesize bytes long, and, if asked for, has this md5sum.
+///
+/// nsamples is how wids numbers samples, so a wrong one means that the two number them differently.
+/// filesize is compared with the size when the shard was indexed; md5sum with the file as it is
+/// now, which must be the one that was indexed.
+/// Errors: Mismatch, naming the first shard that differs, both values, and how many others differ;
+///   NotFound, kIo, StaleIndex and Cancelled when shards are read.
+/// Cost: O(shards); with md5 a pass over their bytes, on one thread.
+SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
+                                               const WidsCheckOptions& options = {});
+
+}  // namespace shardwise

@@ -1,0 +1,163 @@
+#include "ingest/expanded_shard.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "tar/tar_header.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+// A remote shard is asked for in parts that grow while its members are small, and begin anew behind
+// each member that is worth stepping over.
+constexpr std::uint64_t kFirstPartBytes = 256 * 1024;
+constexpr std::uint64_t kLargestPartBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
+
+void expand_into(HeaderImage::Writer& writer, std::string_view compressed, Compression compression,
+                 const std::string& path, const std::function<void(std::uint64_t)>& tick) {
+  ExpandingReader reader(compressed, compression, path);
+  std::string piece(kPieceBytes, '\0');
+  while (const std::size_t n = reader.read(piece.data(), piece.size())) {
+    tick(reader.compressed_position());
+    writer.take(std::string_view(piece).substr(0, n));
+  }
+}
+
+}  // namespace
+
+RemoteShards::~RemoteShards() = default;
+
+Compression shard_compression(std::string_view stored_bytes) noexcept {
+  if (stored_bytes.size() >= tar::kBlockBytes && tar::has_valid_checksum(stored_bytes.data())) {
+    return Compression::kNone;
+  }
+  return detect_compression(stored_bytes);
+}
+
+ExpandedShard::ExpandedShard(const ShardPlace& place, const ExpandOptions& options)
+    : place_(place) {
+  if (place_.remote == nullptr) {
+    open_file(place_.path, options);
+    mtime_ns_ = file_->identity().mtime_ns;
+  } else if ((copy_ = place_.remote->copy(place_.path, place_.state))) {
+    open_file(copy_->path, options);
+  } else {
+    stream(options);
+  }
+}
+
+ExpandedShard::~ExpandedShard() = default;
+
+void ExpandedShard::open_file(const std::string& path, const ExpandOptions& options) {
+  file_.emplace(MappedFile::open(path));
+  const std::string_view stored = file_->bytes();
+  guard_.emplace(stored.data(), stored.size());
+  size_bytes_ = stored.size();
+  compression_ = shard_compression(stored);
+  first_block_hash_ = hash64(stored.substr(0, tar::kBlockBytes));
+  if (compression_ == Compression::kNone) return;
+  try {
+    image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
+      expand_into(writer, stored, compression_, place_.path, options.tick);
+    });
+  } catch (const CorruptShard&) {
+    require_unchanged();
+    throw;
+  }
+}
+
+/// Reads a remote shard once, from front to back; what it has no use for it does not ask for.
+void ExpandedShard::stream(const ExpandOptions& options) {
+  RemoteShards& remote = *place_.remote;
+  const RemoteShards::State& state = place_.state;
+  Hasher128 hasher;
+  std::string first;  // bytes, until they tell what they are of
+  bool decided = false;
+  std::uint64_t brought = 0;  // or stepped over
+  image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
+    const auto pass_on = [&](std::string_view bytes) {
+      if (stored_) {
+        stored_->file().write(bytes);
+      } else {
+        writer.take(bytes);
+      }
+    };
+    const auto decide = [&] {
+      decided = true;
+      compression_ = shard_compression(first);
+      first_block_hash_ = hash64(std::string_view(first).substr(0, tar::kBlockBytes));
+      if (compression_ != Compression::kNone) stored_.emplace(options.temporary);
+      pass_on(first);
+    };
+    const auto take = [&](std::string_view bytes) {
+      options.tick(brought += bytes.size());
+      if (options.hash) hasher.update(bytes);
+      if (decided) return pass_on(bytes);
+      first += bytes;
+      if (first.size() >= tar::kBlockBytes) decide();
+    };
+    if (options.hash || !state.has_ranges || !state.size_bytes) {
+      remote.read(place_.path, state, 0, std::nullopt, take);
+    } else {
+      std::uint64_t part = kFirstPartBytes;
+      for (std::uint64_t at = 0; at < *state.size_bytes;) {
+        const std::uint64_t end = std::min(*state.size_bytes, at + part);
+        remote.read(place_.path, state, at, end, take);
+        at = end;
+        const std::uint64_t rest = std::min(writer.skippable(), *state.size_bytes - at);
+        if (rest >= kWorthSkippingBytes) {
+          writer.skip(rest);
+          at += rest;
+          brought += rest;
+          part = kFirstPartBytes;
+        } else {
+          part = std::min(4 * part, kLargestPartBytes);
+        }
+      }
+    }
+    if (!decided) decide();
+  });
+  if (stored_) {
+    image_.reset();
+    open_file(stored_->temporary_path(), options);
+    return;
+  }
+  if (options.hash) streamed_hash_ = hasher.digest();
+  size_bytes_ = image_->bytes().size();
+}
+
+void ExpandedShard::require_unchanged() const {
+  if (!file_) return;  // each answer was held to the validator
+  const bool whole = !guard_->damaged();
+  if (whole && (place_.remote != nullptr || file_identity(place_.path) == file_->identity()))
+    return;
+  throw StaleIndex("the shard changed while it was read", in_quotes(place_.path),
+                   "wait until it is complete, then run again");
+}
+
+Hash128 ExpandedShard::stored_hash() const {
+  return streamed_hash_ ? *streamed_hash_ : hash128(file_->bytes());
+}
+
+void ExpandedShard::done() const {
+  if (place_.remote == nullptr || compression_ == Compression::kNone) return;
+  place_.remote->keep_expanded(place_.path, copy_ ? copy_->path : stored_->temporary_path(),
+                               compression_, bytes().size());
+}
+
+void ExpandedShard::forget_before(std::uint64_t offset) noexcept {
+  constexpr std::uint64_t kStepBytes = std::uint64_t{8} << 20;  // a multiple of any page size
+  if (offset - forgotten_ < 2 * kStepBytes) return;
+  const std::uint64_t end = offset / kStepBytes * kStepBytes;
+  // Only the mapping's pages go; the page cache keeps the file's.
+  ::madvise(const_cast<char*>(bytes().data()) + forgotten_, end - forgotten_, MADV_DONTNEED);
+  forgotten_ = end;
+}
+
+}  // namespace shardwise

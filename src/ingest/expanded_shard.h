@@ -1,0 +1,83 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/compression.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/mapped_file.h"
+#include "shardwise/base/mapped_read.h"
+#include "shardwise/ingest/remote_shards.h"
+#include "tar/header_image.h"
+
+namespace shardwise {
+
+/// Where the bytes of a shard are, and how to get at them if that is no local file.
+struct ShardPlace {
+  std::string path;                ///< or URL
+  RemoteShards* remote = nullptr;  ///< none: a local file
+  RemoteShards::State state = {};  ///< of a remote shard
+};
+
+struct ExpandOptions {
+  std::string temporary;  ///< see HeaderImage; not touched for a plain local shard
+  /// The members whose data is wanted; of a plain local shard all is there.
+  HeaderImage::Keep keep;
+  bool hash = false;  ///< stored_hash() will be asked for
+  /// Called now and then while the file is brought and expanded, with how many of its bytes, as it
+  /// is stored, were read; what it throws ends the work.
+  std::function<void(std::uint64_t stored_bytes)> tick;
+};
+
+/// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
+/// an image of what it expands to. A file that is truncated meanwhile does not end the process:
+/// what is gone reads as zeros, and require_unchanged() throws. One thread, to the end of its life.
+class ExpandedShard {
+ public:
+  /// Errors: NotFound, kIo; CorruptShard and Unsupported from expanding; kNoSpace; those of
+  /// `remote`.
+  ExpandedShard(const ShardPlace& place, const ExpandOptions& options);
+  ~ExpandedShard();
+
+  Compression compression() const noexcept { return compression_; }
+  /// True if the file is scanned as it is, not read to its end already.
+  bool is_in_place() const noexcept { return !image_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  std::int64_t mtime_ns() const noexcept { return mtime_ns_; }
+  /// To be called when reading is over, also when it ended with an error.
+  /// Errors: StaleIndex if the file is not what it was when it was opened.
+  void require_unchanged() const;
+  /// hash64 of the first 512 bytes of the file as it is stored.
+  std::uint64_t first_block_hash() const noexcept { return first_block_hash_; }
+  /// hash128 of the file as it is stored. REQUIRES: options.hash.
+  Hash128 stored_hash() const;
+  std::string_view bytes() const noexcept { return image_ ? image_->bytes() : file_->bytes(); }
+
+  /// Tells the kernel that what lies before `offset` is not needed any more, so that scanning a
+  /// large shard does not make the process look large.
+  void forget_before(std::uint64_t offset) noexcept;
+
+  /// The shard was scanned to its end.
+  void done() const;
+
+ private:
+  void open_file(const std::string& path, const ExpandOptions& options);
+  void stream(const ExpandOptions& options);
+
+  const ShardPlace place_;
+  std::optional<RemoteShards::Copy> copy_;
+  std::optional<AtomicFile> stored_;      // of a remote compressed shard
+  std::optional<MappedFile> file_;        // none: a remote shard that is not compressed
+  std::optional<MappedReadGuard> guard_;  // of file_
+  std::optional<HeaderImage> image_;
+  Compression compression_ = Compression::kNone;
+  std::uint64_t size_bytes_ = 0;
+  std::int64_t mtime_ns_ = 0;
+  std::uint64_t first_block_hash_ = 0;
+  std::optional<Hash128> streamed_hash_;
+  std::uint64_t forgotten_ = 0;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,97 @@
+#include "ingest/shard_url.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+/// "'http://x' in 'd.json', shardlist[0].url"
+std::string named(std::string_view url, std::string_view where) {
+  std::string text = in_quotes(is_remote_url(url) ? redacted_url(url) : std::string(url));
+  if (!where.empty()) (text += " in ") += where;
+  return text;
+}
+
+/// The path in a file: URL. REQUIRES: it is one.
+std::string path_in_file_url(std::string_view url, std::string_view where) {
+  std::string_view rest = url.substr(5);
+  if (rest.starts_with("//")) {
+    rest.remove_prefix(2);
+    const std::size_t slash = rest.find('/');
+    const std::string_view host = rest.substr(0, slash);
+    if (!host.empty() && host != "localhost") {
+      throw Unsupported("a file: URL of another machine", named(url, where),
+                        "name it by http, https or s3, or copy it and give its path");
+    }
+    rest.remove_prefix(std::min(slash, rest.size()));
+  }
+  const auto path = percent_decoded(rest);
+  if (!path || path->empty() || rest.find_first_of("?#") != std::string_view::npos) {
+    throw InvalidArgument("a malformed file: URL", named(url, where),
+                          "write file:///folder/x.tar, with %25, %3F and %23 for %, ? and #");
+  }
+  return *path;
+}
+
+}  // namespace
+
+bool is_plain_path(std::string_view text) {
+  return !is_command_url(text) && !is_remote_url(text) && scheme_of(text) != "file";
+}
+
+void require_no_command(std::string_view url, std::string_view where) {
+  if (!is_command_url(url)) return;
+  throw Unsupported("a pipe: URL is a command, and is not run", named(url, where),
+                    "copy the shard to a local disk and give its path; commands that you give "
+                    "yourself are run with --allow-pipe");
+}
+
+std::string resolve_reference(std::string_view url, const std::string& base,
+                              std::string_view where) {
+  require_no_command(url, where);
+  const bool remote_base = is_remote_url(base);
+  const bool remote = is_remote_url(url);
+  if (url.empty() || url.find('\0') != std::string_view::npos) {
+    throw InvalidArgument("a URL that can name no file", named(url, where), "give a path");
+  }
+  if (remote && remote_base) {
+    const std::string from = scheme_of(base), to = scheme_of(url);
+    if (from != to && !(from == "http" && to == "https")) {
+      throw Unsupported("a remote text names something by another scheme", named(url, where),
+                        "it may name what is at " + from + ": URLs only");
+    }
+  }
+  if (remote) {
+    static_cast<void>(canonical_url(url));  // a malformed one is an error here, where it is named
+    return std::string(url);
+  }
+  if (remote_base) {
+    if (scheme_of(url) == "file" || url.starts_with('/')) {
+      throw Unsupported("a remote text names a path on this machine", named(url, where),
+                        "it may name what lies beside it, or absolute URLs");
+    }
+    return base + "/" + std::string(url);
+  }
+  if (url.starts_with("//")) {
+    throw InvalidArgument("a URL without a scheme", named(url, where), "begin it with https:");
+  }
+  const std::string path =
+      scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
+  return (std::filesystem::path(base) / path).lexically_normal().string();
+}
+
+std::string base_of_reference(const std::string& path) {
+  if (!is_remote_url(path)) return directory_of(path);
+  const std::string plain = path.substr(0, path.find_first_of("?#"));
+  const std::size_t host = plain.find("://") + 3;
+  const std::size_t slash = plain.rfind('/');
+  return slash == std::string::npos || slash < host ? plain : plain.substr(0, slash);
+}
+
+}  // namespace shardwise

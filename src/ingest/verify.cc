@@ -1,0 +1,185 @@
+#include "shardwise/ingest/verify.h"
+
+#include <filesystem>
+
+#include "ingest/expanded_shard.h"
+#include "ingest/shard_scan.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "shardwise/tar/sample_name.h"
+#include "shardwise/tar/tar_scanner.h"
+
+namespace shardwise {
+namespace {
+
+/// Holds the members that a scan finds against the index's records, in archive order.
+class MemberComparison {
+ public:
+  MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
+
+  void see(const TarMember& member, std::string_view data) {
+    if (next_ == segment_.num_members() || problem_) return;
+    const MemberRecord& record = segment_.members()[next_];
+    // What lies before the next member of the index is in no sample, or was skipped.
+    if (member.data_offset < record.data_offset()) return;
+    while (next_ == end_of_sample()) ++sample_;
+    const std::string_view field = segment_.field_name(record.field());
+    const auto name = split_sample_name(member.name);
+    const std::string place = " at offset " + std::to_string(member.data_offset);
+    if (member.data_offset != record.data_offset() || member.size_bytes != record.size_bytes ||
+        !name || name->key != segment_.key(sample_) || !same_field(field, name->field)) {
+      problem_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
+                 " bytes, where the index has " + in_quotes(field) + " of sample " +
+                 in_quotes(segment_.key(sample_)) + " at offset " +
+                 std::to_string(record.data_offset()) + " with " +
+                 std::to_string(record.size_bytes) + " bytes";
+    } else if (full_ && hash64(data) != segment_.member_hash(next_)) {
+      problem_ = "the content of " + in_quotes(member.name) + place + " differs";
+    }
+    ++next_;
+  }
+
+  /// Nothing if all members of the index were seen as they are there.
+  std::optional<std::string> problem() const {
+    if (problem_ || next_ == segment_.num_members()) return problem_;
+    return "no member at offset " + std::to_string(segment_.members()[next_].data_offset()) +
+           ", where the index has one";
+  }
+
+ private:
+  std::uint32_t end_of_sample() const {
+    const auto members = segment_.members(sample_);
+    return static_cast<std::uint32_t>(members.data() + members.size() - segment_.members().data());
+  }
+
+  const SegmentView segment_;
+  const bool full_;
+  std::uint32_t next_ = 0;    // member
+  std::uint32_t sample_ = 0;  // that holds it
+  std::optional<std::string> problem_;
+};
+
+constexpr std::uint64_t kProgressBytes = std::uint64_t{4} << 20;
+
+/// Where the shard is looked at, and what of the index is held against it.
+struct Inspection {
+  ShardPlace place;
+  bool is_original = true;     ///< the file that the index names, not a copy
+  bool is_stored_form = true;  ///< as it is stored, compressed or not
+};
+
+/// The shard where the index says that it is, if it is still the same file.
+Inspection original(const ShardInfo& info, const VerifyOptions& options) {
+  if (!is_fetched_url(info.path)) {
+    const FileIdentity identity = file_identity(info.path);
+    require_unchanged(info, identity.size_bytes, identity.mtime_ns);
+    return {{.path = info.path}};
+  }
+  if (options.remote == nullptr) {
+    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(info.path)),
+                      "give VerifyOptions::remote");
+  }
+  const RemoteShards::State state = options.remote->state(info.path);
+  if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||
+      state.validator != info.validator) {
+    throw StaleIndex("the shard changed at its source since it was indexed",
+                     in_quotes(redacted_url(info.path)), "run `shardwise index` again");
+  }
+  return {{.path = info.path, .remote = options.remote, .state = state}};
+}
+
+std::optional<std::string> difference(const Index& index, const ShardInfo& info,
+                                      const Inspection& inspection, const VerifyOptions& options) {
+  const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-verify";
+  ExpandedShard shard(inspection.place,
+                      {.temporary = temporary,
+                       .keep = [&](std::string_view, std::uint64_t) { return options.full; },
+                       .hash = options.full && inspection.is_stored_form,
+                       .tick =
+                           [&](std::uint64_t stored_bytes) {
+                             throw_if_cancelled(options.cancel);
+                             if (options.progress) options.progress(stored_bytes);
+                           }});
+  const std::string_view bytes = shard.bytes();
+  if (inspection.is_original && inspection.place.remote == nullptr) {
+    require_unchanged(info, shard.size_bytes(), shard.mtime_ns());
+  }
+  if (bytes.size() != info.expanded_bytes) {
+    return std::to_string(bytes.size()) + " bytes, where the index has " +
+           std::to_string(info.expanded_bytes);
+  }
+  MemberComparison members(index.segment(info.number), options.full);
+  const bool expanded = info.compression != Compression::kNone;
+  const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
+                           .expanded = expanded};
+  std::uint64_t told = 0;
+  const auto compare = [&](const TarMember& member) {
+    throw_if_cancelled(options.cancel);
+    if (options.progress && shard.is_in_place() && member.data_offset - told >= kProgressBytes) {
+      told = member.data_offset;
+      options.progress(options.full ? told / 2 : told);  // the whole file's hash comes after
+    }
+    members.see(member, bytes.substr(member.data_offset, member.size_bytes));
+    shard.forget_before(member.data_offset);
+  };
+  TarScanReport report;
+  try {
+    report = scan_tar(bytes, inspection.place.path, how, compare);
+  } catch (const CorruptShard&) {
+    shard.require_unchanged();  // a shard that is cut meanwhile is that, not corrupt
+    throw;
+  }
+  shard.require_unchanged();
+  if (auto problem = members.problem()) return problem;
+  if (report.header_hash != info.header_hash) return "headers differ from those that were indexed";
+  if (!inspection.is_stored_form) return std::nullopt;
+  if (shard.first_block_hash() != info.first_header_hash) {
+    return "the first 512 bytes differ from those that were indexed";
+  }
+  if (options.full && shard.stored_hash() != info.content_hash) {
+    shard.require_unchanged();
+    return "bytes outside of headers and members differ from those that were indexed";
+  }
+  return std::nullopt;
+}
+
+void require_hashes(const Index& index, const VerifyOptions& options) {
+  if (!options.full || index.has_hashes()) return;
+  throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
+                        "build it with `shardwise index --hash`, or verify the headers only");
+}
+
+/// What `compare` returns, or the text of what it throws of the shard.
+template <class Compare>
+std::optional<std::string> problem_of(const Compare& compare) {
+  try {
+    return compare();
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const CorruptIndex&) {
+    throw;
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
+                                        const VerifyOptions& options) {
+  require_hashes(index, options);
+  const ShardInfo info = index.shard(shard);
+  return problem_of([&] { return difference(index, info, original(info, options), options); });
+}
+
+std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
+                                       const std::string& path, const VerifyOptions& options) {
+  require_hashes(index, options);
+  const ShardInfo info = index.shard(shard);
+  const Inspection copy{{.path = path}, false, info.compression == Compression::kNone};
+  return problem_of([&] { return difference(index, info, copy, options); });
+}
+
+}  // namespace shardwise

@@ -1,0 +1,283 @@
+#include "shardwise/ingest/wids_descriptor.h"
+
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "ingest/md5.h"
+#include "ingest/shard_scan.h"
+#include "ingest/shard_url.h"
+#include "ingest/wids_json.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 63;
+
+/// Reads a descriptor and the files that it refers to, within one budget of bytes, shards and
+/// samples.
+class Resolver {
+ public:
+  explicit Resolver(RemoteShards* remote) : remote_(remote) {}
+
+  WidsDescriptor read(const std::string& path) { return resolve(load(path), path); }
+
+  WidsDescriptor parse(std::string_view json, const std::string& path) {
+    spend(json.size(), path);
+    return resolve(wids_json::parse(json, path), path);
+  }
+
+ private:
+  void spend(std::uint64_t num_bytes, const std::string& path) {
+    if (num_bytes > bytes_left_) {
+      throw InvalidArgument("the descriptor, with all that it refers to, is above 256 MiB",
+                            in_quotes(path), "check that it is a wids descriptor");
+    }
+    bytes_left_ -= num_bytes;
+  }
+
+  wids_json::Descriptor load(const std::string& path) {
+    if (is_remote_url(path)) return wids_json::parse(fetch(path), redacted_url(path));
+    const File file = File::open_read(path);
+    const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
+    spend(size, path);
+    std::string json(size, '\0');
+    json.resize(file.read_at(0, json.data(), json.size()));
+    return wids_json::parse(json, path);
+  }
+
+  std::string fetch(const std::string& url) {
+    if (remote_ == nullptr) {
+      throw Unsupported("a remote descriptor, and nothing to bring it",
+                        in_quotes(redacted_url(url)), "copy it, and give its path");
+    }
+    std::string json;
+    remote_->read(url, remote_->state(url), 0, std::nullopt, [&](std::string_view bytes) {
+      spend(bytes.size(), redacted_url(url));
+      json += bytes;
+    });
+    return json;
+  }
+
+  WidsDescriptor resolve(wids_json::Descriptor raw, const std::string& path) {
+    WidsDescriptor descriptor{.path = path, .name = raw.own.name.value_or(""), .datasets = {}};
+    const std::string home = base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base");
+    if (raw.own.shards) {
+      descriptor.datasets.push_back(to_dataset(raw.own, home, in_quotes(path) + ", shardlist"));
+    }
+    for (std::size_t i = 0; raw.datasets && i < raw.datasets->size(); ++i) {
+      wids_json::Dataset& set = (*raw.datasets)[i];
+      const std::string where = in_quotes(path) + ", datasets[" + std::to_string(i) + "]";
+      descriptor.datasets.push_back(
+          set.source_url
+              ? referred(set, home, where)
+              : to_dataset(set, base_of(set, home, where + ".base"), where + ".shardlist"));
+      set.shards.reset();
+    }
+    if (num_shards_ == 0) {
+      throw InvalidArgument("the descriptor names no shards", in_quotes(path),
+                            "check that it is complete");
+    }
+    return descriptor;
+  }
+
+  WidsDataset referred(const wids_json::Dataset& reference, const std::string& home,
+                       const std::string& where) {
+    const std::string path = resolve_reference(*reference.source_url, home, where + ".source_url");
+    wids_json::Descriptor raw = load(path);
+    if (raw.datasets || !raw.own.shards) {
+      throw InvalidArgument(
+          "a reference to a descriptor that has no shards of its own, or refers "
+          "to others",
+          in_quotes(path) + " from " + where,
+          "refer to files that hold a shardlist, and no datasets");
+    }
+    raw.own.weight = reference.weight;
+    if (reference.name) raw.own.name = reference.name;
+    return to_dataset(raw.own,
+                      base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base"),
+                      in_quotes(path) + ", shardlist");
+  }
+
+  static std::string base_of(const wids_json::Dataset& set, const std::string& otherwise,
+                             const std::string& where) {
+    return set.base ? resolve_reference(*set.base, otherwise, where) : otherwise;
+  }
+
+  WidsDataset to_dataset(wids_json::Dataset& raw, const std::string& base,
+                         const std::string& where) {
+    WidsDataset set{.name = raw.name.value_or(""), .weight = raw.weight.value_or(1), .shards = {}};
+    num_shards_ += raw.shards->size();
+    if (num_shards_ > wids_json::kMaxShards) {
+      throw InvalidArgument("the descriptor names more than 10 million shards", where,
+                            "make larger shards");
+    }
+    set.shards.reserve(raw.shards->size());
+    for (wids_json::Shard& shard : *raw.shards) {
+      const auto entry = [&](const char* key) {
+        return where + "[" + std::to_string(set.shards.size()) + "]." + key;
+      };
+      if (shard.num_samples > kMaxSamples - num_samples_) {
+        throw InvalidArgument("the counts of samples add up to more than 2^63", entry("nsamples"),
+                              "correct them");
+      }
+      num_samples_ += shard.num_samples;
+      std::string path = resolve_reference(shard.url, base, entry("url"));
+      set.shards.push_back({.url = std::move(shard.url),
+                            .path = std::move(path),
+                            .num_samples = shard.num_samples,
+                            .md5 = std::move(shard.md5),
+                            .size_bytes = shard.size_bytes});
+    }
+    return set;
+  }
+
+  RemoteShards* const remote_;
+  std::uint64_t bytes_left_ = kMaxBytes;
+  std::uint64_t num_shards_ = 0;
+  std::uint64_t num_samples_ = 0;
+};
+
+/// One shard, as the index has it and as the descriptor claims it to be.
+struct Claim {
+  const WidsShard* claimed;
+  ShardInfo shard;
+};
+
+std::string absolute_path(const std::string& path) {
+  if (is_fetched_url(path)) return path;
+  return fs::absolute(path).lexically_normal().string();
+}
+
+/// How `claim` fails without a look at the shard; empty if it does not.
+std::string difference(const Claim& claim) {
+  const WidsShard& claimed = *claim.claimed;
+  if (claimed.num_samples != claim.shard.num_samples) {
+    return "has " + std::to_string(claim.shard.num_samples) + " samples, not " +
+           std::to_string(claimed.num_samples);
+  }
+  if (claimed.size_bytes && *claimed.size_bytes != claim.shard.size_bytes) {
+    return "is " + std::to_string(claim.shard.size_bytes) + " bytes long, not " +
+           std::to_string(*claimed.size_bytes);
+  }
+  return {};
+}
+
+[[noreturn]] void refuse(const WidsDescriptor& descriptor, const std::string& shard,
+                         const std::string& difference, std::uint64_t num_others) {
+  throw Mismatch(
+      "a shard is not what its descriptor says",
+      in_quotes(shard) + " " + difference + " as in " + in_quotes(descriptor.path) +
+          (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
+      "bring back the shard that the descriptor was made of, or make the descriptor anew with "
+      "`shardwise export --format wids`");
+}
+
+using BytesDone = std::function<void(std::uint64_t)>;
+
+std::string local_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+                      const BytesDone& progress) {
+  const File file = File::open_read(shard.path);
+  const FileIdentity identity = file_identity(file.fd(), file.path());
+  require_unchanged(shard, identity.size_bytes, identity.mtime_ns);
+  return file_md5(file, progress, options.cancel);
+}
+
+std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+                       const BytesDone& progress) {
+  if (options.remote == nullptr) {
+    throw Unsupported("a remote shard, and nothing to bring it",
+                      in_quotes(redacted_url(shard.path)), "check without md5");
+  }
+  Md5 md5;
+  std::uint64_t done = 0;
+  options.remote->read(shard.path, {shard.size_bytes, shard.validator, false}, 0, std::nullopt,
+                       [&](std::string_view bytes) {
+                         throw_if_cancelled(options.cancel);
+                         md5.update(bytes);
+                         progress(done += bytes.size());
+                       });
+  return md5.digest();
+}
+
+void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claims,
+               const WidsCheckOptions& options) {
+  std::uint64_t num_bytes = 0;
+  for (const Claim& claim : claims) {
+    if (claim.claimed->md5) num_bytes += claim.shard.size_bytes;
+  }
+  std::uint64_t before = 0;
+  for (const Claim& claim : claims) {
+    if (!claim.claimed->md5) continue;
+    const auto progress = [&](std::uint64_t done) {
+      if (options.progress) options.progress(before + done, num_bytes);
+    };
+    const std::string md5 = is_remote_url(claim.shard.path)
+                                ? remote_md5(claim.shard, options, progress)
+                                : local_md5(claim.shard, options, progress);
+    if (md5 != *claim.claimed->md5) {
+      refuse(descriptor, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5, 0);
+    }
+    before += claim.shard.size_bytes;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> WidsDataset::paths() const {
+  std::vector<std::string> all;
+  all.reserve(shards.size());
+  for (const WidsShard& shard : shards) all.push_back(shard.path);
+  return all;
+}
+
+std::uint64_t WidsDataset::num_samples() const noexcept {
+  std::uint64_t sum = 0;
+  for (const WidsShard& shard : shards) sum += shard.num_samples;
+  return sum;
+}
+
+WidsDescriptor read_wids_descriptor(const std::string& path, RemoteShards* remote) {
+  require_no_command(path, "");
+  return Resolver(remote).read(path);
+}
+
+WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& path) {
+  return Resolver(nullptr).parse(json, path);
+}
+
+void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
+                              const WidsCheckOptions& options) {
+  std::unordered_map<std::string, std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    numbers.emplace(absolute_path(index.shard(i).path), i);
+  }
+  std::vector<Claim> claims;
+  std::string first;
+  std::string first_path;
+  std::uint64_t num_different = 0;
+  for (const WidsDataset& set : descriptor.datasets) {
+    for (const WidsShard& claimed : set.shards) {
+      const auto it = numbers.find(absolute_path(claimed.path));
+      std::string different = "is not in " + in_quotes(index.path());
+      if (it != numbers.end()) {
+        claims.push_back({&claimed, index.shard(it->second)});
+        different = difference(claims.back());
+      }
+      if (!different.empty() && num_different++ == 0) {
+        first = std::move(different);
+        first_path = claimed.path;
+      }
+    }
+  }
+  if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
+  if (options.md5) check_md5(descriptor, claims, options);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,356 @@
+#include "ingest/wids_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/ascii.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::wids_json {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMd5Digits = 32;
+
+/// A value that is neither an object nor an array.
+struct Scalar {
+  enum class Type : unsigned char { kNull, kBoolean, kWhole, kNegative, kReal, kString };
+  Type type = Type::kNull;
+  std::uint64_t whole = 0;  ///< kWhole
+  double real = 0;          ///< kWhole, kNegative, kReal
+  std::string text = {};    ///< kString
+
+  std::string_view type_name() const {
+    static constexpr std::array<std::string_view, 6> kNames = {
+        "null",
+        "a boolean",
+        "a number",
+        "a negative number",
+        "a number with a fraction or too big",
+        "a string"};
+    return kNames[static_cast<std::size_t>(type)];
+  }
+};
+
+/// The keys that mean something; each may come once in an object.
+enum class Key : unsigned char {
+  kVersion,
+  kName,
+  kBase,
+  kWeight,
+  kShardlist,
+  kDatasets,
+  kSourceUrl,
+  kUrl,
+  kSamples,
+  kMd5,
+  kFileSize,
+  kOther
+};
+constexpr std::array<std::string_view, 11> kKeyNames = {
+    "wids_version", "name", "base",     "weight", "shardlist", "datasets",
+    "source_url",   "url",  "nsamples", "md5sum", "filesize"};
+
+/// Called by the JSON parser with one event after another. `places_` says where in the document we
+/// are; what has no meaning there is counted through, and not kept.
+class Reader final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  Descriptor take() { return std::move(descriptor_); }
+
+  bool null() override { return scalar({}); }
+  bool boolean(bool) override { return scalar({.type = Scalar::Type::kBoolean}); }
+  bool number_integer(number_integer_t value) override {
+    return scalar({.type = Scalar::Type::kNegative, .real = static_cast<double>(value)});
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return scalar(
+        {.type = Scalar::Type::kWhole, .whole = value, .real = static_cast<double>(value)});
+  }
+  bool number_float(number_float_t value, const string_t&) override {
+    return scalar({.type = Scalar::Type::kReal, .real = value});
+  }
+  bool string(string_t& value) override {
+    return scalar({.type = Scalar::Type::kString, .text = std::move(value)});
+  }
+  bool binary(binary_t&) override { return true; }  // there is none in a text
+
+  bool start_object(std::size_t) override { return open(true); }
+  bool start_array(std::size_t) override { return open(false); }
+  bool end_array() override { return close(); }
+  bool end_object() override {
+    if (unread_depth_ == 0) check_complete();
+    return close();
+  }
+
+  bool key(string_t& name) override {
+    if (unread_depth_ > 0) return true;
+    Place& place = places_.back();
+    place.key =
+        static_cast<Key>(std::find(kKeyNames.begin(), kKeyNames.end(), name) - kKeyNames.begin());
+    if (!means_something(place)) place.key = Key::kOther;
+    if (place.key == Key::kOther) return true;
+    if (has(place, place.key)) wrong("a key comes twice", "say it once");
+    place.seen |= 1U << static_cast<unsigned>(place.key);
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    throw InvalidArgument("the descriptor is no JSON",
+                          in_quotes(file_) + ", byte " + std::to_string(position),
+                          "check that it is a wids descriptor, and complete");
+  }
+
+ private:
+  /// An object or array that is being read.
+  struct Place {
+    enum class Kind : unsigned char { kFile, kShardlist, kShard, kDatasets, kDataset };
+    Kind kind = Kind::kFile;
+    Key key = Key::kOther;  ///< of an object: the one read last
+    unsigned seen = 0;      ///< of an object: bits of the keys that came
+  };
+  using Kind = Place::Kind;
+
+  static bool has(const Place& place, Key key) {
+    return (place.seen >> static_cast<unsigned>(key) & 1) != 0;
+  }
+
+  static bool means_something(const Place& place) {
+    const bool of_shard = place.key >= Key::kUrl && place.key <= Key::kFileSize;
+    return place.key != Key::kOther && of_shard == (place.kind == Kind::kShard);
+  }
+
+  Dataset& dataset() {
+    return descriptor_.datasets && places_.size() > 1 && places_[1].kind == Kind::kDatasets
+               ? descriptor_.datasets->back()
+               : descriptor_.own;
+  }
+  Shard& shard() { return dataset().shards->back(); }
+
+  /// "'d.json', datasets[1].shardlist[0].nsamples"
+  std::string where() {
+    std::string path;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const Place& place = places_[i];
+      if (place.kind == Kind::kShardlist || place.kind == Kind::kDatasets) {
+        const std::size_t begun = place.kind == Kind::kShardlist ? dataset().shards->size()
+                                                                 : descriptor_.datasets->size();
+        const bool in_entry = i + 1 < places_.size();
+        path += "[" + std::to_string(begun - (in_entry ? 1 : 0)) + "]";
+      } else if (place.key != Key::kOther) {
+        if (!path.empty()) path += ".";
+        path += kKeyNames[static_cast<std::size_t>(place.key)];
+      }
+    }
+    return in_quotes(file_) + (path.empty() ? "" : ", " + path);
+  }
+
+  [[noreturn]] void wrong(std::string_view what, std::string_view remedy) {
+    throw InvalidArgument("the descriptor is wrong: " + std::string(what), where(), remedy);
+  }
+  [[noreturn]] void wrong_type(std::string_view is, std::string_view wanted) {
+    wrong(std::string(is) + " where " + std::string(wanted) + " is meant", "correct it");
+  }
+
+  bool open(bool object) {
+    if (places_.size() + unread_depth_ >= kMaxDepth) {
+      throw InvalidArgument("the descriptor is nested too deep", where(),
+                            "a wids descriptor has five levels");
+    }
+    if (unread_depth_ > 0) {
+      ++unread_depth_;
+      return true;
+    }
+    const std::string_view is = object ? "an object" : "a list";
+    if (places_.empty()) {
+      if (!object) wrong_type(is, "an object");
+      places_.push_back({.kind = Kind::kFile});
+      return true;
+    }
+    Place& place = places_.back();
+    if (place.kind == Kind::kShardlist || place.kind == Kind::kDatasets) {
+      if (!object) wrong_type(is, "an object");
+      place.kind == Kind::kShardlist ? begin_shard() : begin_dataset();
+    } else if (place.key == Key::kShardlist) {
+      if (object) wrong_type(is, "a list of shards");
+      dataset().shards.emplace();
+      places_.push_back({.kind = Kind::kShardlist});
+    } else if (place.key == Key::kDatasets) {
+      if (object) wrong_type(is, "a list of data sets");
+      if (place.kind == Kind::kDataset) wrong("data sets in a data set", "list them side by side");
+      descriptor_.datasets.emplace();
+      places_.push_back({.kind = Kind::kDatasets});
+    } else if (place.key != Key::kOther) {
+      wrong_type(is, place.key == Key::kName || place.key == Key::kBase ||
+                             place.key == Key::kSourceUrl || place.key == Key::kUrl ||
+                             place.key == Key::kMd5
+                         ? "a string"
+                         : "a number");
+    } else {
+      unread_depth_ = 1;
+    }
+    return true;
+  }
+
+  bool close() {
+    if (unread_depth_ > 0) {
+      --unread_depth_;
+    } else {
+      places_.pop_back();
+    }
+    return true;
+  }
+
+  void begin_shard() {
+    if (++num_shards_ > kMaxShards) wrong("more than 10 million shards", "make larger shards");
+    dataset().shards->emplace_back();
+    places_.push_back({.kind = Kind::kShard});
+  }
+
+  void begin_dataset() {
+    if (descriptor_.datasets->size() >= kMaxDatasets) {
+      wrong("more than 65,536 data sets", "join some of them");
+    }
+    descriptor_.datasets->emplace_back();
+    places_.push_back({.kind = Kind::kDataset});
+  }
+
+  /// At the end of an object: what must be there is there.
+  void check_complete() {
+    Place& place = places_.back();
+    place.key = Key::kOther;  // the error is about the object
+    if (place.kind == Kind::kShard) {
+      if (!has(place, Key::kUrl)) wrong("a shard without a url", "name the shard's file");
+      if (!has(place, Key::kSamples)) wrong("a shard without nsamples", "say how many it has");
+      return;
+    }
+    const Dataset& set = dataset();
+    if (place.kind == Kind::kFile) {
+      if (!has(place, Key::kVersion)) {
+        wrong("it has no wids_version", "check that it is a wids descriptor");
+      }
+      if (set.source_url) {
+        place.key = Key::kSourceUrl;
+        wrong("a reference outside of datasets", "refer to a file that holds a shardlist itself");
+      }
+      if (!set.shards && !descriptor_.datasets) {
+        wrong("it has neither shardlist nor datasets", "check that it is a wids descriptor");
+      }
+    } else if (set.source_url && set.shards) {
+      wrong("a data set with both a shardlist and a source_url", "leave one of them out");
+    } else if (!set.source_url && !set.shards) {
+      wrong("a data set with neither a shardlist nor a source_url", "say what its shards are");
+    }
+  }
+
+  bool scalar(Scalar value) {
+    if (unread_depth_ > 0) return true;
+    if (places_.empty()) wrong_type(value.type_name(), "an object");
+    const Place& place = places_.back();
+    if (place.kind == Kind::kShardlist || place.kind == Kind::kDatasets) {
+      wrong_type(value.type_name(), "an object");
+    }
+    switch (place.key) {
+      case Key::kVersion:
+        check_version(value);
+        break;
+      case Key::kName:
+        take_text(std::move(value), dataset().name);
+        break;
+      case Key::kBase:
+        take_text(std::move(value), dataset().base);
+        break;
+      case Key::kSourceUrl:
+        take_text(std::move(value), dataset().source_url);
+        break;
+      case Key::kWeight:
+        take_weight(value);
+        break;
+      case Key::kShardlist:
+        wrong_type(value.type_name(), "a list of shards");
+      case Key::kDatasets:
+        wrong_type(value.type_name(), "a list of data sets");
+      case Key::kUrl:
+        if (value.type != Scalar::Type::kString) wrong_type(value.type_name(), "a string");
+        shard().url = std::move(value.text);
+        break;
+      case Key::kSamples:
+        shard().num_samples = whole(value);
+        break;
+      case Key::kFileSize:
+        if (value.type != Scalar::Type::kNull) shard().size_bytes = whole(value);
+        break;
+      case Key::kMd5:
+        take_md5(std::move(value));
+        break;
+      case Key::kOther:
+        break;
+    }
+    return true;
+  }
+
+  void check_version(const Scalar& value) {
+    if (value.type == Scalar::Type::kWhole && value.whole == 1) return;
+    const std::string version = value.type == Scalar::Type::kWhole ? std::to_string(value.whole)
+                                                                   : std::string(value.type_name());
+    throw VersionMismatch("the descriptor's wids_version is " + version, where(),
+                          "this library reads version 1, the only one that Python wids wrote");
+  }
+
+  void take_text(Scalar value, std::optional<std::string>& into) {
+    if (value.type == Scalar::Type::kNull) return;
+    if (value.type != Scalar::Type::kString) wrong_type(value.type_name(), "a string");
+    into = std::move(value.text);
+  }
+
+  void take_weight(const Scalar& value) {
+    if (value.type == Scalar::Type::kNull) return;
+    if (value.type != Scalar::Type::kWhole && value.type != Scalar::Type::kReal) {
+      wrong_type(value.type_name(), "a number from 0 on");
+    }
+    if (!std::isfinite(value.real) || value.real < 0) {
+      wrong_type("a number that is negative or not finite", "a number from 0 on");
+    }
+    dataset().weight = value.real;
+  }
+
+  std::uint64_t whole(const Scalar& value) {
+    if (value.type != Scalar::Type::kWhole || value.whole > INT64_MAX) {
+      wrong_type(value.type == Scalar::Type::kWhole ? "a number too big" : value.type_name(),
+                 "a whole number from 0 on");
+    }
+    return value.whole;
+  }
+
+  void take_md5(Scalar value) {
+    if (value.type == Scalar::Type::kNull) return;
+    if (value.type != Scalar::Type::kString) wrong_type(value.type_name(), "a string");
+    value.text = to_lower(value.text);
+    if (value.text.size() != kMd5Digits || !is_hex(value.text)) {
+      wrong("an md5sum that is not of 32 hexadecimal digits", "correct it, or leave it out");
+    }
+    shard().md5 = std::move(value.text);
+  }
+
+  const std::string& file_;
+  Descriptor descriptor_;
+  std::vector<Place> places_;
+  std::size_t unread_depth_ = 0;  ///< inside what means nothing, how deep
+  std::size_t num_shards_ = 0;
+};
+
+}  // namespace
+
+Descriptor parse(std::string_view json, const std::string& file) {
+  Reader reader(file);
+  Json::sax_parse(json.begin(), json.end(), &reader);
+  return reader.take();
+}
+
+}  // namespace shardwise::wids_json

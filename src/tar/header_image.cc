@@ -1,0 +1,90 @@
+#include "tar/header_image.h"
+
+#include <algorithm>
+
+#include "tar/tar_header.h"
+
+namespace shardwise {
+namespace {
+
+/// What claims to be a header, with the special ones before it, and is longer than this, is none.
+constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
+constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;
+
+MappedFile write_image(AtomicFile& image, const HeaderImage::Keep& keep,
+                       const std::function<void(HeaderImage::Writer&)>& feed) {
+  HeaderImage::Writer writer(image.file(), keep);
+  feed(writer);
+  image.file().resize(writer.finish());
+  return MappedFile::open(image.temporary_path());
+}
+
+}  // namespace
+
+void HeaderImage::Writer::take(std::string_view bytes) {
+  pending_ += bytes;
+  std::size_t at = 0;
+  while (at < pending_.size()) {
+    const std::size_t left = pending_.size() - at;
+    if (keep_rest_) {
+      write(at, left);
+      at += left;
+    } else if (body_left_ > 0) {
+      const auto now = static_cast<std::size_t>(std::min<std::uint64_t>(body_left_, left));
+      if (keep_body_) write(at, now);
+      at += now;
+      body_left_ -= now;
+    } else if (left >= tar::kBlockBytes && tar::is_zero_block(pending_.data() + at)) {
+      at += tar::kBlockBytes;  // a hole reads as zeros
+    } else if (!take_header(at)) {
+      break;
+    }
+  }
+  first_ += at;
+  pending_.erase(0, at);
+}
+
+std::uint64_t HeaderImage::Writer::skippable() const noexcept {
+  return pending_.empty() && !keep_rest_ && !keep_body_ ? body_left_ : 0;
+}
+
+void HeaderImage::Writer::skip(std::uint64_t num_bytes) noexcept {
+  first_ += num_bytes;
+  body_left_ -= num_bytes;
+}
+
+std::uint64_t HeaderImage::Writer::finish() {
+  write(0, pending_.size());
+  return first_ + pending_.size();
+}
+
+/// Moves `at` over one entry's headers. False if they may go on in the next piece.
+bool HeaderImage::Writer::take_header(std::size_t& at) {
+  std::string why;
+  const auto entry = tar::read_raw_entry(pending_, at, &why);
+  if (!entry) {
+    keep_rest_ = pending_.size() - at >= kMaxHeaderBytes;
+    return keep_rest_;
+  }
+  write(at, static_cast<std::size_t>(entry->data_offset) - at);
+  at = static_cast<std::size_t>(entry->data_offset);
+  const bool regular = (entry->type == '0' || entry->type == '\0' || entry->type == '7') &&
+                       !entry->sparse && !entry->name.ends_with('/');
+  if (regular && entry->size <= kMaxBody) {
+    body_left_ = tar::padded(entry->size);
+    keep_body_ = keep_(entry->name, entry->size);
+  } else if (entry->size != 0 || entry->sparse) {
+    keep_rest_ = true;  // whether it has a body is for the scan to say
+  }
+  return true;
+}
+
+void HeaderImage::Writer::write(std::size_t at, std::size_t size) {
+  file_.write_at(first_ + at, std::string_view(pending_).substr(at, size));
+}
+
+HeaderImage::HeaderImage(const std::string& temporary, const Keep& keep,
+                         const std::function<void(Writer&)>& feed)
+    : file_(temporary), mapped_(write_image(file_, keep, feed)) {}
+
+}  // namespace shardwise

@@ -1,0 +1,39 @@
+// A fingerprint is what resume tokens are tied to: that of an unchanged shard, under default policies,
+// stays what it was when the list in golden/ was made (with the sources of cb0dd6d).
+
+#include <fstream>
+
+#include "shardwise/ingest/index_builder.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+std::string fingerprint_of(const std::vector<std::string>& shards) {
+  const test::TempDir dir;
+  build_index(dir / "i.idx", shards);
+  return to_string(Index::open(dir / "i.idx")->fingerprint());
+}
+
+TEST(FingerprintTest, OfRealShardsIsWhatItWas) {
+  const auto dir = test::corpus_dir();
+  if (!dir) GTEST_SKIP() << "skipped: no corpus of real tars (SHARDWISE_CORPUS names its folder)";
+  std::ifstream list(std::filesystem::path(SHARDWISE_SOURCE_DIR) /
+                     "tests/ingest/golden/corpus_fingerprints.txt");
+  std::string expected, file;
+  int num_read = 0;
+  while (list >> expected >> file) {
+    SCOPED_TRACE(file);
+    std::string found = "refused";
+    try {
+      found = fingerprint_of({(*dir / file).string()});
+      ++num_read;
+    } catch (const Error&) {
+    }
+    EXPECT_EQ(found, expected);
+  }
+  EXPECT_EQ(num_read, 30);
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,255 @@
+// What an index can be asked to hold, and how strict its build is.
+
+#include <filesystem>
+
+#include "shardwise/base/text.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/verify.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TarBuilder;
+using test::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string one_shard(const TempDir& dir, TarBuilder& tar, const std::string& name = "x.tar") {
+  test::write_file(dir / name, tar.end().bytes());
+  return dir / name;
+}
+
+std::vector<std::string> keys_of(const Index& index) {
+  std::vector<std::string> keys;
+  for (std::uint64_t s = 0; s < index.num_shards(); ++s) {
+    const SegmentView view = index.segment(s);
+    for (std::uint32_t i = 0; i < view.num_samples(); ++i) keys.emplace_back(view.key(i));
+  }
+  return keys;
+}
+
+TEST(BadPoliciesTest, HaveTextsThatComeBack) {
+  EXPECT_EQ(to_string(BadPolicies{}), "error");
+  EXPECT_EQ(to_string(BadPolicies::all(OnBad::kSkip)), "skip");
+  const BadPolicies mixed{.no_field = OnBad::kSkip, .repeated_key = OnBad::kKeep};
+  EXPECT_EQ(to_string(mixed), "damage=error,no-field=skip,duplicate-field=error,repeated-key=keep");
+  for (const BadPolicies& policies : {BadPolicies{}, BadPolicies::all(OnBad::kSkip), mixed}) {
+    EXPECT_EQ(parse_bad_policies(to_string(policies)), policies);
+  }
+  EXPECT_THAT(test::error_text([] { parse_bad_policies("ignore"); }),
+              HasSubstr("unknown policy: 'ignore'; there are error, skip and keep"));
+  EXPECT_EQ(test::error_code([] { parse_bad_policies("damage=error,"); }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.txt", "1")
+      .file("README", "2")
+      .file("a.TXT", "3")
+      .file("b.txt", "4")
+      .file("a.txt", "5");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  const auto build = [&] { build_index(dir / "x.idx", {shard}, options); };
+  EXPECT_THAT(test::error_text(build), HasSubstr("member 'README'"));
+  options.content.policies.no_field = OnBad::kSkip;
+  EXPECT_THAT(test::error_text(build), HasSubstr("the field 'TXT' comes twice in sample 'a'"));
+  options.content.policies.duplicate_field = OnBad::kSkip;
+  EXPECT_THAT(test::error_text(build), HasSubstr("the key comes in two places of the shard"));
+  options.content.policies.repeated_key = OnBad::kSkip;
+  build();
+  auto index = Index::open(dir / "x.idx");
+  EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
+  EXPECT_EQ(index->summary().num_skipped, 3U);
+  options.content.policies.repeated_key = OnBad::kKeep;
+  build();
+  index = Index::open(dir / "x.idx");
+  index->check();
+  EXPECT_THAT(keys_of(*index), ElementsAre("a", "b", "a"));
+  EXPECT_EQ(index->find("a"), 0U) << "the first";
+  EXPECT_EQ(index->policies(), options.content.policies);
+  options.content.policies.damage = OnBad::kKeep;
+  EXPECT_THAT(test::error_text(build), HasSubstr("the policy `keep` is for repeated keys only"));
+}
+
+TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
+  constexpr std::uint64_t kSamples = 60'000;  // of two keys in turn: their pairs are 10^9
+  const TempDir dir;
+  TarBuilder tar;
+  for (std::uint64_t i = 0; i < kSamples; ++i) tar.file(i % 2 == 0 ? "a.txt" : "b.txt", "");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  options.content.policies.repeated_key = OnBad::kKeep;
+  build_index(dir / "x.idx", {shard}, options);
+  auto index = Index::open(dir / "x.idx");
+  index->check();
+  EXPECT_EQ(index->size(), kSamples);
+  EXPECT_EQ(index->find("b"), 1U);
+  const std::vector<std::uint64_t> all = index->find_all("b");
+  ASSERT_EQ(all.size(), kSamples / 2);
+  for (std::uint64_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], 2 * i + 1);
+
+  options.content.unique_keys = true;
+  EXPECT_TRUE(build_index(dir / "x.idx", {shard}, options).summary.keys_are_unique)
+      << "within a shard the policy decides";
+
+  options.content.policies.repeated_key = OnBad::kSkip;
+  build_index(dir / "x.idx", {shard}, options);
+  index = Index::open(dir / "x.idx");
+  EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
+  EXPECT_EQ(index->summary().num_skipped, kSamples - 2) << "each once";
+  EXPECT_THAT(index->skipped(1).at(0).reason, HasSubstr("first at offset 0"));
+}
+
+TEST(IndexContentTest, ASampleOfManyFieldsCostsNoMoreThanMany) {
+  constexpr int kMembers = 150'000;  // a date with dots before a number: one key, as many fields
+  const TempDir dir;
+  TarBuilder tar;
+  for (int i = 0; i < kMembers; ++i) tar.file("2021.06." + std::to_string(i) + ".jpg", "");
+  const BuildReport report = build_index(dir / "x.idx", {one_shard(dir, tar)});
+  EXPECT_EQ(report.summary.num_samples, 1U);
+  EXPECT_EQ(report.summary.fields.size(), std::size_t{kMembers});
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(index->num_members(), std::uint64_t{kMembers});
+  EXPECT_EQ(verify_shard(*index, 0), std::nullopt);
+}
+
+TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
+  const TempDir dir;
+  std::vector<std::string> shards;
+  for (int s = 0; s < 3; ++s) {
+    TarBuilder tar;
+    for (int i = 0; i < 50; ++i) {
+      tar.file("k" + std::to_string(s == 2 && i >= 48 ? i - 48 : s * 50 + i) + ".txt", "x");
+    }
+    shards.push_back(one_shard(dir, tar, "s" + std::to_string(s) + ".tar"));
+  }
+  BuildOptions options;
+  options.content.unique_keys = true;
+  const std::string text = test::error_text([&] { build_index(dir / "x.idx", shards, options); });
+  EXPECT_THAT(text, HasSubstr("comes in two shards (and 1 more such samples)"));
+  EXPECT_THAT(text, HasSubstr("in 's0.tar' and sample 14"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "x.idx"));
+  EXPECT_FALSE(build_index(dir / "x.idx", shards).summary.keys_are_unique);
+  EXPECT_EQ(Index::open(dir / "x.idx")->find("k0"), 0U) << "otherwise the first is found";
+  shards.pop_back();
+  EXPECT_TRUE(build_index(dir / "x.idx", shards, options).summary.keys_are_unique);
+}
+
+TEST(ColumnTest, IsReadFromText) {
+  EXPECT_EQ(parse_column("cls"), (Column{"cls", "cls", ""}));
+  EXPECT_EQ(parse_column("JSON:$.Width"), (Column{"width", "json", "$.Width"}));
+  EXPECT_EQ(parse_column("w=meta.json:$.size[0]"), (Column{"w", "meta.json", "$.size[0]"}));
+  EXPECT_EQ(to_string(parse_column("json:$.a.b")), "b=json:$.a.b");
+  const auto error = [](const char* text) { return test::error_text([&] { parse_column(text); }); };
+  EXPECT_THAT(error("seg.png"),
+              HasSubstr("a column whose name is none in SQL: 'seg.png'; name it"));
+  EXPECT_THAT(error("json:$.tags[0]"), HasSubstr("NAME=json:$.tags[0]"));
+  for (const char* path :
+       {"$.", "$..x", "$[", "$[]", "$[a]", "$[-1]", "$[#-]", "$[#+1]", "$[0", "$[0]x", "$a", "$ ",
+        "$.a[", "$.a.", "$.\"a", "$.\"a\"x", "$.a[0]b", "$.a[1][x]"}) {
+    EXPECT_THAT(error(("n=json:" + std::string(path)).c_str()), HasSubstr("a malformed JSON path"))
+        << path;
+  }
+  for (const char* path : {"$", "$.a-b", "$.a.b[2].c", "$[0]", "$[#]", "$[#-12]", "$.\"a.b[\"",
+                           "$.\"a\".b", "$.a b", "$[1][2]"}) {
+    EXPECT_EQ(parse_column("n=json:" + std::string(path)).json_path, path);
+  }
+  EXPECT_THAT(error("key"), HasSubstr("a name that the index uses itself"));
+  EXPECT_THAT(error(""), HasSubstr("names no field"));
+  EXPECT_THAT(error("x=:$.a"), HasSubstr("names no field"));
+}
+
+TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.cls", " 7\n").file("a.json", R"({"width": 640, "name": "x", "r": 0.5, "t": [1, 2]})");
+  tar.file("b.CLS", "-2.5e1").file("b.json", R"({"width": null})");
+  tar.file("c.cls", "cat \n").file("c.txt", "");
+  tar.file("d.cls", std::string("\xff\0", 2));
+  tar.file("e.cls", "inf").file("e.json", "true");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  for (const char* column : {"cls", "json:$.width", "json:$.name", "json:$.r", "json:$.t"}) {
+    options.content.columns.push_back(parse_column(column));
+  }
+  build_index(dir / "x.idx", {shard}, options);
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(index->columns(), options.content.columns);
+  const SegmentView view = index->segment(0);
+  const auto text = [&](std::uint32_t sample) {
+    std::string out;
+    for (std::uint32_t c = 0; c < view.num_columns(); ++c) {
+      const MetadataValue value = view.value(c, sample);
+      switch (value.type) {
+        case ValueType::kNull:
+          out += "null ";
+          break;
+        case ValueType::kInteger:
+          out += std::to_string(value.integer) + " ";
+          break;
+        case ValueType::kReal:
+          out += "r" + std::to_string(value.real) + " ";
+          break;
+        case ValueType::kText:
+          out += "'" + std::string(value.bytes) + "' ";
+          break;
+        case ValueType::kBlob:
+          out += "x" + hex(value.bytes) + " ";
+          break;
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(text(0), "7 640 'x' r0.500000 '[1,2]' ");
+  EXPECT_EQ(text(1), "r-25.000000 null null null null ");
+  EXPECT_EQ(text(2), "'cat' null null null null ");
+  EXPECT_EQ(text(3), "xff00 null null null null ");
+  EXPECT_EQ(text(4), "'inf' null null null null ");
+
+  options.content.columns.push_back(parse_column("width=cls"));
+  EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
+              HasSubstr("two metadata columns have one name: 'width'"));
+}
+
+TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.json", "{").file("b.json", R"({"w": 3})");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  options.content.columns = {parse_column("json:$.w")};
+  EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
+              HasSubstr("no JSON, where the column 'w' is to be taken from it"));
+  options.content.policies = BadPolicies::all(OnBad::kSkip);
+  build_index(dir / "x.idx", {shard}, options);
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(index->size(), 2U) << "the sample stays";
+  EXPECT_EQ(index->segment(0).value(0, 0).type, ValueType::kNull);
+  EXPECT_EQ(index->segment(0).value(0, 1).integer, 3);
+  EXPECT_EQ(index->summary().num_skipped, 1U);
+}
+
+TEST(IndexContentTest, OtherContentIsReadAnewAndTheSameIsNot) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  BuildOptions options;
+  build_index(dir / "t.idx", shards, options);
+  options.content.columns = {parse_column("cls")};
+  EXPECT_EQ(build_index(dir / "t.idx", shards, options).shards_scanned, 3U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, options).shards_scanned, 0U);
+  options.content.hashes = true;
+  EXPECT_EQ(build_index(dir / "t.idx", shards, options).shards_scanned, 3U);
+  options.content.unique_keys = true;
+  const BuildReport checked = build_index(dir / "t.idx", shards, options);
+  EXPECT_EQ(checked.shards_scanned, 0U) << "that is in the table";
+  EXPECT_TRUE(checked.summary.keys_are_unique) << "but was checked";
+  EXPECT_EQ(Index::open(dir / "t.idx")->segment(1).value(0, 2).integer, 7);
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,214 @@
+// faults.md rows 20-22: a damaged, foreign or hostile index ends in a typed error or correct data.
+
+#include <filesystem>
+#include <fstream>
+
+#include <sqlite3.h>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/ingest/index_builder.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TempDir;
+using testing::HasSubstr;
+
+struct Made {
+  TempDir dir;
+  std::string index = dir / "t.idx";
+  std::string table;
+  std::vector<std::string> shards = test::write_shards(dir, 3, 6);
+
+  Made() {
+    build_index(index, shards);
+    for (const std::string& name : dir.list()) {
+      if (name.ends_with(".table")) table = dir / name;
+    }
+  }
+};
+
+/// Reads everything through the index. Either an Error is thrown, or all that was read is right.
+/// @return  true if it was right.
+bool read_all(const std::string& path) {
+  try {
+    const Dataset data = Dataset::open(path);
+    if (data.size() != 18) throw std::logic_error("wrong size");
+    for (std::uint64_t i = 0; i < data.size(); ++i) {
+      const Sample sample = data[i];
+      char key[16];
+      std::snprintf(key, sizeof key, "s%06d", static_cast<int>(i));
+      if (sample.key() != key || sample["txt"] != "text " + std::to_string(i) ||
+          sample.integer("cls") != static_cast<std::int64_t>(i % 10)) {
+        throw std::logic_error("wrong bytes in sample " + std::to_string(i));
+      }
+      if (const auto found = data.find(key); found && found->index() != i) {
+        throw std::logic_error("wrong sample found");
+      }
+    }
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Changes a byte where it is: a file that is written anew costs a flush on some file systems.
+void put_byte(const std::string& path, std::size_t at, char byte) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+/// Flips a bit of each byte of a file in turn, and calls `look` with the byte's place.
+template <class Look>
+void with_each_byte_flipped(const std::string& path, const Look& look) {
+  const std::string whole = test::read_file(path);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    put_byte(path, i, static_cast<char>(whole[i] ^ (1 << (i % 8))));
+    look(i);
+    put_byte(path, i, whole[i]);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "byte " << i << " of " << path;
+  }
+  EXPECT_EQ(test::read_file(path), whole);
+}
+
+TEST(IndexDamageTest, EveryFlippedByteIsATypedErrorOrHarmless) {
+  const Made made;
+  for (const std::string& file : {made.index, made.table}) {
+    int flips = 0;
+    int harmless = 0;
+    with_each_byte_flipped(file, [&](std::size_t) {
+      ++flips;
+      harmless += read_all(made.index) ? 1 : 0;
+    });
+    std::printf("%s: %d of %d flips touch nothing that is read\n", file.c_str(), harmless, flips);
+    EXPECT_TRUE(read_all(made.index));
+  }
+}
+
+TEST(IndexDamageTest, CheckFindsEveryFlippedByteOfTheTable) {
+  const Made made;
+  with_each_byte_flipped(made.table, [&](std::size_t i) {
+    EXPECT_THROW(Index::open(made.index)->check(), Error) << "byte " << i;
+  });
+}
+
+TEST(IndexDamageTest, EveryTruncationIsATypedErrorOrHarmless) {
+  const Made made;
+  for (const std::string& file : {made.index, made.table}) {
+    const std::string whole = test::read_file(file);
+    for (std::size_t size = whole.size(); size-- > 0;) {
+      std::filesystem::resize_file(file, size);
+      EXPECT_FALSE(read_all(made.index)) << "cut to " << size;
+    }
+    test::write_file(file, whole);
+    EXPECT_TRUE(read_all(made.index));
+  }
+}
+
+TEST(IndexDamageTest, ZeroedPagesAreTypedErrorsOrHarmless) {
+  const Made made;
+  for (const std::string& file : {made.index, made.table}) {
+    const std::string whole = test::read_file(file);
+    for (std::size_t at = 0; at < whole.size(); at += 512) {
+      std::string bytes = whole;
+      bytes.replace(at, std::min<std::size_t>(512, whole.size() - at),
+                    std::min<std::size_t>(512, whole.size() - at), '\0');
+      test::write_file(file, bytes);
+      read_all(made.index);
+    }
+    test::write_file(file, whole);
+  }
+}
+
+/// Runs SQL on the catalogue as any SQLite tool would.
+void run_sql(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  char* message = nullptr;
+  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
+  sqlite3_close(db);
+}
+
+TEST(IndexDamageTest, AnotherFormatVersionIsSaidSo) {
+  for (const char* version : {"0", "1", "999"}) {
+    const Made made;
+    run_sql(made.index, std::string("PRAGMA user_version = ") + version);
+    EXPECT_EQ(test::error_code([&] { Index::open(made.index); }), ErrorCode::kVersionMismatch);
+    const std::string text = test::error_text([&] { Index::open(made.index); });
+    EXPECT_THAT(text, HasSubstr(std::string("the index has format version ") + version +
+                                ", this library reads version 2"));
+    EXPECT_THAT(text, HasSubstr("build the index again"));
+    EXPECT_EQ(build_index(made.index, made.shards).shards_scanned, 3U) << "and it can be";
+    EXPECT_TRUE(read_all(made.index));
+  }
+}
+
+TEST(IndexDamageTest, OtherFilesAreNoIndex) {
+  const TempDir dir;
+  EXPECT_EQ(test::error_code([&] { Index::open(dir / "none.idx"); }), ErrorCode::kNotFound);
+  test::write_file(dir / "empty", "");
+  test::write_file(dir / "text", "not an index");
+  const auto shards = test::write_shards(dir, 1, 1);
+  for (const std::string& path : {dir / "empty", dir / "text", shards[0]}) {
+    EXPECT_THAT(test::error_text([&] { Index::open(path); }),
+                HasSubstr("not a Shardwise index: '" + path));
+  }
+  run_sql(dir / "other.db", "CREATE TABLE t (x)");
+  EXPECT_THAT(test::error_text([&] { Index::open(dir / "other.db"); }),
+              HasSubstr("a SQLite database, but not a Shardwise index"));
+  EXPECT_EQ(test::error_code([&] { Index::open(dir.path()); }), ErrorCode::kInvalidArgument);
+}
+
+TEST(IndexDamageTest, HostileSqlInTheCatalogueIsRefused) {
+  const char* attacks[] = {
+      "CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM shards; END",
+      "CREATE VIEW v AS SELECT * FROM shards",
+      "ALTER TABLE shards RENAME TO old; CREATE VIEW shards AS SELECT * FROM old",
+      "CREATE INDEX i ON shards (url)",
+      "UPDATE shards SET url = '/etc/passwd'",
+      "UPDATE shards SET size = -1",
+      "UPDATE shards SET first_sample = 9223372036854775807",
+      "UPDATE shards SET segment_checksum = 'x'",
+      "UPDATE shards SET mtime_ns = 'never'",
+      "DELETE FROM shards",
+      "UPDATE meta SET value = '../../../etc/passwd' WHERE name = 'table_file'",
+      "UPDATE meta SET value = '-5' WHERE name = 'num_samples'",
+      "DELETE FROM meta",
+  };
+  for (const char* attack : attacks) {
+    const Made made;
+    run_sql(made.index, attack);
+    EXPECT_FALSE(read_all(made.index)) << attack;
+  }
+}
+
+TEST(IndexDamageTest, ATableOfAnotherIndexIsRefused) {
+  const Made one;
+  const TempDir other_dir;
+  auto others = test::write_shards(other_dir, 4, 6);
+  others.erase(others.begin());
+  build_index(other_dir / "o.idx", others);
+  for (const std::string& name : other_dir.list()) {
+    if (name.ends_with(".table")) {
+      std::filesystem::copy_file(other_dir / name, one.table,
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+  }
+  // The same counts and offsets; only the keys are others.
+  EXPECT_FALSE(read_all(one.index));
+}
+
+TEST(IndexDamageTest, AMissingTableIsNamed) {
+  const Made made;
+  std::filesystem::remove(made.table);
+  EXPECT_THAT(
+      test::error_text([&] { Index::open(made.index); }),
+      HasSubstr("the index's offset table is missing: '" + made.index + "' names '" + made.table));
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,119 @@
+#include "shardwise/ingest/verify.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "shardwise/base/file.h"
+#include "shardwise/ingest/index_builder.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TarBuilder;
+using test::TempDir;
+using testing::HasSubstr;
+
+/// Rewrites a file in place, and puts its time back.
+void rewrite(const std::string& path, std::string_view bytes) {
+  struct stat before {};
+  ASSERT_EQ(::stat(path.c_str(), &before), 0);
+  {
+    File file = File::open_or_create(path);
+    file.write_at(0, bytes);
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+struct IndexedTar {
+  explicit IndexedTar(const std::string& tar) {
+    test::write_file(shard, tar);
+    BuildOptions options;
+    options.content.hashes = true;
+    build_index(dir / "x.idx", {shard}, options);
+    index = Index::open(dir / "x.idx");
+  }
+  std::optional<std::string> problem_with(const std::string& bytes, bool full) {
+    rewrite(shard, bytes);
+    return verify_shard(*index, 0, {.full = full});
+  }
+
+  TempDir dir;
+  std::string shard = dir / "x.tar";
+  std::shared_ptr<const Index> index;
+};
+
+std::string small_tar() {
+  TarBuilder tar;
+  tar.file("a.txt", "first").file("a.cls", "1");
+  tar.pax({{"path", "dir/" + std::string(120, 'n') + ".txt"}, {"mtime", "1.5"}})
+      .file("x", "second");
+  tar.entry("././@LongLink", 'L', "dir/" + std::string(120, 'm') + ".txt" + '\0').file("y", "3");
+  tar.entry("link", '2', "", "a.txt").file("b.txt", std::string(600, 'b'));
+  return tar.end().bytes();
+}
+
+TEST(VerifyTest, FindsEveryFlippedByteOfHeadersAndInFullOfData) {
+  const std::string tar = small_tar();
+  IndexedTar indexed(tar);
+  ASSERT_EQ(indexed.problem_with(tar, true), std::nullopt);
+  std::vector<bool> is_data(tar.size());  // members' bytes and their padding, and the end marker
+  for (const MemberRecord& m : indexed.index->segment(0).members()) {
+    const std::size_t padded = (m.size_bytes + 511) / 512 * 512;
+    for (std::size_t i = 0; i < padded; ++i) is_data[m.data_offset() + i] = true;
+  }
+  for (std::size_t i = tar.size() - 1024; i < tar.size(); ++i) is_data[i] = true;
+  std::size_t num_headers = 0;
+  for (std::size_t i = 0; i < tar.size(); ++i) {
+    std::string flipped = tar;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x01);
+    if (!is_data[i]) {
+      ++num_headers;
+      ASSERT_TRUE(indexed.problem_with(flipped, false)) << "byte " << i;
+    }
+    ASSERT_TRUE(indexed.problem_with(flipped, true)) << "byte " << i;
+  }
+  EXPECT_GT(num_headers, 9U * 512);
+}
+
+TEST(VerifyTest, SaysWhichMemberDiffers) {
+  const std::string tar = small_tar();
+  IndexedTar indexed(tar);
+  std::string changed = tar;
+  changed[512 + 2] = 'X';
+  EXPECT_EQ(indexed.problem_with(changed, false), std::nullopt) << "headers are as they were";
+  EXPECT_EQ(indexed.problem_with(changed, true), "the content of 'a.txt' at offset 512 differs");
+  changed = tar;
+  changed[512 + 100] = 'X';  // padding
+  EXPECT_EQ(indexed.problem_with(changed, true),
+            "bytes outside of headers and members differ from those that were indexed");
+  changed = tar;
+  changed[1024] = 'z';
+  TarBuilder::fix_checksum(changed.data() + 1024);
+  EXPECT_THAT(*indexed.problem_with(changed, false),
+              HasSubstr("'z.cls' at offset 1536 with 1 bytes, where the index has 'cls' of sample "
+                        "'a' at offset 1536 with 1 bytes"));
+}
+
+TEST(VerifyTest, SaysWhatIsGoneOrOfAnotherTime) {
+  const std::string tar = small_tar();
+  IndexedTar indexed(tar);
+  test::write_file(indexed.shard, tar + std::string(512, '\0'));
+  EXPECT_THAT(*verify_shard(*indexed.index, 0), HasSubstr("bytes now"));
+  std::remove(indexed.shard.c_str());
+  EXPECT_THAT(*verify_shard(*indexed.index, 0), HasSubstr("x.tar"));
+  EXPECT_EQ(test::error_code([&] { verify_shard(*indexed.index, 1); }), ErrorCode::kOutOfRange);
+}
+
+TEST(VerifyTest, InFullNeedsHashes) {
+  const TempDir dir;
+  build_index(dir / "t.idx", test::write_shards(dir, 1, 3));
+  EXPECT_THAT(
+      test::error_text([&] { verify_shard(*Index::open(dir / "t.idx"), 0, {.full = true}); }),
+      HasSubstr("the index holds no hashes to verify content with"));
+}
+
+}  // namespace
+}  // namespace shardwise
