@@ -81,7 +81,9 @@ TEST(TextTest, InQuotesCutsWhatIsLong) {
   const std::string cut = in_quotes(std::string(5000, 'a') + std::string(5000, 'z'));
   EXPECT_EQ(cut, "'" + std::string(100, 'a') + "..." + std::string(100, 'z') + "'");
   // A cut inside a character leaves a line that is still printable.
-  EXPECT_TRUE(is_utf8(in_quotes(std::string(99, 'a') + "\xE2\x82\xAC" + std::string(200, 'z'))));
+  std::string name(99, 'a');
+  name += "\xE2\x82\xAC" + std::string(200, 'z');
+  EXPECT_TRUE(is_utf8(in_quotes(name)));
 }
 
 TEST(TextTest, HexIsTwoDigitsAByte) {
