@@ -76,19 +76,20 @@ class Edits {
 };
 
 void edit(Edits& edits, CatalogueMeta& meta) {
-  edits.edit(meta.num_shards);
-  edits.edit(meta.num_samples);
-  edits.edit(meta.num_members);
-  edits.edit(meta.shard_bytes);
-  edits.edit(meta.content_bytes);
-  edits.edit(meta.num_skipped);
+  IndexSummary& summary = meta.summary;
+  edits.edit(summary.num_shards);
+  edits.edit(summary.num_samples);
+  edits.edit(summary.num_members);
+  edits.edit(summary.shard_bytes);
+  edits.edit(summary.content_bytes);
+  edits.edit(summary.num_skipped);
+  edits.edit(meta.num_fields);
   edits.edit(meta.table_checksum);
   edits.edit(meta.table_file);
-  edits.edit(meta.part);
-  edits.edit(meta.built_at);
+  edits.edit(summary.built_at);
 }
 
-void edit(Edits& edits, ShardRow& row) {
+void edit(Edits& edits, ShardInfo& row) {
   edits.edit(row.size_bytes);
   edits.edit(row.mtime_ns);
   edits.edit(row.first_sample);
@@ -116,8 +117,8 @@ void catalogue_target(std::string_view input) {
   }
   Edits edits(input.substr(1));
   // Shards first: what follows them is reached by long inputs only.
-  std::vector<ShardRow> rows = folder.rows();
-  for (ShardRow& row : rows) edit(edits, row);
+  std::vector<ShardInfo> rows = folder.rows();
+  for (ShardInfo& row : rows) edit(edits, row);
   CatalogueMeta meta = folder.meta();
   edit(edits, meta);
   std::vector<FieldInfo> fields = folder.fields();
@@ -131,6 +132,7 @@ void catalogue_target(std::string_view input) {
     edits.edit(member.offset);
     edits.edit(member.name);
     edits.edit(member.reason);
+    member.kind = static_cast<LeftOut>(edits.byte() % 7);
   }
   if (edits.byte() % 4 == 1) rows.pop_back();
   write_catalogue(path, meta, rows, fields, skipped);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "index/key_index.h"
 #include "index/table_writer.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/hash.h"
@@ -21,6 +22,29 @@ std::uint64_t octal(std::string_view field) {
     if (c >= '0' && c <= '7') value = value * 8 + static_cast<std::uint64_t>(c - '0');
   }
   return value;
+}
+
+/// Makes the hashes of the key section's blocks right.
+void fix_keys(std::string& table, TableHeader& header) {
+  if (header.key_bucket_bits > 36 || header.num_samples > table.size()) return;
+  const std::uint64_t num_starts = (std::uint64_t{1} << header.key_bucket_bits) + 1;
+  const std::uint64_t num_bytes =
+      KeyIndex::num_words(header.key_bucket_bits, header.num_samples) * sizeof(std::uint64_t);
+  if (!range_fits(header.keys_offset, num_bytes, table.size())) return;
+  const std::string_view keys = std::string_view(table).substr(header.keys_offset, num_bytes);
+  std::string hashes;
+  std::uint64_t at = 0;
+  for (const std::uint64_t words : {num_starts, header.num_samples}) {
+    const std::uint64_t end = at + words * sizeof(std::uint64_t);
+    for (std::uint64_t block = 0; at < end; ++block) {
+      const std::uint64_t size = std::min(KeyIndex::kBlockWords * sizeof(std::uint64_t), end - at);
+      const std::uint64_t hash = hash64(keys.substr(at, size), block);
+      hashes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
+      at += size;
+    }
+  }
+  header.keys_checksum = hash64(hashes);
+  table.replace(header.keys_offset + at, hashes.size(), hashes);
 }
 
 }  // namespace
@@ -52,8 +76,8 @@ void fix_segment(std::string& segment) {
   header.segment_bytes = segment.size();
   std::memcpy(segment.data(), &header, sizeof header);
   const std::string_view bytes = segment;
-  header.checksum = hash64(bytes.substr(sizeof header),
-                           hash64(bytes.substr(0, offsetof(SegmentHeader, checksum))));
+  header.counts_checksum = hash64(bytes.substr(0, offsetof(SegmentHeader, counts_checksum)));
+  header.checksum = hash64(bytes.substr(sizeof header), header.counts_checksum);
   std::memcpy(segment.data(), &header, sizeof header);
 }
 
@@ -62,7 +86,7 @@ void fix_table(std::string& table) {
   TableHeader header;
   std::memcpy(&header, table.data(), sizeof header);
   std::memcpy(header.magic, kTableMagic, sizeof header.magic);
-  header.version = kTableVersion;
+  header.version = kIndexVersion;
   header.file_bytes = table.size();
   // The hints lie between the directory and the keys; the lengths follow from the counts.
   const std::string_view bytes = table;
@@ -77,6 +101,7 @@ void fix_table(std::string& table) {
         hash64(bytes.substr(header.hint_offset, hint_bytes),
                hash64(bytes.substr(header.directory_offset, directory_bytes)));
   }
+  fix_keys(table, header);
   header.header_checksum = table_header_checksum(header);
   std::memcpy(table.data(), &header, sizeof header);
 }

@@ -92,7 +92,8 @@ IndexFolder::IndexFolder()
   const IndexFiles files(index);
   meta_ = files.catalogue().meta();
   fields_ = files.catalogue().fields();
-  for (std::uint64_t i = 0; i < meta_.num_shards; ++i) rows_.push_back(files.catalogue().shard(i));
+  for (std::uint64_t i = 0; i < meta_.summary.num_shards; ++i)
+    rows_.push_back(files.catalogue().shard(i));
   catalogue_bytes_ = read_whole(index);
   table_name_ = meta_.table_file;
   table_bytes_ = read_whole(path(table_name_));
@@ -124,10 +125,10 @@ void write_whole(const std::string& path, std::string_view bytes) {
 }
 
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
-                     const std::vector<ShardRow>& rows, const std::vector<FieldInfo>& fields,
+                     const std::vector<ShardInfo>& rows, const std::vector<FieldInfo>& fields,
                      const std::vector<SkippedMember>& skipped) {
   CatalogueWriter writer(path);
-  for (const ShardRow& row : rows) writer.add_shard(row);
+  for (const ShardInfo& row : rows) writer.add_shard(row);
   for (const FieldInfo& field : fields) writer.add_field(field);
   for (const SkippedMember& member : skipped) writer.add_skipped(member);
   writer.commit(meta);

@@ -22,7 +22,7 @@ class IndexFolder {
   const std::string& table_bytes() const { return table_bytes_; }
   const std::string& table_name() const { return table_name_; }
   const CatalogueMeta& meta() const { return meta_; }
-  const std::vector<ShardRow>& rows() const { return rows_; }
+  const std::vector<ShardInfo>& rows() const { return rows_; }
   const std::vector<FieldInfo>& fields() const { return fields_; }
   std::string segment_bytes(std::uint64_t shard) const;
 
@@ -34,7 +34,7 @@ class IndexFolder {
   std::string table_bytes_;
   std::string table_name_;
   CatalogueMeta meta_;
-  std::vector<ShardRow> rows_;
+  std::vector<ShardInfo> rows_;
   std::vector<FieldInfo> fields_;
 };
 
@@ -43,7 +43,7 @@ void write_whole(const std::string& path, std::string_view bytes);
 
 /// Writes a catalogue with right checksums.
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
-                     const std::vector<ShardRow>& rows, const std::vector<FieldInfo>& fields,
+                     const std::vector<ShardInfo>& rows, const std::vector<FieldInfo>& fields,
                      const std::vector<SkippedMember>& skipped = {});
 
 /// Asks `segment`, which lies in `bytes`, for everything, and holds every answer to its bounds.

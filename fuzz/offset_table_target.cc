@@ -34,9 +34,9 @@ void check_table(std::string table) {
     TableHeader header;
     std::memcpy(&header, table.data(), sizeof header);
     meta.table_checksum = header.header_checksum;
-    meta.num_shards = header.num_shards;
-    meta.num_samples = header.num_samples;
-    meta.num_members = header.num_members;
+    meta.summary.num_shards = header.num_shards;
+    meta.summary.num_samples = header.num_samples;
+    meta.summary.num_members = header.num_members;
   }
   meta.table_file = std::string(kCatalogue) + ".table";
   write_whole(folder.path(meta.table_file), table);
@@ -66,10 +66,10 @@ void check_index_around(std::string segment) {
     table_path = writer.path();
     meta.table_file = table_path.substr(table_path.rfind('/') + 1);
     meta.table_checksum = writer.header().header_checksum;
-    meta.num_shards = 1;
-    meta.num_samples = writer.header().num_samples;
-    meta.num_members = writer.header().num_members;
-    ShardRow row = folder.rows()[0];
+    meta.summary.num_shards = 1;
+    meta.summary.num_samples = writer.header().num_samples;
+    meta.summary.num_members = writer.header().num_members;
+    ShardInfo row = folder.rows()[0];
     row.num_samples = header.num_samples;
     row.num_members = header.num_members;
     row.segment_checksum = header.checksum;

@@ -58,6 +58,20 @@ std::vector<std::string> scan_tar_seeds() {
   seeds.push_back(with_control('\1', once + once));                         // concatenated
   seeds.push_back(with_control('\1', once.substr(0, once.size() - 1024)));  // no end marker
   seeds.push_back(with_control('\1', once + "trailing"));
+  for (const char type : std::string("1256gxSD")) {  // the second entry's
+    std::string odd =
+        tar_bytes("ustar", {{"a.jpg", "image"}, {"d/", "9 path=x\n"}, {"c.jpg", "x"}});
+    odd[1024 + 156] = type;
+    seeds.push_back(with_control('\1', std::move(odd)));
+  }
+  return seeds;
+}
+
+std::vector<std::string> header_image_seeds() {
+  std::vector<std::string> seeds = scan_tar_seeds();
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    seeds[i][0] = static_cast<char>(seeds[i][0] | (i * 2 & 0x3E));  // pieces of all sizes
+  }
   return seeds;
 }
 

@@ -1,9 +1,13 @@
-#include <optional>
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "checksums.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/tar/sample_name.h"
 #include "shardwise/tar/tar_scanner.h"
+#include "tar/header_image.h"
 #include "targets.h"
 
 namespace shardwise::fuzz {
@@ -16,21 +20,34 @@ struct Member {
   friend bool operator==(const Member&, const Member&) = default;
 };
 
+struct Other {
+  TarOther::Type type;
+  std::string name, target;
+  std::uint64_t header_offset;
+
+  friend bool operator==(const Other&, const Other&) = default;
+};
+
 struct Scan {
   std::vector<Member> members;
+  std::vector<Other> others;
   TarScanReport report;
+  std::string refused;  ///< with this text; then the report is empty
 };
 
 void check_name(std::string_view name) {
   const auto split = split_sample_name(name);
   if (!split) return;
-  SHARDWISE_FUZZ_REQUIRE(!split->key.empty() && !split->field.empty());
+  SHARDWISE_FUZZ_REQUIRE(!split->key.empty());
   SHARDWISE_FUZZ_REQUIRE(name == std::string(split->key) + "." + std::string(split->field));
 }
 
-/// Nothing if it was refused with a typed error.
-std::optional<Scan> scan(std::string_view archive, const TarScanOptions& options) {
+Scan scan(std::string_view archive, TarScanOptions options) {
   Scan found;
+  options.visit_other = [&](const TarOther& o) {
+    SHARDWISE_FUZZ_REQUIRE(range_fits(o.header_offset, 512, archive.size()));
+    found.others.push_back({o.type, std::string(o.name), std::string(o.target), o.header_offset});
+  };
   try {
     found.report = scan_tar(archive, "x.tar", options, [&](const TarMember& m) {
       SHARDWISE_FUZZ_REQUIRE(range_fits(m.data_offset, m.size_bytes, archive.size()));
@@ -42,10 +59,12 @@ std::optional<Scan> scan(std::string_view archive, const TarScanOptions& options
       check_name(m.name);
       found.members.push_back({std::string(m.name), m.header_offset, m.data_offset, m.size_bytes});
     });
-  } catch (const Error&) {
-    return std::nullopt;
+  } catch (const Error& e) {
+    found.refused = e.what();
+    return found;
   }
   SHARDWISE_FUZZ_REQUIRE(found.report.num_members == found.members.size());
+  SHARDWISE_FUZZ_REQUIRE(found.report.num_links + found.report.num_special == found.others.size());
   SHARDWISE_FUZZ_REQUIRE(options.lenient || found.report.skipped.empty());
   return found;
 }
@@ -54,7 +73,7 @@ std::optional<Scan> scan(std::string_view archive, const TarScanOptions& options
 void require_equal(const Scan& first, const Scan& second) {
   const TarScanReport& a = first.report;
   const TarScanReport& b = second.report;
-  SHARDWISE_FUZZ_REQUIRE(first.members == second.members);
+  SHARDWISE_FUZZ_REQUIRE(first.members == second.members && first.others == second.others);
   SHARDWISE_FUZZ_REQUIRE(a.header_hash == b.header_hash);
   SHARDWISE_FUZZ_REQUIRE(a.num_directories == b.num_directories && a.num_links == b.num_links &&
                          a.num_special == b.num_special && a.num_archives == b.num_archives);
@@ -63,9 +82,33 @@ void require_equal(const Scan& first, const Scan& second) {
 }
 
 /// The direct path and libarchive alone read the same, or both refuse it.
-void require_same_answer(const std::optional<Scan>& direct, const std::optional<Scan>& libarchive) {
-  SHARDWISE_FUZZ_REQUIRE(direct.has_value() == libarchive.has_value());
-  if (direct) require_equal(*direct, *libarchive);
+void require_same_answer(const Scan& direct, const Scan& libarchive) {
+  if (direct.refused.empty() != libarchive.refused.empty()) {
+    throw BrokenPromise("refused by one way only: " + direct.refused + libarchive.refused);
+  }
+  if (direct.refused.empty()) require_equal(direct, libarchive);
+}
+
+/// An image of the archive, whose bytes come in pieces of this many, or are stepped over.
+HeaderImage image_of(std::string_view archive, std::size_t piece, bool steps_over, bool keeps) {
+  const auto keep = [keeps](std::string_view name, std::uint64_t size_bytes) {
+    return keeps && (name.size() + size_bytes) % 2 == 0;
+  };
+  const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-fuzz-image";
+  return {temporary, keep, [&](HeaderImage::Writer& writer) {
+            for (std::size_t at = 0; at < archive.size();) {
+              const std::size_t n = std::min(piece, archive.size() - at);
+              const std::uint64_t skippable = steps_over ? writer.skippable() : 0;
+              if (const auto rest = std::min<std::uint64_t>(skippable, archive.size() - at);
+                  rest > 0) {
+                writer.skip(rest);
+                at += rest;
+              } else {
+                writer.take(archive.substr(at, n));
+                at += n;
+              }
+            }
+          }};
 }
 
 }  // namespace
@@ -78,9 +121,34 @@ void scan_tar_target(std::string_view input) {
   require_same_answer(strict, scan(archive, {.libarchive_only = true}));
   const auto lenient = scan(archive, {.lenient = true});
   require_same_answer(lenient, scan(archive, {.lenient = true, .libarchive_only = true}));
-  if (strict) {  // then there is nothing to be lenient about
-    SHARDWISE_FUZZ_REQUIRE(lenient && lenient->report.skipped.empty());
-    require_equal(*strict, *lenient);
+  if (strict.refused.empty()) {  // then there is nothing to be lenient about
+    SHARDWISE_FUZZ_REQUIRE(lenient.refused.empty() && lenient.report.skipped.empty());
+    require_equal(strict, lenient);
+  }
+}
+
+void header_image_target(std::string_view input) {
+  if (input.empty()) return;
+  const auto control = static_cast<unsigned char>(input[0]);
+  std::string archive(input.substr(1));
+  if ((control & 1) != 0) fix_tar_headers(archive);
+  static constexpr std::size_t kPieces[] = {1, 100, 512, 700, 1024, 4000, 10000, 1 << 20};
+  const HeaderImage image =
+      image_of(archive, kPieces[control >> 3 & 7], (control & 2) != 0, (control & 4) != 0);
+  SHARDWISE_FUZZ_REQUIRE(image.bytes().size() == archive.size());
+  for (const bool lenient : {false, true}) {
+    const Scan plain = scan(archive, {.lenient = lenient});
+    const Scan imaged = scan(image.bytes(), {.lenient = lenient});
+    SHARDWISE_FUZZ_REQUIRE(plain.refused == imaged.refused);
+    require_equal(plain, imaged);
+    for (std::size_t i = 0; i < plain.report.skipped.size(); ++i) {
+      SHARDWISE_FUZZ_REQUIRE(plain.report.skipped[i].what == imaged.report.skipped[i].what);
+    }
+    for (const Member& m : plain.members) {
+      if ((control & 4) == 0 || (m.name.size() + m.size_bytes) % 2 != 0) continue;
+      SHARDWISE_FUZZ_REQUIRE(std::string_view(archive).substr(m.data_offset, m.size_bytes) ==
+                             image.bytes().substr(m.data_offset, m.size_bytes));
+    }
   }
 }
 

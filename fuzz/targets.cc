@@ -5,9 +5,11 @@ namespace shardwise::fuzz {
 const std::vector<NamedTarget>& all_targets() {
   static const std::vector<NamedTarget> kTargets = {
       {"tar_scan", scan_tar_target, scan_tar_seeds},
+      {"header_image", header_image_target, header_image_seeds},
       {"offset_table", offset_table_target, offset_table_seeds},
       {"catalogue", catalogue_target, catalogue_seeds},
       {"descriptor", descriptor_target, descriptor_seeds},
+      {"expand", expand_target, expand_seeds},
   };
   return kTargets;
 }

@@ -57,7 +57,7 @@ void make_index(const std::string& path) {
     SegmentHeader header;
     std::memcpy(&header, segment.data(), sizeof header);
     table.append(segment, hashes);
-    ShardRow row;
+    ShardInfo row;
     row.url = "train-" + std::to_string(first / kShardSamples) + ".tar";
     row.size_bytes = row.expanded_bytes = kShardSamples * 8192 + 1024;
     row.first_sample = first;
@@ -69,16 +69,16 @@ void make_index(const std::string& path) {
   table.commit();
   meta.table_file = table.path().substr(table.path().rfind('/') + 1);
   meta.table_checksum = table.header().header_checksum;
-  meta.num_shards = table.header().num_shards;
-  meta.num_samples = table.header().num_samples;
-  meta.num_members = table.header().num_members;
+  meta.summary.num_shards = table.header().num_shards;
+  meta.summary.num_samples = table.header().num_samples;
+  meta.summary.num_members = table.header().num_members;
   catalogue.commit(meta);
 }
 
 const std::string& index_path() {
   static const std::string path = [] {
     std::filesystem::create_directories(fixture_dir());
-    std::string made = fixture_dir() + "/scale-v" + std::to_string(kTableVersion) + "-" +
+    std::string made = fixture_dir() + "/scale-v" + std::to_string(kIndexVersion) + "-" +
                        std::to_string(num_samples()) + ".idx";
     if (!std::filesystem::exists(made)) make_index(made);
     return made;

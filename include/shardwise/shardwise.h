@@ -19,6 +19,7 @@
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_export.h"
+#include "shardwise/ingest/indexed_shard_writer.h"
 #include "shardwise/ingest/remote_shards.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/verify.h"
@@ -42,4 +43,5 @@
 #include "shardwise/storage/shard_handle.h"
 #include "shardwise/storage/shard_pool.h"
 #include "shardwise/tar/sample_name.h"
+#include "shardwise/tar/shard_writer.h"
 #include "shardwise/tar/tar_scanner.h"

@@ -1,11 +1,11 @@
 #include "shardwise/base/compression.h"
 
-#include <archive.h>
-#include <archive_entry.h>
-
+#include <algorithm>
 #include <array>
-#include <new>
+#include <optional>
 
+#include "base/decoder.h"
+#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
@@ -13,24 +13,24 @@ namespace shardwise {
 namespace {
 
 constexpr std::uint64_t kRatioFloorBytes = std::uint64_t{64} << 20;
+constexpr std::size_t kDetectBytes = 512;
 
 struct Format {
   Compression compression;
   std::string_view name;
   std::string_view magic;
-  int (*support)(archive*);
+  bool has_skippable_frames = false;
 };
 
 constexpr std::array<Format, 5> kFormats = {{
-    {Compression::kGzip, "gzip", "\x1f\x8b", archive_read_support_filter_gzip},
-    {Compression::kZstd, "zstd", "\x28\xb5\x2f\xfd", archive_read_support_filter_zstd},
+    {Compression::kGzip, "gzip", "\x1f\x8b"},
+    {Compression::kZstd, "zstd", "\x28\xb5\x2f\xfd", true},
     {Compression::kXz, "xz",
      std::string_view("\xfd"
                       "7zXZ\0",
-                      6),
-     archive_read_support_filter_xz},
-    {Compression::kBzip2, "bzip2", "BZh", archive_read_support_filter_bzip2},
-    {Compression::kLz4, "lz4", "\x04\x22\x4d\x18", archive_read_support_filter_lz4},
+                      6)},
+    {Compression::kBzip2, "bzip2", "BZh"},
+    {Compression::kLz4, "lz4", "\x04\x22\x4d\x18", true},
 }};
 
 const Format& format_of(Compression compression) {
@@ -40,9 +40,16 @@ const Format& format_of(Compression compression) {
   throw InvalidArgument("not a compression", "", "");
 }
 
-struct ArchiveDeleter {
-  void operator()(archive* a) const noexcept { archive_read_free(a); }
-};
+/// The length of the skippable frame that `bytes` begin with: 0x184D2A50 to 5F, the size of what
+/// follows, and that. Nothing if there is none.
+std::optional<std::uint64_t> skippable_frame(std::string_view bytes) noexcept {
+  constexpr std::uint32_t kMagic = 0x184D2A50, kMask = 0xFFFFFFF0;
+  constexpr std::size_t kHeaderBytes = 8;
+  if (bytes.size() < kHeaderBytes || (load_le32(bytes.data()) & kMask) != kMagic) {
+    return std::nullopt;
+  }
+  return kHeaderBytes + std::uint64_t{load_le32(bytes.data() + 4)};
+}
 
 }  // namespace
 
@@ -63,8 +70,13 @@ Compression parse_compression(std::string_view name) {
 }
 
 Compression detect_compression(std::string_view first_bytes) noexcept {
+  std::string_view bytes = first_bytes.substr(0, kDetectBytes);
+  while (const auto frame = skippable_frame(bytes)) {
+    if (*frame >= bytes.size()) return Compression::kZstd;
+    bytes.remove_prefix(static_cast<std::size_t>(*frame));
+  }
   for (const Format& format : kFormats) {
-    if (first_bytes.starts_with(format.magic)) return format.compression;
+    if (bytes.starts_with(format.magic)) return format.compression;
   }
   return Compression::kNone;
 }
@@ -72,39 +84,84 @@ Compression detect_compression(std::string_view first_bytes) noexcept {
 struct ExpandingReader::Impl {
   Impl(std::string_view bytes, Compression compression, std::string file,
        const ExpansionLimits& expansion)
-      : name(std::move(file)), limits(expansion), compressed_bytes(bytes.size()) {
-    if (!reader) throw std::bad_alloc();
-    archive* a = reader.get();
-    // ARCHIVE_WARN would mean that an external program does the work: none is ever run.
-    if (format_of(compression).support(a) != ARCHIVE_OK ||
-        archive_read_support_format_raw(a) != ARCHIVE_OK ||
-        archive_read_support_format_empty(a) != ARCHIVE_OK) {
-      throw Unsupported(
-          "the system's libarchive cannot read " + std::string(compression_name(compression)),
-          in_quotes(name), "expand the file, and use it expanded");
+      : compressed(bytes),
+        format(format_of(compression)),
+        name(std::move(file)),
+        limits(expansion),
+        decoder(make_decoder(compression, expansion)) {
+    begin_next();
+  }
+
+  std::string_view rest() const noexcept { return compressed.substr(at); }
+
+  /// Moves over what may lie between streams to the next one, or to the end.
+  void begin_next() {
+    while (!rest().empty() && !rest().starts_with(format.magic)) {
+      if (const auto frame = skippable_frame(rest()); frame && format.has_skippable_frames) {
+        if (*frame > rest().size()) truncated();
+        at += static_cast<std::size_t>(*frame);
+        continue;
+      }
+      const std::size_t zeros = std::min(rest().find_first_not_of('\0'), rest().size());
+      if (zeros == 0 || num_streams == 0) {
+        fail({ErrorCode::kCorruptShard,
+              num_streams == 0 ? "it does not begin as " + std::string(format.name)
+                               : "what follows the end of its " + std::string(format.name) +
+                                     " stream is neither another one nor zeros"});
+      }
+      at += zeros;
     }
-    archive_entry* entry = nullptr;
-    if (archive_read_open_memory(a, bytes.data(), bytes.size()) != ARCHIVE_OK) fail();
-    const int status = archive_read_next_header(a, &entry);
-    if (status == ARCHIVE_EOF) {
-      at_end = true;
-    } else if (status != ARCHIVE_OK) {
-      fail();
+    at_end = rest().empty();
+    if (at_end && num_streams == 0 && at == 0) truncated();
+    if (at_end) return;
+    ++num_streams;
+    expand([&] { unchecked = !decoder->begin(rest()) || unchecked; });
+  }
+
+  /// Expands into `buffer` until a stream ends or no more fits. @return  how much that was.
+  std::size_t step(char* buffer, std::size_t size) {
+    Decoder::Step step{};
+    expand([&] { step = decoder->step(rest(), buffer, size); });
+    at += step.taken;
+    position += step.given;
+    check_limits();
+    if (step.ended) {
+      begin_next();
+    } else if (step.taken == 0 && step.given == 0) {
+      truncated();
+    }
+    return step.given;
+  }
+
+  template <class Call>
+  void expand(const Call& call) const {
+    try {
+      call();
+    } catch (const Decoder::Failure& failure) {
+      fail(failure);
     }
   }
 
-  [[noreturn]] void fail() const {
-    const char* why = archive_error_string(reader.get());
-    throw CorruptShard("the compressed file is damaged (" +
-                           std::string(why == nullptr ? "no reason given" : why) + ")",
-                       in_quotes(name) + ", expanded offset " + std::to_string(position),
+  [[noreturn]] void truncated() const {
+    fail({ErrorCode::kCorruptShard, "truncated: it ends within a " + std::string(format.name) +
+                                        (num_streams == 0 ? " frame" : " stream")});
+  }
+
+  [[noreturn]] void fail(const Decoder::Failure& failure) const {
+    const std::string where = in_quotes(name) + ", offset " + std::to_string(at) +
+                              ", expanded offset " + std::to_string(position);
+    if (failure.code == ErrorCode::kUnsupported) {
+      throw Unsupported("the compressed file cannot be expanded (" + failure.why + ")", where,
+                        "compress it again with the codec's usual options, or use it expanded");
+    }
+    throw CorruptShard("the compressed file is damaged (" + failure.why + ")", where,
                        "copy or make it again");
   }
 
   void check_limits() const {
     const bool too_large = position > limits.max_bytes;
     const bool too_dense =
-        position > kRatioFloorBytes && position / limits.max_ratio > compressed_bytes;
+        position > kRatioFloorBytes && position / limits.max_ratio > compressed.size();
     if (!too_large && !too_dense) return;
     throw Unsupported("the file expands to more than " +
                           (too_large ? human_bytes(limits.max_bytes)
@@ -112,12 +169,16 @@ struct ExpandingReader::Impl {
                       in_quotes(name), "if that is meant, expand it, and use it expanded");
   }
 
+  const std::string_view compressed;
+  const Format& format;
   const std::string name;
   const ExpansionLimits limits;
-  const std::uint64_t compressed_bytes;
-  const std::unique_ptr<archive, ArchiveDeleter> reader{archive_read_new()};
+  const std::unique_ptr<Decoder> decoder;
+  std::size_t at = 0;  // in compressed
   std::uint64_t position = 0;
+  std::uint64_t num_streams = 0;
   bool at_end = false;
+  bool unchecked = false;
 };
 
 ExpandingReader::ExpandingReader(std::string_view compressed, Compression compression,
@@ -128,24 +189,13 @@ ExpandingReader::ExpandingReader(ExpandingReader&&) noexcept = default;
 ExpandingReader& ExpandingReader::operator=(ExpandingReader&&) noexcept = default;
 
 std::size_t ExpandingReader::read(char* buffer, std::size_t size) {
-  Impl& impl = *impl_;
   std::size_t done = 0;
-  while (done < size && !impl.at_end) {
-    const la_ssize_t n = archive_read_data(impl.reader.get(), buffer + done, size - done);
-    if (n < 0) impl.fail();
-    impl.at_end = n == 0;
-    done += static_cast<std::size_t>(n);
-    impl.position += static_cast<std::uint64_t>(n);
-    impl.check_limits();
-  }
+  while (done < size && !impl_->at_end) done += impl_->step(buffer + done, size - done);
   return done;
 }
 
 std::uint64_t ExpandingReader::position() const noexcept { return impl_->position; }
-
-std::uint64_t ExpandingReader::compressed_position() const noexcept {
-  const la_int64_t bytes = archive_filter_bytes(impl_->reader.get(), -1);
-  return bytes < 0 ? 0 : static_cast<std::uint64_t>(bytes);
-}
+std::uint64_t ExpandingReader::compressed_position() const noexcept { return impl_->at; }
+bool ExpandingReader::unchecked() const noexcept { return impl_->unchecked; }
 
 }  // namespace shardwise

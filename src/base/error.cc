@@ -70,9 +70,12 @@ void throw_errno(int errno_value, std::string_view action, std::string_view path
       throw NotFound(what, where + " (" + reason + ")", "check the path");
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
       throw Error(ErrorCode::kNoSpace, what, where + " (" + reason + ")",
                   "free some space or choose another place, then run again");
+    case EFBIG:
+      throw Error(ErrorCode::kNoSpace, what, where + " (" + reason + ")",
+                  "raise the limit on the size of files (ulimit -f), or choose a file system that "
+                  "takes large ones, then run again");
     case EACCES:
     case EPERM:
     case EROFS:

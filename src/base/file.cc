@@ -8,11 +8,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <mutex>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
@@ -39,6 +44,25 @@ FileIdentity checked_identity(const struct stat& st, const std::string& path) {
           .inode = st.st_ino,
           .size_bytes = static_cast<std::uint64_t>(st.st_size),
           .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
+}
+
+std::string temporary_name(const std::string& path) {
+  return path + "." + random_name(kRandomLength) + std::string(kTemporarySuffix);
+}
+
+/// True if the file system refused a lock because it has none.
+bool has_no_locks(int errno_value) noexcept {
+  return errno_value == ENOLCK || errno_value == EOPNOTSUPP || errno_value == ENOSYS;
+}
+
+/// @param count  0: all from there on.
+void unlock_bytes(int fd, std::uint64_t offset, std::uint64_t count) noexcept {
+  struct flock range {};
+  range.l_type = F_UNLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(offset);
+  range.l_len = static_cast<off_t>(count);
+  retry_eintr([&] { return ::fcntl(fd, F_OFD_SETLK, &range); });
 }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -70,6 +94,14 @@ File File::open_read(const std::string& path) {
   return file;
 }
 
+File File::open_to_lock(const std::string& path) {
+  const int fd = retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0) return open_read(path);
+  File file(fd, path);
+  file_identity(fd, path);
+  return file;
+}
+
 File File::open_or_create(const std::string& path) {
   const int fd = retry_eintr([&] {
     return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -88,16 +120,69 @@ File File::create_exclusive(const std::string& path) {
   return File(fd, path);
 }
 
+File File::create_nameless(const std::string& beside) {
+  const std::string directory = directory_of(beside);
+  const int fd = retry_eintr(
+      [&] { return ::open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600); });
+  if (fd >= 0) return File(fd, beside + " (its temporary file)");
+  File file = create_exclusive(temporary_name(beside));
+  ::unlink(file.path().c_str());
+  return file;
+}
+
+/// The files that a forked child is to find closed.
+struct File::Locked {
+  /// Kept beyond the end of the program: files of static objects may be closed after it.
+  static Locked& all() {
+    static Locked& locked = *new Locked;
+    return locked;
+  }
+  static void close_all() noexcept {
+    for (File* const file : all().files) {
+      ::close(std::exchange(file->fd_, -1));
+      file->stays_with_process_ = false;
+    }
+    all().files.clear();
+  }
+
+  Mutex mutex;
+  std::set<File*> files;  // guarded by mutex
+  const bool told = call_in_children(close_all);
+};
+
+void File::stay_with_process() {
+  if (stays_with_process_) return;
+  const ForkSection section;
+  Locked& locked = Locked::all();
+  const std::lock_guard lock(locked.mutex);
+  locked.files.insert(this);
+  stays_with_process_ = true;
+}
+
 File::~File() { close(); }
-File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+File::File(File&& other) noexcept { take_over(other); }
 File& File::operator=(File&& other) noexcept {
   if (this != &other) {
     close();
-    fd_ = std::exchange(other.fd_, -1);
-    path_ = std::move(other.path_);
+    take_over(other);
   }
   return *this;
+}
+
+/// REQUIRES: this is closed.
+void File::take_over(File& other) noexcept {
+  const auto take = [&] {
+    fd_ = std::exchange(other.fd_, -1);
+    stays_with_process_ = std::exchange(other.stays_with_process_, false);
+    path_ = std::move(other.path_);
+  };
+  if (!other.stays_with_process_) return take();
+  Locked& locked = Locked::all();
+  const std::lock_guard lock(locked.mutex);
+  auto node = locked.files.extract(&other);
+  node.value() = this;
+  locked.files.insert(std::move(node));
+  take();
 }
 
 std::size_t File::read_at(std::uint64_t offset, char* buffer, std::size_t size) const {
@@ -135,9 +220,12 @@ void File::sync() {
   if (retry_eintr([&] { return ::fsync(fd_); }) != 0) throw_errno(errno, "cannot sync", path_);
 }
 
-bool File::try_lock() {
-  if (retry_eintr([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return true;
-  if (errno == EWOULDBLOCK) return false;
+FileLock File::try_lock() {
+  stay_with_process();
+  if (retry_eintr([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return FileLock::kTaken;
+  if (errno == EWOULDBLOCK) return FileLock::kHeldByAnother;
+  // EBADF: NFS, of a file that may not be written to.
+  if (has_no_locks(errno) || (errno == EBADF && fd_ >= 0)) return FileLock::kUnsupported;
   throw_errno(errno, "cannot lock", path_);
 }
 
@@ -148,6 +236,7 @@ void File::resize(std::uint64_t size_bytes) {
 }
 
 bool File::try_lock_byte(std::uint64_t offset, bool exclusive) {
+  stay_with_process();
   struct flock range {};
   range.l_type = exclusive ? F_WRLCK : F_RDLCK;
   range.l_whence = SEEK_SET;
@@ -155,17 +244,15 @@ bool File::try_lock_byte(std::uint64_t offset, bool exclusive) {
   range.l_len = 1;
   if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_SETLK, &range); }) == 0) return true;
   if (errno == EAGAIN || errno == EACCES) return false;
+  if (has_no_locks(errno)) {
+    throw Error(ErrorCode::kIo, "the file system has no locks",
+                in_quotes(path_) + " (" + std::generic_category().message(errno) + ")",
+                "choose a place on a local disk");
+  }
   throw_errno(errno, "cannot lock", path_);
 }
 
-void File::unlock_byte(std::uint64_t offset) noexcept {
-  struct flock range {};
-  range.l_type = F_UNLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(offset);
-  range.l_len = 1;
-  retry_eintr([&] { return ::fcntl(fd_, F_OFD_SETLK, &range); });
-}
+void File::unlock_byte(std::uint64_t offset) noexcept { unlock_bytes(fd_, offset, 1); }
 
 void File::reserve(std::uint64_t size_bytes) {
   if (size_bytes == 0) return resize(0);
@@ -184,19 +271,31 @@ bool File::has_name() const {
 }
 
 void File::close() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  if (fd_ < 0) return;
+  if (stays_with_process_) {
+    // A child that is made meanwhile, or without fork's handlers, may keep the descriptor: it shall
+    // not keep the locks.
+    ::flock(fd_, LOCK_UN);
+    unlock_bytes(fd_, 0, 0);
+    Locked& locked = Locked::all();
+    const std::lock_guard lock(locked.mutex);
+    locked.files.erase(this);
+    stays_with_process_ = false;
+  }
+  ::close(std::exchange(fd_, -1));
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   // A sweep between creation and lock takes the file for a stray one: then another is made.
   do {
-    file_ = File::create_exclusive(path_ + "." + random_name(kRandomLength) +
-                                   std::string(kTemporarySuffix));
-  } while (!file_.try_lock() || !file_.has_name());
+    file_ = File::create_exclusive(temporary_name(path_));
+  } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
 }
 
 AtomicFile::~AtomicFile() {
-  if (!committed_) ::unlink(file_.path().c_str());
+  const bool belongs_here =
+      file_.fd() >= 0;  // and not that of the process that this was forked from
+  if (!committed_ && belongs_here) ::unlink(file_.path().c_str());
 }
 
 void AtomicFile::commit() {
@@ -218,8 +317,8 @@ bool is_temporary_name(std::string_view name, std::string_view base) noexcept {
 
 bool sweep_temporary(const std::string& path) noexcept {
   try {
-    File file = File::open_read(path);
-    return file.try_lock() && ::unlink(path.c_str()) == 0;
+    File file = File::open_to_lock(path);
+    return file.try_lock() == FileLock::kTaken && ::unlink(path.c_str()) == 0;
   } catch (const NotFound&) {
     return true;  // another process swept it first
   } catch (const std::exception&) {
@@ -252,6 +351,21 @@ void sync_directory_of(const std::string& path) {
   ::close(fd);
   // Some network file systems cannot sync a directory, and say so with EINVAL.
   if (result != 0 && error != EINVAL) throw_errno(error, "cannot sync the directory", directory);
+}
+
+std::string behind_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::string target(PATH_MAX, '\0');
+    const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
+    if (size < 0) {
+      if (errno == EINVAL || errno == ENOENT || errno == ENOTDIR) return path;
+      throw_errno(errno, "cannot examine", path);
+    }
+    target.resize(static_cast<std::size_t>(size));
+    path = target.starts_with('/') ? target : directory_of(path) + "/" + target;
+  }
+  throw_errno(ELOOP, "cannot follow the link", path);
 }
 
 std::string directory_of(const std::string& path) {

@@ -16,8 +16,15 @@ struct MappedFile::Region {
 
 namespace {
 
-bi::mapped_region map_whole(const bi::file_mapping& file, std::size_t size,
-                            const std::string& path) {
+/// An open descriptor, as Boost asks for what is to be mapped.
+struct Descriptor {
+  int fd;
+  bi::mapping_handle_t get_mapping_handle() const noexcept {
+    return bi::ipcdetail::mapping_handle_from_file_handle(fd);
+  }
+};
+
+bi::mapped_region map_whole(const Descriptor& file, std::size_t size, const std::string& path) {
   try {
     return bi::mapped_region(file, bi::read_only, 0, size);
   } catch (const bi::interprocess_exception& e) {
@@ -32,20 +39,19 @@ bi::mapped_region map_whole(const bi::file_mapping& file, std::size_t size,
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Access access) {
-  file_identity(path);  // typed errors for what is missing or no regular file
-  try {
-    const bi::file_mapping mapping(path.c_str(), bi::read_only);
-    // Of what was opened, not of what the name says by now.
-    const FileIdentity identity = file_identity(mapping.get_mapping_handle().handle, path);
-    if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
-    bi::mapped_region region = map_whole(mapping, identity.size_bytes, path);
-    if (access == Access::kSequential) region.advise(bi::mapped_region::advice_sequential);
-    if (access == Access::kRandom) region.advise(bi::mapped_region::advice_random);
-    const std::string_view bytes(static_cast<const char*>(region.get_address()), region.get_size());
-    return MappedFile(std::make_unique<Region>(Region{std::move(region)}), bytes, identity);
-  } catch (const bi::interprocess_exception& e) {
-    throw_errno(e.get_native_error(), "cannot map", path);
-  }
+  file_identity(path);  // what is missing or no regular file is not opened first
+  return open(File::open_read(path), access);
+}
+
+MappedFile MappedFile::open(const File& file, Access access) {
+  // Of what was opened, not of what the name says by now.
+  const FileIdentity identity = file_identity(file.fd(), file.path());
+  if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
+  bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());
+  if (access == Access::kSequential) region.advise(bi::mapped_region::advice_sequential);
+  if (access == Access::kRandom) region.advise(bi::mapped_region::advice_random);
+  const std::string_view bytes(static_cast<const char*>(region.get_address()), region.get_size());
+  return MappedFile(std::make_unique<Region>(Region{std::move(region)}), bytes, identity);
 }
 
 MappedFile::MappedFile(std::unique_ptr<Region> region, std::string_view bytes,

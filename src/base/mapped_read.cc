@@ -10,6 +10,12 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "shardwise/base/fork.h"
 
 namespace shardwise {
 namespace {
@@ -34,39 +40,94 @@ bool is_in(const char* fault, const char* begin, const char* end) noexcept {
 [[gnu::tls_model("initial-exec")]] constinit thread_local Copy* current_copy = nullptr;
 [[gnu::tls_model("initial-exec")]] constinit thread_local MappedReadGuard* innermost = nullptr;
 
-struct sigaction previous;  // before ours; written once, before ours can run
-
 /// Keeps the compiler from moving reads of a mapping past what the handler looks at.
 void fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+bool is_same(const struct sigaction& a, const struct sigaction& b) noexcept {
+  return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags;
+}
+
+struct sigaction action_now() noexcept {
+  struct sigaction action {};
+  ::sigaction(SIGBUS, nullptr, &action);
+  return action;
+}
+
+void set_action(const struct sigaction& action) noexcept { ::sigaction(SIGBUS, &action, nullptr); }
 
 void set_default_action() noexcept {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  ::sigaction(SIGBUS, &action, nullptr);
+  set_action(action);
+}
+
+/// What was installed when ours took its place. Never freed: a handler may be about to call it.
+struct Previous {
+  struct sigaction action;
+  const Previous* before;  // what ours took the place of the time before
+};
+std::atomic<const Previous*> newest_previous{nullptr};
+
+std::atomic<std::uint64_t> num_installed{0};  // how often ours was put in its place
+
+/// That a thread is in a handler to which ours passed on. By number, for handlers may jump away: it
+/// is so no longer once ours was put in its place again.
+struct Passing {
+  std::uint64_t when = ~std::uint64_t{0};  // num_installed then
+  const Previous* next = nullptr;          // for if that handler calls ours
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Passing passing_on{};
+
+void install_ours() noexcept;
+
+/// Calls a handler as the kernel would have.
+void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
+                    void* context) noexcept {
+  sigset_t blocked = action.sa_mask;
+  if ((action.sa_flags & SA_NODEFER) == 0) sigaddset(&blocked, SIGBUS);
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  if ((action.sa_flags & SA_SIGINFO) != 0) {
+    action.sa_sigaction(signal, info, context);
+  } else {
+    action.sa_handler(signal);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 /// What would have happened without our handler.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   const bool is_fault = info->si_code > 0;  // otherwise a process sent it
-  const bool has_handler = (previous.sa_flags & SA_SIGINFO) != 0 ||
-                           (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
+  const bool is_nested = passing_on.when == num_installed.load();
+  const Previous* const to =
+      is_nested ? passing_on.next : newest_previous.load(std::memory_order_acquire);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  if (to != nullptr) action = to->action;
+  const bool has_handler = (action.sa_flags & SA_SIGINFO) != 0 ||
+                           (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
   if (!has_handler) {
-    if (previous.sa_handler == SIG_IGN && !is_fault) return;
+    if (action.sa_handler == SIG_IGN && !is_fault) return;
     set_default_action();
     if (!is_fault) ::raise(signal);
     return;  // a fault happens again, and now ends the process
   }
-  if ((previous.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) set_default_action();
-  sigset_t blocked = previous.sa_mask;
-  if ((previous.sa_flags & SA_NODEFER) == 0) sigaddset(&blocked, SIGBUS);
-  sigset_t before;
-  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(signal, info, context);
-  } else {
-    previous.sa_handler(signal);
+  const bool is_for_once = (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
+  if (is_for_once) set_default_action();
+  if (is_nested || to->before == nullptr) {  // it came before ours, and knows nothing of it
+    call_as_kernel(action, signal, info, context);
+    return;
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // One that came later may call ours in turn; or go back to it when it has reported, for the fault
+  // to happen again: that is seen if it finds itself installed.
+  if (!is_for_once) set_action(action);
+  passing_on = {num_installed.load(), to->before};
+  call_as_kernel(action, signal, info, context);
+  passing_on = {};
+  if (is_for_once) return;
+  if (is_same(action_now(), action)) return install_ours();
+  const Previous* expected = to;
+  newest_previous.compare_exchange_strong(expected, to->before, std::memory_order_acq_rel);
 }
 
 }  // namespace
@@ -100,18 +161,56 @@ void BusErrorHandler::handle(int signal, siginfo_t* info, void* context) {
 
 namespace {
 
-bool install() noexcept {
-  page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+bool is_ours(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == BusErrorHandler::handle;
+}
+
+void install_ours() noexcept {
   struct sigaction action {};
   action.sa_sigaction = BusErrorHandler::handle;
   // On the thread's own signal stack where it has one, as runtimes with small stacks demand.
   action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGBUS, nullptr, &previous);
-  return ::sigaction(SIGBUS, &action, nullptr) == 0;
+  ++num_installed;
+  set_action(action);
 }
 
-void require_handler() noexcept { [[maybe_unused]] static const bool installed = install(); }
+/// Notes what is installed as what ours passes on to, and takes its place.
+void take_place_of(const struct sigaction& found) noexcept {
+  static constinit Mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (is_ours(action_now())) return;  // another thread was faster
+  page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const Previous* const last = newest_previous.load(std::memory_order_relaxed);
+  if (last == nullptr || !is_same(last->action, found)) {
+    auto* const previous = new (std::nothrow) Previous{found, last};
+    if (previous == nullptr) return;
+    newest_previous.store(previous, std::memory_order_release);
+  }
+  install_ours();
+}
+
+/// Others install handlers at any time, before us or after: what is not ours is looked for at each
+/// use.
+void require_handler() noexcept {
+  const struct sigaction found = action_now();
+  if (!is_ours(found)) take_place_of(found);
+}
+
+/// The same, at most once in a tick of the kernel's clock, some ms, in each thread.
+void require_handler_lately() noexcept {
+  static constinit thread_local timespec looked{};
+  static constinit thread_local std::uint64_t process = 0;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (now.tv_nsec == looked.tv_nsec && now.tv_sec == looked.tv_sec &&
+      process == process_generation()) {
+    return;
+  }
+  require_handler();
+  looked = now;
+  process = process_generation();
+}
 
 /// Nothing here needs a destructor: the handler jumps out of it.
 bool copy_or_give_up(Copy& copy, void* to) noexcept {
@@ -130,9 +229,9 @@ bool copy_or_give_up(Copy& copy, void* to) noexcept {
 
 }  // namespace
 
-bool copy_mapped(void* to, const void* from, std::size_t size) noexcept {
+bool copy_mapped(void* to, const void* from, std::size_t size, Look look) noexcept {
   if (size == 0) return true;
-  require_handler();
+  look == Look::kAlways ? require_handler() : require_handler_lately();
   const auto* const begin = static_cast<const char*>(from);
   Copy copy;
   copy.begin = begin;

@@ -1,5 +1,6 @@
 #include "shardwise/base/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -7,7 +8,7 @@
 namespace shardwise {
 namespace {
 
-constexpr char kHexDigits[] = "0123456789abcdef";
+constexpr char kLowerHexDigits[] = "0123456789abcdef";
 
 /// Length of the UTF-8 sequence at the front of `s`, or 0 if there is no well-formed one.
 std::size_t utf8_length(std::string_view s) noexcept {
@@ -29,6 +30,11 @@ std::size_t utf8_length(std::string_view s) noexcept {
     return 4;
   }
   return 0;
+}
+
+/// True if `s` begins with one of U+0080 to U+009F, which terminals obey as they do escape codes.
+bool is_c1_control(std::string_view s) noexcept {
+  return s.size() > 1 && s[0] == '\xC2' && static_cast<unsigned char>(s[1]) - 0x80U < 0x20;
 }
 
 }  // namespace
@@ -54,11 +60,9 @@ std::string escaped(std::string_view bytes) {
       out += "\\t";
     } else if (c == '\\') {
       out += "\\\\";
-    } else if (c < 0x20 || c == 0x7F || length == 0) {
-      out += "\\x";
-      out += kHexDigits[c >> 4];
-      out += kHexDigits[c & 15];
-      length = 1;
+    } else if (c < 0x20 || c == 0x7F || length == 0 || is_c1_control(bytes)) {
+      length = std::max<std::size_t>(length, 1);
+      for (const char byte : bytes.substr(0, length)) out += "\\x" + hex({&byte, 1});
     } else {
       out.append(bytes.substr(0, length));
     }
@@ -79,14 +83,14 @@ std::string hex(std::string_view bytes) {
   out.reserve(2 * bytes.size());
   for (const char c : bytes) {
     const auto b = static_cast<unsigned char>(c);
-    out += kHexDigits[b >> 4];
-    out += kHexDigits[b & 15];
+    out += kLowerHexDigits[b >> 4];
+    out += kLowerHexDigits[b & 15];
   }
   return out;
 }
 
 bool is_hex(std::string_view text) noexcept {
-  return text.find_first_not_of(kHexDigits) == std::string_view::npos;
+  return text.find_first_not_of(kLowerHexDigits) == std::string_view::npos;
 }
 
 std::optional<std::int64_t> parse_int64(std::string_view text) noexcept {

@@ -221,6 +221,10 @@ std::string redacted_url(std::string_view url) {
   return out;
 }
 
+std::string without_secrets(const std::string& path_or_url) {
+  return is_fetched_url(path_or_url) ? redacted_url(path_or_url) : path_or_url;
+}
+
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

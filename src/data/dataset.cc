@@ -1,6 +1,7 @@
 #include "shardwise/data/dataset.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -8,6 +9,7 @@
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/query.h"
@@ -88,7 +90,7 @@ struct Dataset::Impl {
   const std::shared_ptr<ShardCache> cache;
   const std::atomic<bool>* const cancel;
   detail::ShardReader reader;
-  mutable std::mutex mutex;
+  mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache. Guarded by mutex.
   std::unordered_map<std::string, std::uint64_t> cached;
   std::shared_ptr<const detail::ShardFuture> future;  // guarded by mutex
@@ -121,8 +123,23 @@ Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
   return Dataset(Index::open(path), options);
 }
 
+namespace {
+
+std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
+                                    const DatasetOptions& options) {
+  if (options.allow_part) return index;
+  if (const auto part = index->summary().part) {
+    throw InvalidArgument("the index is only part " + to_string(*part), in_quotes(index->path()),
+                          "join all parts with `shardwise merge`, or say that this one is meant "
+                          "(DatasetOptions::allow_part, --allow-part)");
+  }
+  return index;
+}
+
+}  // namespace
+
 Dataset::Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options)
-    : impl_(std::make_shared<Impl>(std::move(index), options)) {
+    : impl_(std::make_shared<Impl>(usable(std::move(index), options), options)) {
   if (!impl_->cache) return;
   impl_->cache->add_releaser(
       impl_, [impl = impl_.get()](const std::string& name) { return impl->release(name); });
@@ -154,8 +171,8 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const bool is_mapped = shard->data != nullptr;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ =
-        impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes, sample.members_);
+    sample.own_ = impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes,
+                                     sample.shard_->segment, sample.members_);
   }
   return sample;
 }
@@ -247,7 +264,7 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
 
 std::vector<double> Dataset::numbers(const std::string& column) const {
   const Index& index = *impl_->index;
-  const std::vector<Column>& columns = index.columns();
+  const std::vector<Column>& columns = index.content().columns;
   const auto found = std::find_if(columns.begin(), columns.end(),
                                   [&](const Column& c) { return c.name == column; });
   if (found == columns.end()) {
@@ -285,8 +302,18 @@ std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
   struct Segments {
     explicit Segments(std::shared_ptr<const Index> opened)
         : index(std::move(opened)), checked(index->num_shards()), views(index->num_shards()) {}
-    std::shared_ptr<const Index> index;
-    std::vector<std::once_flag> checked;
+    const SegmentView& of(std::uint64_t shard) {
+      if (!checked[shard].load(std::memory_order_acquire)) {
+        const SegmentView view = index->segment(shard);
+        const std::lock_guard lock(mutex);
+        if (!checked[shard].load(std::memory_order_relaxed)) views[shard] = view;
+        checked[shard].store(true, std::memory_order_release);
+      }
+      return views[shard];
+    }
+    const std::shared_ptr<const Index> index;
+    Mutex mutex;
+    std::vector<std::atomic<bool>> checked;
     std::vector<SegmentView> views;
   };
   return [segments = std::make_shared<Segments>(impl_->index),
@@ -294,10 +321,8 @@ std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
     const std::uint64_t number = view.number_in_index(sample);
     const Index& index = *segments->index;
     const std::uint64_t shard = index.shard_of(number);
-    std::call_once(segments->checked[shard],
-                   [&] { segments->views[shard] = index.segment(shard); });
     std::uint64_t bytes = 0;
-    for (const MemberRecord& member : segments->views[shard].members(
+    for (const MemberRecord& member : segments->of(shard).members(
              static_cast<std::uint32_t>(number - index.first_sample(shard)))) {
       bytes += member.size_bytes;
     }

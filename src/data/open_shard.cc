@@ -38,14 +38,6 @@ bool is_in_place(const ShardInfo& info) {
   return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
-/// True if the file at `path` begins as the shard does.
-bool begins_as(const ShardInfo& info, const std::string& path) {
-  const File file = File::open_read(path);
-  char block[kTarBlockBytes];
-  const std::size_t got = file.read_at(0, block, sizeof block);
-  return hash64({block, got}) == info.first_header_hash;
-}
-
 /// Throws unless the copy that was brought is the shard that was indexed.
 void require_copy(const Index& index, const ShardInfo& info, const std::string& path) {
   if (const auto problem = verify_copy(index, info.number, path)) {
@@ -69,6 +61,17 @@ void require_copy(const Index& index, const ShardInfo& info, const std::string& 
                     "index the expanded file");
 }
 
+/// Only the server, or hashes, can say of single samples that they are of the indexed shard.
+void require_known_ranges(const Index& index, const ShardInfo& info) {
+  if (!info.validator.empty() || index.content().hashes) return;
+  throw Unsupported(
+      "nothing tells whether single samples are of the shard that was indexed: its source gave no "
+      "ETag and no Last-Modified, and the index has no hashes",
+      in_quotes(redacted_url(info.path)),
+      "give a cache and another access (DatasetOptions::cache, --cache DIR), or index it with "
+      "hashes (--hash)");
+}
+
 }  // namespace
 
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
@@ -76,18 +79,18 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
   const ShardInfo info = index->shard(number);
   if (is_in_place(info)) return std::nullopt;
   CacheRequest request{.url = info.path,
+                       .validator = info.validator,
                        .compression = info.compression,
                        .size_bytes = info.expanded_bytes,
                        .source_bytes = info.size_bytes,
                        .source_hash = info.content_hash};
-  if (is_fetched_url(info.path)) {
-    if (info.compression == Compression::kNone) {
-      request.is_current = [info](const std::string& path) { return begins_as(info, path); };
-    }
-  } else {
-    request.url = std::filesystem::absolute(info.path).lexically_normal().string();
-    request.version = std::to_string(info.mtime_ns);
+  if (!is_fetched_url(info.path)) {
+    std::error_code error;  // whatever is wrong with the file is said when it is opened
+    const auto path = std::filesystem::weakly_canonical(info.path, error);
+    request.url = error ? info.path : path.string();
+    request.validator = local_validator(info.size_bytes, info.mtime_ns);
   }
+  request.checked_as = info.header_hash;
   request.check = [index, info](const std::string& path) { require_copy(*index, info, path); };
   return request;
 }
@@ -108,6 +111,9 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     request.cancel = how.cancel;
     shard->cached = how.cache->get(request, how.next_use);
     shard->map = MappedFile::open(shard->cached.path());
+    shard->cached.keep();
+  } else {
+    require_known_ranges(*index, info);
   }
   if (shard->map) shard->data = shard->map->bytes().data();
   shard->segment = index->segment(number);
@@ -127,7 +133,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
 void require_first_header(const ShardInfo& shard, std::string_view block) {
   if (hash64(block) == shard.first_header_hash) return;
   throw StaleIndex("the shard changed since it was indexed, though its size and time did not",
-                   in_quotes(shard.path) + ", offset 0",
+                   in_quotes(without_secrets(shard.path)) + ", offset 0",
                    "run `shardwise verify`, then build the index anew under another name");
 }
 

@@ -48,22 +48,30 @@ class FetchedShards : public RemoteShards {
 
   std::optional<Copy> copy(const std::string& url, const State& state) override {
     if (!keep_) return std::nullopt;
-    auto kept = std::make_shared<KeptShard>(
-        keep_, keep_->get({.url = url, .source_bytes = state.size_bytes, .cancel = cancel_}));
+    auto kept = std::make_shared<KeptShard>(keep_, keep_->get({.url = url,
+                                                               .validator = state.validator,
+                                                               .source_bytes = state.size_bytes,
+                                                               .fetch_again = is_unknown(state),
+                                                               .cancel = cancel_}));
     return Copy{kept->shard.path(), kept};
   }
 
-  void keep_expanded(const std::string& url, const std::string& path, Compression compression,
-                     std::uint64_t expanded_bytes) override {
+  void keep_expanded(const std::string& url, const State& state, const std::string& path,
+                     Compression compression, std::uint64_t expanded_bytes) override {
     if (!keep_) return;
     keep_->get({.url = url,
                 .local_copy = path,
+                .validator = state.validator,
                 .compression = compression,
                 .size_bytes = expanded_bytes,
+                .fetch_again = is_unknown(state),
                 .cancel = cancel_});
   }
 
  private:
+  /// True if what was kept before may be another version.
+  static bool is_unknown(const State& state) { return state.validator.empty(); }
+
   /// A shard as it is stored. If it is compressed nobody will ask for it again, but for what it
   /// expands to.
   struct KeptShard {

@@ -4,6 +4,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {
@@ -90,7 +91,7 @@ std::int64_t Sample::integer(std::string_view field) const {
     if (bytes.size() > sizeof small) {
       large = copy_of(i);
       bytes = large;
-    } else if (copy_mapped(small, bytes.data(), bytes.size())) {
+    } else if (copy_mapped(small, bytes.data(), bytes.size(), Look::kOnceATick)) {
       bytes = {small, bytes.size()};
     } else {
       throw_unreadable(i);
@@ -135,7 +136,7 @@ void Sample::throw_unreadable(std::size_t i) const {
 
 std::string Sample::describe() const {
   return "sample " + std::to_string(number_in_index()) + " (" + in_quotes(key()) + ") in shard " +
-         in_quotes(shard_->path);
+         in_quotes(without_secrets(shard_->path));
 }
 
 const std::string& Sample::shard_path() const& noexcept { return shard_->path; }

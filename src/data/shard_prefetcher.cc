@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "data/shard_future.h"
 #include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/storage/replacement.h"
 
 namespace shardwise {
@@ -40,10 +41,8 @@ struct ShardPrefetcher::Impl {
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
-    begin_epoch(sampler);
-    threads.reserve(options.num_threads);
     try {
-      for (unsigned i = 0; i < options.num_threads; ++i) threads.emplace_back([this] { run(); });
+      begin_epoch(sampler);
     } catch (...) {
       stop();
       data.follow(nullptr);
@@ -57,15 +56,25 @@ struct ShardPrefetcher::Impl {
   }
 
   void stop() {
+    if (!crew) return;
     cancel = true;
     {
       const std::lock_guard lock(mutex);
       stopping = true;
     }
     changed.notify_all();
-    for (std::thread& thread : threads) thread.join();
-    threads.clear();
+    const bool is_crew_here = crew->threads.are_here();
+    crew->threads.join();
+    if (!is_crew_here) static_cast<void>(crew.release());
   }
+
+  /// Threads that fetch, and what they share that takes them long.
+  struct Crew {
+    std::mutex deciding;  // one shard after the other, in the order of uses; taken before `mutex`
+    WorkerThreads threads;
+  };
+  /// Starts the threads, also in a child of the process that they were started in.
+  void require_crew();
 
   std::optional<EpochUses> uses_of(const Sampler& sampler) const {
     const auto schedule = ShardSchedule::of(sampler, starts);
@@ -74,9 +83,9 @@ struct ShardPrefetcher::Impl {
 
   void begin_epoch(const Sampler& sampler);
   void reached(std::uint64_t slot);
-  void run();
+  void run(Crew& of);
   bool has_work() const;
-  bool fetch_next();
+  bool fetch_next(Crew& of);
 
   const Dataset data;
   PrefetchOptions options;
@@ -85,9 +94,8 @@ struct ShardPrefetcher::Impl {
   std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
   std::uint64_t num_shares = 1;
 
-  std::mutex deciding;  // one shard after the other, in the order of uses; taken before `mutex`
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  Condition changed;
   bool stopping = false;  // guarded by mutex, as all below
   std::shared_ptr<detail::ShardFuture> future;
   std::vector<ShardUse> uses;  // by begin, of this epoch and the next
@@ -99,8 +107,17 @@ struct ShardPrefetcher::Impl {
   std::atomic<std::uint64_t> next_change{0};  // the slot where a use begins or ends
 
   std::atomic<bool> cancel{false};
-  std::vector<std::thread> threads;
+  std::unique_ptr<Crew> crew;
 };
+
+void ShardPrefetcher::Impl::require_crew() {
+  if (crew && crew->threads.are_here()) return;
+  static_cast<void>(crew.release());  // the parent's, whose lock may be taken for ever
+  crew = std::make_unique<Crew>();
+  for (unsigned i = 0; i < options.num_threads; ++i) {
+    crew->threads.start([this, of = crew.get()] { run(*of); });
+  }
+}
 
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   share = sampler.rank() / sampler.replicas();
@@ -140,6 +157,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
 }
 
 void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
+  require_crew();
   std::vector<std::uint64_t> idle;
   {
     const std::lock_guard lock(mutex);
@@ -165,22 +183,22 @@ bool ShardPrefetcher::Impl::has_work() const {
   return future && next < uses.size() && next < begun + options.max_ahead;
 }
 
-void ShardPrefetcher::Impl::run() {
+void ShardPrefetcher::Impl::run(Crew& of) {
   for (;;) {
     {
       std::unique_lock lock(mutex);
       changed.wait(lock, [this] { return stopping || has_work(); });
       if (stopping) return;
     }
-    if (fetch_next()) continue;
+    if (fetch_next(of)) continue;
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kAskAgain, [this] { return stopping; });
   }
 }
 
 /// False if the next shard cannot be fetched yet.
-bool ShardPrefetcher::Impl::fetch_next() {
-  std::unique_lock decision(deciding);
+bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
+  std::unique_lock decision(of.deciding);
   ShardUse use;
   std::uint64_t epochs = 0;
   std::shared_ptr<detail::ShardFuture> known;

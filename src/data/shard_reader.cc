@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <string>
 
 #include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
 
@@ -37,6 +39,20 @@ std::unique_ptr<const ShardFile> open_file(const ShardInfo& info) {
   return opened;
 }
 
+/// Throws StaleIndex unless the members' bytes are those that were indexed, if that can be said.
+void require_hashes(const SampleBytes& bytes, const Sample& sample, const SegmentView& segment,
+                    std::span<const MemberRecord> members) {
+  if (!segment.has_member_hashes()) return;
+  const auto first = static_cast<std::uint32_t>(members.data() - segment.members().data());
+  for (std::uint32_t i = 0; i < members.size(); ++i) {
+    const std::string_view came(bytes.bytes.get() + bytes.starts[i], members[i].size_bytes);
+    if (hash64(came) == segment.member_hash(first + i)) continue;
+    throw StaleIndex("the bytes that came are not those that were indexed",
+                     sample.describe() + ", offset " + std::to_string(members[i].data_offset()),
+                     "try again; if the shard changed at its source, run `shardwise index` again");
+  }
+}
+
 std::size_t max_descriptors(std::size_t wanted) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
@@ -52,40 +68,48 @@ ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_fil
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
       cancel_(cancel) {}
 
-/// Joins members that lie close together, and says in `starts` where each comes to lie when the
-/// runs are read one after another.
+/// Joins members that lie close together, in the order of their bytes, which resolved hard links do
+/// not keep; says in `starts` where each comes to lie when the runs are read one after another.
 std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord> members,
                                                    std::vector<std::size_t>& starts) {
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return members[a].data_offset() < members[b].data_offset();
+  });
   std::vector<Run> runs;
   std::uint64_t before = 0;  // bytes of the runs that are complete
-  starts.reserve(members.size());
-  for (const MemberRecord& member : members) {
-    const std::uint64_t offset = member.data_offset();
-    const bool joins = !runs.empty() && offset >= runs.back().offset &&
-                       offset - runs.back().offset <= runs.back().size + kMaxGap;
+  starts.resize(members.size());
+  for (const std::size_t i : order) {
+    const std::uint64_t offset = members[i].data_offset();
+    const bool joins = !runs.empty() && offset - runs.back().offset <= runs.back().size + kMaxGap;
     if (!joins) {
       if (!runs.empty()) before += runs.back().size;
       runs.push_back({offset, 0});
     }
     Run& run = runs.back();
-    starts.push_back(before + (offset - run.offset));
-    run.size = std::max(run.size, offset - run.offset + member.size_bytes);
+    starts[i] = before + (offset - run.offset);
+    run.size = std::max(run.size, offset - run.offset + members[i].size_bytes);
   }
   return runs;
 }
 
 ShardReader::Files& ShardReader::files() {
-  std::call_once(first_use_, [this] {
+  if (Files* const files = made_.load(std::memory_order_acquire)) return *files;
+  const std::lock_guard lock(mutex_);
+  if (!files_) {
     files_ = std::make_unique<Files>(
         index_->num_shards(),
         [index = index_](std::uint64_t number) { return open_file(index->shard(number)); },
         ShardPoolOptions{.max_shards = max_descriptors(max_files_)});
-  });
+    made_.store(files_.get(), std::memory_order_release);
+  }
   return *files_;
 }
 
 std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
                                                      std::uint64_t shard_bytes,
+                                                     const SegmentView& segment,
                                                      std::span<const MemberRecord> members) {
   auto result = std::make_shared<SampleBytes>();
   const std::vector<Run> runs = runs_of(members, result->starts);
@@ -101,6 +125,7 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
   result->bytes = allocate(total, sample);
   if (is_fetched_url(sample.shard_path())) {
     fetch(*result, runs, number);
+    require_hashes(*result, sample, segment, members);
   } else {
     read_local(*result, runs, sample, number);
   }

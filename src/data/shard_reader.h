@@ -10,6 +10,7 @@
 #include "data/open_shard.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_pool.h"
@@ -39,12 +40,13 @@ class ShardReader {
               std::shared_ptr<const Fetchers> fetchers, const std::atomic<bool>* cancel);
 
   /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
-  /// something large lies between them. Of a remote shard: one request, in the same way.
+  /// something large lies between them. Of a remote shard: one request, in the same way; what
+  /// comes is held to the hashes of `segment`, if it has any.
   /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the one that was
   /// indexed, or ceased to be it; CorruptIndex; kIo.
   /// @param shard_bytes  the shard's size, which all that is read together cannot exceed.
   std::shared_ptr<const SampleBytes> read(const Sample& sample, std::uint64_t number,
-                                          std::uint64_t shard_bytes,
+                                          std::uint64_t shard_bytes, const SegmentView& segment,
                                           std::span<const MemberRecord> members);
 
   /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
@@ -78,8 +80,9 @@ class ShardReader {
   const std::size_t max_files_;
   const std::shared_ptr<const Fetchers> fetchers_;
   const std::atomic<bool>* const cancel_;
-  std::once_flag first_use_;  // a dataset that maps its shards needs no files
-  std::unique_ptr<Files> files_;
+  Mutex mutex_;
+  std::unique_ptr<Files> files_;  // guarded by mutex_; a dataset that maps its shards needs none
+  std::atomic<Files*> made_{nullptr};
 };
 
 }  // namespace shardwise::detail

@@ -1,12 +1,12 @@
 #include "index/catalogue.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <utility>
 
-#include "shardwise/base/bytes.h"
+#include "index/rows.h"
+#include "index/word_list.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
 #include "shardwise/base/text.h"
@@ -14,27 +14,13 @@
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
+constexpr const char* kMetaSql =
+    "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID";
 
-constexpr const char* kSchema[] = {
-    "CREATE TABLE fields (field BLOB NOT NULL PRIMARY KEY, members INTEGER NOT NULL, "
-    "bytes INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE shards (shard INTEGER PRIMARY KEY, url BLOB NOT NULL, size INTEGER NOT NULL, "
-    "mtime_ns INTEGER NOT NULL, validator BLOB NOT NULL, first_sample INTEGER NOT NULL, samples "
-    "INTEGER NOT NULL, "
-    "members INTEGER NOT NULL, not_samples INTEGER NOT NULL, archives INTEGER NOT NULL, "
-    "trailing_bytes INTEGER NOT NULL, end_marker INTEGER NOT NULL, compression TEXT NOT NULL, "
-    "expanded_size INTEGER NOT NULL, content_hash TEXT NOT NULL, header_hash TEXT NOT NULL, "
-    "first_header_hash TEXT NOT NULL, segment_checksum TEXT NOT NULL, checksum TEXT NOT NULL)",
-    "CREATE TABLE skipped (shard INTEGER NOT NULL, offset INTEGER NOT NULL, name BLOB NOT NULL, "
-    "reason TEXT NOT NULL)",
-};
-
-std::string hex64(std::uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
+/// The statements that make the tables, by the tables' names.
+std::vector<std::string> schema() {
+  return {create_table_sql<FieldInfo>(), kMetaSql, create_table_sql<ShardInfo>(),
+          create_table_sql<SkippedMember>()};
 }
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
@@ -42,91 +28,163 @@ std::string hex64(std::uint64_t value) {
                      kRebuild);
 }
 
-std::uint64_t parse_hex64(std::string_view text, const std::string& path) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (text.size() != 16 || error != std::errc() || end != text.data() + text.size()) {
-    damaged(path, "a hash is no hash");
+/// "SELECT shard, url, ..., checksum FROM shards".
+template <class Row>
+std::string select_sql() {
+  std::string sql = "SELECT " + std::string(TableOf<Row>::kNumber);
+  for (const std::string& name : columns_of<Row>()) sql += ", " + name;
+  return sql + ", checksum FROM " + std::string(TableOf<Row>::kName);
+}
+
+/// The row at which a statement of select_sql() stands, held against its checksum.
+template <class Row>
+Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
+  const std::string which =
+      "row " + std::to_string(number) + " of its " + std::string(TableOf<Row>::kName);
+  std::vector<Cell> cells = to_cells(Row{});
+  int column = 1;
+  for (Cell& cell : cells) {
+    const MetadataValue value = select.value(column++);
+    const bool is_integer = value.type == ValueType::kInteger;
+    if (is_integer != cell.is_integer || value.type == ValueType::kNull ||
+        value.type == ValueType::kReal) {
+      damaged(path, which + " is wrong");
+    }
+    cell.integer = value.integer;
+    cell.bytes = value.bytes;
   }
-  return value;
-}
-
-Hash128 parse_hash128(std::string_view text, const std::string& path) {
-  if (text.size() != 32) damaged(path, "a hash is no hash");
-  return {parse_hex64(text.substr(0, 16), path), parse_hex64(text.substr(16), path)};
-}
-
-std::optional<Hash128> parse_content_hash(std::string_view text, const std::string& path) {
-  if (text.empty()) return std::nullopt;
-  return parse_hash128(text, path);
-}
-
-Compression compression_of(std::string_view name, const std::string& path) {
+  if (select.integer(0) != static_cast<std::int64_t>(number) ||
+      select.integer(column) != row_checksum(number, cells)) {
+    damaged(path, which + " has a wrong checksum");
+  }
   try {
-    return parse_compression(name);
+    return from_cells<Row>(cells);
   } catch (const InvalidArgument&) {
-    damaged(path, "an unknown compression");
+    damaged(path, which + " is wrong");
   }
-}
-
-std::uint64_t unsigned_column(const sqlite::Statement& row, int column, const std::string& path) {
-  const std::int64_t value = row.integer(column);
-  if (value < 0) damaged(path, "a negative count");
-  return static_cast<std::uint64_t>(value);
-}
-
-std::string row_checksum(std::uint64_t number, const ShardRow& row) {
-  Hasher128 hasher;
-  hasher.update_u64(number);
-  hasher.update_u64(row.url.size());
-  hasher.update(row.url);
-  hasher.update_u64(row.validator.size());
-  hasher.update(row.validator);
-  for (const std::uint64_t value :
-       {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.first_sample, row.num_samples,
-        row.num_members, row.num_not_samples, row.num_archives, row.trailing_bytes,
-        std::uint64_t{row.end_marker}, static_cast<std::uint64_t>(row.compression),
-        row.expanded_bytes, std::uint64_t{row.content_hash.has_value()},
-        row.content_hash.value_or(Hash128{}).high, row.content_hash.value_or(Hash128{}).low,
-        row.header_hash.high, row.header_hash.low, row.first_header_hash, row.segment_checksum}) {
-    hasher.update_u64(value);
-  }
-  return hex64(hasher.digest().low);
 }
 
 using MetaRows = std::map<std::string, std::string>;
 
-MetaRows to_rows(const CatalogueMeta& meta) {
-  std::string columns;  // one a line
-  for (const Column& column : meta.columns) columns += to_string(column) + "\n";
-  return {{"table_file", meta.table_file},
-          {"table_checksum", hex64(meta.table_checksum)},
-          {"fingerprint", to_string(meta.fingerprint)},
-          {"built_with", meta.built_with},
-          {"built_at", meta.built_at},
-          {"on_bad", to_string(meta.policies)},
-          {"columns", columns},
-          {"has_hashes", meta.has_hashes ? "1" : "0"},
-          {"keys_are_unique", meta.keys_are_unique ? "1" : "0"},
-          {"part", meta.part},
-          {"num_shards", std::to_string(meta.num_shards)},
-          {"num_samples", std::to_string(meta.num_samples)},
-          {"num_members", std::to_string(meta.num_members)},
-          {"shard_bytes", std::to_string(meta.shard_bytes)},
-          {"content_bytes", std::to_string(meta.content_bytes)},
-          {"num_skipped", std::to_string(meta.num_skipped)}};
+std::string columns_text(const std::vector<Column>& columns) {
+  std::string text;  // one a line
+  for (const Column& column : columns) text += to_string(column) + "\n";
+  return text;
 }
 
+std::vector<Column> parse_columns(std::string_view text) {
+  std::vector<Column> columns;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    columns.push_back(parse_column(text.substr(0, end)));
+    text.remove_prefix(std::min(text.size(), end == text.npos ? end : end + 1));
+  }
+  return columns;
+}
+
+/// Calls visit(name, value) with what the table `meta` holds.
+template <RowOf<CatalogueMeta> Meta, class Visit>
+void for_each_field(Meta& meta, const Visit& visit) {
+  auto& summary = meta.summary;
+  visit("table_file", meta.table_file);
+  visit("table_checksum", HashField{meta.table_checksum});
+  visit("fingerprint", summary.fingerprint);
+  visit("built_with", summary.built_with);
+  visit("built_at", summary.built_at);
+  visit("on_bad", summary.content.policies);
+  visit("columns", summary.content.columns);
+  visit("has_hashes", summary.content.hashes);
+  visit("keys_are_unique", summary.content.unique_keys);
+  visit("part", summary.part);
+  visit("sources", meta.sources);
+  visit("num_shards", summary.num_shards);
+  visit("num_samples", summary.num_samples);
+  visit("num_members", summary.num_members);
+  visit("shard_bytes", summary.shard_bytes);
+  visit("content_bytes", summary.content_bytes);
+  visit("num_fields", meta.num_fields);
+  visit("num_skipped", summary.num_skipped);
+}
+
+/// As text: numbers in decimal, everything else as in a row.
+struct MetaWriter {
+  MetaRows& rows;
+
+  void operator()(const char* name, const BadPolicies& policies) const {
+    rows[name] = to_string(policies);
+  }
+  void operator()(const char* name, const std::vector<Column>& columns) const {
+    rows[name] = columns_text(columns);
+  }
+  void operator()(const char* name, const std::vector<std::string>& words) const {
+    rows[name] = words_to_json(words);
+  }
+  void operator()(const char* name, const std::optional<IndexPart>& part) const {
+    if (part) rows[name] = to_string(*part) + " " + to_string(part->list_hash);
+  }
+  void operator()(const char* name, const auto& value) const {
+    const Cell cell = to_cell(value);
+    rows[name] = cell.is_integer ? std::to_string(cell.integer) : cell.bytes;
+  }
+};
+
+/// Errors: InvalidArgument.
+struct MetaReader {
+  const MetaRows& rows;
+
+  std::string text(const char* name) const {
+    const auto it = rows.find(name);
+    if (it == rows.end()) throw InvalidArgument("a value is missing", name, "");
+    return it->second;
+  }
+  void operator()(const char* name, BadPolicies& policies) const {
+    policies = parse_bad_policies(text(name));
+  }
+  void operator()(const char* name, std::vector<Column>& columns) const {
+    columns = parse_columns(text(name));
+  }
+  void operator()(const char* name, std::vector<std::string>& words) const {
+    words = words_from_json(text(name));
+  }
+  void operator()(const char* name, std::optional<IndexPart>& part) const {
+    if (rows.contains(name)) part = parse_part(text(name));
+  }
+  void operator()(const char* name, auto&& value) const {
+    Cell cell{.bytes = text(name)};
+    if (to_cell(value).is_integer) {
+      const auto number = parse_int64(cell.bytes);
+      if (!number) throw InvalidArgument("a number is none", name, "");
+      cell = to_cell(*number);
+    }
+    from_cell(cell, value);
+  }
+
+  /// "2/8 of 100 shards <hash>".
+  static IndexPart parse_part(const std::string& text) {
+    IndexPart part;
+    unsigned long long number = 0, count = 0, num_shards = 0;
+    char hash[33] = {};
+    if (std::sscanf(text.c_str(), "%19llu/%19llu of %19llu shards %32s", &number, &count,
+                    &num_shards, hash) != 4 ||
+        number < 1 || number > count) {
+      throw InvalidArgument("no part of an index", in_quotes(text), "");
+    }
+    part = {number, count, num_shards, {}};
+    from_cell({.bytes = hash}, part.list_hash);
+    return part;
+  }
+};
+
 std::string meta_checksum(const MetaRows& rows) {
-  Hasher128 hasher;
+  std::vector<Cell> cells;
   for (const auto& [name, value] : rows) {
     if (name == "checksum") continue;
-    hasher.update_u64(name.size());
-    hasher.update(name);
-    hasher.update_u64(value.size());
-    hasher.update(value);
+    cells.push_back({.bytes = name});
+    cells.push_back({.bytes = value});
   }
-  return to_string(hasher.digest());
+  std::string bytes;
+  pack(cells, bytes);
+  return to_string(hash128(bytes));
 }
 
 }  // namespace
@@ -147,12 +205,8 @@ Catalogue::Catalogue(const std::string& path)
       db_(sqlite::Database::over_bytes(file_.bytes(), path)) {
   require_version_and_schema();
   read_meta();
-  select_shard_ = std::make_unique<sqlite::Statement>(db_.prepare(
-      "SELECT url, size, mtime_ns, validator, first_sample, samples, members, not_samples, "
-      "archives, "
-      "trailing_bytes, end_marker, compression, expanded_size, content_hash, header_hash, "
-      "first_header_hash, segment_checksum, checksum "
-      "FROM shards WHERE shard = ?"));
+  select_shard_ = std::make_unique<sqlite::Statement>(
+      db_.prepare(select_sql<ShardInfo>() + " WHERE shard = ?"));
 }
 
 void Catalogue::require_version_and_schema() {
@@ -181,16 +235,16 @@ void Catalogue::require_version_and_schema() {
     throw CorruptIndex("a SQLite database, but not a Shardwise index", in_quotes(path_),
                        "give the path that `shardwise index -o` was given");
   }
-  if (const std::int64_t version = pragma("PRAGMA user_version"); version != kCatalogueVersion) {
+  if (const std::int64_t version = pragma("PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
-                              ", this library reads version " + std::to_string(kCatalogueVersion),
+                              ", this library reads version " + std::to_string(kIndexVersion),
                           in_quotes(path_), kRebuild);
   }
-  sqlite::Statement schema = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
-  for (const char* expected : kSchema) {
-    if (!schema.step() || schema.bytes(0) != expected) damaged(path_, "another schema");
+  sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
+  for (const std::string& expected : schema()) {
+    if (!found.step() || found.bytes(0) != expected) damaged(path_, "another schema");
   }
-  if (schema.step()) damaged(path_, "another schema");
+  if (found.step()) damaged(path_, "another schema");
 }
 
 void Catalogue::read_meta() {
@@ -198,162 +252,104 @@ void Catalogue::read_meta() {
   sqlite::Statement select = db_.prepare("SELECT name, value FROM meta");
   while (select.step()) rows[select.bytes(0)] = select.bytes(1);
   if (rows["checksum"] != meta_checksum(rows)) damaged(path_, "its summary's checksum is wrong");
-  const auto number = [&](const char* name) {
-    const auto value = parse_int64(rows[name]);
-    if (!value || *value < 0) damaged(path_, "a count is missing");
-    return static_cast<std::uint64_t>(*value);
-  };
-  BadPolicies policies;
-  std::vector<Column> columns;
   try {
-    policies = parse_bad_policies(rows["on_bad"]);
-    std::string_view text = rows["columns"];
-    while (!text.empty()) {
-      const std::size_t end = text.find('\n');
-      columns.push_back(parse_column(text.substr(0, end)));
-      text.remove_prefix(std::min(text.size(), end == text.npos ? end : end + 1));
-    }
+    for_each_field(meta_, MetaReader{rows});
   } catch (const InvalidArgument&) {
-    damaged(path_, "its options are wrong");
+    damaged(path_, "its summary is wrong");
   }
-  meta_ = {.table_file = rows["table_file"],
-           .table_checksum = parse_hex64(rows["table_checksum"], path_),
-           .fingerprint = parse_hash128(rows["fingerprint"], path_),
-           .built_with = rows["built_with"],
-           .built_at = rows["built_at"],
-           .policies = policies,
-           .columns = columns,
-           .has_hashes = rows["has_hashes"] == "1",
-           .keys_are_unique = rows["keys_are_unique"] == "1",
-           .part = rows["part"],
-           .num_shards = number("num_shards"),
-           .num_samples = number("num_samples"),
-           .num_members = number("num_members"),
-           .shard_bytes = number("shard_bytes"),
-           .content_bytes = number("content_bytes"),
-           .num_skipped = number("num_skipped")};
   if (meta_.table_file.empty() || meta_.table_file.find('/') != std::string::npos) {
     damaged(path_, "its table's name is wrong");
   }
 }
 
-ShardRow Catalogue::shard(std::uint64_t shard) const {
+ShardInfo Catalogue::shard(std::uint64_t shard) const {
   const std::lock_guard lock(mutex_);
   sqlite::Statement& select = *select_shard_;
   select.reset();
   select.bind(1, static_cast<std::int64_t>(shard));
   if (!select.step()) damaged(path_, "shard " + std::to_string(shard) + " is missing");
-  const auto count = [&](int column) { return unsigned_column(select, column, path_); };
-  ShardRow row{.url = select.bytes(0),
-               .size_bytes = count(1),
-               .mtime_ns = select.integer(2),
-               .validator = select.bytes(3),
-               .first_sample = count(4),
-               .num_samples = count(5),
-               .num_members = count(6),
-               .num_not_samples = count(7),
-               .num_archives = count(8),
-               .trailing_bytes = count(9),
-               .end_marker = select.integer(10) != 0,
-               .compression = compression_of(select.bytes(11), path_),
-               .expanded_bytes = count(12),
-               .content_hash = parse_content_hash(select.bytes(13), path_),
-               .header_hash = parse_hash128(select.bytes(14), path_),
-               .first_header_hash = parse_hex64(select.bytes(15), path_),
-               .segment_checksum = parse_hex64(select.bytes(16), path_)};
-  const bool intact = select.bytes(17) == row_checksum(shard, row);
+  auto info = read_row<ShardInfo>(select, shard, path_);
   select.reset();
-  if (!intact) damaged(path_, "the checksum of shard " + std::to_string(shard) + " is wrong");
-  return row;
+  info.number = shard;
+  info.path = info.url;
+  return info;
 }
 
-std::vector<FieldInfo> Catalogue::fields() const {
+template <class Row>
+std::vector<Row> Catalogue::first_rows(std::uint64_t count) const {
   const std::lock_guard lock(mutex_);
-  std::vector<FieldInfo> fields;
+  std::vector<Row> rows;
   sqlite::Statement select =
-      db_.prepare("SELECT field, members, bytes FROM fields ORDER BY CAST(field AS BLOB)");
-  while (select.step()) {
-    fields.push_back(
-        {select.bytes(0), unsigned_column(select, 1, path_), unsigned_column(select, 2, path_)});
+      db_.prepare(select_sql<Row>() + " ORDER BY " + std::string(TableOf<Row>::kNumber));
+  while (rows.size() < count && select.step()) {
+    rows.push_back(read_row<Row>(select, rows.size(), path_));
   }
-  return fields;
+  if (rows.size() < count) {
+    damaged(path_, "some of its " + std::string(TableOf<Row>::kName) + " are missing");
+  }
+  return rows;
 }
+
+std::vector<FieldInfo> Catalogue::fields() const { return first_rows<FieldInfo>(meta_.num_fields); }
 
 std::vector<SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<SkippedMember> skipped;
-  sqlite::Statement select =
-      db_.prepare("SELECT shard, offset, name, reason FROM skipped ORDER BY shard, offset LIMIT ?");
-  select.bind(1, static_cast<std::int64_t>(std::min<std::uint64_t>(limit, INT64_MAX)));
-  while (select.step()) {
-    skipped.push_back({unsigned_column(select, 0, path_), unsigned_column(select, 1, path_),
-                       select.bytes(2), select.bytes(3)});
-  }
-  return skipped;
+  return first_rows<SkippedMember>(std::min(limit, meta_.summary.num_skipped));
 }
 
 void Catalogue::check() const {
-  const std::lock_guard lock(mutex_);
-  sqlite::Statement check = db_.prepare("PRAGMA quick_check(1)");
-  if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
+  {
+    const std::lock_guard lock(mutex_);
+    sqlite::Statement check = db_.prepare("PRAGMA quick_check(1)");
+    if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
+  }
+  first_rows<ShardInfo>(meta_.summary.num_shards);
+  fields();
+  skipped(UINT64_MAX);
+}
+
+template <class Row>
+void CatalogueWriter::Table<Row>::open(const sqlite::Database& db) {
+  std::string sql = "INSERT INTO " + std::string(TableOf<Row>::kName) + " VALUES (?, ?";
+  for (std::size_t i = 0; i < columns_of<Row>().size(); ++i) sql += ", ?";
+  insert = std::make_unique<sqlite::Statement>(db.prepare(sql + ")"));
+}
+
+template <class Row>
+void CatalogueWriter::Table<Row>::add(const Row& row) {
+  const std::vector<Cell> cells = to_cells(row);
+  int parameter = 1;
+  insert->bind(parameter++, static_cast<std::int64_t>(num_rows));
+  for (const Cell& cell : cells) {
+    if (cell.is_integer) {
+      insert->bind(parameter++, cell.integer);
+    } else {
+      insert->bind(parameter++, std::string_view(cell.bytes));
+    }
+  }
+  insert->bind(parameter, row_checksum(num_rows, cells));
+  insert->run();
+  ++num_rows;
 }
 
 CatalogueWriter::CatalogueWriter(const std::string& path)
     : file_(path),
       db_(std::make_unique<sqlite::Database>(sqlite::Database::create(file_.temporary_path()))) {
   db_->execute("PRAGMA application_id = " + std::to_string(kApplicationId));
-  db_->execute("PRAGMA user_version = " + std::to_string(kCatalogueVersion));
+  db_->execute("PRAGMA user_version = " + std::to_string(kIndexVersion));
   db_->execute("BEGIN");
-  for (const char* sql : kSchema) db_->execute(sql);
-  insert_shard_ = std::make_unique<sqlite::Statement>(db_->prepare(
-      "INSERT INTO shards VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-  insert_skipped_ =
-      std::make_unique<sqlite::Statement>(db_->prepare("INSERT INTO skipped VALUES (?, ?, ?, ?)"));
+  for (const std::string& sql : schema()) db_->execute(sql);
+  shards_.open(*db_);
+  fields_.open(*db_);
+  skipped_.open(*db_);
 }
 
-void CatalogueWriter::add_shard(const ShardRow& row) {
-  const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
-  insert_shard_->bind(1, number(num_shards_))
-      .bind(2, row.url)
-      .bind(3, number(row.size_bytes))
-      .bind(4, row.mtime_ns)
-      .bind(5, row.validator)
-      .bind(6, number(row.first_sample))
-      .bind(7, number(row.num_samples))
-      .bind(8, number(row.num_members))
-      .bind(9, number(row.num_not_samples))
-      .bind(10, number(row.num_archives))
-      .bind(11, number(row.trailing_bytes))
-      .bind(12, std::int64_t{row.end_marker})
-      .bind(13, compression_name(row.compression))
-      .bind(14, number(row.expanded_bytes))
-      .bind(15, row.content_hash ? to_string(*row.content_hash) : std::string())
-      .bind(16, to_string(row.header_hash))
-      .bind(17, hex64(row.first_header_hash))
-      .bind(18, hex64(row.segment_checksum))
-      .bind(19, row_checksum(num_shards_, row));
-  insert_shard_->run();
-  ++num_shards_;
-}
-
-void CatalogueWriter::add_field(const FieldInfo& field) {
-  sqlite::Statement insert = db_->prepare("INSERT INTO fields VALUES (?, ?, ?)");
-  insert.bind(1, field.name)
-      .bind(2, static_cast<std::int64_t>(field.num_members))
-      .bind(3, static_cast<std::int64_t>(field.bytes));
-  insert.run();
-}
-
-void CatalogueWriter::add_skipped(const SkippedMember& skipped) {
-  insert_skipped_->bind(1, static_cast<std::int64_t>(skipped.shard))
-      .bind(2, static_cast<std::int64_t>(skipped.offset))
-      .bind(3, skipped.name)
-      .bind(4, skipped.reason);
-  insert_skipped_->run();
-}
+void CatalogueWriter::add_shard(const ShardInfo& shard) { shards_.add(shard); }
+void CatalogueWriter::add_field(const FieldInfo& field) { fields_.add(field); }
+void CatalogueWriter::add_skipped(const SkippedMember& skipped) { skipped_.add(skipped); }
 
 void CatalogueWriter::commit(const CatalogueMeta& meta) {
-  MetaRows rows = to_rows(meta);
+  MetaRows rows;
+  for_each_field(meta, MetaWriter{rows});
   rows["checksum"] = meta_checksum(rows);
   {
     sqlite::Statement insert = db_->prepare("INSERT INTO meta VALUES (?, ?)");
@@ -362,8 +358,9 @@ void CatalogueWriter::commit(const CatalogueMeta& meta) {
       insert.run();
     }
   }
-  insert_shard_.reset();
-  insert_skipped_.reset();
+  shards_.insert.reset();
+  fields_.insert.reset();
+  skipped_.insert.reset();
   db_->execute("COMMIT");
   db_.reset();
   SHARDWISE_FAULT_POINT("catalogue.written");

@@ -9,6 +9,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {
@@ -20,24 +21,6 @@ std::string home_of(const std::string& path) {
   if (directory[0] == '/') return directory;
   const std::filesystem::path here = std::filesystem::current_path();
   return directory == "." ? here.string() : (here / directory).string();
-}
-
-ShardInfo to_info(const std::string& home, std::uint64_t number, const ShardRow& row) {
-  return {.number = number,
-          .url = row.url,
-          .path = resolve_url(home, row.url),
-          .size_bytes = row.size_bytes,
-          .mtime_ns = row.mtime_ns,
-          .validator = row.validator,
-          .first_sample = row.first_sample,
-          .num_samples = row.num_samples,
-          .num_members = row.num_members,
-          .num_not_samples = row.num_not_samples,
-          .compression = row.compression,
-          .expanded_bytes = row.expanded_bytes,
-          .content_hash = row.content_hash,
-          .header_hash = row.header_hash,
-          .first_header_hash = row.first_header_hash};
 }
 
 std::string iso_time(std::int64_t ns) {
@@ -53,8 +36,13 @@ std::string iso_time(std::int64_t ns) {
 
 }  // namespace
 
+std::string to_string(const IndexPart& part) {
+  return std::to_string(part.number) + "/" + std::to_string(part.count) + " of " +
+         std::to_string(part.num_shards) + " shards";
+}
+
 struct Index::Impl {
-  explicit Impl(const std::string& path) : files(path), home(home_of(path)) {}
+  explicit Impl(const std::string& path) : files(path), home(home_of(files.path())) {}
 
   void require_shard(std::uint64_t shard) const {
     if (shard < files.header().num_shards) return;
@@ -79,7 +67,7 @@ std::uint64_t Index::size() const noexcept { return impl_->files.header().num_sa
 std::uint64_t Index::num_members() const noexcept { return impl_->files.header().num_members; }
 std::uint64_t Index::num_shards() const noexcept { return impl_->files.header().num_shards; }
 const Hash128& Index::fingerprint() const noexcept {
-  return impl_->files.catalogue().meta().fingerprint;
+  return impl_->files.catalogue().meta().summary.fingerprint;
 }
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
@@ -102,12 +90,13 @@ std::vector<std::uint64_t> Index::shard_starts() const {
 
 ShardInfo Index::shard(std::uint64_t shard) const {
   impl_->require_shard(shard);
-  const ShardRow row = impl_->files.catalogue().shard(shard);
-  if (row.first_sample != first_sample(shard) ||
-      row.num_samples != first_sample(shard + 1) - first_sample(shard)) {
+  ShardInfo info = impl_->files.catalogue().shard(shard);
+  if (info.first_sample != first_sample(shard) ||
+      info.num_samples != first_sample(shard + 1) - first_sample(shard)) {
     impl_->files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
   }
-  return to_info(impl_->home, shard, row);
+  info.path = resolve_url(impl_->home, info.url);
+  return info;
 }
 
 SegmentView Index::segment(std::uint64_t shard) const {
@@ -119,22 +108,19 @@ SegmentView Index::segment(std::uint64_t shard) const {
 template <class Found>
 void Index::for_each_with_key(std::string_view key, const Found& found) const {
   const IndexFiles& files = impl_->files;
-  const TableHeader& header = files.header();
   const std::uint64_t hash = hash64(key);
-  const std::uint64_t bucket = KeyHash::bucket(hash, header.key_bucket_bits);
-  const std::uint64_t begin = files.key_buckets()[bucket];
-  const std::uint64_t end = files.key_buckets()[bucket + 1];
-  if (begin > end || end > header.num_samples) files.damaged("a key bucket is wrong");
-  const std::uint64_t* first = files.key_entries() + begin;
-  const std::uint64_t* last = files.key_entries() + end;
-  const std::uint64_t tag = KeyHash::tag(hash, header.key_bucket_bits) << KeyHash::kSampleBits;
-  constexpr std::uint64_t kSampleMask = (std::uint64_t{1} << KeyHash::kSampleBits) - 1;
-  for (const std::uint64_t* entry = std::lower_bound(first, last, tag);
-       entry != last && (*entry & ~kSampleMask) == tag; ++entry) {
-    const std::uint64_t sample = *entry & kSampleMask;
-    if (sample >= header.num_samples) files.damaged("a key entry is wrong");
+  const auto entries = files.keys().find(hash);
+  if (!entries) files.damaged("the key section is wrong");
+  for (const std::uint64_t entry : *entries) {
+    const std::uint64_t sample = entry & KeyIndex::kSampleMask;
+    if (sample >= files.header().num_samples) files.damaged("a key entry is wrong");
     const std::uint64_t shard = shard_of(sample);
-    if (unchecked_key(shard, sample - first_sample(shard)) == key && !found(sample)) return;
+    const std::string_view stored = unchecked_key(shard, sample - first_sample(shard));
+    if (stored == key) {
+      if (!found(sample)) return;
+    } else if (!files.keys().matches(hash, stored)) {
+      files.damaged("shard " + std::to_string(shard) + ": a key is not the one it was");
+    }
   }
 }
 
@@ -170,33 +156,14 @@ std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) 
 
 IndexSummary Index::summary() const {
   const Catalogue& catalogue = impl_->files.catalogue();
-  const CatalogueMeta& meta = catalogue.meta();
-  return {.num_shards = meta.num_shards,
-          .num_samples = meta.num_samples,
-          .num_members = meta.num_members,
-          .shard_bytes = meta.shard_bytes,
-          .content_bytes = meta.content_bytes,
-          .fingerprint = meta.fingerprint,
-          .built_with = meta.built_with,
-          .built_at = meta.built_at,
-          .policies = meta.policies,
-          .columns = meta.columns,
-          .has_hashes = meta.has_hashes,
-          .keys_are_unique = meta.keys_are_unique,
-          .part = meta.part,
-          .fields = catalogue.fields(),
-          .num_skipped = meta.num_skipped};
+  IndexSummary summary = catalogue.meta().summary;
+  summary.fields = catalogue.fields();
+  return summary;
 }
 
-const std::vector<Column>& Index::columns() const noexcept {
-  return impl_->files.catalogue().meta().columns;
+const IndexContent& Index::content() const noexcept {
+  return impl_->files.catalogue().meta().summary.content;
 }
-
-const BadPolicies& Index::policies() const noexcept {
-  return impl_->files.catalogue().meta().policies;
-}
-
-bool Index::has_hashes() const noexcept { return impl_->files.catalogue().meta().has_hashes; }
 
 std::vector<SkippedMember> Index::skipped(std::uint64_t limit) const {
   return impl_->files.catalogue().skipped(limit);
@@ -221,8 +188,8 @@ void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes, std::in
       "run `shardwise index` again (it reads only what changed), or bring the old shard back";
   if (size_bytes != shard.size_bytes) {
     throw StaleIndex("the shard changed since it was indexed",
-                     in_quotes(shard.path) + " (" + std::to_string(size_bytes) + " bytes now, " +
-                         std::to_string(shard.size_bytes) + " then)",
+                     in_quotes(without_secrets(shard.path)) + " (" + std::to_string(size_bytes) +
+                         " bytes now, " + std::to_string(shard.size_bytes) + " then)",
                      kRemedy);
   }
   if (mtime_ns != shard.mtime_ns) {

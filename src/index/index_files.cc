@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "index/key_index.h"
+#include "base/normal_path.h"
 #include "index/table_writer.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
@@ -17,25 +17,19 @@
 
 namespace shardwise {
 namespace fs = std::filesystem;
-namespace {
-
-constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
-
-}  // namespace
-
-IndexFiles::IndexFiles(const std::string& path) : path_(path) {
+IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
   // A build that ends between our two opens takes the old table away: then the new catalogue is
   // there.
   constexpr int kTries = 10;
   for (int i = 0;; ++i) {
-    catalogue_ = std::make_unique<Catalogue>(path);
+    catalogue_ = std::make_unique<Catalogue>(path_);
     try {
       table_ = std::make_unique<MappedFile>(MappedFile::open(table_path()));
       break;
     } catch (const NotFound&) {
-      if (i >= kTries || file_identity(path) == catalogue_->identity()) {
+      if (i >= kTries || file_identity(path_) == catalogue_->identity()) {
         throw CorruptIndex("the index's offset table is missing",
-                           in_quotes(path) + " names " + in_quotes(table_path()),
+                           in_quotes(path_) + " names " + in_quotes(table_path()),
                            "keep the two files together, or build the index again");
       }
     }
@@ -60,15 +54,16 @@ void IndexFiles::check_table() {
   }
   header_ = reinterpret_cast<const TableHeader*>(bytes.data());
   const TableHeader& h = *header_;
-  if (h.version != kTableVersion) {
+  if (h.version != kIndexVersion) {
     throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
-                              ", this library reads version " + std::to_string(kTableVersion),
+                              ", this library reads version " + std::to_string(kIndexVersion),
                           in_quotes(table_path()), kRebuild);
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
-  const CatalogueMeta& meta = catalogue_->meta();
-  if (h.header_checksum != meta.table_checksum || h.num_shards != meta.num_shards ||
-      h.num_samples != meta.num_samples || h.num_members != meta.num_members) {
+  const IndexSummary& summary = catalogue_->meta().summary;
+  if (h.header_checksum != catalogue_->meta().table_checksum ||
+      h.num_shards != summary.num_shards || h.num_samples != summary.num_samples ||
+      h.num_members != summary.num_members) {
     damaged("it belongs to another catalogue");
   }
   // The header is what was written; it may still have been written by somebody hostile, or cut.
@@ -82,8 +77,8 @@ void IndexFiles::check_table() {
   const std::uint64_t num_hints =
       h.num_samples == 0 ? 0 : ((h.num_samples - 1) >> h.hint_shift) + 1;
   const std::uint64_t hint_bytes = (num_hints + num_hints % 2) * sizeof(std::uint32_t);
-  const std::uint64_t num_buckets = std::uint64_t{1} << h.key_bucket_bits;
-  const std::uint64_t key_bytes = (num_buckets + 1 + h.num_samples) * sizeof(std::uint64_t);
+  const std::uint64_t key_bytes =
+      KeyIndex::num_words(h.key_bucket_bits, h.num_samples) * sizeof(std::uint64_t);
   if (!range_fits(h.directory_offset, directory_bytes, bytes.size()) ||
       !range_fits(h.hint_offset, hint_bytes, bytes.size()) ||
       !range_fits(h.keys_offset, key_bytes, bytes.size())) {
@@ -96,8 +91,8 @@ void IndexFiles::check_table() {
   }
   directory_ = reinterpret_cast<const ShardEntry*>(directory.data());
   hints_ = reinterpret_cast<const std::uint32_t*>(hints.data());
-  key_buckets_ = reinterpret_cast<const std::uint64_t*>(bytes.data() + h.keys_offset);
-  key_entries_ = key_buckets_ + num_buckets + 1;
+  keys_ = KeyIndex(reinterpret_cast<const std::uint64_t*>(bytes.data() + h.keys_offset),
+                   h.key_bucket_bits, h.num_samples);
 
   if (directory_[0].first_sample != 0 || directory_[0].first_member != 0 ||
       directory_[h.num_shards].first_sample != h.num_samples ||
@@ -140,8 +135,8 @@ SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_chec
   if (header.checksum != expected_checksum ||
       view->num_samples() != entry[1].first_sample - entry[0].first_sample ||
       view->num_members() != entry[1].first_member - entry[0].first_member ||
-      view->num_columns() != catalogue_->meta().columns.size() ||
-      view->has_member_hashes() != catalogue_->meta().has_hashes) {
+      view->num_columns() != catalogue_->meta().summary.content.columns.size() ||
+      view->has_member_hashes() != catalogue_->meta().summary.content.hashes) {
     damaged(which + "its segment belongs to another index");
   }
   return *view;
@@ -151,7 +146,7 @@ void IndexFiles::check_sections() const {
   catalogue_->check();
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
-    const ShardRow row = catalogue_->shard(shard);
+    const ShardInfo row = catalogue_->shard(shard);
     if (!segment(shard, row.segment_checksum).fits_shard(row.expanded_bytes)) {
       damaged("shard " + std::to_string(shard) + ": a member lies outside it");
     }
@@ -159,34 +154,56 @@ void IndexFiles::check_sections() const {
   }
   if (segments.digest().low != header_->segments_checksum)
     damaged("the segments' checksum is wrong");
-  const auto low_hash = [](const std::uint64_t* begin, const std::uint64_t* end) {
-    return hash128({reinterpret_cast<const char*>(begin),
-                    static_cast<std::size_t>(end - begin) * sizeof(std::uint64_t)})
-        .low;
-  };
-  const std::uint64_t* entries_end = key_entries_ + header_->num_samples;
-  if (low_hash(key_buckets_, key_entries_) + low_hash(key_entries_, entries_end) !=
-      header_->keys_checksum) {
-    damaged("the key section's checksum is wrong");
-  }
+  if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
 }
 
-void sweep_tables(const std::string& path) noexcept {
+/// The name of the index that a table was written for; empty if `name` is none of a table's.
+std::string_view owner_of_table(std::string_view name) noexcept {
+  const std::size_t end = 1 + kTableNameLength + kTableSuffix.size();
+  if (name.size() <= end || !name.ends_with(kTableSuffix)) return {};
+  const std::string_view owner = name.substr(0, name.size() - end);
+  return name[owner.size()] == '.' && is_hex(name.substr(owner.size() + 1, kTableNameLength))
+             ? owner
+             : std::string_view();
+}
+
+/// True if an index in this directory names the table.
+bool is_named(const std::string& directory, std::string_view table) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string& path = entry.path().native();
+    try {
+      if (entry.is_regular_file() && Catalogue::looks_like_one(path) &&
+          Catalogue(path).meta().table_file == table) {
+        return true;
+      }
+    } catch (const Error&) {
+      // No index that could be read.
+    }
+  }
+  return false;
+}
+
+void sweep_tables(const std::string& path, const std::string& replaced) noexcept {
   try {
     const std::string directory = directory_of(path);
-    const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
+    const std::string_view base = std::string_view(path).substr(path.rfind('/') + 1);
+    const std::string_view owner = owner_of_table(replaced);
+    if (!owner.empty() && owner != base &&
+        ::access((directory + "/" + std::string(owner)).c_str(), F_OK) != 0 &&
+        !is_named(directory, replaced)) {
+      ::unlink((directory + "/" + replaced).c_str());
+    }
     const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
     if (!entries) return;
     while (const dirent* entry = ::readdir(entries.get())) {
       const std::string_view name = entry->d_name;
-      if (name.size() != prefix.size() + kTableNameLength + kTableSuffix.size() ||
-          !name.starts_with(prefix) || !name.ends_with(kTableSuffix) ||
-          !is_hex(name.substr(prefix.size(), kTableNameLength))) {
-        continue;
-      }
-      File file = File::open_read(directory + "/" + std::string(name));
+      if (owner_of_table(name) != base) continue;
+      File file = File::open_to_lock(directory + "/" + std::string(name));
       // First the lock, then the question: a build that just let go of it has committed.
-      if (!file.try_lock()) continue;
+      const FileLock lock = file.try_lock();
+      if (lock == FileLock::kHeldByAnother) continue;
+      // Without locks a table may be one that is being written, unless it was an index's.
+      if (lock == FileLock::kUnsupported && name != replaced) continue;
       if (Catalogue(path).meta().table_file != name) ::unlink(file.path().c_str());
     }
   } catch (const std::exception&) {
@@ -202,8 +219,8 @@ std::string resolve_url(const std::string& home, const std::string& url) {
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {
   if (is_fetched_url(path)) return path;
-  const fs::path absolute = fs::absolute(path).lexically_normal();
-  const fs::path home = fs::absolute(directory_of(index_path)).lexically_normal();
+  const fs::path absolute = normal_absolute_path(path);
+  const fs::path home = normal_absolute_path(directory_of(index_path));
   const fs::path relative = absolute.lexically_relative(home);
   if (relative.empty() || *relative.begin() == "..") return absolute.string();
   // A file may be called "pipe:x.tar".

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "index/catalogue.h"
+#include "index/key_index.h"
 #include "shardwise/base/mapped_file.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/offset_table.h"
@@ -23,8 +24,7 @@ class IndexFiles {
   const TableHeader& header() const noexcept { return *header_; }
   const ShardEntry* directory() const noexcept { return directory_; }
   const std::uint32_t* hints() const noexcept { return hints_; }
-  const std::uint64_t* key_buckets() const noexcept { return key_buckets_; }
-  const std::uint64_t* key_entries() const noexcept { return key_entries_; }
+  const KeyIndex& keys() const noexcept { return keys_; }
   std::string table_path() const;
 
   /// The bytes of a shard's segment, unchecked. REQUIRES: shard < num_shards.
@@ -49,18 +49,20 @@ class IndexFiles {
   const TableHeader* header_ = nullptr;
   const ShardEntry* directory_ = nullptr;
   const std::uint32_t* hints_ = nullptr;
-  const std::uint64_t* key_buckets_ = nullptr;
-  const std::uint64_t* key_entries_ = nullptr;
+  KeyIndex keys_;
 };
 
 /// Removes the offset tables of the index at `path` that its catalogue does not name and nobody is
 /// building. Never throws: a table that stays behind costs room, and the next build tries again.
-void sweep_tables(const std::string& path) noexcept;
+/// @param replaced  the table that the catalogue named which was replaced; empty: there was none.
+///                  If the index was renamed it has another's name: it goes, too, unless that other
+///                  exists, or any index in the directory names it.
+void sweep_tables(const std::string& path, const std::string& replaced) noexcept;
 
 /// The path under which a shard's stored url is looked for. `home` is the directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// How the path of a shard is stored: relative to the index's directory if it lies below it, so
-/// that the two can be moved together; absolute otherwise; a URL as it is. No file is touched.
+/// that the two can be moved together; absolute otherwise; a URL as it is. See normal_path for "..".
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

@@ -4,12 +4,110 @@
 #include <memory>
 #include <queue>
 
+#include "shardwise/base/hash.h"
+
 namespace shardwise {
+namespace {
+
+std::uint64_t num_blocks(std::uint64_t num_words) noexcept {
+  return (num_words + KeyIndex::kBlockWords - 1) / KeyIndex::kBlockWords;
+}
+
+std::string_view bytes_of_words(const std::uint64_t* words, std::uint64_t count) noexcept {
+  return {reinterpret_cast<const char*>(words), count * sizeof(std::uint64_t)};
+}
+
+/// Writes one array of the key section, a buffer of whole blocks at a time.
+class BlockWriter {
+ public:
+  BlockWriter(File& file, std::uint64_t offset) : file_(file), offset_(offset) {}
+
+  std::uint64_t size() const noexcept { return written_ + buffer_.size(); }
+  const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
+  void add(std::uint64_t word) {
+    buffer_.push_back(word);
+    if (buffer_.size() == kBufferWords) flush();
+  }
+  void flush() {
+    for (std::size_t at = 0; at < buffer_.size(); at += KeyIndex::kBlockWords) {
+      const std::uint64_t count =
+          std::min<std::uint64_t>(KeyIndex::kBlockWords, buffer_.size() - at);
+      hashes_.push_back(hash64(bytes_of_words(buffer_.data() + at, count), hashes_.size()));
+    }
+    file_.write_at(offset_ + written_ * sizeof(std::uint64_t),
+                   bytes_of_words(buffer_.data(), buffer_.size()));
+    written_ += buffer_.size();
+    buffer_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kBufferWords = KeyIndex::kBlockWords * 512;
+
+  File& file_;
+  const std::uint64_t offset_;
+  std::uint64_t written_ = 0;
+  std::vector<std::uint64_t> buffer_;
+  std::vector<std::uint64_t> hashes_;
+};
+
+}  // namespace
 
 std::uint32_t KeyHash::bucket_bits(std::uint64_t num_samples) noexcept {
   std::uint32_t bits = 0;
   while (bits < 36 && (num_samples >> bits) > 8) ++bits;
   return bits;
+}
+
+KeyIndex::KeyIndex(const std::uint64_t* words, std::uint32_t bucket_bits,
+                   std::uint64_t num_samples) noexcept
+    : bucket_bits_(bucket_bits) {
+  starts_ = {words, nullptr, (std::uint64_t{1} << bucket_bits) + 1};
+  entries_ = {words + starts_.size, nullptr, num_samples};
+  starts_.hashes = entries_.words + entries_.size;
+  entries_.hashes = starts_.hashes + num_blocks(starts_.size);
+}
+
+std::uint64_t KeyIndex::num_words(std::uint32_t bucket_bits, std::uint64_t num_samples) noexcept {
+  const std::uint64_t starts = (std::uint64_t{1} << bucket_bits) + 1;
+  return starts + num_samples + num_blocks(starts) + num_blocks(num_samples);
+}
+
+bool KeyIndex::Checked::is_intact(std::uint64_t begin, std::uint64_t end) const noexcept {
+  for (std::uint64_t block = begin / kBlockWords; block < num_blocks(end); ++block) {
+    const std::uint64_t first = block * kBlockWords;
+    if (hash64(bytes_of_words(words + first, std::min(kBlockWords, size - first)), block) !=
+        hashes[block]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<std::span<const std::uint64_t>> KeyIndex::find(std::uint64_t hash) const noexcept {
+  const std::uint64_t bucket = KeyHash::bucket(hash, bucket_bits_);
+  if (!starts_.is_intact(bucket, bucket + 2)) return std::nullopt;
+  const std::uint64_t begin = starts_.words[bucket];
+  const std::uint64_t end = starts_.words[bucket + 1];
+  if (begin > end || end > entries_.size) return std::nullopt;
+  if (begin == end) return std::span<const std::uint64_t>();
+  if (!entries_.is_intact(begin, end)) return std::nullopt;
+  const std::uint64_t first = KeyHash::entry(hash, bucket_bits_, 0);
+  const auto range = std::equal_range(
+      entries_.words + begin, entries_.words + end, first,
+      [](std::uint64_t a, std::uint64_t b) { return (a & ~kSampleMask) < (b & ~kSampleMask); });
+  return std::span<const std::uint64_t>(range.first, range.second);
+}
+
+bool KeyIndex::matches(std::uint64_t hash, std::string_view key) const noexcept {
+  const std::uint64_t own = hash64(key);
+  return KeyHash::bucket(own, bucket_bits_) == KeyHash::bucket(hash, bucket_bits_) &&
+         KeyHash::entry(own, bucket_bits_, 0) == KeyHash::entry(hash, bucket_bits_, 0);
+}
+
+bool KeyIndex::is_intact(std::uint64_t keys_checksum) const noexcept {
+  return starts_.is_intact(0, starts_.size) && entries_.is_intact(0, entries_.size) &&
+         hash64(bytes_of_words(starts_.hashes, num_blocks(starts_.size) +
+                                                   num_blocks(entries_.size))) == keys_checksum;
 }
 
 /// Reads one sorted run of the spill file back, a buffer at a time.
@@ -54,9 +152,8 @@ void KeySorter::add(std::uint64_t hash, std::uint64_t sample) {
 
 void KeySorter::spill() {
   std::sort(buffer_.begin(), buffer_.end());
-  if (!file_) file_ = std::make_unique<AtomicFile>(path_);
-  file_->file().write(
-      {reinterpret_cast<const char*>(buffer_.data()), buffer_.size() * sizeof(Pair)});
+  if (!file_) file_ = File::create_nameless(path_);
+  file_->write({reinterpret_cast<const char*>(buffer_.data()), buffer_.size() * sizeof(Pair)});
   run_ends_.push_back((run_ends_.empty() ? 0 : run_ends_.back()) + buffer_.size());
   buffer_.clear();
 }
@@ -71,7 +168,7 @@ void KeySorter::drain(const std::function<void(std::uint64_t, std::uint64_t)>& t
   std::vector<std::unique_ptr<Run>> runs;
   std::uint64_t begin = 0;
   for (const std::uint64_t end : run_ends_) {
-    runs.push_back(std::make_unique<Run>(file_->file(), begin, end));
+    runs.push_back(std::make_unique<Run>(*file_, begin, end));
     begin = end;
   }
   const auto later = [](const Run* a, const Run* b) { return b->front() < a->front(); };
@@ -86,6 +183,37 @@ void KeySorter::drain(const std::function<void(std::uint64_t, std::uint64_t)>& t
     run->pop();
     if (!run->empty()) heads.push(run);
   }
+}
+
+WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
+                       const std::function<void(std::uint64_t, std::uint64_t)>& see) {
+  WrittenKeys written;
+  const std::uint64_t num_samples = keys.size();
+  const std::uint32_t bits = written.bucket_bits = KeyHash::bucket_bits(num_samples);
+  const std::uint64_t num_buckets = std::uint64_t{1} << bits;
+  const std::uint64_t entries_offset = offset + (num_buckets + 1) * sizeof(std::uint64_t);
+  BlockWriter starts(file, offset);
+  BlockWriter entries(file, entries_offset);
+  // Every bucket up to this one begins where the entries stand now.
+  const auto begin_buckets_to = [&](std::uint64_t bucket) {
+    while (starts.size() <= bucket) starts.add(entries.size());
+  };
+  keys.drain([&](std::uint64_t hash, std::uint64_t sample) {
+    if (see) see(hash, sample);
+    begin_buckets_to(KeyHash::bucket(hash, bits));
+    entries.add(KeyHash::entry(hash, bits, sample));
+  });
+  begin_buckets_to(num_buckets);
+  starts.flush();
+  entries.flush();
+  std::vector<std::uint64_t> hashes = starts.hashes();
+  hashes.insert(hashes.end(), entries.hashes().begin(), entries.hashes().end());
+  const std::uint64_t hashes_offset = entries_offset + num_samples * sizeof(std::uint64_t);
+  const std::string_view bytes = bytes_of_words(hashes.data(), hashes.size());
+  file.write_at(hashes_offset, bytes);
+  written.end = hashes_offset + bytes.size();
+  written.checksum = hash64(bytes);
+  return written;
 }
 
 }  // namespace shardwise

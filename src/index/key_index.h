@@ -2,13 +2,25 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwise/base/file.h"
 
 namespace shardwise {
+
+// The key section of an offset table, in words of 64 bits:
+//
+//   [B + 1]  starts: bucket b has the entries [start[b], start[b + 1])
+//   [N]      entries: tag << 40 | sample, ascending within a bucket
+//   [C]      hash64 of each block of 128 words (the last of each array may be shorter), of the
+//            starts and then of the entries, seeded with its number in its array
+//
+// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. What a
+// look-up reads is held against the blocks' hashes, so that damage is not taken for "no such key".
 
 /// How a key's hash is split, and how many buckets a number of samples gets: about eight a bucket.
 struct KeyHash {
@@ -22,13 +34,52 @@ struct KeyHash {
   static std::uint64_t tag(std::uint64_t hash, std::uint32_t bits) noexcept {
     return (hash << bits) >> (64 - kTagBits);
   }
+  /// The entry of a sample whose key has this hash.
+  static std::uint64_t entry(std::uint64_t hash, std::uint32_t bits,
+                             std::uint64_t sample) noexcept {
+    return tag(hash, bits) << kSampleBits | sample;
+  }
+};
+
+/// The key section as it lies in a table. A cheap value, valid while its table lives; any thread.
+class KeyIndex {
+ public:
+  static constexpr std::uint64_t kBlockWords = 128;
+  static constexpr std::uint64_t kSampleMask = (std::uint64_t{1} << KeyHash::kSampleBits) - 1;
+
+  KeyIndex() = default;
+  /// REQUIRES: `words` holds num_words(bucket_bits, num_samples).
+  KeyIndex(const std::uint64_t* words, std::uint32_t bucket_bits,
+           std::uint64_t num_samples) noexcept;
+  static std::uint64_t num_words(std::uint32_t bucket_bits, std::uint64_t num_samples) noexcept;
+
+  /// The entries of keys with this hash, sorted by sample; other keys may be among them. Nothing if
+  /// what had to be read is damaged.
+  std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
+  /// True if `key`, that of an entry which find(hash) gave, has the same bucket and tag.
+  bool matches(std::uint64_t hash, std::string_view key) const noexcept;
+  /// True if all of it is as it was written.
+  bool is_intact(std::uint64_t keys_checksum) const noexcept;
+
+ private:
+  /// An array and the hashes of its blocks.
+  struct Checked {
+    const std::uint64_t* words = nullptr;
+    const std::uint64_t* hashes = nullptr;
+    std::uint64_t size = 0;
+    bool is_intact(std::uint64_t begin, std::uint64_t end) const noexcept;
+  };
+
+  Checked starts_;
+  Checked entries_;
+  std::uint32_t bucket_bits_ = 0;
 };
 
 /// Sorts (hash, sample) pairs of any number in bounded memory: full buffers are sorted and spilled
-/// to a temporary file beside the index, and merged at the end. One thread.
+/// to a nameless file beside the index, and merged at the end. One thread.
 class KeySorter {
  public:
-  /// @param path  of the index: the spill file is a temporary beside it, gone when this object is.
+  /// @param path  of the index, beside which the spill file is made; it goes with this object.
   explicit KeySorter(std::string path, std::size_t buffer_pairs = std::size_t{1} << 22);
   ~KeySorter();
 
@@ -51,8 +102,20 @@ class KeySorter {
   const std::size_t buffer_pairs_;
   std::vector<Pair> buffer_;
   std::uint64_t size_ = 0;
-  std::unique_ptr<AtomicFile> file_;     // never committed
+  std::optional<File> file_;
   std::vector<std::uint64_t> run_ends_;  // in pairs
 };
+
+/// What a key section was written as.
+struct WrittenKeys {
+  std::uint32_t bucket_bits = 0;
+  std::uint64_t end = 0;  ///< where it ends in the file, bytes
+  std::uint64_t checksum = 0;
+};
+
+/// Writes the key section at `offset` of `file`, in order and through small buffers; nothing but the
+/// blocks' hashes is held whole. `see` is given every pair in order of hash, then sample.
+WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
+                       const std::function<void(std::uint64_t hash, std::uint64_t sample)>& see);
 
 }  // namespace shardwise

@@ -3,21 +3,23 @@
 #include <sqlite3.h>
 
 #include <atomic>
-#include <exception>
 #include <new>
 #include <utility>
 
-#include "index/index_files.h"
-#include "index/sample_tables.h"
+#include "index/query_tables.h"
+#include "index/scratch_files.h"
 #include "index/sqlite.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {
 
 constexpr int kOpcodesBetweenTicks = 20'000;
+constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{64} << 20;
+
+constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
 /// Lets reading through, and nothing else.
 int authorize(void*, int action, const char*, const char* second, const char*, const char*) {
@@ -48,40 +50,25 @@ void limit(sqlite3* db) {
   sqlite3_set_authorizer(db, authorize, nullptr);
 }
 
-/// SQL's shard_path(url): where a shard's stored url leads. `home` is the index's directory.
-void shard_path(sqlite3_context* context, int, sqlite3_value** arguments) {
-  try {
-    const auto& home = *static_cast<const std::string*>(sqlite3_user_data(context));
-    const auto* const bytes = static_cast<const char*>(sqlite3_value_blob(arguments[0]));
-    const int size = sqlite3_value_bytes(arguments[0]);
-    const std::string path =
-        resolve_url(home, bytes == nullptr ? std::string()
-                                           : std::string(bytes, static_cast<std::size_t>(size)));
-    if (is_utf8(path)) {
-      sqlite3_result_text64(context, path.data(), path.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
-    } else {
-      sqlite3_result_blob64(context, path.data(), path.size(), SQLITE_TRANSIENT);
-    }
-  } catch (const std::exception&) {
-    sqlite3_result_error_nomem(context);
+/// Makes a connection one that only asks the tables: ours, and SQLite's own over JSON and numbers.
+/// SQLite makes such tables when they are first named, by a CREATE TABLE that limit() forbids, so
+/// what is not named here can never be asked.
+void make_ready(sqlite::Database& db, QueryTables& tables) {
+  tables.add_to(db.handle());
+  for (const char* table : {"samples", "members", "shards", "fields", "skipped", "json_each",
+                            "json_tree", "generate_series"}) {
+    db.execute("PRAGMA table_info(" + std::string(table) + ")");
   }
+  sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  db.execute("PRAGMA temp_store = FILE");
+  db.execute("PRAGMA cache_size = -" + std::to_string(kSortInMemoryBytes / 1024));
+  limit(db.handle());
 }
 
-/// Puts a view in front of the catalogue's table of shards, in which their paths are as Index gives
-/// them. The table has them relative to the index.
-void resolve_shards(sqlite::Database& db, const std::string& home) {
-  sqlite3_create_function_v2(
-      db.handle(), "shard_path", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS,
-      const_cast<std::string*>(&home), shard_path, nullptr, nullptr, nullptr);
-  db.execute("PRAGMA temp_store = MEMORY");
-  db.execute(
-      "CREATE TEMP VIEW shards AS SELECT shard, shard_path(url) AS url, size, mtime_ns, validator, "
-      "first_sample, samples, members, not_samples, archives, trailing_bytes, end_marker, "
-      "compression, expanded_size, content_hash, header_hash, first_header_hash, "
-      "segment_checksum, checksum FROM main.shards");
-}
-
+/// Called every now and then while a query runs.
 int should_stop(void* cancel) {
+  ForkSection::give_way();
   const auto* flag = *static_cast<const std::atomic<bool>**>(cancel);
   return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
 }
@@ -89,33 +76,45 @@ int should_stop(void* cancel) {
 }  // namespace
 
 struct Query::Impl {
-  explicit Impl(std::shared_ptr<const Index> opened)
+  Impl(std::shared_ptr<const Index> opened, const QueryLimits& limits)
       : index(std::move(opened)),
-        home(directory_of(index->path())),
-        db(sqlite::Database::over_bytes(index->catalogue_bytes(), index->path())) {
-    register_sample_tables(db.handle(), *index, &error);
-    // SQLite makes such tables when they are first named, by a CREATE TABLE that limit() forbids.
-    for (const char* sql : {"SELECT 1 FROM samples", "SELECT 1 FROM members"}) db.prepare(sql);
-    resolve_shards(db, home);
-    limit(db.handle());
+        tables(*index),
+        scratch_bytes(limits.scratch_bytes),
+        scratch(scratch_bytes),
+        db(sqlite::Database::in_memory(scratch.vfs_name().c_str())) {
+    const ForkSection section;
+    make_ready(db, tables);
     sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
   }
-  ~Impl() { sqlite3_finalize(statement); }
+  ~Impl() {
+    const ForkSection section;
+    sqlite3_finalize(statement);
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   [[noreturn]] void fail(int code) {
-    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    tables.rethrow();
     switch (code & 0xFF) {
       case SQLITE_NOMEM:
         throw std::bad_alloc();
       case SQLITE_INTERRUPT:
         throw Cancelled("the query was cancelled", in_quotes(index->path()), "");
-      case SQLITE_CORRUPT:
-      case SQLITE_NOTADB:
-        throw CorruptIndex("the index is damaged",
-                           in_quotes(index->path()) + " (" + sqlite3_errmsg(db.handle()) + ")",
-                           "build the index again with `shardwise index`");
+      case SQLITE_FULL:
+        if (scratch.were_too_small()) {
+          throw InvalidArgument("the query cannot be run: sorting and grouping need more than " +
+                                    human_bytes(scratch_bytes) + " of scratch files",
+                                in_quotes(index->path()),
+                                "ask for less at once, by WHERE or LIMIT, or allow more "
+                                "(QueryLimits::scratch_bytes)");
+        }
+        throw Error(ErrorCode::kNoSpace, "no room for the scratch files of a query",
+                    in_quotes(index->path()), kOtherFolder);
+      case SQLITE_IOERR:
+      case SQLITE_CANTOPEN:
+        throw Error(ErrorCode::kIo, "cannot write the scratch files of a query",
+                    in_quotes(index->path()) + " (" + sqlite3_errmsg(db.handle()) + ")",
+                    kOtherFolder);
       default:
         break;
     }
@@ -125,6 +124,7 @@ struct Query::Impl {
   }
 
   void prepare(std::string_view sql) {
+    const ForkSection section;
     const char* tail = nullptr;
     const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()),
                                         &statement, &tail);
@@ -134,6 +134,10 @@ struct Query::Impl {
       throw InvalidArgument(statement == nullptr ? "no query" : "more than one query",
                             in_quotes(sql), "give one SELECT");
     }
+    if (sqlite3_column_count(statement) == 0) {  // REINDEX, where there is nothing to do
+      throw InvalidArgument("the query cannot be run: it asks nothing", in_quotes(sql),
+                            "only SELECT is allowed");
+    }
     for (int i = 0; i < sqlite3_column_count(statement); ++i) {
       const char* name = sqlite3_column_name(statement, i);
       columns.emplace_back(name == nullptr ? "" : name);
@@ -141,16 +145,17 @@ struct Query::Impl {
   }
 
   const std::shared_ptr<const Index> index;
-  std::exception_ptr error;  // thrown by a table, under SQLite
-  const std::string home;    // of the index
+  QueryTables tables;
+  const std::uint64_t scratch_bytes;
+  sqlite::ScratchFiles scratch;
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
   const std::atomic<bool>* cancel = nullptr;
 };
 
-Query::Query(std::shared_ptr<const Index> index, std::string_view sql)
-    : impl_(std::make_unique<Impl>(std::move(index))) {
+Query::Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits)
+    : impl_(std::make_unique<Impl>(std::move(index), limits)) {
   impl_->prepare(sql);
 }
 Query::~Query() = default;
@@ -162,6 +167,7 @@ const std::vector<std::string>& Query::columns() const noexcept { return impl_->
 void Query::set_cancel(const std::atomic<bool>* cancel) noexcept { impl_->cancel = cancel; }
 
 bool Query::next() {
+  const ForkSection section;
   const int code = sqlite3_step(impl_->statement);
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) impl_->fail(code);

@@ -20,10 +20,13 @@ constexpr std::uint64_t kMaxHeapBytes = std::numeric_limits<std::uint32_t>::max(
 
 std::uint64_t round_up_8(std::uint64_t n) { return (n + 7) / 8 * 8; }
 
+std::uint64_t counts_checksum(std::string_view segment) noexcept {
+  return hash64(segment.substr(0, offsetof(SegmentHeader, counts_checksum)));
+}
+
 /// hash64 of a segment's body, bound to the header's counts.
-std::uint64_t segment_checksum(std::string_view segment) {
-  const std::string_view counts = segment.substr(0, offsetof(SegmentHeader, checksum));
-  return hash64(segment.substr(sizeof(SegmentHeader)), hash64(counts));
+std::uint64_t segment_checksum(std::string_view segment) noexcept {
+  return hash64(segment.substr(sizeof(SegmentHeader)), counts_checksum(segment));
 }
 
 constexpr std::uint32_t kMaxColumns = 1U << 16;
@@ -41,12 +44,13 @@ struct SegmentLayout {
   std::uint64_t keys = 0;
 };
 
-/// Nothing if the counts do not fill `bytes` exactly.
+/// Nothing if the counts are not those that were written, or do not fill `bytes` exactly.
 std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   SegmentLayout layout{};
   SegmentHeader& header = layout.header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.counts_checksum != counts_checksum(bytes)) return std::nullopt;
   // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; what could is bounded first.
   const std::uint64_t limit = bytes.size();
   if (header.segment_bytes != limit || header.key_bytes > limit || header.value_bytes > limit ||
@@ -237,6 +241,7 @@ std::string SegmentBuilder::finish() const {
   out += keys_;
   out.resize(header.segment_bytes);
   std::memcpy(out.data(), &header, sizeof header);
+  header.counts_checksum = counts_checksum(out);
   header.checksum = segment_checksum(out);
   std::memcpy(out.data(), &header, sizeof header);
   return out;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/text.h"
 
 namespace shardwise::sqlite {
@@ -21,7 +22,7 @@ bool is_out_of_space(sqlite3* db) {
       sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &error) != SQLITE_OK) {
     return false;
   }
-  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return is_no_room(error);
 }
 
 [[noreturn]] void fail(sqlite3* db, int code, const std::string& path) {
@@ -35,7 +36,8 @@ bool is_out_of_space(sqlite3* db) {
     case SQLITE_FULL:
       throw Error(ErrorCode::kNoSpace, "cannot write the index",
                   in_quotes(path) + " (" + reason + ")",
-                  "free some space or choose another place, then run again");
+                  "free some space, raise the limit on the size of files (ulimit -f), or choose "
+                  "another place, then run again");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
       break;
@@ -51,9 +53,10 @@ void check(sqlite3* db, int code, const std::string& path) {
   if (code != SQLITE_OK) fail(db, code, path);
 }
 
-sqlite3* open(const char* name, int flags, const std::string& path) {
+sqlite3* open(const char* name, int flags, const std::string& path, const char* vfs = nullptr) {
+  const ForkSection section;
   sqlite3* db = nullptr;
-  const int code = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, vfs);
   if (code != SQLITE_OK) {
     sqlite3_close(db);
     fail(nullptr, code, path);
@@ -63,9 +66,12 @@ sqlite3* open(const char* name, int flags, const std::string& path) {
 
 }  // namespace
 
+bool is_no_room(int error) noexcept { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept {
   MetadataValue value;
   const auto bytes = [&] {
+    const ForkSection section;
     const auto* data = static_cast<const char*>(sqlite3_column_blob(statement, column));
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
     return data == nullptr ? std::string_view() : std::string_view(data, size);
@@ -95,6 +101,7 @@ MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept {
 
 Statement::Statement(sqlite3* db, std::string_view sql, std::string path)
     : db_(db), path_(std::move(path)) {
+  const ForkSection section;
   check(db, sqlite3_prepare_v2(db, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr),
         path_);
 }
@@ -104,14 +111,19 @@ Statement::Statement(Statement&& other) noexcept
       statement_(std::exchange(other.statement_, nullptr)),
       path_(std::move(other.path_)) {}
 
-Statement::~Statement() { sqlite3_finalize(statement_); }
+Statement::~Statement() {
+  const ForkSection section;
+  sqlite3_finalize(statement_);
+}
 
 Statement& Statement::bind(int index, std::int64_t value) {
+  const ForkSection section;
   check(db_, sqlite3_bind_int64(statement_, index, value), path_);
   return *this;
 }
 
 Statement& Statement::bind(int index, std::string_view value) {
+  const ForkSection section;
   const int code =
       is_utf8(value) && value.find('\0') == std::string_view::npos
           ? sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT,
@@ -122,6 +134,7 @@ Statement& Statement::bind(int index, std::string_view value) {
 }
 
 bool Statement::step() {
+  const ForkSection section;
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
@@ -133,7 +146,10 @@ void Statement::run() {
   reset();
 }
 
-void Statement::reset() noexcept { sqlite3_reset(statement_); }
+void Statement::reset() noexcept {
+  const ForkSection section;
+  sqlite3_reset(statement_);
+}
 
 std::int64_t Statement::integer(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
@@ -149,17 +165,20 @@ std::string Statement::bytes(int column) const {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
                        kRebuild);
   }
+  const ForkSection section;
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
   const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
   return data == nullptr ? std::string() : std::string(data, size);
 }
 
-Database Database::in_memory() {
-  return Database(open(":memory:", SQLITE_OPEN_READWRITE, ":memory:"), ":memory:");
+Database Database::in_memory(const char* vfs) {
+  return Database(open(":memory:", SQLITE_OPEN_READWRITE, ":memory:", vfs), ":memory:");
 }
 
 Database Database::create(const std::string& path) {
-  Database db(open(path.c_str(), SQLITE_OPEN_READWRITE, path), path);
+  // SQLite has names of its own, as "file:x?mode=memory" and ":memory:"; none begins so.
+  const std::string name = path.starts_with('/') ? path : "./" + path;
+  Database db(open(name.c_str(), SQLITE_OPEN_READWRITE, path), path);
   db.execute("PRAGMA journal_mode = OFF");
   db.execute("PRAGMA synchronous = OFF");
   db.execute("PRAGMA locking_mode = EXCLUSIVE");
@@ -167,6 +186,7 @@ Database Database::create(const std::string& path) {
 }
 
 Database Database::over_bytes(std::string_view bytes, const std::string& path) {
+  const ForkSection section;
   Database db(open(":memory:", SQLITE_OPEN_READWRITE, path), path);
   // SQLite takes a mutable pointer, and honours SQLITE_DESERIALIZE_READONLY.
   auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
@@ -181,11 +201,15 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   return db;
 }
 
-Database::~Database() { sqlite3_close(db_); }
+Database::~Database() {
+  const ForkSection section;
+  sqlite3_close(db_);
+}
 Database::Database(Database&& other) noexcept
     : db_(std::exchange(other.db_, nullptr)), path_(std::move(other.path_)) {}
 
 void Database::execute(const std::string& sql) {
+  const ForkSection section;
   check(db_, sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr), path_);
 }
 

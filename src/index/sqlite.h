@@ -12,8 +12,14 @@ struct sqlite3_stmt;
 
 namespace shardwise::sqlite {
 
+// SQLite has locks of its own for all connections together, and no care for fork(): each call of
+// it is within a ForkSection, here and wherever else it is called.
+
 /// A value of a statement's row; text and blobs are valid until its next step.
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
+
+/// True if `error`, an errno, says that there is no room to write.
+bool is_no_room(int error) noexcept;
 
 /// A prepared statement. One thread. Errors as Database.
 class Statement {
@@ -53,8 +59,9 @@ class Database {
   /// Opens an existing, empty file for writing, without a journal: the caller makes it appear
   /// whole.
   static Database create(const std::string& path);
-  /// A database that holds nothing, for its functions.
-  static Database in_memory();
+  /// A database that holds nothing, for its functions and virtual tables. `vfs` is where it writes
+  /// temporary files; null: SQLite's default.
+  static Database in_memory(const char* vfs = nullptr);
   /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
   /// schema code runs, cells are checked.
   static Database over_bytes(std::string_view bytes, const std::string& path);

@@ -80,20 +80,21 @@ class RepeatedKeys {
     return *key;
   }
 
-  /// The samples of a run ascend, so what is in another shard than an equal key's first is behind
-  /// it.
+  /// Of equal keys the first is held against the others. Different ones may have one hash, be it
+  /// that somebody chose them so: hence sorted.
   void check_run() {
     if (run_.size() < 2) return;
-    std::vector<std::uint64_t> firsts;  // of each key; nearly always there is one
+    std::sort(run_.begin(), run_.end(), [this](std::uint64_t a, std::uint64_t b) {
+      const int keys = key_of(a).compare(key_of(b));
+      return keys != 0 ? keys < 0 : a < b;
+    });
+    std::uint64_t first = run_[0];
     for (const std::uint64_t sample : run_) {
-      const auto same = std::find_if(firsts.begin(), firsts.end(), [&](std::uint64_t first) {
-        return key_of(first) == key_of(sample);
-      });
-      if (same == firsts.end()) {
-        firsts.push_back(sample);
-      } else if (shard_of(*same) != shard_of(sample) && num_repeated_++ == 0) {
+      if (key_of(sample) != key_of(first)) {
+        first = sample;
+      } else if (shard_of(sample) != shard_of(first) && num_repeated_++ == 0) {
         key_ = key_of(sample);
-        first_ = *same;
+        first_ = first;
         second_ = sample;
       }
     }
@@ -157,55 +158,21 @@ void TableWriter::write_directory() {
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
 }
 
-void TableWriter::write_keys(RepeatedKeys* repeated) {
-  const std::uint32_t bits = KeyHash::bucket_bits(header_.num_samples);
-  header_.key_bucket_bits = bits;
-  header_.keys_offset = offset_;
-  const std::uint64_t num_buckets = std::uint64_t{1} << bits;
-  const std::uint64_t entries_offset = offset_ + (num_buckets + 1) * sizeof(std::uint64_t);
-
-  // Both arrays grow in order, so both are written through small buffers; nothing is held whole.
-  constexpr std::size_t kBuffer = 1 << 16;
-  std::vector<std::uint64_t> starts{0};
-  std::vector<std::uint64_t> entries;
-  std::uint64_t starts_written = 0;
-  std::uint64_t entries_written = 0;
-  Hasher128 starts_hash;
-  Hasher128 entries_hash;
-  const auto flush = [&](std::vector<std::uint64_t>& buffer, std::uint64_t base,
-                         std::uint64_t& written) {
-    (&buffer == &starts ? starts_hash : entries_hash).update(bytes_of(buffer));
-    file_.file().write_at(base + written * sizeof(std::uint64_t), bytes_of(buffer));
-    written += buffer.size();
-    buffer.clear();
-  };
-  const auto end_buckets_before = [&](std::uint64_t bucket) {
-    while (starts_written + starts.size() <= bucket) {
-      starts.push_back(entries_written + entries.size());
-      if (starts.size() == kBuffer) flush(starts, offset_, starts_written);
-    }
-  };
-  keys_.drain([&](std::uint64_t hash, std::uint64_t sample) {
-    if (repeated != nullptr) repeated->see(hash, sample);
-    end_buckets_before(KeyHash::bucket(hash, bits));
-    entries.push_back(KeyHash::tag(hash, bits) << KeyHash::kSampleBits | sample);
-    if (entries.size() == kBuffer) flush(entries, entries_offset, entries_written);
-  });
-  end_buckets_before(num_buckets);
-  flush(starts, offset_, starts_written);
-  flush(entries, entries_offset, entries_written);
-  offset_ = entries_offset + entries_written * sizeof(std::uint64_t);
-  header_.keys_checksum = entries_hash.digest().low + starts_hash.digest().low;
-}
-
 void TableWriter::commit(bool unique_keys,
                          const std::function<std::string(std::uint64_t)>& shard_name) {
   write_directory();
   RepeatedKeys repeated(file_.temporary_path(), directory_);
-  write_keys(unique_keys ? &repeated : nullptr);
+  header_.keys_offset = offset_;
+  const WrittenKeys written =
+      write_keys(file_.file(), offset_, keys_, [&](std::uint64_t hash, std::uint64_t sample) {
+        if (unique_keys) repeated.see(hash, sample);
+      });
   if (unique_keys) repeated.finish(shard_name);
+  header_.key_bucket_bits = written.bucket_bits;
+  header_.keys_checksum = written.checksum;
+  offset_ = written.end;
   std::memcpy(header_.magic, kTableMagic, sizeof header_.magic);
-  header_.version = kTableVersion;
+  header_.version = kIndexVersion;
   header_.file_bytes = offset_;
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/private_file.h"
 #include "index/key_index.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
@@ -13,13 +14,14 @@
 
 namespace shardwise {
 
-class RepeatedKeys;
-
 /// Writes an offset table segment by segment, in shard order. One thread.
 class TableWriter {
  public:
   /// @param index_path  the catalogue's path; the table lies beside it.
   explicit TableWriter(const std::string& index_path);
+
+  /// Nobody but its owner is to read the table.
+  void make_private() { shardwise::make_private(file_.file()); }
 
   /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
   /// @param key_hashes  hash64 of each sample's key.
@@ -39,7 +41,6 @@ class TableWriter {
 
  private:
   void write_directory();
-  void write_keys(RepeatedKeys* repeated);
 
   const std::string index_path_;
   std::string path_;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/private_file.h"
+#include "index/rows.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
@@ -13,7 +15,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kMagic("SDWJRN2\n", 8);
+constexpr std::string_view kMagic("SDWJRN3\n", 8);
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
 
@@ -23,90 +25,32 @@ void put(std::string& out, std::uint64_t value) {
   out.append(bytes, sizeof bytes);
 }
 
-void put(std::string& out, std::string_view bytes) {
-  put(out, std::uint64_t{bytes.size()});
-  out += bytes;
-}
-
-/// Takes a payload apart. Payloads passed their hash, but are read as if they had not.
-class PayloadReader {
- public:
-  explicit PayloadReader(std::string_view bytes) : bytes_(bytes) {}
-
-  std::uint64_t number() {
-    if (bytes_.size() < 8) throw CorruptIndex("a journal record is too short");
-    const std::uint64_t value = load_le64(bytes_.data());
-    bytes_.remove_prefix(8);
-    return value;
-  }
-  std::string_view text() {
-    const std::uint64_t size = number();
-    if (size > bytes_.size()) throw CorruptIndex("a journal record is too short");
-    const std::string_view value = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return value;
-  }
-
- private:
-  std::string_view bytes_;
-};
-
 std::string to_payload(const ShardPart& part) {
-  const ShardRow& row = part.row;
   std::string out;
-  put(out, row.url);
-  put(out, row.validator);
-  for (const std::uint64_t value :
-       {row.size_bytes, static_cast<std::uint64_t>(row.mtime_ns), row.num_samples, row.num_members,
-        row.num_not_samples, row.num_archives, row.trailing_bytes, std::uint64_t{row.end_marker},
-        static_cast<std::uint64_t>(row.compression), row.expanded_bytes,
-        std::uint64_t{row.content_hash.has_value()}, row.content_hash.value_or(Hash128{}).high,
-        row.content_hash.value_or(Hash128{}).low, row.header_hash.high, row.header_hash.low,
-        row.first_header_hash, row.segment_checksum}) {
-    put(out, value);
-  }
-  put(out, part.segment);
-  put(out, std::uint64_t{part.skipped.size()});
-  for (const SkippedMember& member : part.skipped) {
-    put(out, member.offset);
-    put(out, member.name);
-    put(out, member.reason);
-  }
+  pack(to_cells(part.row), out);
+  pack(std::vector<Cell>{{.bytes = part.segment}}, out);
+  put(out, part.skipped.size());
+  for (const SkippedMember& member : part.skipped) pack(to_cells(member), out);
   return out;
 }
 
+/// Takes a payload apart. Payloads passed their hash, but are read as if they had not.
+template <class Row>
+Row take_row(std::string_view& payload) {
+  const auto cells = unpack(to_cells(Row{}), payload);
+  if (!cells) throw CorruptIndex("a journal record is too short");
+  return from_cells<Row>(*cells);
+}
+
 ShardPart from_payload(std::string_view payload) {
-  PayloadReader in(payload);
   ShardPart part;
-  ShardRow& row = part.row;
-  row.url = in.text();
-  row.validator = in.text();
-  row.size_bytes = in.number();
-  row.mtime_ns = static_cast<std::int64_t>(in.number());
-  row.num_samples = in.number();
-  row.num_members = in.number();
-  row.num_not_samples = in.number();
-  row.num_archives = in.number();
-  row.trailing_bytes = in.number();
-  row.end_marker = in.number() != 0;
-  row.compression = static_cast<Compression>(in.number());
-  row.expanded_bytes = in.number();
-  const bool has_content_hash = in.number() != 0;
-  const std::uint64_t high = in.number();
-  const std::uint64_t low = in.number();
-  if (has_content_hash) row.content_hash = Hash128{high, low};
-  row.header_hash.high = in.number();
-  row.header_hash.low = in.number();
-  row.first_header_hash = in.number();
-  row.segment_checksum = in.number();
-  part.segment = in.text();
-  for (std::uint64_t left = in.number(); left > 0; --left) {
-    SkippedMember member;
-    member.offset = in.number();
-    member.name = in.text();
-    member.reason = in.text();
-    part.skipped.push_back(std::move(member));
-  }
+  part.row = take_row<ShardInfo>(payload);
+  const auto segment = unpack(std::vector<Cell>{{}}, payload);
+  if (!segment || payload.size() < 8) throw CorruptIndex("a journal record is too short");
+  part.segment = (*segment)[0].bytes;
+  std::uint64_t left = load_le64(payload.data());
+  payload.remove_prefix(8);
+  for (; left > 0; --left) part.skipped.push_back(take_row<SkippedMember>(payload));
   std::string why;
   const auto view = SegmentView::check(part.segment, &why);
   if (!view) throw CorruptIndex(why);
@@ -132,7 +76,7 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
 void BuildJournal::open_existing() {
   if (::access(path_.c_str(), F_OK) != 0) return;
   File file = File::open_or_create(path_);
-  if (!file.try_lock()) {
+  if (file.try_lock() != FileLock::kTaken) {
     enabled_ = false;
     return;
   }
@@ -154,7 +98,8 @@ void BuildJournal::read_records() {
     if (!range_fits(end_ + kRecordHeaderBytes, size, bytes.size())) return;
     const std::string_view payload = bytes.substr(end_ + kRecordHeaderBytes, size);
     if (hash64(payload, end_) != load_le64(bytes.data() + end_ + 8)) return;
-    found_[std::string(PayloadReader(payload).text())] = payload;
+    std::string_view rest = payload;
+    found_[take_row<ShardInfo>(rest).url] = payload;
     end_ += kRecordHeaderBytes + size;
   }
 }
@@ -163,14 +108,15 @@ std::optional<ShardPart> BuildJournal::find(const std::string& url, const FileId
                                             const std::string& validator) const {
   const auto it = found_.find(url);
   if (it == found_.end()) return std::nullopt;
-  PayloadReader in(it->second);
-  in.text();
-  if (in.text() != validator) return std::nullopt;
-  if (in.number() != identity.size_bytes) return std::nullopt;
-  if (static_cast<std::int64_t>(in.number()) != identity.mtime_ns) return std::nullopt;
   try {
+    std::string_view payload = it->second;
+    const auto row = take_row<ShardInfo>(payload);
+    if (row.validator != validator || row.size_bytes != identity.size_bytes ||
+        row.mtime_ns != identity.mtime_ns) {
+      return std::nullopt;
+    }
     return from_payload(it->second);
-  } catch (const CorruptIndex&) {
+  } catch (const Error&) {
     return std::nullopt;
   }
 }
@@ -191,12 +137,13 @@ void BuildJournal::add(const ShardPart& part) {
 void BuildJournal::flush() {
   if (!file_) {
     File file = File::open_or_create(path_);
-    if (!file.try_lock() || !file.has_name()) {
+    if (file.try_lock() != FileLock::kTaken || !file.has_name()) {
       enabled_ = false;
       return;
     }
     file_ = std::move(file);
   }
+  if (pace_.is_private) make_private(*file_);
   if (end_ == 0) {
     std::string header(kMagic);
     put(header, options_hash_);

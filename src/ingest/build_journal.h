@@ -35,6 +35,7 @@ class BuildJournal {
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
+    bool is_private = false;  ///< nobody but its owner is to read the file: it holds secrets
   };
 
   /// Reads what an earlier build left, if `options_hash` is the same.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "shardwise/base/error.h"
@@ -30,7 +32,21 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-/// A field as a whole.
+bool is_whole_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+/// Text if it can be, else a blob.
+MetadataValue of_bytes(std::string_view bytes) {
+  MetadataValue value;
+  value.bytes = bytes;
+  value.type = is_utf8(bytes) && bytes.find('\0') == std::string_view::npos ? ValueType::kText
+                                                                            : ValueType::kBlob;
+  return value;
+}
+
+/// A field as a whole. An integer that SQL has no number for stays the text that it is.
 MetadataValue whole_field(std::string_view field) {
   MetadataValue value;
   const std::string_view text = trimmed(field);
@@ -41,16 +57,15 @@ MetadataValue whole_field(std::string_view field) {
   }
   const bool looks_numeric =
       !text.empty() && (is_digit(text[0]) || text[0] == '-' || text[0] == '.');
-  if (looks_numeric) {  // from_chars also reads "inf" and "nan", which SQL has no number for
+  // from_chars also reads "inf" and "nan", which SQL has no number for.
+  if (looks_numeric && !is_whole_number(text)) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value.real);
     if (error == std::errc() && end == text.data() + text.size() && value.real - value.real == 0) {
       value.type = ValueType::kReal;
       return value;
     }
   }
-  value.bytes = field;
-  value.type = is_utf8(field) && field.find('\0') == std::string_view::npos ? ValueType::kText
-                                                                            : ValueType::kBlob;
+  value = of_bytes(field);
   if (value.type == ValueType::kText) value.bytes = text;
   return value;
 }
@@ -88,7 +103,10 @@ bool is_json_path(std::string_view path) {
   return true;
 }
 
+constexpr std::string_view kValid = "SELECT json_valid(?1)";
 constexpr std::string_view kExtract = "SELECT json_extract(?1, ?2) WHERE json_valid(?1)";
+constexpr double kTwoTo63 = 9223372036854775808.0;  // integers below it are integers in SQL
+constexpr std::string_view kWrite = "SELECT json_extract(?1, ?2, ?2)";
 
 }  // namespace
 
@@ -142,7 +160,26 @@ std::string to_string(const Column& column) {
 }
 
 ColumnReader::ColumnReader(const std::vector<Column>& columns)
-    : columns_(columns), db_(sqlite::Database::in_memory()), extract_(db_.prepare(kExtract)) {}
+    : columns_(columns),
+      db_(sqlite::Database::in_memory()),
+      extract_(db_.prepare(kExtract)),
+      write_(db_.prepare(kWrite)),
+      valid_(db_.prepare(kValid)) {}
+
+std::optional<std::string> ColumnReader::too_large(std::size_t column, std::string_view field) {
+  if (!columns_[column].json_path.empty() || field.size() <= kMaxBlobValueBytes) {
+    return std::nullopt;
+  }
+  const bool is_text = is_utf8(field) && field.find('\0') == std::string_view::npos;
+  if (is_text) {
+    if (field.size() <= kMaxTextValueBytes) return std::nullopt;
+    valid_.reset();
+    valid_.bind(1, field);
+    if (valid_.step() && valid_.integer(0) != 0) return std::nullopt;
+  }
+  return std::string(is_text ? "a text above 64 KiB" : "a value above 4 KiB that is no text") +
+         " cannot be a metadata column";
+}
 
 std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_view field) {
   const std::string& path = columns_[column].json_path;
@@ -151,7 +188,29 @@ std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_
   extract_.reset();
   extract_.bind(1, field).bind(2, path);
   if (!extract_.step()) return std::nullopt;
-  return extract_.value(0);
+  MetadataValue value = extract_.value(0);
+  // What json_extract rounds, or cuts at a NUL, is taken as it is written.
+  if (value.type == ValueType::kReal && std::abs(value.real) >= kTwoTo63) {
+    const std::string_view written = as_written(field, path);
+    if (is_whole_number(written) || std::isinf(value.real)) return of_bytes(written);
+  } else if (value.type == ValueType::kText) {
+    if (field.find("\\u0000") == std::string_view::npos) return of_bytes(value.bytes);
+    const std::string_view written = as_written(field, path);
+    const auto json = nlohmann::json::parse(written, nullptr, false);
+    if (!json.is_string()) return of_bytes(written);  // an object, or a text with lone surrogates
+    text_ = json.get<std::string>();
+    return of_bytes(text_);
+  }
+  return value;
+}
+
+std::string_view ColumnReader::as_written(std::string_view field, const std::string& path) {
+  // Asked for a path twice SQLite gives an array of both: "[7,7]".
+  write_.reset();
+  write_.bind(1, field).bind(2, path);
+  if (!write_.step()) return {};
+  const std::string_view twice = write_.value(0).bytes;
+  return twice.size() < 3 ? std::string_view() : twice.substr(1, (twice.size() - 3) / 2);
 }
 
 }  // namespace shardwise

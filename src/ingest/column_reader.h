@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +15,11 @@ namespace shardwise {
 /// Fields above this are not taken for metadata.
 inline constexpr std::uint64_t kMaxColumnFieldBytes = std::uint64_t{1} << 20;
 
+/// Values without a JSON path that are above these are not taken: a column holds what queries ask
+/// for, not images. JSON text may be as large as the field.
+inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;  // not UTF-8
+inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
+
 /// Takes the values of columns out of fields. One thread.
 class ColumnReader {
  public:
@@ -22,10 +29,19 @@ class ColumnReader {
   /// does not. What it points to is valid until the next call, and while `field` is.
   std::optional<MetadataValue> read(std::size_t column, std::string_view field);
 
+  /// Why this field's value for columns[column] is too large to be one; nothing if it is not.
+  std::optional<std::string> too_large(std::size_t column, std::string_view field);
+
  private:
+  /// The JSON text of what lies at `path`; valid until the next call.
+  std::string_view as_written(std::string_view field, const std::string& path);
+
   const std::vector<Column>& columns_;
   sqlite::Database db_;
   sqlite::Statement extract_;
+  sqlite::Statement write_;
+  sqlite::Statement valid_;
+  std::string text_;  // of the last value, where SQLite has it not whole
 };
 
 }  // namespace shardwise

@@ -6,6 +6,7 @@
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "tar/tar_header.h"
 
 namespace shardwise {
@@ -18,16 +19,6 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kFirstPartBytes = 256 * 1024;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
-
-void expand_into(HeaderImage::Writer& writer, std::string_view compressed, Compression compression,
-                 const std::string& path, const std::function<void(std::uint64_t)>& tick) {
-  ExpandingReader reader(compressed, compression, path);
-  std::string piece(kPieceBytes, '\0');
-  while (const std::size_t n = reader.read(piece.data(), piece.size())) {
-    tick(reader.compressed_position());
-    writer.take(std::string_view(piece).substr(0, n));
-  }
-}
 
 }  // namespace
 
@@ -43,10 +34,10 @@ Compression shard_compression(std::string_view stored_bytes) noexcept {
 ExpandedShard::ExpandedShard(const ShardPlace& place, const ExpandOptions& options)
     : place_(place) {
   if (place_.remote == nullptr) {
-    open_file(place_.path, options);
+    open_file(MappedFile::open(place_.path), options);
     mtime_ns_ = file_->identity().mtime_ns;
   } else if ((copy_ = place_.remote->copy(place_.path, place_.state))) {
-    open_file(copy_->path, options);
+    open_file(MappedFile::open(copy_->path), options);
   } else {
     stream(options);
   }
@@ -54,22 +45,36 @@ ExpandedShard::ExpandedShard(const ShardPlace& place, const ExpandOptions& optio
 
 ExpandedShard::~ExpandedShard() = default;
 
-void ExpandedShard::open_file(const std::string& path, const ExpandOptions& options) {
-  file_.emplace(MappedFile::open(path));
+void ExpandedShard::open_file(MappedFile file, const ExpandOptions& options) {
+  file_.emplace(std::move(file));
   const std::string_view stored = file_->bytes();
   guard_.emplace(stored.data(), stored.size());
+  read_ahead_ = ReadAhead(stored);
+  if (options.hash) read_ahead_.read_all();
   size_bytes_ = stored.size();
   compression_ = shard_compression(stored);
   first_block_hash_ = hash64(stored.substr(0, tar::kBlockBytes));
   if (compression_ == Compression::kNone) return;
+  read_ahead_.read_all();
   try {
-    image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
-      expand_into(writer, stored, compression_, place_.path, options.tick);
-    });
+    image_.emplace(options.temporary, options.keep,
+                   [&](HeaderImage::Writer& writer) { expand_into(writer, options); });
   } catch (const CorruptShard&) {
     require_unchanged();
     throw;
   }
+}
+
+void ExpandedShard::expand_into(HeaderImage::Writer& writer, const ExpandOptions& options) {
+  ExpandingReader reader(file_->bytes(), compression_, without_secrets(place_.path));
+  std::string piece(kPieceBytes, '\0');
+  while (const std::size_t n = reader.read(piece.data(), piece.size())) {
+    options.tick(reader.compressed_position());
+    writer.take(std::string_view(piece).substr(0, n));
+    stopped_ = options.stop_at_damage && writer.at_damage();
+    if (stopped_) break;
+  }
+  unchecked_ = reader.unchecked();
 }
 
 /// Reads a remote shard once, from front to back; what it has no use for it does not ask for.
@@ -83,7 +88,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
   image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
     const auto pass_on = [&](std::string_view bytes) {
       if (stored_) {
-        stored_->file().write(bytes);
+        stored_->write(bytes);
       } else {
         writer.take(bytes);
       }
@@ -92,7 +97,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
       decided = true;
       compression_ = shard_compression(first);
       first_block_hash_ = hash64(std::string_view(first).substr(0, tar::kBlockBytes));
-      if (compression_ != Compression::kNone) stored_.emplace(options.temporary);
+      if (compression_ != Compression::kNone) stored_ = File::create_nameless(options.temporary);
       pass_on(first);
     };
     const auto take = [&](std::string_view bytes) {
@@ -110,6 +115,8 @@ void ExpandedShard::stream(const ExpandOptions& options) {
         const std::uint64_t end = std::min(*state.size_bytes, at + part);
         remote.read(place_.path, state, at, end, take);
         at = end;
+        stopped_ = options.stop_at_damage && writer.at_damage();
+        if (stopped_) break;
         const std::uint64_t rest = std::min(writer.skippable(), *state.size_bytes - at);
         if (rest >= kWorthSkippingBytes) {
           writer.skip(rest);
@@ -125,7 +132,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
   });
   if (stored_) {
     image_.reset();
-    open_file(stored_->temporary_path(), options);
+    open_file(MappedFile::open(*stored_), options);
     return;
   }
   if (options.hash) streamed_hash_ = hasher.digest();
@@ -137,7 +144,7 @@ void ExpandedShard::require_unchanged() const {
   const bool whole = !guard_->damaged();
   if (whole && (place_.remote != nullptr || file_identity(place_.path) == file_->identity()))
     return;
-  throw StaleIndex("the shard changed while it was read", in_quotes(place_.path),
+  throw StaleIndex("the shard changed while it was read", in_quotes(without_secrets(place_.path)),
                    "wait until it is complete, then run again");
 }
 
@@ -146,9 +153,18 @@ Hash128 ExpandedShard::stored_hash() const {
 }
 
 void ExpandedShard::done() const {
-  if (place_.remote == nullptr || compression_ == Compression::kNone) return;
-  place_.remote->keep_expanded(place_.path, copy_ ? copy_->path : stored_->temporary_path(),
-                               compression_, bytes().size());
+  if (stopped_) {
+    throw CorruptShard("a header that cannot be read ended the expansion, but not the scan",
+                       in_quotes(place_.path), "repack the shard");
+  }
+  if (!copy_ || compression_ == Compression::kNone) return;
+  place_.remote->keep_expanded(place_.path, place_.state, copy_->path, compression_,
+                               bytes().size());
+}
+
+void ExpandedShard::at_member(std::uint64_t data_offset) noexcept {
+  if (is_in_place()) read_ahead_.at(data_offset);
+  forget_before(data_offset);
 }
 
 void ExpandedShard::forget_before(std::uint64_t offset) noexcept {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ingest/read_ahead.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/mapped_file.h"
@@ -22,10 +23,15 @@ struct ShardPlace {
 };
 
 struct ExpandOptions {
-  std::string temporary;  ///< see HeaderImage; not touched for a plain local shard
+  /// Path beside which nameless files are made, for what is kept of a shard that is no plain local
+  /// file.
+  std::string temporary;
   /// The members whose data is wanted; of a plain local shard all is there.
   HeaderImage::Keep keep;
   bool hash = false;  ///< stored_hash() will be asked for
+  /// Nothing more is expanded or asked for once a header cannot be read: the scan will end with an
+  /// error there.
+  bool stop_at_damage = false;
   /// Called now and then while the file is brought and expanded, with how many of its bytes, as it
   /// is stored, were read; what it throws ends the work.
   std::function<void(std::uint64_t stored_bytes)> tick;
@@ -42,6 +48,8 @@ class ExpandedShard {
   ~ExpandedShard();
 
   Compression compression() const noexcept { return compression_; }
+  /// True if it is compressed in a form that carries no checksum over its content.
+  bool unchecked() const noexcept { return unchecked_; }
   /// True if the file is scanned as it is, not read to its end already.
   bool is_in_place() const noexcept { return !image_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
@@ -58,26 +66,34 @@ class ExpandedShard {
   /// Tells the kernel that what lies before `offset` is not needed any more, so that scanning a
   /// large shard does not make the process look large.
   void forget_before(std::uint64_t offset) noexcept;
+  /// The same, of a member's data, in the order of the shard; and where members are small, to read
+  /// ahead.
+  void at_member(std::uint64_t data_offset) noexcept;
 
-  /// The shard was scanned to its end.
+  /// The shard was scanned to its end, without an error.
+  /// Errors: CorruptShard if it was not brought to its end, since a header cannot be read.
   void done() const;
 
  private:
-  void open_file(const std::string& path, const ExpandOptions& options);
+  void open_file(MappedFile file, const ExpandOptions& options);
+  void expand_into(HeaderImage::Writer& writer, const ExpandOptions& options);
   void stream(const ExpandOptions& options);
 
   const ShardPlace place_;
   std::optional<RemoteShards::Copy> copy_;
-  std::optional<AtomicFile> stored_;      // of a remote compressed shard
+  std::optional<File> stored_;            // of a remote compressed shard
   std::optional<MappedFile> file_;        // none: a remote shard that is not compressed
   std::optional<MappedReadGuard> guard_;  // of file_
   std::optional<HeaderImage> image_;
   Compression compression_ = Compression::kNone;
+  bool unchecked_ = false;
+  bool stopped_ = false;  // at damage
   std::uint64_t size_bytes_ = 0;
   std::int64_t mtime_ns_ = 0;
   std::uint64_t first_block_hash_ = 0;
   std::optional<Hash128> streamed_hash_;
   std::uint64_t forgotten_ = 0;
+  ReadAhead read_ahead_;
 };
 
 }  // namespace shardwise

@@ -4,18 +4,19 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "index/catalogue.h"
 #include "index/index_files.h"
 #include "index/table_writer.h"
 #include "ingest/build_journal.h"
+#include "ingest/distinct_shards.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
@@ -24,6 +25,7 @@
 #include "shardwise/base/ordered_pipeline.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
 namespace {
@@ -37,13 +39,9 @@ std::string now_utc() {
   return text;
 }
 
-IndexContent content_of(const CatalogueMeta& meta) {
-  return {meta.policies, meta.columns, meta.has_hashes, meta.keys_are_unique};
-}
-
 /// Of everything that decides what the scan of a shard gives.
 std::uint64_t scan_options_hash(const IndexContent& content) {
-  std::string text = std::to_string(kTableVersion) + " " + to_string(content.policies) +
+  std::string text = std::to_string(kIndexVersion) + " " + to_string(content.policies) +
                      (content.hashes ? " hashes" : "");
   for (const Column& column : content.columns) text += "\n" + to_string(column);
   return hash64(text);
@@ -55,13 +53,16 @@ bool scans_alike(const IndexContent& a, const IndexContent& b) {
 
 /// An index whose shards' records are taken over.
 struct Donor {
-  explicit Donor(const std::string& path) : files(path), home(directory_of(path)) {
+  explicit Donor(const std::string& path) : files(path), home(directory_of(files.path())) {
     files.check_sections();
     for (SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
       skipped[member.shard].push_back(std::move(member));
     }
   }
-  const CatalogueMeta& meta() const noexcept { return files.catalogue().meta(); }
+  const IndexSummary& summary() const noexcept { return files.catalogue().meta().summary; }
+  const std::vector<std::string>& sources() const noexcept {
+    return files.catalogue().meta().sources;
+  }
 
   IndexFiles files;
   std::string home;
@@ -84,14 +85,22 @@ bool is_known(const Source& source) {
          (source.place.state.size_bytes && !source.place.state.validator.empty());
 }
 
-/// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; those of `remote`.
+void add_if_there(const std::string& shard, DistinctShards& named) {
+  if (is_fetched_url(shard)) return named.add_url(shard);
+  std::error_code failed;
+  if (std::filesystem::is_regular_file(shard, failed)) named.add_file(shard, file_identity(shard));
+}
+
+/// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; InvalidArgument if it
+/// is among `named`; those of `remote`.
 Source look_at(const std::string& shard, const std::string& index_path,
-               const std::shared_ptr<RemoteShards>& remote) {
+               const std::shared_ptr<RemoteShards>& remote, DistinctShards& named) {
   Source source;
   source.place.path = shard;
   source.url = url_of_path(index_path, shard);
   if (!is_fetched_url(shard)) {
     const FileIdentity identity = file_identity(shard);
+    named.add_file(shard, identity);
     source.size_bytes = identity.size_bytes;
     source.mtime_ns = identity.mtime_ns;
     return source;
@@ -100,6 +109,7 @@ Source look_at(const std::string& shard, const std::string& index_path,
     throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(shard)),
                       "give BuildOptions::remote");
   }
+  named.add_url(shard);
   source.place.remote = remote.get();
   source.place.state = remote->state(shard);
   source.size_bytes = source.place.state.size_bytes.value_or(0);
@@ -126,19 +136,21 @@ std::unique_ptr<Donor> open_old_index(const std::string& path) {
 /// Puts shards' parts one behind the other into new index files.
 class Assembly {
  public:
-  Assembly(const std::string& path, const IndexContent& content, std::string part)
-      : table_(path), catalogue_(path) {
-    meta_.policies = content.policies;
-    meta_.columns = content.columns;
-    meta_.has_hashes = content.hashes;
-    meta_.keys_are_unique = content.unique_keys;
-    meta_.part = std::move(part);
+  Assembly(const std::string& path, const IndexContent& content,
+           const std::optional<IndexPart>& part, std::vector<std::string> sources, bool is_secret)
+      : table_(path), catalogue_(path), sources_(std::move(sources)) {
+    if (is_secret) {
+      table_.make_private();
+      catalogue_.make_private();
+    }
+    summary_.content = content;
+    summary_.part = part;
   }
 
   /// The part's row has its url.
   void append(ShardPart& part) {
-    ShardRow& row = part.row;
-    row.first_sample = meta_.num_samples;
+    ShardInfo& row = part.row;
+    row.first_sample = summary_.num_samples;
     table_.append(part.segment, part.key_hashes);
     catalogue_.add_shard(row);
     for (SkippedMember& member : part.skipped) {
@@ -150,33 +162,36 @@ class Assembly {
       total.name = field.name;
       total.num_members += field.num_members;
       total.bytes += field.bytes;
-      meta_.content_bytes += field.bytes;
+      summary_.content_bytes += field.bytes;
     }
     fingerprint_.update_u64(row.expanded_bytes);
     fingerprint_.update_u64(row.header_hash.high);
     fingerprint_.update_u64(row.header_hash.low);
     fingerprint_.update_u64(row.num_samples);
     fingerprint_.update_u64(row.num_members);
-    meta_.num_samples += row.num_samples;
-    meta_.num_members += row.num_members;
-    meta_.shard_bytes += row.size_bytes;
-    meta_.num_skipped += part.skipped.size();
+    summary_.num_samples += row.num_samples;
+    summary_.num_members += row.num_members;
+    summary_.shard_bytes += row.size_bytes;
+    summary_.num_skipped += part.skipped.size();
     urls_.push_back(row.url);
   }
 
-  std::uint64_t num_samples() const noexcept { return meta_.num_samples; }
+  std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
 
   /// The moment at which the new index exists.
   void commit() {
-    table_.commit(meta_.keys_are_unique, [&](std::uint64_t shard) { return urls_[shard]; });
+    table_.commit(summary_.content.unique_keys,
+                  [&](std::uint64_t shard) { return without_secrets(urls_[shard]); });
     for (const auto& [name, field] : fields_) catalogue_.add_field(field);
-    meta_.table_file = table_.path().substr(table_.path().rfind('/') + 1);
-    meta_.table_checksum = table_.header().header_checksum;
-    meta_.fingerprint = fingerprint_.digest();
-    meta_.built_with = "shardwise " SHARDWISE_VERSION;
-    meta_.built_at = now_utc();
-    meta_.num_shards = table_.header().num_shards;
-    catalogue_.commit(meta_);
+    summary_.fingerprint = fingerprint_.digest();
+    summary_.built_with = "shardwise " SHARDWISE_VERSION;
+    summary_.built_at = now_utc();
+    summary_.num_shards = table_.header().num_shards;
+    catalogue_.commit({.table_file = table_.path().substr(table_.path().rfind('/') + 1),
+                       .table_checksum = table_.header().header_checksum,
+                       .num_fields = fields_.size(),
+                       .sources = sources_,
+                       .summary = summary_});
     SHARDWISE_FAULT_POINT("build.committed");
   }
 
@@ -185,17 +200,24 @@ class Assembly {
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;
   std::map<std::string, FieldInfo> fields_;
-  CatalogueMeta meta_;
+  const std::vector<std::string> sources_;
+  IndexSummary summary_;
   Hasher128 fingerprint_;
 };
 
 /// What building and merging have in common: sources in, index out.
 class Build {
  public:
+  /// @param words  what the shards were named by, as the index keeps it.
   Build(const std::string& path, const BuildOptions& options, IndexContent content,
-        std::string part)
-      : path_(path), options_(options), content_(std::move(content)), part_(std::move(part)) {
+        const std::optional<IndexPart>& part, std::vector<std::string> words)
+      : path_(path),
+        options_(options),
+        content_(std::move(content)),
+        part_(part),
+        words_(std::move(words)) {
     sweep_temporaries(path_);
+    report_.without_value.resize(content_.columns.size());
   }
 
   void add(Source source) {
@@ -206,11 +228,12 @@ class Build {
 
   /// Notes a shard that is not there and shall be left out.
   void drop(const std::string& path) { report_.dropped.push_back(path); }
+  void set_gone(std::vector<std::string> paths) { report_.gone = std::move(paths); }
 
   BuildReport run(const Donor* old) {
     progress_.num_shards = sources_.size();
     BuildJournal journal(path_, scan_options_hash(content_),
-                         {options_.journal_bytes, options_.journal_age});
+                         {options_.journal_bytes, options_.journal_age, holds_secrets()});
     if (nothing_changed(old)) {
       sync_directory_of(path_);  // the build that made it may have been killed before it did
       report_unchanged(*old);
@@ -218,15 +241,23 @@ class Build {
       assemble(journal);
     }
     journal.remove();
-    sweep_tables(path_);
+    sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);
     report_.summary = Index::open(path_)->summary();
     return std::move(report_);
   }
 
  private:
+  bool holds_secrets() const {
+    const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
+    return std::any_of(words_.begin(), words_.end(), is_secret) ||
+           std::any_of(sources_.begin(), sources_.end(),
+                       [&](const Source& source) { return is_secret(source.url); });
+  }
+
   bool nothing_changed(const Donor* old) const {
-    if (old == nullptr || old->meta().num_shards != sources_.size() ||
-        content_of(old->meta()) != content_ || old->meta().part != part_) {
+    if (old == nullptr || old->summary().num_shards != sources_.size() ||
+        old->summary().content != content_ || old->summary().part != part_ ||
+        old->sources() != words_) {
       return false;
     }
     for (std::uint64_t i = 0; i < sources_.size(); ++i) {
@@ -237,16 +268,20 @@ class Build {
 
   void report_unchanged(const Donor& old) {
     progress_.shards_done = sources_.size();
-    progress_.samples = old.meta().num_samples;
+    progress_.samples = old.summary().num_samples;
     progress_.bytes_done = progress_.num_bytes;
-    for (std::uint64_t i = 0; i < sources_.size(); ++i) note(i, old.files.catalogue().shard(i));
+    for (std::uint64_t i = 0; i < sources_.size(); ++i) {
+      const ShardInfo row = old.files.catalogue().shard(i);
+      note(i, row);
+      if (!content_.columns.empty()) count_nulls(old.files.segment(i, row.segment_checksum));
+    }
     report_.shards_reused = sources_.size();
     if (options_.progress) options_.progress(progress_);
   }
 
   /// Scans on all threads, and appends the parts in shard order.
   void assemble(BuildJournal& journal) {
-    Assembly assembly(path_, content_, part_);
+    Assembly assembly(path_, content_, part_, words_, holds_secrets());
     const unsigned wanted = options_.num_threads != 0
                                 ? options_.num_threads
                                 : std::max(1U, std::thread::hardware_concurrency());
@@ -325,6 +360,8 @@ class Build {
 
   void append(ShardPart part, Assembly& assembly) {
     assembly.append(part);
+    std::string ignored;
+    if (!content_.columns.empty()) count_nulls(*SegmentView::check(part.segment, &ignored));
     const std::lock_guard lock(progress_mutex_);
     note(progress_.shards_done, part.row);
     ++(part.reused ? report_.shards_reused : report_.shards_scanned);
@@ -334,17 +371,27 @@ class Build {
     if (options_.progress) options_.progress(progress_);
   }
 
-  void note(std::uint64_t number, const ShardRow& row) {
+  void count_nulls(const SegmentView& segment) {
+    for (std::uint32_t column = 0; column < content_.columns.size(); ++column) {
+      for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+        if (segment.value(column, i).type == ValueType::kNull) ++report_.without_value[column];
+      }
+    }
+  }
+
+  void note(std::uint64_t number, const ShardInfo& row) {
     report_.num_not_samples += row.num_not_samples;
     if (!row.end_marker) report_.without_end_marker.push_back(number);
     if (row.num_archives > 1) report_.concatenated.push_back(number);
     if (row.trailing_bytes > 0) report_.with_trailing_bytes.push_back(number);
+    if (row.unchecked) report_.without_checksum.push_back(number);
   }
 
   const std::string path_;
   const BuildOptions& options_;
   const IndexContent content_;
-  const std::string part_;
+  const std::optional<IndexPart> part_;
+  const std::vector<std::string> words_;
   std::vector<Source> sources_;
   std::mutex progress_mutex_;
   BuildProgress progress_;  // guarded by progress_mutex_ while shards are scanned
@@ -377,30 +424,21 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
   }
 }
 
-std::string part_text(const BuildPart& part, std::size_t num_shards) {
-  return std::to_string(part.number) + "/" + std::to_string(part.count) + " of " +
-         std::to_string(num_shards) + " shards";
+/// The part's place in the index of all `shards`, and what tells that one from others: every
+/// shard's url, in order.
+IndexPart part_of(const BuildPart& part, const std::string& path,
+                  const std::vector<std::string>& shards) {
+  Hasher128 hasher;
+  for (const std::string& shard : shards) {
+    const std::string url = url_of_path(path, shard);
+    hasher.update_u64(url.size());
+    hasher.update(url);
+  }
+  return {part.number, part.count, shards.size(), hasher.digest()};
 }
 
-/// Reads what part_text wrote: number, count, and the rest.
-struct PartName {
-  std::uint64_t number = 0;
-  std::uint64_t count = 0;
-  std::string_view of;
-};
-
-PartName parse_part(const Donor& donor) {
-  const std::string_view text = donor.meta().part;
-  const std::size_t slash = text.find('/');
-  const std::size_t space = text.find(' ');
-  if (slash != std::string_view::npos && space != std::string_view::npos && slash < space) {
-    const auto number = parse_int64(text.substr(0, slash));
-    const auto count = parse_int64(text.substr(slash + 1, space - slash - 1));
-    if (number && count && *number >= 1 && *number <= *count) {
-      return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count),
-              text.substr(space + 1)};
-    }
-  }
+const IndexPart& require_part(const Donor& donor) {
+  if (donor.summary().part) return *donor.summary().part;
   throw Mismatch("an index that is no part of one", in_quotes(donor.files.path()),
                  "merge what `shardwise index --part I/N` built");
 }
@@ -408,18 +446,25 @@ PartName parse_part(const Donor& donor) {
 /// The parts in order. Errors: Mismatch unless they are all parts of one index.
 void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-    return parse_part(*a).number < parse_part(*b).number;
+    return require_part(*a).number < require_part(*b).number;
   });
-  const PartName first = parse_part(*parts[0]);
+  const IndexPart first = require_part(*parts[0]);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const PartName part = parse_part(*parts[i]);
+    const IndexPart& part = require_part(*parts[i]);
     const std::string where = in_quotes(parts[i]->files.path());
-    if (part.count != first.count || part.of != first.of) {
-      throw Mismatch(
-          "a part of another index: " + parts[i]->meta().part, where,
-          "the others are of " + std::to_string(first.count) + " parts, " + std::string(first.of));
+    if (part.count != first.count || part.num_shards != first.num_shards) {
+      throw Mismatch("a part of another index: " + to_string(part), where,
+                     "the others are like " + to_string(first) + ", which is " +
+                         in_quotes(parts[0]->files.path()));
     }
-    if (content_of(parts[i]->meta()) != content_of(parts[0]->meta())) {
+    if (part.list_hash != first.list_hash) {
+      throw Mismatch("a part of another index: its list of shards is not that of " +
+                         in_quotes(parts[0]->files.path()),
+                     where,
+                     "build all parts of the same shards, named in the same order, each index in "
+                     "the same place relative to them");
+    }
+    if (parts[i]->summary().content != parts[0]->summary().content) {
       throw Mismatch("a part that was built with other options", where,
                      "build all parts with the same policies, columns and hashes");
     }
@@ -440,12 +485,45 @@ void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
   }
 }
 
+std::vector<std::string> resolved_sources(const std::string& home, const CatalogueMeta& meta) {
+  std::vector<std::string> words;
+  for (const std::string& word : meta.sources) words.push_back(resolve_url(home, word));
+  return words;
+}
+
+/// How a word of SourceList::sources is kept: as url_of_path, where what comes before the first
+/// character of a pattern is a path.
+std::string kept_word(const std::string& index_path, const std::string& word) {
+  if (is_fetched_url(word)) return word;
+  const std::size_t slash = word.rfind('/', word.find_first_of("*?[{"));
+  const bool is_pattern = word.find_first_of("*?[{") != std::string::npos;
+  if (!is_pattern) return url_of_path(index_path, word);
+  // The pattern itself stays as it is: "*/.." is not the folder before it.
+  const std::string folder = slash == std::string::npos ? "." : word.substr(0, slash + 1);
+  const std::string pattern = slash == std::string::npos ? word : word.substr(slash + 1);
+  const std::string kept = url_of_path(index_path, folder);
+  return kept == "." ? "./" + pattern : kept + (kept.ends_with('/') ? "" : "/") + pattern;
+}
+
+/// The words that all parts were named by, as the index at `path` keeps them; none if they differ.
+std::vector<std::string> common_words(const std::string& path,
+                                      const std::vector<std::unique_ptr<Donor>>& parts) {
+  std::vector<std::string> common;
+  for (const auto& part : parts) {
+    std::vector<std::string> words = resolved_sources(part->home, part->files.catalogue().meta());
+    for (std::string& word : words) word = kept_word(path, word);
+    if (part == parts.front()) common = words;
+    if (words != common) return {};
+  }
+  return common;
+}
+
 /// A wrong path, or a disk that is not there, must not make an empty index of a good one.
 void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
   if (!found.empty() || missing.empty()) return;
   const std::size_t num_others = missing.size() - 1;
   throw NotFound("none of the shards exists",
-                 in_quotes(missing.front()) +
+                 in_quotes(without_secrets(missing.front())) +
                      (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more"),
                  "check the paths");
 }
@@ -453,9 +531,11 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
 /// What a build has to go by: the index that is there, and the shards as they look now.
 struct Inputs {
   std::unique_ptr<Donor> old;
-  std::string part;  ///< see part_text
+  std::optional<IndexPart> part;
+  std::vector<std::string> words;  ///< what the shards were named by, as the index keeps it
   std::vector<Source> sources;
   std::vector<std::string> missing;
+  std::vector<std::string> gone;
 };
 
 /// Looks at all shards, and finds those that did not change. Errors: as build_index.
@@ -468,37 +548,49 @@ Inputs look_at_all(const std::string& path, const std::vector<std::string>& shar
   if (options.part) {
     begin = shards.size() * (options.part->number - 1) / options.part->count;
     end = shards.size() * options.part->number / options.part->count;
-    inputs.part = part_text(*options.part, shards.size());
+    inputs.part = part_of(*options.part, path, shards);
   }
   inputs.old = open_old_index(path);
   const Donor* const old = inputs.old.get();
   std::unordered_map<std::string, std::uint64_t> old_numbers;
-  if (old != nullptr && scans_alike(content_of(old->meta()), options.content)) {
-    for (std::uint64_t i = 0; i < old->meta().num_shards; ++i) {
-      old_numbers.emplace(old->files.catalogue().shard(i).url, i);
-    }
+  for (std::uint64_t i = 0; old != nullptr && i < old->summary().num_shards; ++i) {
+    old_numbers.emplace(old->files.catalogue().shard(i).url, i);
+  }
+  const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
+  for (const std::string& word : options.sources) inputs.words.push_back(kept_word(path, word));
+  DistinctShards named;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (begin <= i && i < end) continue;
+    // In another part; that it may be a shard of this one by another name is all that matters here.
+    throw_if_cancelled(options.cancel);
+    add_if_there(shards[i], named);
   }
   for (std::size_t i = begin; i < end; ++i) {
     throw_if_cancelled(options.cancel);
     Source source;
     try {
-      source = look_at(shards[i], path, options.remote);
+      source = look_at(shards[i], path, options.remote, named);
     } catch (const NotFound&) {
       if (!options.drop_missing) throw;
       inputs.missing.push_back(shards[i]);
+      old_numbers.erase(url_of_path(path, shards[i]));
       continue;
     }
-    if (const auto it = old_numbers.find(source.url); it != old_numbers.end() && is_known(source)) {
-      const ShardRow row = old->files.catalogue().shard(it->second);
-      if (row.size_bytes == source.size_bytes && row.mtime_ns == source.mtime_ns &&
-          row.validator == source.place.state.validator) {
+    if (const auto it = old_numbers.find(source.url); it != old_numbers.end()) {
+      const ShardInfo row = old->files.catalogue().shard(it->second);
+      if (can_reuse && is_known(source) && row.size_bytes == source.size_bytes &&
+          row.mtime_ns == source.mtime_ns && row.validator == source.place.state.validator) {
         source.donor = old;
         source.donor_shard = it->second;
       }
+      old_numbers.erase(it);
     }
     inputs.sources.push_back(std::move(source));
   }
-  if (inputs.part.empty()) require_any(inputs.sources, inputs.missing);
+  if (!inputs.part) require_any(inputs.sources, inputs.missing);
+  std::map<std::uint64_t, std::string> gone;  // in the old order
+  for (const auto& [url, number] : old_numbers) gone.emplace(number, url);
+  for (const auto& [number, url] : gone) inputs.gone.push_back(resolve_url(old->home, url));
   return inputs;
 }
 
@@ -508,42 +600,58 @@ struct Rebuild {
   BuildOptions options;
 };
 
+void require_whole(const std::string& path, const CatalogueMeta& meta) {
+  if (!meta.summary.part) return;
+  throw InvalidArgument("the index is part " + to_string(*meta.summary.part), in_quotes(path),
+                        "name the shards and the part again");
+}
+
 Rebuild as_built(const std::string& path, const BuildOptions& options) {
   Rebuild same{{}, options};
   const IndexFiles files(path);
   const CatalogueMeta& meta = files.catalogue().meta();
-  if (!meta.part.empty()) {
-    throw InvalidArgument("the index is part " + meta.part, in_quotes(path),
-                          "name the shards and the part again");
-  }
-  same.options.content = content_of(meta);
+  require_whole(path, meta);
+  same.options.content = meta.summary.content;
   same.options.part.reset();
-  for (std::uint64_t i = 0; i < meta.num_shards; ++i) {
-    same.shards.push_back(resolve_url(directory_of(path), files.catalogue().shard(i).url));
+  same.options.sources = resolved_sources(directory_of(files.path()), meta);
+  if (!same.options.sources.empty()) {
+    same.shards = expand_sources(same.options.sources, options.remote.get());
+    return same;
+  }
+  for (std::uint64_t i = 0; i < meta.summary.num_shards; ++i) {
+    same.shards.push_back(resolve_url(directory_of(files.path()), files.catalogue().shard(i).url));
   }
   return same;
 }
 
 }  // namespace
 
-BuildReport build_index(const std::string& path, const std::vector<std::string>& shards,
+std::vector<std::string> index_sources(const std::string& path) {
+  const IndexFiles files(path);
+  require_whole(path, files.catalogue().meta());
+  return resolved_sources(directory_of(files.path()), files.catalogue().meta());
+}
+
+BuildReport build_index(const std::string& index_path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
+  const std::string path = behind_links(index_path);
   Inputs inputs = look_at_all(path, shards, options);
-  Build build(path, options, options.content, std::move(inputs.part));
+  Build build(path, options, options.content, inputs.part, std::move(inputs.words));
   for (const std::string& shard : inputs.missing) build.drop(shard);
+  build.set_gone(std::move(inputs.gone));
   for (Source& source : inputs.sources) build.add(std::move(source));
   return build.run(inputs.old.get());
 }
 
-BuildPlan plan_index(const std::string& path, const std::vector<std::string>& shards,
+BuildPlan plan_index(const std::string& index_path, const std::vector<std::string>& shards,
                      const BuildOptions& options) {
+  const std::string path = behind_links(index_path);
   const Inputs inputs = look_at_all(path, shards, options);
   const BuildJournal journal(path, scan_options_hash(options.content), {});
   BuildPlan plan;
   plan.missing = inputs.missing;
-  std::unordered_set<std::string> named;
+  plan.gone = inputs.gone;
   for (const Source& source : inputs.sources) {
-    named.insert(source.url);
     if (source.donor != nullptr) {
       plan.unchanged.push_back(source.place.path);
     } else if (is_known(source) &&
@@ -555,12 +663,6 @@ BuildPlan plan_index(const std::string& path, const std::vector<std::string>& sh
       plan.read.push_back(source.place.path);
       plan.bytes_to_read += source.size_bytes;
     }
-  }
-  for (const std::string& shard : inputs.missing) named.insert(url_of_path(path, shard));
-  if (!inputs.old) return plan;
-  for (std::uint64_t i = 0; i < inputs.old->meta().num_shards; ++i) {
-    const std::string url = inputs.old->files.catalogue().shard(i).url;
-    if (!named.contains(url)) plan.gone.push_back(resolve_url(inputs.old->home, url));
   }
   return plan;
 }
@@ -575,8 +677,9 @@ BuildPlan plan_update(const std::string& path, const BuildOptions& options) {
   return plan_index(path, same.shards, same.options);
 }
 
-BuildReport merge_indexes(const std::string& path, const std::vector<std::string>& parts,
+BuildReport merge_indexes(const std::string& index_path, const std::vector<std::string>& parts,
                           const BuildOptions& options) {
+  const std::string path = behind_links(index_path);
   if (parts.empty()) {
     throw InvalidArgument("no parts to merge", in_quotes(path), "name all parts");
   }
@@ -587,10 +690,11 @@ BuildReport merge_indexes(const std::string& path, const std::vector<std::string
     donors.push_back(std::make_unique<Donor>(part));
   }
   sort_parts(donors);
-  Build build(path, options, content_of(donors[0]->meta()), {});
+  Build build(path, options, donors[0]->summary().content, std::nullopt,
+              common_words(path, donors));
   for (const auto& donor : donors) {
-    for (std::uint64_t i = 0; i < donor->meta().num_shards; ++i) {
-      const ShardRow row = donor->files.catalogue().shard(i);
+    for (std::uint64_t i = 0; i < donor->summary().num_shards; ++i) {
+      const ShardInfo row = donor->files.catalogue().shard(i);
       const std::string shard = resolve_url(donor->home, row.url);
       Source source;
       source.place.path = shard;

@@ -2,20 +2,26 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
+#include "base/ascii.h"
+#include "base/private_file.h"
 #include "index/index_files.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
+#include "ingest/wids_json.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/tar/sample_name.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
@@ -49,6 +55,7 @@ class TextFile {
     return *this;
   }
   TextFile& operator<<(std::uint64_t number) { return *this << std::to_string(number); }
+  void make_private() { shardwise::make_private(file_.file()); }
   void commit() {
     flush();
     file_.commit();
@@ -96,22 +103,121 @@ std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint
       options.cancel);
 }
 
-/// "sub/train-0.tar" gives "train-0.idx".
+/// For error texts.
+std::string shown(const ShardInfo& shard) { return in_quotes(without_secrets(shard.path)); }
+
+/// The first bytes of the file at `path`, at most `max_bytes`; nothing if there is no file.
+/// Errors: kIo; InvalidArgument if it is not a regular file.
+std::optional<std::string> begin_of_file(const std::string& path, std::size_t max_bytes) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) return std::nullopt;
+  const File file = File::open_read(path);
+  const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
+  std::string bytes(std::min<std::uint64_t>(size, max_bytes), '\0');
+  bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+[[noreturn]] void refuse_to_replace(const std::string& path, std::string_view kind) {
+  throw InvalidArgument("will not replace a file that is no " + std::string(kind), in_quotes(path),
+                        "choose another name, or remove the file");
+}
+
+/// Throws unless `path` is free, an empty file, or a wids descriptor.
+void require_descriptor_or_nothing(const std::string& path) {
+  const auto begin = begin_of_file(path, 64);
+  if (!begin || begin->empty()) return;
+  const std::size_t first = begin->find_first_not_of(kWhiteSpace);
+  if (first == std::string::npos || (*begin)[first] != '{') {
+    refuse_to_replace(path, "wids descriptor");
+  }
+  try {
+    wids_json::parse(*begin_of_file(path, wids_json::kMaxBytes), path);
+  } catch (const Error&) {
+    refuse_to_replace(path, "wids descriptor");
+  }
+}
+
+/// The same of an index file of DALI, all versions of which begin "v1.<digit> <samples>".
+void require_dali_index_or_nothing(const std::string& path) {
+  const auto text = begin_of_file(path, 64);
+  if (!text || text->empty()) return;
+  const bool is_dali = text->size() > 5 && text->starts_with("v1.") && is_digit((*text)[3]) &&
+                       (*text)[4] == ' ' && is_digit((*text)[5]);
+  if (!is_dali) refuse_to_replace(path, "DALI index");
+}
+
+/// Throws unless wids' own reader of tars finds the samples and fields that the index has.
+void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
+  // What that reader makes of a header: a name of 100 bytes, a size in 11 octal digits.
+  constexpr std::size_t kMaxName = 100;
+  constexpr std::uint64_t kMaxMemberBytes = (std::uint64_t{1} << 33) - 1;
+  const auto refuse = [&](const std::string& what, std::string_view name, std::string_view remedy) {
+    throw Unsupported(what, shown(shard) + (name.empty() ? "" : ", " + in_quotes(name)), remedy);
+  };
+  if (shard.compression != Compression::kNone) {
+    refuse("a compressed shard, which wids reads as if it were not", "",
+           "expand it, and index the expanded file");
+  }
+  if (shard.num_archives > 1) {
+    refuse("several archives one after another, of which wids reads the first", "",
+           "make one archive of them: `tar -A`, or repack");
+  }
+  std::unordered_map<std::string_view, std::vector<std::uint32_t>> samples_of_key;
+  std::uint64_t last_offset = 0;
+  for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+    const std::string_view key = segment.key(i);
+    std::vector<std::uint32_t>& same_key = samples_of_key[key];
+    for (const MemberRecord& member : segment.members(i)) {
+      const std::string_view field = segment.field_name(member.field());
+      const std::string name = std::string(key) + "." + std::string(field);
+      if (name.size() > kMaxName) {
+        refuse("a name above 100 bytes, which wids cuts off", name, "make shards of shorter names");
+      }
+      if (!is_utf8(name)) {
+        refuse("a name that is not UTF-8, at which wids ends", name, "rename the member");
+      }
+      if (member.size_bytes > kMaxMemberBytes) {
+        refuse("a member of 8 GiB or more, at whose size wids ends", name, "make smaller members");
+      }
+      if (member.data_offset() <= last_offset) {
+        refuse("a hard link that stands for a member, which wids leaves out", name,
+               "make shards without links: `tar --hard-dereference`");
+      }
+      last_offset = member.data_offset();
+      for (const std::uint32_t other : same_key) {
+        const auto others = segment.members(other);
+        if (std::any_of(others.begin(), others.end(), [&](const MemberRecord& record) {
+              return record.field() == member.field();
+            })) {
+          refuse("a name that comes twice, of which wids takes one", name, "rename one of them");
+        }
+      }
+    }
+    same_key.push_back(i);
+  }
+}
+
+/// "sub/train-0.tar" gives "train-0.idx"; of a URL what follows its path is no part of the name.
 std::string dali_name(const ShardInfo& shard) {
-  const fs::path path(shard.path);
+  const std::string plain = without_secrets(shard.path);
+  const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
   return (path.extension() == ".tar" ? path.stem() : path.filename()).string() + ".idx";
 }
 
 [[noreturn]] void refuse_name(const ShardInfo& shard, std::string_view name) {
   throw Unsupported("a name with white space, which separates names in DALI's index files",
-                    in_quotes(shard.path) + ", " + in_quotes(name),
-                    "make shards whose names have none");
+                    shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
 }
 
-/// Throws unless DALI can read what dali_text makes of this shard.
+/// Throws unless DALI can read what write_dali_file makes of this shard.
 void require_dali_can_read(const ShardInfo& shard, const SegmentView& segment) {
+  if (shard.compression != Compression::kNone) {
+    throw Unsupported("a compressed shard, in which DALI cannot find offsets of the expanded one",
+                      shown(shard), "expand it, and index the expanded file");
+  }
   if (segment.num_samples() == 0) {
-    throw Unsupported("a shard without samples, which DALI refuses", in_quotes(shard.path),
+    throw Unsupported("a shard without samples, which DALI refuses", shown(shard),
                       "leave it out of the index");
   }
   for (std::uint32_t i = 0; i < segment.num_fields(); ++i) {
@@ -140,24 +246,45 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
   out.commit();
 }
 
+/// Throws if wids would number the samples otherwise: it knows nothing of what the index leaves out.
+void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
+  std::uint64_t num_found = 0;  // of those that were left out, by wids
+  for (const SkippedMember& member : index.skipped(num_skipped)) {
+    const bool is_file = member.kind != LeftOut::kLink && member.kind != LeftOut::kSpecial;
+    if (is_file || split_sample_name(member.name)) ++num_found;
+  }
+  if (num_found > 0) {
+    throw Unsupported("the index left out " + std::to_string(num_found) +
+                          (num_found == 1 ? " member" : " members") +
+                          ", and wids would number the samples otherwise",
+                      in_quotes(index.path()),
+                      "see them with `shardwise ls --left-out`, and make shards without them");
+  }
+}
+
 }  // namespace
 
 void write_wids_descriptor(const Index& index, const std::string& path,
                            const WidsExportOptions& options) {
   const IndexSummary summary = index.summary();
-  if (summary.num_skipped > 0) {
-    throw Unsupported("the index left out " + std::to_string(summary.num_skipped) +
-                          " bad members, and wids would number the samples otherwise",
-                      in_quotes(index.path()),
-                      "see them with `shardwise info`, and make shards without them");
-  }
+  require_wids_numbers_alike(index, summary.num_skipped);
   if (!is_utf8(options.name)) {
     throw Unsupported("the data set's name is not UTF-8", in_quotes(options.name),
                       "choose another");
   }
+  require_descriptor_or_nothing(path);
   const std::vector<ShardInfo> shards = unchanged_shards(index, options.cancel);
+  for (const ShardInfo& shard : shards) {
+    throw_if_cancelled(options.cancel);
+    require_wids_can_read(shard, index.segment(shard.number));
+  }
   sweep_temporaries(path);
   TextFile out(path);
+  if (std::any_of(shards.begin(), shards.end(), [](const ShardInfo& shard) {
+        return without_secrets(shard.path) != shard.path;
+      })) {
+    out.make_private();
+  }
   out << "{\n  \"__kind__\": \"wids-shard-index-v1\",\n  \"wids_version\": 1,\n";
   if (!options.name.empty()) out << "  \"name\": " << json_string(options.name) << ",\n";
   out << "  \"shardlist\": [";
@@ -190,12 +317,13 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
     const auto [it, is_new] = taken.emplace(name, shard.number);
     if (!is_new) {
       throw InvalidArgument("two shards would have one index file, " + in_quotes(name),
-                            in_quotes(shards[it->second].path) + " and " + in_quotes(shard.path),
+                            shown(shards[it->second]) + " and " + shown(shard),
                             "rename one of them, or index them apart");
     }
     require_dali_can_read(shard, index.segment(shard.number));
     paths.push_back(directory + "/");
     paths.back() += name;
+    require_dali_index_or_nothing(paths.back());
   }
   if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
     throw_errno(errno, "cannot make the folder", directory);

@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kMd5PieceBytes = std::size_t{1} << 20;
 
 void require(int result) {
   if (result == 1) return;
@@ -48,7 +48,7 @@ std::string Md5::digest() {
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
                      const std::atomic<bool>* cancel) {
   Md5 md5;
-  std::vector<char> piece(kPieceBytes);
+  std::vector<char> piece(kMd5PieceBytes);
   for (std::uint64_t done = 0;;) {
     throw_if_cancelled(cancel);
     const std::size_t n = file.read_at(done, piece.data(), piece.size());

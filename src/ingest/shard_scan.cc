@@ -8,19 +8,28 @@
 
 #include "index/segment.h"
 #include "ingest/column_reader.h"
+#include "ingest/earlier_members.h"
 #include "ingest/expanded_shard.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/tar/sample_name.h"
 #include "shardwise/tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {
 
-/// How often a scan says how far it is, and looks whether it shall stop.
-constexpr std::uint64_t kProgressBytes = std::uint64_t{4} << 20;
+/// True if the name is one that WebDataset gives to a sample.
+bool names_a_field(std::string_view name) {
+  return !is_meta_name(name) && split_sample_name(name).has_value();
+}
+
+std::string link_text(const TarOther& link) {
+  const bool hard = link.type == TarOther::Type::kHardLink;
+  return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
+}
 
 /// Groups a shard's members, as they are visited, into the samples of a segment.
 class Grouper {
@@ -34,26 +43,58 @@ class Grouper {
 
   /// @param data  the member's bytes; read only where hashes or columns are wanted.
   void add(const TarMember& member, std::string_view data) {
+    if (is_meta_name(member.name)) {
+      leave_out(LeftOut::kMetaName, member.header_offset, member.name,
+                "a name that webdataset keeps for itself");
+      return;
+    }
     const auto name = split_sample_name(member.name);
     if (!name) {
-      refuse(options_.policies.no_field, member.header_offset, member.name,
+      refuse(LeftOut::kNoField, options_.policies.no_field, member.header_offset, member.name,
              "a name that gives no key and field: WebDataset wants <key>.<field>",
              "rename or remove the member");
       return;
     }
     if (!builder_.has_open_sample() || builder_.last_key() != name->key) {
       builder_.drop_empty_last();
+      header_offsets_.resize(builder_.num_samples());
+      header_offsets_.push_back(member.header_offset);
       builder_.begin_sample(name->key);
     }
     const std::uint64_t hash = options_.hash ? hash64(data) : 0;
     if (!builder_.add_member(name->field, member.data_offset, member.size_bytes, hash)) {
       refuse(
-          options_.policies.duplicate_field, member.header_offset, member.name,
+          LeftOut::kDuplicateField, options_.policies.duplicate_field, member.header_offset,
+          member.name,
           "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
           "a sample has each field once; repack the shard");
       return;
     }
     if (columns_) set_columns(member, name->field, data);
+  }
+
+  /// Takes note of what is no member: a link that was not resolved, a device or a FIFO.
+  void add_other(const TarOther& other) {
+    if (other.type == TarOther::Type::kSpecial) {
+      leave_out(LeftOut::kSpecial, other.header_offset, other.name, "a device or FIFO");
+      return;
+    }
+    const OnLink policy = options_.policies.link;
+    if (policy != OnLink::kSkip && names_a_field(other.name)) {
+      const bool hard = other.type == TarOther::Type::kHardLink;
+      std::string what = link_text(other) + ", named like a member";
+      if (policy == OnLink::kResolve) {
+        what += hard ? "; no earlier member of the shard is called so"
+                     : "; symbolic links are never followed";
+      }
+      throw Unsupported(what, where(other.header_offset, other.name),
+                        policy == OnLink::kError && hard
+                            ? "index with `--on-link resolve`, which gives it the bytes of that "
+                              "member, or with `--on-link skip`, which leaves it out"
+                            : "repack the shard with `tar --dereference --hard-dereference`, or "
+                              "leave such links out with `--on-link skip`");
+    }
+    leave_out(LeftOut::kLink, other.header_offset, other.name, link_text(other));
   }
 
   /// Ends the grouping: refuses keys that come in two places, and hashes all keys.
@@ -63,19 +104,24 @@ class Grouper {
     for (std::uint32_t i = 0; i < hashes.size(); ++i) hashes[i] = hash64(builder_.key(i));
     std::vector<std::uint32_t> order(hashes.size());
     std::iota(order.begin(), order.end(), 0U);
+    // Equal keys come to lie together; others may have one hash, be it that somebody chose them so.
+    std::uint64_t num_compared = 0;
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::pair(hashes[a], a) < std::pair(hashes[b], b);
+      if (++num_compared % 65'536 == 0) throw_if_cancelled(options_.cancel);
+      if (hashes[a] != hashes[b]) return hashes[a] < hashes[b];
+      const int keys = builder_.key(a).compare(builder_.key(b));
+      return keys != 0 ? keys < 0 : a < b;
     });
     std::vector<bool> drop(hashes.size());
     bool any = false;
     const bool look = options_.policies.repeated_key != OnBad::kKeep;
-    for (std::size_t i = 0; look && i < order.size(); ++i) {
-      if (drop[order[i]]) continue;
-      for (std::size_t j = i + 1; j < order.size() && hashes[order[j]] == hashes[order[i]]; ++j) {
-        if (drop[order[j]] || builder_.key(order[i]) != builder_.key(order[j])) continue;
-        refuse_second_place(order[i], order[j]);
-        drop[order[j]] = true;
-        any = true;
+    for (std::size_t first = 0, i = 1; look && i < order.size(); ++i) {
+      if (hashes[order[first]] == hashes[order[i]] &&
+          builder_.key(order[first]) == builder_.key(order[i])) {
+        refuse_second_place(order[first], order[i]);
+        drop[order[i]] = any = true;
+      } else {
+        first = i;
       }
     }
     if (!any) return hashes;
@@ -96,15 +142,20 @@ class Grouper {
     for (std::size_t i = 0; i < options_.columns.size(); ++i) {
       if (!same_field(options_.columns[i].field, field)) continue;
       if (member.size_bytes > kMaxColumnFieldBytes) {
-        refuse(options_.policies.damage, member.header_offset, member.name,
+        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name,
                "a field above 1 MiB cannot be a metadata column", "ask for another column");
+        continue;
+      }
+      if (const auto why = columns_->too_large(i, data)) {
+        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name, *why,
+               "take another field, or a part of one: FIELD:JSONPATH");
         continue;
       }
       const auto value = columns_->read(i, data);
       if (value) {
         builder_.set_value(static_cast<std::uint32_t>(i), *value);
       } else {
-        refuse(options_.policies.damage, member.header_offset, member.name,
+        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name,
                "no JSON, where the column " + in_quotes(options_.columns[i].name) +
                    " is to be taken from it",
                "mend the shard, or ask for another column");
@@ -112,31 +163,36 @@ class Grouper {
     }
   }
 
-  void refuse(OnBad policy, std::uint64_t offset, std::string_view name, const std::string& what,
-              std::string_view remedy) {
+  std::string where(std::uint64_t offset, std::string_view name) const {
+    return in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name);
+  }
+
+  void refuse(LeftOut kind, OnBad policy, std::uint64_t offset, std::string_view name,
+              const std::string& what, std::string_view remedy) {
     if (policy == OnBad::kError) {
-      throw CorruptShard(
-          what,
-          in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name),
-          std::string(remedy) + ", or index with the policy `skip`");
+      throw CorruptShard(what, where(offset, name),
+                         std::string(remedy) + ", or index with the policy `skip`");
     }
-    skipped_.push_back({0, offset, std::string(name), what});
+    leave_out(kind, offset, name, what);
+  }
+
+  void leave_out(LeftOut kind, std::uint64_t offset, std::string_view name, std::string reason) {
+    skipped_.push_back({0, offset, std::string(name), std::move(reason), kind});
   }
 
   void refuse_second_place(std::uint32_t first, std::uint32_t second) {
-    const std::uint64_t first_offset = builder_.first_member(first).data_offset() - kTarBlockBytes;
-    const std::uint64_t second_offset =
-        builder_.first_member(second).data_offset() - kTarBlockBytes;
-    refuse(
-        options_.policies.repeated_key, second_offset, builder_.key(second),
-        "the key comes in two places of the shard, first at offset " + std::to_string(first_offset),
-        "the members of a sample must follow one another: repack with `tar --sort=name`");
+    refuse(LeftOut::kRepeatedKey, options_.policies.repeated_key, header_offsets_[second],
+           builder_.key(second),
+           "the key comes in two places of the shard, first at offset " +
+               std::to_string(header_offsets_[first]),
+           "the members of a sample must follow one another: repack with `tar --sort=name`");
   }
 
   const std::string& path_;
   const ShardScanOptions& options_;
   SegmentBuilder builder_;
   std::optional<ColumnReader> columns_;
+  std::vector<std::uint64_t> header_offsets_;  // of each sample's first member
   std::vector<SkippedMember> skipped_;
 };
 
@@ -144,6 +200,7 @@ class Grouper {
 bool wants_data(const ShardScanOptions& options, std::string_view name, std::uint64_t size_bytes) {
   if (options.hash) return true;
   if (options.columns.empty() || size_bytes > kMaxColumnFieldBytes) return false;
+  if (options.policies.link == OnLink::kResolve) return true;  // a link may give it any field
   const auto parts = split_sample_name(name);
   return parts &&
          std::any_of(options.columns.begin(), options.columns.end(),
@@ -154,20 +211,37 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
                         ExpandedShard& shard) {
   const std::string_view bytes = shard.bytes();
   Grouper grouper(path, options);
-  std::uint32_t visited = 0;
-  std::uint64_t told = 0;
+  EarlierMembers earlier;
+  const bool resolve = options.policies.link == OnLink::kResolve;
   // To hash it the file is read twice.
   const std::uint64_t share = options.hash ? 2 : 1;
-  const TarScanOptions how{.lenient = options.policies.damage == OnBad::kSkip,
-                           .expanded = shard.compression() != Compression::kNone};
-  const TarScanReport report = scan_tar(bytes, path, how, [&](const TarMember& member) {
-    if (++visited % 1024 == 0 || member.data_offset - told >= kProgressBytes) {
-      throw_if_cancelled(options.cancel);
-      told = member.data_offset;
-      if (options.progress && shard.is_in_place()) options.progress(told / share);
-    }
+  const auto add = [&](const TarMember& member) {
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
-    shard.forget_before(member.data_offset);
+  };
+  const TarScanOptions how{.lenient = options.policies.damage == OnBad::kSkip,
+                           .expanded = shard.compression() != Compression::kNone,
+                           .visit_other =
+                               [&](const TarOther& other) {
+                                 const auto member =
+                                     resolve ? earlier.resolve(other) : std::nullopt;
+                                 if (member && names_a_field(member->name)) {
+                                   add(*member);
+                                 } else {
+                                   grouper.add_other(other);
+                                 }
+                               },
+                           .tick =
+                               [&](std::uint64_t offset) {
+                                 throw_if_cancelled(options.cancel);
+                                 if (options.progress && shard.is_in_place()) {
+                                   options.progress(offset / share);
+                                 }
+                                 shard.forget_before(offset);
+                               }};
+  const TarScanReport report = scan_tar(bytes, path, how, [&](const TarMember& member) {
+    if (resolve) earlier.add(member);
+    add(member);
+    shard.at_member(member.data_offset);
   });
 
   ShardPart part;
@@ -175,8 +249,10 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   part.segment = grouper.builder().finish();
   part.skipped = std::move(grouper.skipped());
   for (const TarProblem& problem : report.skipped) {
-    part.skipped.push_back({0, problem.offset, problem.member, problem.what});
+    part.skipped.push_back({0, problem.offset, problem.member, problem.what, LeftOut::kDamage});
   }
+  std::stable_sort(part.skipped.begin(), part.skipped.end(),
+                   [](const auto& a, const auto& b) { return a.offset < b.offset; });
   std::string why;
   const auto view = SegmentView::check(part.segment, &why);
   if (!view) throw std::logic_error("a segment that was just made is wrong: " + why);
@@ -184,8 +260,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
 
   SegmentHeader header;
   std::memcpy(&header, part.segment.data(), sizeof header);
-  part.row = {.url = {},
-              .size_bytes = shard.size_bytes(),
+  part.row = {.size_bytes = shard.size_bytes(),
               .mtime_ns = shard.mtime_ns(),
               .validator = {},
               .first_sample = 0,
@@ -196,12 +271,12 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
               .trailing_bytes = report.trailing_bytes,
               .end_marker = report.end_marker,
               .compression = shard.compression(),
+              .unchecked = shard.unchecked(),
               .expanded_bytes = bytes.size(),
               .content_hash = {},
               .header_hash = report.header_hash,
               .first_header_hash = shard.first_block_hash(),
               .segment_checksum = header.checksum};
-  if (options.hash) part.row.content_hash = shard.stored_hash();
   return part;
 }
 
@@ -214,21 +289,26 @@ void throw_if_cancelled(const std::atomic<bool>* cancel) {
 }
 
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
+  // By what else should it be known later whether it is this shard?
+  const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
+  const bool hash = options.hash || is_unknown;
   ExpandedShard shard(place, {.temporary = options.temporary,
                               .keep =
                                   [&](std::string_view name, std::uint64_t size_bytes) {
                                     return wants_data(options, name, size_bytes);
                                   },
-                              .hash = options.hash,
+                              .hash = hash,
+                              .stop_at_damage = options.policies.damage != OnBad::kSkip,
                               .tick =
                                   [&](std::uint64_t stored_bytes) {
                                     throw_if_cancelled(options.cancel);
                                     if (options.progress) options.progress(stored_bytes);
                                   }});
   try {
-    ShardPart part = scan_expanded(place.path, options, shard);
+    ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
+    if (hash) part.row.content_hash = shard.stored_hash();
     shard.done();
     return part;
   } catch (const CorruptShard&) {

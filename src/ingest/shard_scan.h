@@ -18,7 +18,7 @@ namespace shardwise {
 struct ShardPart {
   std::string segment;
   std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
-  ShardRow row;                           ///< url and first_sample are the builder's to fill in
+  ShardInfo row;                          ///< url and first_sample are the builder's to fill in
   std::vector<FieldInfo> fields;
   std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
   bool reused = false;                 ///< taken over from what was scanned before

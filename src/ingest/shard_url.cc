@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/normal_path.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
@@ -13,7 +14,7 @@ namespace {
 
 /// "'http://x' in 'd.json', shardlist[0].url"
 std::string named(std::string_view url, std::string_view where) {
-  std::string text = in_quotes(is_remote_url(url) ? redacted_url(url) : std::string(url));
+  std::string text = in_quotes(without_secrets(std::string(url)));
   if (!where.empty()) (text += " in ") += where;
   return text;
 }
@@ -83,7 +84,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   }
   const std::string path =
       scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
-  return (std::filesystem::path(base) / path).lexically_normal().string();
+  return normal_path((std::filesystem::path(base) / path).string());
 }
 
 std::string base_of_reference(const std::string& path) {

@@ -1,14 +1,21 @@
 #include "shardwise/ingest/source_list.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <unordered_set>
+#include <utility>
 
+#include "base/ascii.h"
+#include "ingest/distinct_shards.h"
 #include "ingest/shard_url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -22,18 +29,64 @@ constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999}
 constexpr int kMaxListDepth = 8;
 constexpr std::string_view kDescriptorSuffix = ".json";
 
+/// True for what a directory as a source stands for.
+bool is_named_like_a_shard(const std::string& path) {
+  constexpr std::array<std::string_view, 7> kSuffixes = {
+      ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
+  const std::string name = to_lower(path);
+  return std::ranges::any_of(kSuffixes, [&](std::string_view s) { return name.ends_with(s); });
+}
+
+/// All files below a directory, bytewise sorted. Symbolic links to folders are followed, each
+/// folder is gone into once: by the way without links, if there is one.
+struct Folders {
+  explicit Folders(const std::string& directory) {
+    enter(directory);
+    // In a fixed order, whatever that of the entries on the disk is.
+    while (!links_.empty()) enter(links_.extract(links_.begin()).value());
+    std::sort(shards.begin(), shards.end());
+    std::sort(others.begin(), others.end());
+  }
+
+  std::vector<std::string> shards;
+  std::vector<std::string> others;
+
+ private:
+  void enter(const std::string& directory) try {
+    struct stat status {};
+    if (::stat(directory.c_str(), &status) != 0) {
+      throw_errno(errno, "cannot read the directory", directory);
+    }
+    if (!entered_.emplace(status.st_dev, status.st_ino).second) return;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      std::error_code leads_nowhere;
+      const std::string path = entry.path().string();
+      if (!entry.is_directory(leads_nowhere)) {
+        (is_named_like_a_shard(path) ? shards : others).push_back(path);
+      } else if (entry.is_symlink()) {
+        links_.insert(path);
+      } else {
+        enter(path);
+      }
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw_errno(e.code().value(), "cannot read the directory", directory);
+  }
+
+  std::set<std::pair<dev_t, ino_t>> entered_;
+  std::set<std::string> links_;  // to folders, not followed yet
+};
+
 class Expander {
  public:
   explicit Expander(RemoteShards* remote) : remote_(remote) {}
 
   SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
+    if (!may_name_others_) list_.sources.clear();
     std::unordered_set<std::string_view> seen;
     for (const std::string& path : list_.shards) {
-      if (!seen.insert(path).second) {
-        throw InvalidArgument("a shard is named twice", in_quotes(path),
-                              "each of its samples would come twice; name it once");
-      }
+      if (!seen.insert(path).second) refuse_shard_named_twice(path, path);
     }
     return std::move(list_);
   }
@@ -51,6 +104,7 @@ class Expander {
       }
       add_list(list, in_quotes(path), depth);
     } else {
+      list_.sources.push_back(source);
       for (const std::string& pattern : expand_braces(source)) add_pattern(pattern);
     }
   }
@@ -99,24 +153,23 @@ class Expander {
     if (status != 0)
       throw Error(ErrorCode::kIo, "cannot read a directory of", in_quotes(pattern), "");
     std::sort(matches.begin(), matches.end());
+    may_name_others_ = true;
     for (const std::string& match : matches) add_path(match);
   }
 
   void add_directory(const std::string& directory) {
-    std::vector<std::string> found;
-    try {
-      for (const auto& entry : fs::recursive_directory_iterator(directory)) {
-        const std::string path = entry.path().string();
-        if (path.ends_with(".tar") && entry.is_regular_file()) found.push_back(path);
-      }
-    } catch (const fs::filesystem_error& e) {
-      throw_errno(e.code().value(), "cannot read the directory", directory);
+    may_name_others_ = true;
+    Folders folders(directory);
+    if (folders.shards.empty()) {
+      throw NotFound(
+          "the directory holds no shard", in_quotes(directory),
+          "shards are named *.tar, *.tgz or *.tar.<codec>; " +
+              (folders.others.empty()
+                   ? "it holds no file"
+                   : "other files, as " + in_quotes(folders.others.front()) + ", are left out"));
     }
-    if (found.empty()) {
-      throw NotFound("the directory holds no *.tar", in_quotes(directory), "check the path");
-    }
-    std::sort(found.begin(), found.end());
-    for (const std::string& path : found) add_path(path);
+    for (const std::string& path : folders.shards) add_shard(path);
+    list_.left_out.insert(list_.left_out.end(), folders.others.begin(), folders.others.end());
   }
 
   void add_path(const std::string& path) {
@@ -129,6 +182,7 @@ class Expander {
   }
 
   void add_descriptor(const std::string& path) {
+    may_name_others_ = true;
     list_.descriptors.push_back(read_wids_descriptor(path, remote_));
     for (const WidsDataset& set : list_.descriptors.back().datasets) {
       for (const WidsShard& shard : set.shards) add_shard(shard.path);
@@ -137,7 +191,8 @@ class Expander {
 
   void add_shard(const std::string& path) {
     if (list_.shards.size() >= kMaxShards) {
-      throw InvalidArgument("more than 10 million shards", in_quotes(path), "check the pattern");
+      throw InvalidArgument("more than 10 million shards", in_quotes(without_secrets(path)),
+                            "check the pattern");
     }
     list_.shards.push_back(path);
   }
@@ -159,8 +214,8 @@ class Expander {
           const auto rest =
               expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
           if (all.size() + rest.size() > kMaxShards) {
-            throw InvalidArgument("more than 10 million shards", in_quotes(pattern),
-                                  "check the range");
+            throw InvalidArgument("more than 10 million shards",
+                                  in_quotes(without_secrets(pattern)), "check the range");
           }
           all.insert(all.end(), rest.begin(), rest.end());
         }
@@ -212,6 +267,7 @@ class Expander {
   }
 
   RemoteShards* const remote_;
+  bool may_name_others_ = false;  ///< later: a directory, a glob or a descriptor is among them
   SourceList list_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "ingest/earlier_members.h"
 #include "ingest/expanded_shard.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
@@ -14,36 +15,40 @@
 namespace shardwise {
 namespace {
 
-/// Holds the members that a scan finds against the index's records, in archive order.
+/// Holds the members that a scan finds against the index's records, in archive order. Their data
+/// comes in that order too, but for that of hard links which were resolved.
 class MemberComparison {
  public:
   MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
 
   void see(const TarMember& member, std::string_view data) {
-    if (next_ == segment_.num_members() || problem_) return;
+    if (next_ == segment_.num_members() || changed_) return;
     const MemberRecord& record = segment_.members()[next_];
-    // What lies before the next member of the index is in no sample, or was skipped.
-    if (member.data_offset < record.data_offset()) return;
     while (next_ == end_of_sample()) ++sample_;
     const std::string_view field = segment_.field_name(record.field());
     const auto name = split_sample_name(member.name);
     const std::string place = " at offset " + std::to_string(member.data_offset);
-    if (member.data_offset != record.data_offset() || member.size_bytes != record.size_bytes ||
-        !name || name->key != segment_.key(sample_) || !same_field(field, name->field)) {
-      problem_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
-                 " bytes, where the index has " + in_quotes(field) + " of sample " +
-                 in_quotes(segment_.key(sample_)) + " at offset " +
-                 std::to_string(record.data_offset()) + " with " +
-                 std::to_string(record.size_bytes) + " bytes";
-    } else if (full_ && hash64(data) != segment_.member_hash(next_)) {
-      problem_ = "the content of " + in_quotes(member.name) + place + " differs";
+    if (member.data_offset == record.data_offset() && member.size_bytes == record.size_bytes &&
+        name && name->key == segment_.key(sample_) && same_field(field, name->field)) {
+      ++next_;
+      other_.reset();
+      if (full_ && hash64(data) != segment_.member_hash(next_ - 1)) {
+        changed_ = "the content of " + in_quotes(member.name) + place + " differs";
+      }
+    } else if (!other_ && member.data_offset >= record.data_offset()) {
+      // The one that the index has may still come: this one may be in no sample, or was skipped.
+      other_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
+               " bytes, where the index has " + in_quotes(field) + " of sample " +
+               in_quotes(segment_.key(sample_)) + " at offset " +
+               std::to_string(record.data_offset()) + " with " + std::to_string(record.size_bytes) +
+               " bytes";
     }
-    ++next_;
   }
 
   /// Nothing if all members of the index were seen as they are there.
   std::optional<std::string> problem() const {
-    if (problem_ || next_ == segment_.num_members()) return problem_;
+    if (changed_ || next_ == segment_.num_members()) return changed_;
+    if (other_) return other_;
     return "no member at offset " + std::to_string(segment_.members()[next_].data_offset()) +
            ", where the index has one";
   }
@@ -58,10 +63,9 @@ class MemberComparison {
   const bool full_;
   std::uint32_t next_ = 0;    // member
   std::uint32_t sample_ = 0;  // that holds it
-  std::optional<std::string> problem_;
+  std::optional<std::string> changed_;
+  std::optional<std::string> other_;  // that was seen since the last one that the index has
 };
-
-constexpr std::uint64_t kProgressBytes = std::uint64_t{4} << 20;
 
 /// Where the shard is looked at, and what of the index is held against it.
 struct Inspection {
@@ -112,21 +116,34 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
   }
   MemberComparison members(index.segment(info.number), options.full);
   const bool expanded = info.compression != Compression::kNone;
-  const TarScanOptions how{.lenient = index.policies().damage == OnBad::kSkip,
-                           .expanded = expanded};
-  std::uint64_t told = 0;
-  const auto compare = [&](const TarMember& member) {
-    throw_if_cancelled(options.cancel);
-    if (options.progress && shard.is_in_place() && member.data_offset - told >= kProgressBytes) {
-      told = member.data_offset;
-      options.progress(options.full ? told / 2 : told);  // the whole file's hash comes after
-    }
+  EarlierMembers earlier;
+  const bool resolve = index.content().policies.link == OnLink::kResolve;
+  const auto see = [&](const TarMember& member) {
     members.see(member, bytes.substr(member.data_offset, member.size_bytes));
-    shard.forget_before(member.data_offset);
+  };
+  const TarScanOptions how{
+      .lenient = index.content().policies.damage == OnBad::kSkip,
+      .expanded = expanded,
+      .visit_other =
+          [&](const TarOther& other) {
+            if (const auto member = resolve ? earlier.resolve(other) : std::nullopt) see(*member);
+          },
+      .tick =
+          [&](std::uint64_t offset) {
+            throw_if_cancelled(options.cancel);
+            if (options.progress && shard.is_in_place()) {
+              options.progress(options.full ? offset / 2 : offset);  // the file's hash comes after
+            }
+            shard.forget_before(offset);
+          }};
+  const auto compare = [&](const TarMember& member) {
+    if (resolve) earlier.add(member);
+    see(member);
+    shard.at_member(member.data_offset);
   };
   TarScanReport report;
   try {
-    report = scan_tar(bytes, inspection.place.path, how, compare);
+    report = scan_tar(bytes, without_secrets(inspection.place.path), how, compare);
   } catch (const CorruptShard&) {
     shard.require_unchanged();  // a shard that is cut meanwhile is that, not corrupt
     throw;
@@ -146,7 +163,7 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
 }
 
 void require_hashes(const Index& index, const VerifyOptions& options) {
-  if (!options.full || index.has_hashes()) return;
+  if (!options.full || index.content().hashes) return;
   throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
                         "build it with `shardwise index --hash`, or verify the headers only");
 }

@@ -1,9 +1,9 @@
 #include "shardwise/ingest/wids_descriptor.h"
 
-#include <filesystem>
 #include <unordered_map>
 #include <utility>
 
+#include "base/normal_path.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
@@ -14,10 +14,8 @@
 #include "shardwise/base/url.h"
 
 namespace shardwise {
-namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 63;
 
 /// Reads a descriptor and the files that it refers to, within one budget of bytes, shards and
@@ -37,7 +35,7 @@ class Resolver {
   void spend(std::uint64_t num_bytes, const std::string& path) {
     if (num_bytes > bytes_left_) {
       throw InvalidArgument("the descriptor, with all that it refers to, is above 256 MiB",
-                            in_quotes(path), "check that it is a wids descriptor");
+                            in_quotes(without_secrets(path)), "check that it is a wids descriptor");
     }
     bytes_left_ -= num_bytes;
   }
@@ -67,13 +65,16 @@ class Resolver {
 
   WidsDescriptor resolve(wids_json::Descriptor raw, const std::string& path) {
     WidsDescriptor descriptor{.path = path, .name = raw.own.name.value_or(""), .datasets = {}};
-    const std::string home = base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base");
+    const std::string home =
+        base_of(raw.own, base_of_reference(path), in_quotes(without_secrets(path)) + ", base");
     if (raw.own.shards) {
-      descriptor.datasets.push_back(to_dataset(raw.own, home, in_quotes(path) + ", shardlist"));
+      descriptor.datasets.push_back(
+          to_dataset(raw.own, home, in_quotes(without_secrets(path)) + ", shardlist"));
     }
     for (std::size_t i = 0; raw.datasets && i < raw.datasets->size(); ++i) {
       wids_json::Dataset& set = (*raw.datasets)[i];
-      const std::string where = in_quotes(path) + ", datasets[" + std::to_string(i) + "]";
+      const std::string where =
+          in_quotes(without_secrets(path)) + ", datasets[" + std::to_string(i) + "]";
       descriptor.datasets.push_back(
           set.source_url
               ? referred(set, home, where)
@@ -81,7 +82,7 @@ class Resolver {
       set.shards.reset();
     }
     if (num_shards_ == 0) {
-      throw InvalidArgument("the descriptor names no shards", in_quotes(path),
+      throw InvalidArgument("the descriptor names no shards", in_quotes(without_secrets(path)),
                             "check that it is complete");
     }
     return descriptor;
@@ -95,14 +96,15 @@ class Resolver {
       throw InvalidArgument(
           "a reference to a descriptor that has no shards of its own, or refers "
           "to others",
-          in_quotes(path) + " from " + where,
+          in_quotes(without_secrets(path)) + " from " + where,
           "refer to files that hold a shardlist, and no datasets");
     }
     raw.own.weight = reference.weight;
     if (reference.name) raw.own.name = reference.name;
-    return to_dataset(raw.own,
-                      base_of(raw.own, base_of_reference(path), in_quotes(path) + ", base"),
-                      in_quotes(path) + ", shardlist");
+    return to_dataset(
+        raw.own,
+        base_of(raw.own, base_of_reference(path), in_quotes(without_secrets(path)) + ", base"),
+        in_quotes(without_secrets(path)) + ", shardlist");
   }
 
   static std::string base_of(const wids_json::Dataset& set, const std::string& otherwise,
@@ -139,7 +141,7 @@ class Resolver {
   }
 
   RemoteShards* const remote_;
-  std::uint64_t bytes_left_ = kMaxBytes;
+  std::uint64_t bytes_left_ = wids_json::kMaxBytes;
   std::uint64_t num_shards_ = 0;
   std::uint64_t num_samples_ = 0;
 };
@@ -152,7 +154,7 @@ struct Claim {
 
 std::string absolute_path(const std::string& path) {
   if (is_fetched_url(path)) return path;
-  return fs::absolute(path).lexically_normal().string();
+  return normal_absolute_path(path);
 }
 
 /// How `claim` fails without a look at the shard; empty if it does not.
@@ -173,7 +175,8 @@ std::string difference(const Claim& claim) {
                          const std::string& difference, std::uint64_t num_others) {
   throw Mismatch(
       "a shard is not what its descriptor says",
-      in_quotes(shard) + " " + difference + " as in " + in_quotes(descriptor.path) +
+      in_quotes(without_secrets(shard)) + " " + difference + " as in " +
+          in_quotes(without_secrets(descriptor.path)) +
           (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
       "bring back the shard that the descriptor was made of, or make the descriptor anew with "
       "`shardwise export --format wids`");

@@ -12,6 +12,7 @@ namespace shardwise::wids_json {
 inline constexpr std::size_t kMaxShards = 10'000'000;
 inline constexpr std::size_t kMaxDatasets = 65'536;
 inline constexpr std::size_t kMaxDepth = 64;
+inline constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
 
 struct Shard {
   std::string url;

@@ -18,7 +18,7 @@ namespace shardwise::detail {
 namespace {
 
 constexpr std::string_view kMarkerName = "shardwise-cache";
-constexpr std::string_view kMarkerText = "shardwise shard cache, version 1\n";
+constexpr std::string_view kMarkerText = "shardwise shard cache, version 2\n";
 constexpr std::string_view kMarkerFamily = "shardwise shard cache, version ";
 constexpr std::string_view kLocksName = "locks";
 constexpr std::string_view kShardsName = "shards";
@@ -112,8 +112,14 @@ void require_marker(const std::string& path, bool create) {
   }
   if (text == kMarkerText) return;
   if (text.starts_with(kMarkerFamily)) {
-    throw VersionMismatch("the shard cache is of another version", in_quotes(path),
-                          "remove it, or give another directory");
+    std::string_view version(text);
+    version.remove_prefix(kMarkerFamily.size());
+    throw VersionMismatch(
+        "the shard cache is of another version",
+        in_quotes(path) + " (version " + escaped(version.substr(0, version.find('\n'))) +
+            "; this program's is " + std::string(kMarkerText.substr(kMarkerFamily.size(), 1)) + ")",
+        "give another directory; or remove this one, when no other program uses it: what is needed "
+        "of it is fetched again");
   }
   refuse(path, "its file " + std::string(kMarkerName) + " is damaged",
          "remove it, or give another directory");
@@ -205,21 +211,37 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
 std::optional<CacheDirectory::Record> CacheDirectory::read_record(const std::string& name) const {
   try {
     const auto json = nlohmann::json::parse(read_small(record_path(name), kMaxRecordBytes));
-    Record record;
-    record.url = json.at("url").get<std::string>();
-    record.size_bytes = json.at("size").get<std::uint64_t>();
-    record.hash.high = json.at("hash").at(0).get<std::uint64_t>();
-    record.hash.low = json.at("hash").at(1).get<std::uint64_t>();
-    return record;
+    const auto text = [&](const char* key) { return json.at(key).get<std::string>(); };
+    const auto hash = [&](const char* key) {
+      return Hash128{json.at(key).at(0).get<std::uint64_t>(),
+                     json.at(key).at(1).get<std::uint64_t>()};
+    };
+    std::optional<Hash128> checked_as;
+    if (!json.at("checked_as").is_null()) checked_as = hash("checked_as");
+    return Record{.url = text("url"),
+                  .validator = text("validator"),
+                  .compression = text("compression"),
+                  .source_bytes = json.at("source_size").get<std::uint64_t>(),
+                  .source_hash = hash("source_hash"),
+                  .size_bytes = json.at("size").get<std::uint64_t>(),
+                  .hash = hash("hash"),
+                  .checked_as = checked_as};
   } catch (const std::exception&) {
     return std::nullopt;  // after a power cut it may be missing or empty
   }
 }
 
 void CacheDirectory::write_record(const std::string& name, const Record& record) const {
-  const nlohmann::json json = {{"url", escaped(record.url)},
-                               {"size", record.size_bytes},
-                               {"hash", {record.hash.high, record.hash.low}}};
+  const auto both = [](const Hash128& hash) { return nlohmann::json{hash.high, hash.low}; };
+  nlohmann::json json = {{"url", escaped(record.url)},
+                         {"validator", escaped(record.validator)},
+                         {"compression", record.compression},
+                         {"source_size", record.source_bytes},
+                         {"source_hash", both(record.source_hash)},
+                         {"size", record.size_bytes},
+                         {"hash", both(record.hash)},
+                         {"checked_as", nullptr}};
+  if (record.checked_as) json["checked_as"] = both(*record.checked_as);
   File file = File::open_or_create(record_path(name));
   file.resize(0);
   file.write(json.dump() + "\n");
@@ -245,40 +267,67 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
   }
 }
 
-std::optional<std::uint64_t> UseTable::try_hold(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  renew();
-  const auto found = counts_.find(name);
-  if (found != counts_.end()) {
-    ++found->second;
-    return generation_;
+bool ByteLocks::try_take(std::uint64_t byte) {
+  for (;;) {
+    const bool is_first = file_.fd() < 0;
+    if (is_first) file_ = File::open_or_create(directory_.locks_path());
+    if (!file_.try_lock_byte(byte, true)) return false;
+    if (file_.has_name()) return true;
+    // As ByteLock; but the file is given up only if it was not the right one from the start.
+    if (!is_first) return false;
+    file_.close();
   }
-  if (!file_.try_lock_byte(use_byte(name), false)) return std::nullopt;
-  counts_.emplace(name, 1);
-  return generation_;
 }
 
-void UseTable::release(const std::string& name, std::uint64_t generation) noexcept {
+void UseTable::adopt() noexcept {
+  if (process_ == process_generation()) return;
+  process_ = process_generation();
+  std::erase_if(users_, [](const auto& entry) { return entry.second.kept == 0; });
+  for (auto& [name, users] : users_) users = {.passing = 0, .kept = users.kept, .is_locked = false};
+}
+
+std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (generation != generation_ || ::getpid() != owner_) return;
-  const auto found = counts_.find(name);
-  if (found == counts_.end() || --found->second > 0) return;
-  file_.unlock_byte(use_byte(name));
-  counts_.erase(found);
+  adopt();
+  renew();
+  Users& users = users_[name];
+  if (!users.is_locked) users.is_locked = file_.try_lock_byte(use_byte(name), false);
+  if (!users.is_locked) {
+    if (users.kept + users.passing == 0) users_.erase(name);
+    return std::nullopt;
+  }
+  ++users.passing;
+  return Hold{.process = process_, .is_kept = false};
+}
+
+void UseTable::keep(const std::string& name, Hold& hold) noexcept {
+  const std::lock_guard lock(mutex_);
+  adopt();
+  const auto found = users_.find(name);
+  if (found == users_.end() || hold.is_kept || hold.process != process_) return;
+  --found->second.passing;
+  ++found->second.kept;
+  hold.is_kept = true;
+}
+
+void UseTable::release(const std::string& name, const Hold& hold) noexcept {
+  const std::lock_guard lock(mutex_);
+  adopt();
+  const auto found = users_.find(name);
+  if (found == users_.end() || (!hold.is_kept && hold.process != process_)) return;
+  Users& users = found->second;
+  --(hold.is_kept ? users.kept : users.passing);
+  if (users.kept + users.passing > 0) return;
+  if (users.is_locked) file_.unlock_byte(use_byte(name));
+  users_.erase(found);
 }
 
 void UseTable::renew() {
-  if (owner_ != ::getpid()) {  // what the parent holds stays its own
-    file_ = File::open_or_create(directory_.locks_path());
-    counts_.clear();
-    owner_ = ::getpid();
-    ++generation_;
-  }
-  while (!file_.has_name()) {
+  while (file_.fd() < 0 || !file_.has_name()) {
     File fresh = File::open_or_create(directory_.locks_path());
-    for (const auto& [name, count] : counts_) {
+    for (auto& [name, users] : users_) {
       // If it is being evicted already, then it is: what is mapped stays whole.
-      if (count > 0) static_cast<void>(fresh.try_lock_byte(use_byte(name), false));
+      users.is_locked = fresh.try_lock_byte(use_byte(name), false);
     }
     file_ = std::move(fresh);
   }

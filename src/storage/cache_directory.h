@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <sys/types.h>
-
 #include "shardwise/base/file.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
@@ -37,10 +36,16 @@ class CacheDirectory {
     std::vector<std::string> records;  ///< names of shards
     std::vector<std::string> foreign;  ///< file names
   };
+  /// As shard_cache.h says.
   struct Record {
-    std::string url;  ///< nothing secret in it
+    std::string url;
+    std::string validator;
+    std::string compression;
+    std::uint64_t source_bytes = 0;
+    Hash128 source_hash;
     std::uint64_t size_bytes = 0;
     Hash128 hash;
+    std::optional<Hash128> checked_as;
   };
 
   /// Errors: as ShardCache::open.
@@ -85,27 +90,55 @@ class ByteLock {
   File file_;  // of its own: closing it frees the lock
 };
 
+/// Exclusive locks on bytes of the locks file, however many, for one descriptor; free when this
+/// goes, or the process does.
+class ByteLocks {
+ public:
+  explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
+  /// False if another holds it.
+  bool try_take(std::uint64_t byte);
+
+ private:
+  const CacheDirectory& directory_;
+  File file_;
+};
+
 /// The shards that this process uses. Threads: internally synchronised.
+///
+/// After fork() the parent's holds stay the parent's. The child has holds of its own on the shards
+/// that the parent kept, from the first time on that it holds or lets go of one.
 class UseTable {
  public:
   explicit UseTable(const CacheDirectory& directory) : directory_(directory) {}
 
+  /// One user of a shard. It is a thread's that may not exist after fork(), until it is kept.
+  struct Hold {
+    std::uint64_t process = 0;
+    bool is_kept = false;
+  };
   /// Counts a user of the shard. Nothing while somebody evicts it, which takes no time.
-  /// @return  what release() is to be given.
-  std::optional<std::uint64_t> try_hold(const std::string& name);
-  /// Of a hold that was taken before fork() nothing is done in the child: the parent has it.
-  void release(const std::string& name, std::uint64_t generation) noexcept;
+  std::optional<Hold> try_hold(const std::string& name);
+  /// The hold lives where a forked child finds it, and lets go of its own copy.
+  void keep(const std::string& name, Hold& hold) noexcept;
+  void release(const std::string& name, const Hold& hold) noexcept;
 
  private:
+  struct Users {
+    std::size_t passing = 0;
+    std::size_t kept = 0;
+    bool is_locked = false;
+  };
+  /// In a forked child: drops what is the parent's alone. REQUIRES: mutex_.
+  void adopt() noexcept;
   /// Opens the locks file if that has not been done by this process, or if it was unlinked.
+  /// REQUIRES: mutex_.
   void renew();
 
   const CacheDirectory& directory_;
-  std::mutex mutex_;
-  File file_;  // guarded by mutex_, as all below
-  pid_t owner_ = 0;
-  std::uint64_t generation_ = 0;
-  std::map<std::string, std::size_t> counts_;
+  Mutex mutex_;
+  File file_;  // guarded by mutex_, as all below; a child finds it closed
+  std::uint64_t process_ = process_generation();
+  std::map<std::string, Users> users_;
 };
 
 }  // namespace shardwise::detail

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 
 namespace shardwise {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::size_t kMostIdle = 32;
 
 /// Once a process; older libcurls need it to be by one thread.
 void initialise_curl() {
+  const ForkSection section;  // it takes some ms
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) {
     throw FetchError("cannot start libcurl", curl_easy_strerror(code), "check its installation");

@@ -11,7 +11,8 @@ namespace shardwise {
 /// The same as NotFound: the source says that there is no such file.
 [[noreturn]] void throw_not_found(std::string_view url, std::string_view reason,
                                   std::string_view remedy);
-/// Throws StaleIndex.
-[[noreturn]] void throw_changed_at_source(std::string_view url);
+/// Throws StaleIndex, with the validator that was wanted and the one that the file has ("": none).
+[[noreturn]] void throw_changed_at_source(std::string_view url, std::string_view wanted,
+                                          std::string_view now);
 
 }  // namespace shardwise

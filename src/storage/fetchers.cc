@@ -1,9 +1,9 @@
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
 #include "shardwise/storage/fetcher.h"
@@ -53,14 +53,14 @@ Fetcher::~Fetcher() = default;
 
 struct Fetchers::Impl {
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
-    const std::shared_lock lock(mutex);
+    const std::lock_guard lock(mutex);
     const auto found = by_scheme.find(scheme);
     return found == by_scheme.end() ? nullptr : found->second;
   }
   /// Errors: as Fetchers::stat.
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
 
-  mutable std::shared_mutex mutex;
+  mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme;
 };
 
@@ -99,7 +99,7 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
     throw InvalidArgument("cannot add a fetcher", "scheme " + in_quotes(scheme),
                           "give a scheme in lower case, as \"gs\", and a fetcher");
   }
-  const std::unique_lock lock(impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   impl_->by_scheme[scheme] = std::move(fetcher);
 }
 

@@ -70,13 +70,17 @@ class FileFetcher : public Fetcher {
       sink.write({buffer.data(), size});
       offset += size;
     }
+    const SourceFile now = describe(file_identity(file.fd(), file.path()));
+    if (now.validator != source.validator) {
+      throw_changed_at_source(request.url, source.validator, now.validator);
+    }
     return source;
   }
 
  private:
   static SourceFile checked(SourceFile file, const FetchRequest& request) {
     if (!request.validator.empty() && request.validator != file.validator) {
-      throw_changed_at_source(request.url);
+      throw_changed_at_source(request.url, request.validator, file.validator);
     }
     return file;
   }

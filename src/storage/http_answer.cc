@@ -63,6 +63,20 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   return range;
 }
 
+bool is_strong_etag(std::string_view text) {
+  if (text.size() < 2 || !text.starts_with('"') || !text.ends_with('"')) return false;
+  return std::ranges::all_of(text.substr(1, text.size() - 2), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte > 0x20 && byte != 0x7F && c != '"';
+  });
+}
+
+std::string HttpAnswer::validator() const {
+  if (!etag.empty()) return etag;
+  if (weak_etag.empty() || last_modified.empty()) return weak_etag + last_modified;
+  return weak_etag + ", " + last_modified;
+}
+
 void HttpAnswer::take_line(std::string_view line) {
   if (line.starts_with("HTTP/")) {
     *this = {};
@@ -93,7 +107,7 @@ void HttpAnswer::take_line(std::string_view line) {
   } else if (name == "accept-ranges") {
     accepts_ranges = to_lower(value) == "bytes";
   } else if (name == "etag") {
-    if (value.size() >= 2 && value.starts_with('"') && value.ends_with('"')) etag = value;
+    (is_strong_etag(value) ? etag : weak_etag) = value;
   } else if (name == "last-modified") {
     last_modified = value;
   } else if (name == "retry-after") {

@@ -20,6 +20,9 @@ struct ContentRange {
 /// Nothing if `text` is none, or contradicts itself.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
+/// True for an ETag that names bytes, and can be sent back as it is: in quotes, without W/.
+bool is_strong_etag(std::string_view text);
+
 /// What the status line and the headers of an answer say.
 struct HttpAnswer {
   int status = 0;
@@ -29,6 +32,7 @@ struct HttpAnswer {
   bool is_chunked = false;
   bool accepts_ranges = false;
   std::string etag;           ///< if it is a strong one
+  std::string weak_etag;      ///< an ETag that is none: it may stay while bytes change
   std::string last_modified;  ///< as sent
   std::optional<std::chrono::seconds> retry_after;
   std::string bucket_region;  ///< what S3 says of where the bucket is
@@ -37,9 +41,10 @@ struct HttpAnswer {
   /// Takes one header line, or a status line, which forgets all before it.
   void take_line(std::string_view line);
 
-  /// "", or what tells the file's versions apart.
-  const std::string& validator() const { return etag.empty() ? last_modified : etag; }
-  bool has_validator(std::string_view text) const { return text == etag || text == last_modified; }
+  /// What tells the file's versions apart, as SourceFile::validator; "" if nothing does.
+  std::string validator() const;
+  /// What If-Range takes: "" if the answer has nothing by which parts may be put together.
+  const std::string& range_validator() const { return etag.empty() ? last_modified : etag; }
   /// REQUIRES: 200 or 206.
   SourceFile file() const;
 };

@@ -1,6 +1,7 @@
 #include "storage/http_client.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -177,8 +178,8 @@ SourceFile HttpClient::stat(const HttpTarget& target, const FetchRequest& reques
   } else {
     throw_failure(result, target, request, options_, 1);
   }
-  if (!request.validator.empty() && !result.answer.has_validator(request.validator)) {
-    throw_changed_at_source(request.url);
+  if (!request.validator.empty() && result.answer.validator() != request.validator) {
+    throw_changed_at_source(request.url, request.validator, result.answer.validator());
   }
   return file;
 }
@@ -194,6 +195,7 @@ SourceFile HttpClient::fetch(const HttpTarget& target, const FetchRequest& reque
 
   Backoff backoff(options_, request);
   HttpDownload download(request, sink);
+  bool was_other = false;
   for (;;) {
     backoff.begin_attempt();
     const HttpResult result = ask(target, download.next_query(), request, download);
@@ -202,6 +204,12 @@ SourceFile HttpClient::fetch(const HttpTarget& target, const FetchRequest& reque
     if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
       return stat(target, request);  // the file ends where the range begins
+    }
+    const bool is_other = result.code == CURLE_OK && answer.status == 412;
+    if (is_other && !std::exchange(was_other, true)) {
+      stat(target, request);  // throws StaleIndex, with what the file is now
+      download.stop_matching();
+      continue;  // so the server does not know what If-Match means
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

@@ -30,6 +30,9 @@ HttpQuery HttpDownload::next_query() {
     if (range.end) query.range += std::to_string(*range.end - 1);
     if (position_ > range.begin) query.if_range = validator_;
   }
+  // Other validators are only held against the answer's: a weak ETag matches no file, and what was
+  // changed back to something older passes If-Unmodified-Since.
+  if (matches_ && is_strong_etag(request_.validator)) query.if_match = request_.validator;
   return query;
 }
 
@@ -51,10 +54,10 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   // A part that was asked for with If-Range need not say again what it is part of.
   const bool is_later = position_ > request_.range.begin;
   const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
-  if (!request_.validator.empty() && !is_same && !answer.has_validator(request_.validator)) {
-    throw_changed_at_source(request_.url);
+  if (!request_.validator.empty() && !is_same && answer.validator() != request_.validator) {
+    throw_changed_at_source(request_.url, request_.validator, answer.validator());
   }
-  if (is_later && !is_same && !answer.has_validator(validator_)) {
+  if (is_later && !is_same && answer.range_validator() != validator_) {
     restart("the file changed while it was fetched");
     if (answer.status == 206) {  // of a file that was not begun: ask for all of it
       was_restarted_ = true;
@@ -66,9 +69,10 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   } else {
     begin_whole(answer);
   }
-  if (validator_.empty()) validator_ = answer.validator();
+  const std::string known = is_same ? file_.validator : answer.validator();
+  if (validator_.empty()) validator_ = answer.range_validator();
   file_ = answer.file();
-  file_.validator = validator_;
+  file_.validator = known;
 }
 
 void HttpDownload::begin_whole(const HttpAnswer& answer) {

@@ -22,6 +22,8 @@ class HttpDownload : public HttpBody {
 
   /// Asks for what is still wanted. If the answers can tell no version, all of it is.
   HttpQuery next_query();
+  /// Asks no more for the wanted version alone: the answers are still held to it.
+  void stop_matching() noexcept { matches_ = false; }
   /// Takes what an exchange left. True if all is there.
   bool finish(const HttpResult& result);
   /// True if the last exchange brought bytes.
@@ -46,7 +48,8 @@ class HttpDownload : public HttpBody {
   bool has_begun_ = false;            ///< this answer
   bool has_progress_ = false;
   bool was_restarted_ = false;  ///< the part that came is void: ask for the whole
-  std::string validator_;       ///< of the answers so far
+  bool matches_ = true;         ///< the wanted version alone is asked for, where that can be said
+  std::string validator_;       ///< of the answers so far, for If-Range
   SourceFile file_;
   std::string buffer_;  ///< taken, and not yet in the sink
 };

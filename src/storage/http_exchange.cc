@@ -97,6 +97,7 @@ void Exchange::prepare(const FetchOptions& options, const HttpTarget& target,
   if (query.head_only) set(CURLOPT_NOBODY, 1L);
   if (!query.range.empty()) set(CURLOPT_RANGE, query.range.c_str());
   if (!query.if_range.empty()) headers_.add("If-Range: " + query.if_range);
+  if (!query.if_match.empty()) headers_.add("If-Match: " + query.if_match);
   // Not where headers are signed: some proxies rewrite it.
   if (target.sigv4.empty()) headers_.add("Accept-Encoding: identity");
   for (const std::string& header : target.headers) headers_.add(header);

@@ -26,6 +26,7 @@ struct HttpQuery {
   bool head_only = false;
   std::string range = {};     ///< "5-9" or "5-"; empty: all
   std::string if_range = {};  ///< a validator
+  std::string if_match = {};  ///< a strong ETag; of another file nothing comes but 412
 };
 
 /// Takes the body of a 200 or 206. What its methods throw ends the exchange and reaches its caller.

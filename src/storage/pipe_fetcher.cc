@@ -96,7 +96,7 @@ Command::Command(std::vector<std::string> words, const std::string& url) {
   sigset_t signals;
   sigemptyset(&signals);
   posix_spawnattr_setsigmask(&attributes, &signals);
-  sigaddset(&signals, SIGPIPE);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&signals, signal);
   posix_spawnattr_setsigdefault(&attributes, &signals);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
@@ -154,7 +154,7 @@ class PipeFetcher : public Fetcher {
  public:
   SourceFile stat(const FetchRequest& request) override {
     split_command(command_of(request.url), request.url);
-    if (!request.validator.empty()) throw_changed_at_source(request.url);
+    if (!request.validator.empty()) throw_changed_at_source(request.url, request.validator, "");
     return {};
   }
 

@@ -9,14 +9,15 @@ namespace {
 
 /// What claims to be a header, with the special ones before it, and is longer than this, is none.
 constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
+static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;
 
-MappedFile write_image(AtomicFile& image, const HeaderImage::Keep& keep,
+MappedFile write_image(File& image, const HeaderImage::Keep& keep,
                        const std::function<void(HeaderImage::Writer&)>& feed) {
-  HeaderImage::Writer writer(image.file(), keep);
+  HeaderImage::Writer writer(image, keep);
   feed(writer);
-  image.file().resize(writer.finish());
-  return MappedFile::open(image.temporary_path());
+  image.resize(writer.finish());
+  return MappedFile::open(image);
 }
 
 }  // namespace
@@ -36,6 +37,14 @@ void HeaderImage::Writer::take(std::string_view bytes) {
       body_left_ -= now;
     } else if (left >= tar::kBlockBytes && tar::is_zero_block(pending_.data() + at)) {
       at += tar::kBlockBytes;  // a hole reads as zeros
+      behind_end_ = true;
+    } else if (in_rubbish_) {
+      if (left < tar::kBlockBytes) break;
+      if (!rubbish_has_header_ && tar::has_valid_checksum(pending_.data() + at)) {
+        write(at, tar::kBlockBytes);
+        rubbish_has_header_ = true;
+      }
+      at += tar::kBlockBytes;
     } else if (!take_header(at)) {
       break;
     }
@@ -63,17 +72,21 @@ bool HeaderImage::Writer::take_header(std::size_t& at) {
   std::string why;
   const auto entry = tar::read_raw_entry(pending_, at, &why);
   if (!entry) {
-    keep_rest_ = pending_.size() - at >= kMaxHeaderBytes;
-    return keep_rest_;
+    if (pending_.size() - at < kMaxHeaderBytes) return false;
+    write(at, kMaxHeaderBytes);
+    at += kMaxHeaderBytes;
+    in_rubbish_ = true;
+    rubbish_follows_end_ = behind_end_;
+    return true;
   }
+  behind_end_ = false;
   write(at, static_cast<std::size_t>(entry->data_offset) - at);
   at = static_cast<std::size_t>(entry->data_offset);
-  const bool regular = (entry->type == '0' || entry->type == '\0' || entry->type == '7') &&
-                       !entry->sparse && !entry->name.ends_with('/');
-  if (regular && entry->size <= kMaxBody) {
+  const tar::EntryKind kind = entry->kind();
+  if (kind == tar::EntryKind::kFile && entry->size <= kMaxBody) {
     body_left_ = tar::padded(entry->size);
     keep_body_ = keep_(entry->name, entry->size);
-  } else if (entry->size != 0 || entry->sparse) {
+  } else if (entry->size != 0 || kind == tar::EntryKind::kUnsupported) {
     keep_rest_ = true;  // whether it has a body is for the scan to say
   }
   return true;
@@ -85,6 +98,6 @@ void HeaderImage::Writer::write(std::size_t at, std::size_t size) {
 
 HeaderImage::HeaderImage(const std::string& temporary, const Keep& keep,
                          const std::function<void(Writer&)>& feed)
-    : file_(temporary), mapped_(write_image(file_, keep, feed)) {}
+    : file_(File::create_nameless(temporary)), mapped_(write_image(file_, keep, feed)) {}
 
 }  // namespace shardwise

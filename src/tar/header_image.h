@@ -11,12 +11,12 @@
 namespace shardwise {
 
 /// A tar that cannot be mapped where it is, compressed or remote, with its members' data left out:
-/// a temporary sparse file of the tar's length, in which every byte that is not data of a regular
+/// a nameless sparse file of the tar's length, in which every byte that is not data of a regular
 /// member stands in its place, so that it can be scanned like the tar itself.
 ///
 /// The data that is left out is exactly what scan_tar steps over, because both read headers with
-/// tar::read_raw_entry; from the first header that cannot be read everything is kept, so the scan
-/// finds the same damage.
+/// tar::read_raw_entry. Where a scan finds that there are no more headers, or none that can be read,
+/// what it looks at is kept: what stands in the place of a header, and one header behind it.
 ///
 /// One pass; memory is a few MiB. Disk: the headers, a page each at least, and what `keep` asks
 /// for. One thread.
@@ -35,6 +35,8 @@ class HeaderImage {
     std::uint64_t skippable() const noexcept;
     /// Stands for the next `num_bytes`. REQUIRES: num_bytes <= skippable().
     void skip(std::uint64_t num_bytes) noexcept;
+    /// True if what comes next is no header and no end: a scan ends there, with damage.
+    bool at_damage() const noexcept { return in_rubbish_ && !rubbish_follows_end_; }
     /// @return  the tar's length.
     std::uint64_t finish();
 
@@ -49,9 +51,13 @@ class HeaderImage {
     std::uint64_t body_left_ = 0;
     bool keep_body_ = false;
     bool keep_rest_ = false;
+    bool behind_end_ = false;  // nothing but zeros since the last entry
+    bool in_rubbish_ = false;
+    bool rubbish_follows_end_ = false;
+    bool rubbish_has_header_ = false;
   };
 
-  /// @param temporary  path beside which the temporary file is made; it goes with this object.
+  /// @param temporary  path beside which the nameless file is made; it goes with this object.
   /// @param feed       gives the writer all bytes; what it throws is thrown.
   /// Errors: kNoSpace, kIo.
   HeaderImage(const std::string& temporary, const Keep& keep,
@@ -60,7 +66,7 @@ class HeaderImage {
   std::string_view bytes() const noexcept { return mapped_.bytes(); }
 
  private:
-  AtomicFile file_;  // never committed
+  File file_;
   MappedFile mapped_;
 };
 

@@ -10,8 +10,26 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const std::size_t slash = name.rfind('/');
   const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', base);
-  if (dot == std::string_view::npos || dot == base || dot + 1 == name.size()) return std::nullopt;
-  return SampleName{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
+  if (dot == std::string_view::npos || dot == 0) return std::nullopt;
+  const SampleName parts{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
+  const std::size_t last_dot = parts.key.rfind('.');
+  if (last_dot == std::string_view::npos) return parts;
+  // A key's last part, from some slash on, has no dot; what is before that slash has no newline.
+  const std::size_t first_slash = name.find('/', last_dot);
+  if (first_slash + 1 == dot) return std::nullopt;
+  if (name.substr(0, first_slash).find('\n') != std::string_view::npos) return std::nullopt;
+  return parts;
+}
+
+bool is_meta_name(std::string_view name) noexcept {
+  constexpr std::string_view kMark = "__";
+  if (!name.starts_with(kMark)) return false;
+  const std::size_t slash = name.find('/');
+  std::string_view first = name.substr(0, slash);
+  const bool whole = slash == std::string_view::npos;
+  if (whole && first.ends_with(kMark)) return true;  // also `__` and `___`
+  if (whole && first.ends_with('\n')) first.remove_suffix(1);
+  return first.size() >= 2 * kMark.size() && first.ends_with(kMark);
 }
 
 bool same_field(std::string_view lower, std::string_view name) noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/text.h"
@@ -31,42 +32,97 @@ std::int32_t signed_sum(const char* block) noexcept {
   return sum;
 }
 
-/// Takes the pax records that matter out of `body`. False if a record is malformed.
-bool read_pax_records(std::string_view body, RawEntry* entry, bool* has_size, bool* has_path,
-                      std::string* why) {
+/// Where the name, the target or the size of an entry comes from; later ones count more.
+enum class From : std::uint8_t { kHeader, kGnu, kPax };
+
+/// An entry as far as its special headers have told.
+struct PartialEntry {
+  RawEntry entry;
+  From name = From::kHeader;
+  From target = From::kHeader;
+  From size = From::kHeader;
+};
+
+/// Calls `take(key, value)`, which returns false to end it, for each pax record in `body`. False if
+/// it ended so, or with `why` if a record is malformed.
+template <class Take>
+bool for_each_pax_record(std::string_view body, std::string* why, const Take& take) {
   while (!body.empty() && body[0] != '\0') {
     const std::size_t space = body.find(' ');
     const auto length =
         space == std::string_view::npos ? std::nullopt : parse_int64(body.substr(0, space));
-    if (!length || *length <= static_cast<std::int64_t>(space) + 1 ||
-        static_cast<std::uint64_t>(*length) > body.size()) {
-      *why = "a malformed pax record";
-      return false;
+    std::string_view record;
+    if (length && *length > static_cast<std::int64_t>(space) + 1 &&
+        static_cast<std::uint64_t>(*length) <= body.size()) {
+      const auto end = static_cast<std::size_t>(*length);
+      record = body.substr(space + 1, end - space - 1);
+      body.remove_prefix(end);
     }
-    std::string_view record = body.substr(space + 1, static_cast<std::size_t>(*length) - space - 1);
-    body.remove_prefix(static_cast<std::size_t>(*length));
     const std::size_t equals = record.find('=');
     if (equals == std::string_view::npos || record.back() != '\n') {
       *why = "a malformed pax record";
       return false;
     }
     record.remove_suffix(1);
-    const std::string_view key = record.substr(0, equals);
-    const std::string_view value = record.substr(equals + 1);
+    if (!take(record.substr(0, equals), record.substr(equals + 1))) return false;
+  }
+  return true;
+}
+
+bool says_sparse(std::string_view key) {
+  return key.starts_with("GNU.sparse.") || key == "SCHILY.realsize";
+}
+
+/// Takes the pax records that matter out of `body`. False, with `why`, if a record is malformed.
+bool read_pax_records(std::string_view body, PartialEntry& partial, std::string* why) {
+  RawEntry& entry = partial.entry;
+  return for_each_pax_record(body, why, [&](std::string_view key, std::string_view value) {
     if (key == "size") {
       const auto size = parse_int64(value);
       if (!size || *size < 0) {
         *why = "a pax size that is no number";
         return false;
       }
-      entry->size = static_cast<std::uint64_t>(*size);
-      *has_size = true;
+      entry.size = static_cast<std::uint64_t>(*size);
+      partial.size = From::kPax;
     } else if (key == "path") {
-      entry->name = value;
-      *has_path = true;
-    } else if (key.starts_with("GNU.sparse.") || key == "SCHILY.realsize") {
-      entry->sparse = true;
+      entry.name = value;
+      partial.name = From::kPax;
+    } else if (key == "linkpath") {
+      entry.target = value;
+      partial.target = From::kPax;
+    } else if (says_sparse(key)) {
+      entry.sparse = true;
     }
+    return true;
+  });
+}
+
+/// Holds for all entries behind it. Some readers take it for them, libarchive does not: what would
+/// change where members lie or what they are called is refused, for no rule is right for all.
+/// False, with `why`, in that case.
+bool check_global_records(std::string_view body, std::string* why) {
+  return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
+    if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
+    *why = "a pax global header with " + in_quotes(key) +
+           ", which some readers take for every member behind it and others for none";
+    return false;
+  });
+}
+
+/// A slash at the end of a file's name is an old way to write a directory. False, with `why`, where
+/// readers take it for several things: with data, or if it stands in one of two names only.
+bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
+  const RawEntry& entry = partial.entry;
+  if (entry.sparse || (entry.type != '0' && entry.type != '\0' && entry.type != '7')) return true;
+  if (entry.name.ends_with('/') && (entry.size != 0 || partial.name == From::kPax)) {
+    *why = "a file of " + std::to_string(entry.size) + " bytes whose name, " +
+           in_quotes(entry.name) + ", says that it is a directory";
+    return false;
+  }
+  if (entry.type == '\0' && header.short_name().ends_with('/') && !entry.name.ends_with('/')) {
+    *why = "a file, " + in_quotes(entry.name) + ", whose short name says that it is a directory";
+    return false;
   }
   return true;
 }
@@ -143,12 +199,35 @@ std::string Header::name() const {
   return name.append(short_name());
 }
 
+EntryKind RawEntry::kind() const noexcept {
+  if (sparse) return EntryKind::kUnsupported;
+  switch (type) {
+    case '0':
+    case '\0':
+    case '7':  // contiguous
+      // A slash at the end is an old way to write a directory.
+      return name.ends_with('/') ? EntryKind::kDirectory : EntryKind::kFile;
+    case '1':
+      return EntryKind::kHardLink;
+    case '2':
+      return EntryKind::kSymbolicLink;
+    case '3':
+    case '4':
+    case '6':
+      return EntryKind::kSpecial;
+    case '5':
+    case 'D':  // with a list of what is in it
+      return EntryKind::kDirectory;
+    default:
+      return EntryKind::kUnsupported;
+  }
+}
+
 std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
                                        std::string* why) {
-  RawEntry entry;
-  bool has_pax_size = false;
-  bool has_pax_path = false;
-  bool has_long_name = false;
+  PartialEntry partial;
+  RawEntry& entry = partial.entry;
+  std::string seen;  // types of special headers
   for (;;) {
     if (!range_fits(offset, kBlockBytes, archive.size())) {
       *why = "the archive ends within a header";
@@ -177,9 +256,17 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       entry.data_offset = offset + kBlockBytes;
       entry.type = type;
       if (type == 'S') entry.sparse = true;
-      if (!has_pax_size) entry.size = length;
-      if (!has_pax_path && !has_long_name) entry.name = header.name();
-      return entry;
+      if (partial.size == From::kHeader) entry.size = length;
+      if (partial.name == From::kHeader) {
+        if (!header.is_ustar() && !header.is_gnu() && !header.prefix().empty()) {
+          *why = "a header that is no ustar header, with bytes where ustar has a part of the name";
+          return std::nullopt;
+        }
+        entry.name = header.name();
+      }
+      if (partial.target == From::kHeader) entry.target = header.short_target();
+      if (!has_one_meaning(partial, header, why)) return std::nullopt;
+      return std::move(entry);
     }
     if (length > kMaxSpecialBytes) {
       *why = "a special header of " + human_bytes(length) + ", above the limit of 1 MiB";
@@ -190,11 +277,27 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       return std::nullopt;
     }
     const std::string_view body(block + kBlockBytes, length);
-    if (type == 'x' || type == 'X') {
-      if (!read_pax_records(body, &entry, &has_pax_size, &has_pax_path, why)) return std::nullopt;
-    } else if (type == 'L' && !has_pax_path) {
-      entry.name = body.substr(0, body.find('\0'));
-      has_long_name = true;
+    const std::string_view text = body.substr(0, body.find('\0'));
+    if (type != 'g') {
+      const char taken = type == 'X' ? 'x' : type;
+      if (seen.find(taken) != std::string::npos) {
+        *why =
+            "two special headers of one type for one entry: some readers take the first, others "
+            "the second";
+        return std::nullopt;
+      }
+      seen += taken;
+    }
+    if (type == 'g') {
+      if (!check_global_records(body, why)) return std::nullopt;
+    } else if (type == 'x' || type == 'X') {
+      if (!read_pax_records(body, partial, why)) return std::nullopt;
+    } else if (type == 'L' && partial.name != From::kPax) {
+      entry.name = text;
+      partial.name = From::kGnu;
+    } else if (type == 'K' && partial.target != From::kPax) {
+      entry.target = text;
+      partial.target = From::kGnu;
     }
     offset += kBlockBytes + padded(length);
   }

@@ -44,6 +44,8 @@ class Header {
   /// The name field alone, up to its NUL.
   std::string_view short_name() const noexcept { return field(0, 100); }
   std::string_view prefix() const noexcept { return field(345, 155); }
+  /// Of a link, the field alone, up to its NUL.
+  std::string_view short_target() const noexcept { return field(157, 100); }
   /// True if the bytes after `prefix` are zero, as they are in ustar; star and Solaris use them.
   bool tail_is_zero() const noexcept;
   /// The name that this block alone gives: with the prefix in ustar.
@@ -55,6 +57,16 @@ class Header {
   const char* block_;
 };
 
+/// What an entry is. Readers agree on what follows the headers of the first five.
+enum class EntryKind : std::uint8_t {
+  kFile,
+  kDirectory,
+  kHardLink,
+  kSymbolicLink,
+  kSpecial,     ///< a device or FIFO
+  kUnsupported  ///< sparse, continued from another volume, a label, or of a type not known here
+};
+
 /// What the raw headers say of one entry: special headers that precede it are taken into account.
 struct RawEntry {
   std::uint64_t header_offset = 0;
@@ -62,7 +74,10 @@ struct RawEntry {
   std::uint64_t size = 0;  ///< by pax if given there, else by the header
   char type = '0';
   bool sparse = false;
-  std::string name;  ///< by pax, else GNU long name, else the header
+  std::string name;    ///< by pax, else GNU long name, else the header
+  std::string target;  ///< of a link, the same way
+
+  EntryKind kind() const noexcept;
 };
 
 /// Reads the special headers at `offset` and the entry they belong to.

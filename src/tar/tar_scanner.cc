@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,8 +23,13 @@ using tar::kBlockBytes;
 constexpr std::string_view kDamagedRemedy =
     "restore or repack the shard, or index with the policy `skip`";
 
-constexpr std::string_view kSparseRemedy =
-    "repack the shard without `tar --sparse`, or index with the policy `skip`";
+constexpr std::string_view kUnsupportedRemedy =
+    "repack the shard with plain files only, without `tar --sparse`, or index with the policy "
+    "`skip`";
+
+/// How far a scan goes without a word to TarScanOptions::tick.
+constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
+constexpr std::uint32_t kTickEntries = 1024;
 
 struct ArchiveDeleter {
   void operator()(archive* a) const noexcept { archive_read_free(a); }
@@ -90,6 +96,63 @@ class Continuation {
   int next_piece_ = 0;
 };
 
+/// While it lives this thread is in the locale "C". In others libarchive turns the UTF-8 of pax
+/// names into the locale's characters.
+class PlainLocale {
+ public:
+  PlainLocale() noexcept {
+    static const locale_t kPlain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+    before_ = ::uselocale(kPlain);
+  }
+  ~PlainLocale() { ::uselocale(before_); }
+  PlainLocale(const PlainLocale&) = delete;
+  PlainLocale& operator=(const PlainLocale&) = delete;
+
+ private:
+  locale_t before_;
+};
+
+std::string_view up_to_nul(std::string_view text) { return text.substr(0, text.find('\0')); }
+
+std::string_view text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+/// What libarchive takes the entry for; nothing if that is nothing we know.
+std::optional<tar::EntryKind> kind_of(archive_entry* entry) {
+  if (archive_entry_hardlink(entry) != nullptr) return tar::EntryKind::kHardLink;
+  switch (archive_entry_filetype(entry)) {
+    case AE_IFREG:
+      return tar::EntryKind::kFile;
+    case AE_IFDIR:
+      return tar::EntryKind::kDirectory;
+    case AE_IFLNK:
+      return tar::EntryKind::kSymbolicLink;
+    case AE_IFCHR:
+    case AE_IFBLK:
+    case AE_IFIFO:
+      return tar::EntryKind::kSpecial;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string_view kind_name(std::optional<tar::EntryKind> kind) {
+  switch (kind.value_or(tar::EntryKind::kUnsupported)) {
+    case tar::EntryKind::kFile:
+      return "a file";
+    case tar::EntryKind::kDirectory:
+      return "a directory";
+    case tar::EntryKind::kHardLink:
+      return "a hard link";
+    case tar::EntryKind::kSymbolicLink:
+      return "a symbolic link";
+    case tar::EntryKind::kSpecial:
+      return "a device or FIFO";
+    case tar::EntryKind::kUnsupported:
+      break;
+  }
+  return "something else";
+}
+
 class Scanner {
  public:
   Scanner(std::string_view archive, const std::string& shard, const TarScanOptions& options,
@@ -140,15 +203,26 @@ class Scanner {
     std::string where = in_quotes(shard_) + offset_text(problem.offset);
     if (!problem.member.empty()) where += ", member " + in_quotes(problem.member);
     if (problem.code == ErrorCode::kUnsupported)
-      throw Unsupported(problem.what, where, kSparseRemedy);
+      throw Unsupported(problem.what, where, kUnsupportedRemedy);
     throw CorruptShard(problem.what, where, kDamagedRemedy);
+  }
+
+  /// Says how far the scan has come, if it is time to.
+  void tick(std::uint64_t at) {
+    if (at - told_ < kTickBytes && ++entries_since_tick_ < kTickEntries) return;
+    told_ = at;
+    entries_since_tick_ = 0;
+    if (options_.tick) options_.tick(at);
   }
 
   /// Moves over end markers to the next entry. False at the end of the file.
   bool at_entry() {
     const std::uint64_t end = archive_.size();
     std::uint64_t at = position_;
-    while (end - at >= kBlockBytes && tar::is_zero_block(archive_.data() + at)) at += kBlockBytes;
+    for (; end - at >= kBlockBytes && tar::is_zero_block(archive_.data() + at); at += kBlockBytes) {
+      tick(at);
+    }
+    tick(at);
     const bool marked = at != position_;
     report_.end_marker = marked || report_.end_marker;
     const std::string_view rest = archive_.substr(at);
@@ -166,6 +240,7 @@ class Scanner {
     // Some writers leave rubbish in their last record; but rubbish that holds a header means that
     // members would be lost.
     for (std::uint64_t i = at + kBlockBytes; range_fits(i, kBlockBytes, end); i += kBlockBytes) {
+      tick(i);
       if (!tar::is_zero_block(archive_.data() + i) &&
           tar::has_valid_checksum(archive_.data() + i)) {
         damaged(at, {},
@@ -183,7 +258,7 @@ class Scanner {
     const char* block = archive_.data() + position_;
     const tar::Header header(block);
     const char type = header.type();
-    if (type != '0' && type != '\0' && type != '5' && type != '2') return false;
+    if (type != '0' && type != '\0' && type != '5' && type != '2' && type != '1') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
     // Behind their names v7 and GNU headers may hold what means something to some readers: a
@@ -202,14 +277,9 @@ class Scanner {
     if (!size) return false;
     if (!tar::has_valid_checksum(block)) return false;
     const auto length = static_cast<std::uint64_t>(*size);
-    if (type == '5' || type == '2') {
-      if (length != 0) return false;
-      headers_.update({block, kBlockBytes});
-      ++(type == '5' ? report_.num_directories : report_.num_links);
-      position_ += kBlockBytes;
-      return true;
-    }
-    if (short_name.back() == '/') return false;  // an old way to write a directory
+    const bool is_file = type == '0' || type == '\0';
+    if (!is_file && length != 0) return false;
+    if (is_file && short_name.back() == '/') return false;  // an old way to write a directory
     std::string_view name = short_name;
     if (!prefix.empty()) {
       joined_name_.assign(prefix);
@@ -218,7 +288,15 @@ class Scanner {
       name = joined_name_;
     }
     headers_.update({block, kBlockBytes});
-    accept({name, position_, position_ + kBlockBytes, length});
+    if (is_file) {
+      accept({name, position_, position_ + kBlockBytes, length});
+    } else {
+      pass_by(type == '5'   ? tar::EntryKind::kDirectory
+              : type == '1' ? tar::EntryKind::kHardLink
+                            : tar::EntryKind::kSymbolicLink,
+              name, header.short_target(), position_);
+      position_ += kBlockBytes;
+    }
     return true;
   }
 
@@ -235,11 +313,32 @@ class Scanner {
     position_ = member.data_offset + tar::padded(member.size_bytes);
   }
 
-  /// Reads on from position_ to the end of this archive through libarchive, and holds each entry
-  /// against the raw headers.
+  /// Counts, and reports if it has a name that could be a member's, what is no file.
+  void pass_by(tar::EntryKind kind, std::string_view name, std::string_view target,
+               std::uint64_t header_offset) {
+    if (kind == tar::EntryKind::kDirectory) {
+      ++report_.num_directories;
+      return;
+    }
+    TarOther other{.type = TarOther::Type::kSpecial,
+                   .name = name,
+                   .target = {},
+                   .header_offset = header_offset};
+    if (kind == tar::EntryKind::kSpecial) {
+      ++report_.num_special;
+    } else {
+      ++report_.num_links;
+      other.type = kind == tar::EntryKind::kHardLink ? TarOther::Type::kHardLink
+                                                     : TarOther::Type::kSymbolicLink;
+      other.target = target;
+    }
+    if (options_.visit_other) options_.visit_other(other);
+  }
+
+  /// Reads on from position_ to the end of this archive, or behind the first entry that is not
+  /// supported, by the raw headers, and holds what they say against libarchive.
   void read_with_libarchive() {
     const std::uint64_t base = position_;
-    if (std::string why; !tar::read_raw_entry(archive_, base, &why)) damaged(base, {}, why);
     // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
     const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
     Continuation rest(archive_.substr(base, size));
@@ -249,38 +348,54 @@ class Scanner {
     if (archive_read_support_format_tar(a) != ARCHIVE_OK || !rest.open(a)) {
       damaged(base, {}, "libarchive cannot read on: " + error_of(a));
     }
-    // After an entry that is no regular file the next header follows at once, or after a body.
-    std::uint64_t body_of_last = 0;
     for (;;) {
-      archive_entry* entry = nullptr;
-      const int status = archive_read_next_header(a, &entry);
-      if (status == ARCHIVE_EOF) {
-        if (!is_end(position_) && !is_end(position_ + body_of_last)) {
-          damaged(position_, {},
-                  "libarchive sees the end of the archive where the raw bytes hold more");
-        }
-        if (!is_end(position_)) position_ += body_of_last;
-        return;
+      tick(position_);
+      std::optional<tar::RawEntry> raw;
+      if (!is_end(position_)) {
+        std::string why;
+        raw = tar::read_raw_entry(archive_, position_, &why);
+        if (!raw) damaged(position_, {}, why);
+        if (raw->kind() == tar::EntryKind::kUnsupported) return leave_out(*raw);
       }
-      if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
-        damaged(position_, {}, "malformed: " + error_of(a));
-      }
-      const std::uint64_t data_offset = base + Continuation::position(a);
-      const tar::RawEntry raw = matching_raw_entry(data_offset, body_of_last);
-      headers_.update(archive_.substr(position_, raw.data_offset - position_));
-      body_of_last = 0;
-      if (raw.sparse) {
-        skip_sparse(raw);
-        continue;
-      }
-      if (archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr &&
-          raw.type != '1') {
-        accept_checked(raw, entry);
-        continue;
-      }
-      count_other(raw.type);
-      position_ = raw.data_offset;
-      if (padded_range_fits(position_, raw.size)) body_of_last = tar::padded(raw.size);
+      if (!libarchive_reads(a, base, raw)) return;
+      read_entry(*raw);
+    }
+  }
+
+  /// Lets libarchive read an entry, and throws unless it is `raw`. False if there is none, and both
+  /// say so.
+  bool libarchive_reads(archive* a, std::uint64_t base, const std::optional<tar::RawEntry>& raw) {
+    const PlainLocale locale;
+    archive_entry* entry = nullptr;
+    const int status = archive_read_next_header(a, &entry);
+    if (status == ARCHIVE_EOF) {
+      if (!raw) return false;
+      damaged(position_, raw->name,
+              "libarchive sees the end of the archive where the raw bytes hold more");
+    }
+    if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
+      damaged(position_, {}, "malformed: " + error_of(a));
+    }
+    if (!raw) damaged(position_, {}, "libarchive reads on where the raw bytes end the archive");
+    require_same(*raw, entry, base + Continuation::position(a));
+    return true;
+  }
+
+  /// Visits or counts the entry, and moves to what follows it.
+  void read_entry(const tar::RawEntry& raw) {
+    headers_.update(archive_.substr(position_, raw.data_offset - position_));
+    const std::string_view name = up_to_nul(raw.name);
+    const tar::EntryKind kind = raw.kind();
+    if (kind == tar::EntryKind::kFile) {
+      accept({name, raw.header_offset, raw.data_offset, raw.size});
+      return;
+    }
+    pass_by(kind, name, up_to_nul(raw.target), raw.header_offset);
+    position_ = raw.data_offset;
+    if (raw.type == 'D') {
+      skip_body(raw, raw.data_offset);
+    } else if (raw.size != 0) {
+      require_no_body(raw);
     }
   }
 
@@ -296,52 +411,78 @@ class Scanner {
     return std::all_of(rest.begin(), rest.end(), [](char c) { return c == 0; });
   }
 
-  /// The entry that the raw headers give for what libarchive found; moves position_ over the body
-  /// of the entry before if there was one.
-  tar::RawEntry matching_raw_entry(std::uint64_t data_offset, std::uint64_t body_of_last) {
-    std::string why;
-    auto raw = tar::read_raw_entry(archive_, position_, &why);
-    if (raw && raw->sparse) return *raw;  // libarchive stands behind its map
-    if ((!raw || raw->data_offset != data_offset) && body_of_last != 0) {
-      std::string why_behind;
-      auto behind = tar::read_raw_entry(archive_, position_ + body_of_last, &why_behind);
-      if (behind && (behind->data_offset == data_offset || behind->sparse)) {
-        position_ += body_of_last;
-        return *behind;
-      }
-    }
-    if (!raw) damaged(position_, {}, why);
-    if (raw->data_offset != data_offset) {
-      damaged(raw->header_offset, raw->name,
-              "libarchive finds the data at offset " + std::to_string(data_offset) +
-                  ", the raw headers at " + std::to_string(raw->data_offset));
-    }
-    return *raw;
+  bool is_header(std::uint64_t offset) const noexcept {
+    return range_fits(offset, kBlockBytes, archive_.size()) &&
+           tar::has_valid_checksum(archive_.data() + offset);
   }
 
-  void accept_checked(const tar::RawEntry& raw, archive_entry* entry) {
-    const auto said = static_cast<std::uint64_t>(archive_entry_size(entry));
-    if (said != raw.size) {
+  void skip_body(const tar::RawEntry& raw, std::uint64_t at) {
+    if (!padded_range_fits(at, raw.size)) {
       damaged(raw.header_offset, raw.name,
-              "libarchive says " + std::to_string(said) + " bytes, the raw header " +
-                  std::to_string(raw.size));
+              "the shard is truncated within " + std::string(kind_name(raw.kind())));
     }
-    const char* said_name = archive_entry_pathname(entry);
-    const std::string_view raw_name = std::string_view(raw.name).substr(0, raw.name.find('\0'));
-    if (said_name != nullptr && raw_name != said_name) {
-      damaged(raw.header_offset, raw.name,
-              "libarchive reads the name " + in_quotes(said_name) + ", the raw header says " +
-                  in_quotes(raw_name));
-    }
-    accept({raw_name, raw.header_offset, raw.data_offset, raw.size});
+    position_ = at + tar::padded(raw.size);
   }
 
-  void skip_sparse(const tar::RawEntry& raw) {
+  /// Links, directories and devices have no data, whatever their size field says. But GNU tar steps
+  /// over as many bytes behind all but hard links and directories, and libarchive behind hard links
+  /// in pax archives: where that would change what follows, the entry is refused.
+  void require_no_body(const tar::RawEntry& raw) const {
+    if ((raw.type == '1' || raw.type == '5') && is_header(raw.data_offset)) return;
+    if (is_end(raw.data_offset)) {
+      const std::uint64_t left = archive_.size() - raw.data_offset;
+      const std::string_view body =
+          archive_.substr(raw.data_offset, std::min(left, tar::padded(std::min(left, raw.size))));
+      if (std::all_of(body.begin(), body.end(), [](char c) { return c == 0; })) return;
+    }
+    damaged(raw.header_offset, raw.name,
+            std::string(kind_name(raw.kind())) + " with a size of " + std::to_string(raw.size) +
+                " bytes: some readers take what follows for its data, others for members");
+  }
+
+  /// Throws unless libarchive and the raw headers say the same of an entry.
+  void require_same(const tar::RawEntry& raw, archive_entry* entry,
+                    std::uint64_t data_offset) const {
+    const auto differ = [&](const std::string& said, const std::string& is) {
+      damaged(raw.header_offset, raw.name, "libarchive " + said + ", the raw header " + is);
+    };
+    if (raw.data_offset != data_offset) {
+      differ("finds the data at offset " + std::to_string(data_offset),
+             "ends at " + std::to_string(raw.data_offset));
+    }
+    const std::optional<tar::EntryKind> kind = kind_of(entry);
+    if (kind != raw.kind()) {
+      differ("takes the entry for " + std::string(kind_name(kind)),
+             "says " + std::string(kind_name(raw.kind())));
+    }
+    const auto size = static_cast<std::uint64_t>(archive_entry_size(entry));
+    if (raw.kind() == tar::EntryKind::kFile && size != raw.size) {
+      differ("says " + std::to_string(size) + " bytes", std::to_string(raw.size));
+    }
+    const char* name = archive_entry_pathname(entry);
+    if (name != nullptr && up_to_nul(raw.name) != name) {
+      differ("reads the name " + in_quotes(name), "says " + in_quotes(up_to_nul(raw.name)));
+    }
+    if (kind != tar::EntryKind::kHardLink && kind != tar::EntryKind::kSymbolicLink) return;
+    const std::string_view target =
+        text_or_empty(kind == tar::EntryKind::kHardLink ? archive_entry_hardlink(entry)
+                                                        : archive_entry_symlink(entry));
+    if (up_to_nul(raw.target) != target) {
+      differ("reads the target " + in_quotes(target), "says " + in_quotes(up_to_nul(raw.target)));
+    }
+  }
+
+  /// Throws, or moves over an entry that is not supported and records it.
+  void leave_out(const tar::RawEntry& raw) {
     const TarProblem problem{ErrorCode::kUnsupported, raw.header_offset, raw.name,
-                             "a sparse member: its bytes do not lie in the shard as they are"};
+                             raw.sparse
+                                 ? "a sparse member: its bytes do not lie in the shard as they are"
+                                 : "an entry of type " + in_quotes({&raw.type, 1}) +
+                                       ", which readers take for several things"};
     if (!options_.lenient) throw Damage{problem};
+    headers_.update(archive_.substr(position_, raw.data_offset - position_));
     report_.skipped.push_back(problem);
-    // The body, and for old GNU sparse headers their extension blocks, which libarchive has read.
+    // The body, and for old GNU sparse headers their extension blocks before it.
     std::uint64_t at = raw.data_offset;
     if (raw.type == 'S') {
       bool extended = archive_[raw.header_offset + 482] != 0;
@@ -350,20 +491,7 @@ class Scanner {
         at += kBlockBytes;
       }
     }
-    if (!padded_range_fits(at, raw.size)) {
-      damaged(raw.header_offset, raw.name, "the shard is truncated within a sparse member");
-    }
-    position_ = at + tar::padded(raw.size);
-  }
-
-  void count_other(char type) {
-    if (type == '1' || type == '2') {
-      ++report_.num_links;
-    } else if (type == '5' || type == '0' || type == '\0') {
-      ++report_.num_directories;
-    } else {
-      ++report_.num_special;
-    }
+    skip_body(raw, at);
   }
 
   const std::string_view archive_;
@@ -371,6 +499,8 @@ class Scanner {
   const TarScanOptions& options_;
   const std::function<void(const TarMember&)>& visit_;
   std::uint64_t position_ = 0;  // of the next header; everything before it is accounted for
+  std::uint64_t told_ = 0;      // where tick() was called last
+  std::uint32_t entries_since_tick_ = 0;
   std::string joined_name_;
   Hasher128 headers_;
   TarScanReport report_;

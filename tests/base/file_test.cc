@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "shardwise/base/mapped_file.h"
 #include "support/process.h"
 #include "support/support.h"
 
@@ -110,11 +111,11 @@ TEST(FileTest, ALockIsHeldByOneOpenFileAndFreedByItsClose) {
   write_file(dir / "f", "");
   File first = File::open_read(dir / "f");
   File second = File::open_read(dir / "f");
-  EXPECT_TRUE(first.try_lock());
-  EXPECT_TRUE(first.try_lock());
-  EXPECT_FALSE(second.try_lock());
+  EXPECT_EQ(first.try_lock(), FileLock::kTaken);
+  EXPECT_EQ(first.try_lock(), FileLock::kTaken);
+  EXPECT_EQ(second.try_lock(), FileLock::kHeldByAnother);
   first.close();
-  EXPECT_TRUE(second.try_lock());
+  EXPECT_EQ(second.try_lock(), FileLock::kTaken);
 }
 
 TEST(FileTest, DirectoryOfIsThePartBeforeTheLastSlash) {
@@ -217,6 +218,21 @@ TEST(SweepTest, RemovesStraysOfThisPathAndNothingElse) {
   std::vector<std::string> left = others;
   left.emplace_back("train.idx.aaaaaaaaaaaa.tmp");
   EXPECT_THAT(dir.list(), ::testing::UnorderedElementsAreArray(left));
+}
+
+TEST(NamelessFileTest, IsWrittenReadAndMappedAndLeavesNothing) {
+  const TempDir dir;
+  File file = File::create_nameless(dir / "f");
+  file.write("bytes");
+  EXPECT_THAT(dir.list(), IsEmpty());
+  EXPECT_FALSE(file.has_name());
+  const MappedFile mapped = MappedFile::open(file);
+  EXPECT_EQ(mapped.identity().size_bytes, 5U);
+  file.close();
+  EXPECT_EQ(mapped.bytes(), "bytes");
+  const auto nowhere = [&] { File::create_nameless(dir / "none/f"); };
+  EXPECT_EQ(test::error_code(nowhere), ErrorCode::kNotFound);
+  EXPECT_THAT(test::error_text(nowhere), ::testing::HasSubstr(dir / "none/f"));
 }
 
 TEST(SweepTest, LeavesWhatALivingWriterHolds) {

@@ -9,6 +9,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -268,6 +269,127 @@ TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
               return "lives";
             }),
             "killed by signal 7");
+}
+
+// What others do that install a handler after ours.
+struct sigaction found_by_later {};
+int* num_calls_seen = nullptr;  // also when the process ended
+
+int count_call() {
+  if (num_calls_seen != nullptr) ++*num_calls_seen;
+  return ++num_calls;
+}
+
+void report_and_go_back(int, siginfo_t*, void*) {
+  count_call();
+  ::sigaction(SIGBUS, &found_by_later, nullptr);  // and the fault happens again
+}
+void report_and_call(int signal, siginfo_t* info, void* context) {
+  if (count_call() > 3) ::_exit(77);
+  if ((found_by_later.sa_flags & SA_SIGINFO) != 0) {
+    found_by_later.sa_sigaction(signal, info, context);
+  } else if (found_by_later.sa_handler == SIG_DFL) {
+    std::signal(SIGBUS, SIG_DFL);
+  }
+}
+void report_and_raise(int signal) {  // as Python's faulthandler
+  if (count_call() > 3) ::_exit(77);
+  ::sigaction(SIGBUS, &found_by_later, nullptr);
+  ::raise(signal);
+}
+
+struct Later {
+  const char* name;
+  void (*install)();
+};
+template <auto kHandler, int kFlags>
+void install_later() {
+  struct sigaction action {};
+  if constexpr ((kFlags & SA_SIGINFO) != 0) {
+    action.sa_sigaction = kHandler;
+  } else {
+    action.sa_handler = kHandler;
+  }
+  action.sa_flags = kFlags;
+  ::sigaction(SIGBUS, &action, &found_by_later);
+}
+class LaterHandlerTest : public ::testing::TestWithParam<Later> {};
+INSTANTIATE_TEST_SUITE_P(
+    Handlers, LaterHandlerTest,
+    ::testing::Values(Later{"GoesBack", install_later<report_and_go_back, SA_SIGINFO>},
+                      Later{"Calls", install_later<report_and_call, SA_SIGINFO | SA_NODEFER>},
+                      Later{"Raises", install_later<report_and_raise, SA_NODEFER | SA_ONSTACK>},
+                      Later{"Jumps", install_later<note_and_jump_back, SA_SIGINFO>},
+                      Later{"JumpsWithoutInfo", install_later<jump_back, 0>},
+                      Later{"Default", [] { std::signal(SIGBUS, SIG_DFL); }},
+                      Later{"Ignores", [] { std::signal(SIGBUS, SIG_IGN); }}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+/// Returns when the kernel's clock has ticked.
+void wait_for_a_tick() {
+  timespec begin{}, now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &begin);
+  do {
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  } while (now.tv_nsec == begin.tv_nsec && now.tv_sec == begin.tv_sec);
+}
+
+// faults rows 7 and 50: PyTorch's worker processes install theirs in the child, faulthandler when
+// it likes.
+TEST_P(LaterHandlerTest, TakesNothingFromCopiesAndGuards) {
+  const Mapping map;
+  char to = 0;
+  ASSERT_TRUE(copy_mapped(&to, map.data(), 1));
+  map.truncate(kPage);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              for (int round = 0; round < 3; ++round) {
+                GetParam().install();
+                if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
+                GetParam().install();
+                wait_for_a_tick();
+                if (copy_mapped(&to, map.data() + kPage, 1, Look::kOnceATick)) return "copied it";
+                if (num_calls != 0) return "our fault went to the other handler";
+              }
+              GetParam().install();
+              const MappedReadGuard guard(map.data(), map.size());
+              map.touch(2 * kPage);
+              return guard.damaged() ? "" : "not damaged";
+            }),
+            "");
+}
+
+TEST_P(LaterHandlerTest, GetsTheFaultsThatAreNotOurs) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has a handler of its own";
+  const bool jumps = std::string_view(GetParam().name).starts_with("Jumps");
+  const bool reports = !jumps && std::string_view(GetParam().name) != "Default" &&
+                       std::string_view(GetParam().name) != "Ignores";
+  struct Reported {
+    int calls = 0;
+  };
+  const test::Shared<Reported> reported;
+  const Mapping map;
+  char to = 0;
+  ASSERT_TRUE(copy_mapped(&to, map.data(), 1));
+  map.truncate(kPage);
+  const std::string said = in_child([&]() -> std::string {
+    GetParam().install();
+    for (int round = 1; round <= 3; ++round) {
+      if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
+      if (!jumps) break;
+      if (auto wrong = caught_touch(map, kPage); !wrong.empty()) return wrong;
+      if (num_calls != round) return "the other handler was not called";
+    }
+    if (jumps) return "";
+    num_calls_seen = &reported->calls;
+    map.touch(kPage);
+    return "lives";
+  });
+  if (jumps) {
+    EXPECT_EQ(said, "");
+  } else {
+    EXPECT_EQ(said, "killed by signal 7");
+    EXPECT_EQ(reported->calls, reports ? 1 : 0);
+  }
 }
 
 TEST(MappedReadGuardTest, IsNotDamagedWhereNothingIsGone) {

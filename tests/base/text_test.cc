@@ -71,6 +71,10 @@ TEST(TextTest, EscapedIsOnePrintableLine) {
   EXPECT_EQ(escaped("Andr\xE9!"), "Andr\\xe9!");
   EXPECT_EQ(escaped("\xED\xA0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(escaped("\r\x1B[31m"), "\\x0d\\x1b[31m");
+  // U+009B begins an escape code as "\x1B[" does, U+0085 is a line break; U+00A0 is a blank.
+  EXPECT_EQ(escaped("\xC2\x9B"
+                    "31m\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0"),
+            "\\xc2\\x9b31m\\xc2\\x80\\xc2\\x85\\xc2\\x9f\xC2\xA0");
 }
 
 TEST(TextTest, InQuotesCutsWhatIsLong) {

@@ -48,11 +48,8 @@ class RemoteDatasetTest : public ::testing::Test {
       }
       tar.end();
       const std::string path = "/" + std::to_string(shard) + ".tar";
-      const std::string stored = compression == Compression::kNone
-                                     ? tar.bytes()
-                                     : test::compress(tar.bytes(), compression);
       shard_bytes_ = tar.size();
-      server_.serve(path, {.body = stored});
+      server_.serve(path, {.body = test::compress(tar.bytes(), compression)});
       urls.push_back(server_.url(path));
     }
     return urls;
@@ -204,6 +201,11 @@ TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
   EXPECT_EQ(data.cache()->stats().fetched, 1u);
   test::write_file(paths[0], "another");
   EXPECT_EQ(error_code([&] { data[3]; }), ErrorCode::kStaleIndex);
+  // By another way to it, it is the same file.
+  std::filesystem::create_directory_symlink(dir_.path(), dir_ / "link");
+  const auto again = Dataset::open(dir_ / "link/remote.idx", {.cache = cache()});
+  EXPECT_EQ(again[13].copy("txt"), "text 13");
+  EXPECT_EQ(again.cache()->stats().fetched, 0u);
 }
 
 TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
@@ -242,6 +244,147 @@ TEST_F(RemoteDatasetTest, AShardThatChangedAtItsSourceIsStaleAndNotKept) {
               AllOf(HasSubstr("not the shard that was indexed"), HasSubstr("/1.tar")));
   EXPECT_EQ(data.cache()->used_bytes(), 0u);
   EXPECT_EQ(data[0].copy("txt"), "text s0") << "the others can be read";
+}
+
+/// A shard of the same size and headers whatever `word`, of four letters, it is filled with.
+std::string tar_of(const std::string& word, bool in_other_order = false) {
+  TarBuilder tar;
+  for (int i = 0; i < kSamples; ++i) {
+    const std::string key = "s" + std::to_string(100 + i);
+    if (in_other_order) tar.file(key + ".cls", word);
+    tar.file(key + ".txt", word);
+    if (!in_other_order) tar.file(key + ".cls", word);
+  }
+  return tar.end().bytes();
+}
+
+std::string all_words(const Dataset& data) {
+  std::string words;
+  for (std::uint64_t i = 0; i < data.size(); ++i) {
+    for (const char* field : {"txt", "cls"}) words += data[i].copy(field);
+  }
+  return words;
+}
+
+std::string repeated(const std::string& word) {
+  std::string words;
+  for (int i = 0; i < 2 * kSamples; ++i) words += word;
+  return words;
+}
+
+struct ReuploadCase {
+  const char* name;
+  Compression compression = Compression::kNone;
+  bool hashes = false;
+  bool keeps = false;
+  bool in_other_order = false;
+  const char* first = "\"v1\"";
+  const char* second = "\"v2\"";
+};
+
+// faults.md 47
+class ReuploadTest : public RemoteDatasetTest, public ::testing::WithParamInterface<ReuploadCase> {
+ protected:
+  void upload(const std::string& word, const std::string& etag, bool in_other_order = false) {
+    server_.serve("/x.tar",
+                  {.body = test::compress(tar_of(word, in_other_order), GetParam().compression),
+                   .etag = etag});
+  }
+  void index(const std::string& path) {
+    build_index(path, {server_.url("/x.tar")},
+                {.content = {.hashes = GetParam().hashes},
+                 .remote = remote(GetParam().keeps ? cache() : nullptr)});
+  }
+};
+
+TEST_P(ReuploadTest, EachIndexGetsItsVersionFromOneCache) {
+  upload("old.", GetParam().first);
+  index(dir_ / "old.idx");
+  index(index_path());
+  const auto before = Dataset::open(dir_ / "old.idx", {.cache = cache()});
+  EXPECT_EQ(all_words(before), repeated("old."));
+  upload("new!", GetParam().second, GetParam().in_other_order);
+  index(index_path());
+  const auto after = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_EQ(all_words(after), repeated("new!"));
+  EXPECT_EQ(all_words(before), repeated("old."));
+  EXPECT_THAT(cache()->verify().damaged, ::testing::IsEmpty());
+  if (std::string_view(GetParam().first).empty()) return;  // which can be known by its hash only
+  EXPECT_THAT(cache()->entries(), ::testing::SizeIs(2));
+  const int gets = server_.gets("/x.tar");
+  EXPECT_EQ(all_words(Dataset::open(dir_ / "old.idx", {.cache = cache()})), repeated("old."));
+  EXPECT_EQ(all_words(Dataset::open(index_path(), {.cache = cache()})), repeated("new!"));
+  EXPECT_EQ(server_.gets("/x.tar"), gets);
+}
+
+TEST_P(ReuploadTest, WhatIsNotIndexedAgainIsStale) {
+  upload("old.", GetParam().first);
+  index(index_path());
+  cache()->prune(0);
+  upload("new!", GetParam().second);
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_THAT(error_text([&] { data[0]; }), HasSubstr(server_.url("/x.tar")));
+  EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kStaleIndex);
+  if (*GetParam().first != '\0') {
+    EXPECT_THAT(error_text([&] { data[0]; }),
+                AllOf(HasSubstr(GetParam().first), HasSubstr(GetParam().second)));
+  }
+  EXPECT_EQ(data.cache()->used_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ReuploadTest,
+    ::testing::Values(
+        ReuploadCase{.name = "Plain"}, ReuploadCase{.name = "Hash", .hashes = true},
+        ReuploadCase{.name = "Gzip", .compression = Compression::kGzip},
+        ReuploadCase{.name = "GzipHash", .compression = Compression::kGzip, .hashes = true},
+        ReuploadCase{.name = "Keep", .keeps = true},
+        ReuploadCase{.name = "KeepHash", .hashes = true, .keeps = true},
+        ReuploadCase{.name = "KeepGzip", .compression = Compression::kGzip, .keeps = true},
+        ReuploadCase{.name = "OtherOrder", .in_other_order = true},
+        ReuploadCase{.name = "WeakEtag", .first = "W/\"1\"", .second = "W/\"2\""},
+        ReuploadCase{.name = "NoEtag", .first = "", .second = ""},
+        ReuploadCase{.name = "NoEtagKeep", .keeps = true, .first = "", .second = ""},
+        ReuploadCase{.name = "NoEtagKeepGzip",
+                     .compression = Compression::kGzip,
+                     .keeps = true,
+                     .first = "",
+                     .second = ""}),
+    [](const auto& way) { return std::string(way.param.name); });
+
+// faults.md 47
+TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
+  server_.serve("/x.tar", {.body = tar_of("old.")});
+  build_index(index_path(), {server_.url("/x.tar")},
+              {.content = {.hashes = true}, .remote = remote()});
+  server_.serve("/x.tar", {.body = tar_of("new!")});
+  const auto cached = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_THAT(error_text([&] { cached[0]; }), HasSubstr("not those that were indexed"));
+  const auto ranged =
+      Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+  EXPECT_THAT(error_text([&] { ranged[7]; }),
+              AllOf(HasSubstr("the bytes that came are not those that were indexed"),
+                    HasSubstr("sample 7 ('s107')"), HasSubstr(server_.url("/x.tar"))));
+  EXPECT_EQ(error_code([&] { ranged[7]; }), ErrorCode::kStaleIndex);
+}
+
+// faults.md 47
+TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
+  const auto open = [&](bool hashes) {
+    server_.serve("/x.tar", {.body = tar_of("old."), .etag = ""});
+    build_index(index_path(), {server_.url("/x.tar")},
+                {.content = {.hashes = hashes}, .remote = remote()});
+    return Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+  };
+  const auto hashed = open(true);
+  EXPECT_EQ(hashed[7].copy("txt"), "old.");
+  server_.serve("/x.tar", {.body = tar_of("new!"), .etag = ""});
+  EXPECT_EQ(error_code([&] { hashed[7]; }), ErrorCode::kStaleIndex);
+  const auto unhashed = open(false);
+  EXPECT_THAT(error_text([&] { unhashed[7]; }),
+              AllOf(HasSubstr("no ETag and no Last-Modified"), HasSubstr(server_.url("/x.tar")),
+                    HasSubstr("--hash")));
+  EXPECT_EQ(error_code([&] { unhashed[7]; }), ErrorCode::kUnsupported);
 }
 
 TEST_F(RemoteDatasetTest, VerifyReadsRemoteShards) {

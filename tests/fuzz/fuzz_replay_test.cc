@@ -89,7 +89,8 @@ TEST_P(FuzzReplayTest, SeedsAndMutationsBreakNoPromise) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzReplayTest,
-                         testing::Values("tar_scan", "offset_table", "catalogue", "descriptor"),
+                         testing::Values("tar_scan", "header_image", "offset_table", "catalogue",
+                                         "descriptor", "expand"),
                          [](const auto& param) { return param.param; });
 
 TEST(FuzzChecksumsTest, WhatIsWholeStaysAsItIs) {

@@ -1,9 +1,13 @@
 #include "shardwise/index/query.h"
 
+#include <csignal>
 #include <filesystem>
+#include <map>
+#include <random>
 #include <thread>
 
 #include "shardwise/ingest/index_builder.h"
+#include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -131,6 +135,83 @@ TEST(QueryTest, OnlyReads) {
   EXPECT_EQ(t.rows("SELECT count(*) FROM shards"), std::vector<std::string>{"4"});
 }
 
+TEST(QueryTest, AKeyIsComparedAsTheConditionSays) {
+  const Indexed t;
+  for (const char* where :
+       {"key = 'S000003' COLLATE NOCASE", "key COLLATE NOCASE = 'S000003'",
+        "key COLLATE NOCASE IN ('x', 'S000003')", "key = 's000003  ' COLLATE RTRIM"}) {
+    EXPECT_THAT(t.rows(std::string("SELECT sample FROM samples WHERE ") + where), ElementsAre("3"))
+        << where;
+    EXPECT_THAT(t.rows(std::string("SELECT field FROM members WHERE ") + where),
+                ElementsAre("txt", "cls"))
+        << where;
+  }
+  EXPECT_THAT(t.rows("SELECT count(*) FROM samples WHERE key = 'S000003'"), ElementsAre("0"));
+}
+
+TEST(QueryTest, JsonIsTakenApartByTablesToo) {
+  const Indexed t;
+  EXPECT_THAT(t.rows("SELECT value FROM json_each('[1, \"two\"]')"), ElementsAre("1", "two"));
+  EXPECT_THAT(t.rows("SELECT fullkey, value FROM json_tree('{\"a\": [7]}') WHERE atom NOT NULL"),
+              ElementsAre("$.a[0]|7"));
+  EXPECT_THAT(
+      t.rows("SELECT samples.key, j.value FROM samples, json_each(json_array(cls, text)) AS j "
+             "WHERE sample = 12"),
+      ElementsAre("s000012|2", "s000012|text 12"));
+  for (const char* table : {"pragma_table_list", "pragma_table_info('samples')", "dbstat",
+                            "sqlite_stmt", "fts3tokenize", "bytecode('SELECT 1')"}) {
+    EXPECT_THAT(t.error("SELECT * FROM " + std::string(table)),
+                HasSubstr("the query cannot be run: "))
+        << table;
+  }
+}
+
+/// A query whose 1,000 rows of 100,000 bytes must be sorted, or told apart, before the first.
+std::string large(const std::string& select) {
+  return "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000), "
+         "r(text) AS (SELECT hex(zeroblob(50000)) || i FROM n) " +
+         select;
+}
+
+TEST(QueryTest, ScratchFilesAreBounded) {
+  const Indexed t;
+  for (const std::string& sql :
+       {large("SELECT text FROM r ORDER BY text DESC"), large("SELECT DISTINCT text FROM r"),
+        large("SELECT text FROM r UNION SELECT text FROM r"),
+        large("SELECT sum(length(text)) OVER (ORDER BY text) FROM r")}) {
+    std::uint64_t rows = 0;
+    const auto run = [&](std::uint64_t scratch_bytes) {
+      Query query(t.index, sql, {.scratch_bytes = scratch_bytes});
+      for (rows = 0; query.next();) ++rows;
+    };
+    run(std::uint64_t{1} << 30);
+    EXPECT_EQ(rows, 1000U) << sql;
+    EXPECT_EQ(test::error_code([&] { run(0); }), ErrorCode::kInvalidArgument) << sql;
+    EXPECT_THAT(test::error_text([&] { run(std::uint64_t{20} << 20); }),
+                testing::AllOf(HasSubstr("need more than 20.0 MiB of scratch files: '" +
+                                         (t.dir / "t.idx") + "'"),
+                               HasSubstr("allow more (QueryLimits::scratch_bytes)")));
+  }
+  // What fits into memory needs none, and a LIMIT keeps little.
+  Query small(t.index, "SELECT sample FROM samples ORDER BY key DESC", {.scratch_bytes = 0});
+  EXPECT_TRUE(small.next());
+  Query limited(t.index, large("SELECT text FROM r ORDER BY text DESC LIMIT 3"),
+                {.scratch_bytes = 0});
+  EXPECT_TRUE(limited.next());
+}
+
+TEST(QueryTest, ScratchFilesThatCannotBeAreAnErrorOfTheirOwn) {
+  const Indexed t;
+  EXPECT_EQ(test::in_child([&] {
+              test::set_limit(RLIMIT_FSIZE, 30'000'000);
+              ::signal(SIGXFSZ, SIG_IGN);
+              Query query(t.index, large("SELECT text FROM r ORDER BY text DESC"));
+              const std::string text = test::error_text([&] { query.next(); });
+              return text.substr(0, text.find(':'));
+            }),
+            "no room for the scratch files of a query");
+}
+
 TEST(QueryTest, ErrorsSayWhatIsWrong) {
   const Indexed t;
   EXPECT_THAT(t.error("SELECT nope FROM samples"), HasSubstr("no such column: nope"));
@@ -175,6 +256,61 @@ TEST(QueryTest, ADamagedSegmentIsAnErrorNotOtherRows) {
   };
   EXPECT_EQ(test::error_code(count), ErrorCode::kCorruptIndex);
   EXPECT_THAT(test::error_text(count), HasSubstr("shard 0: a segment's checksum is wrong"));
+}
+
+/// The index of two shards of which one has a member that was left out.
+std::string write_index_with_a_skipped_member(const TempDir& dir) {
+  TarBuilder bad;
+  bad.file("a.txt", "1").file("a.txt", "twice").file("b.cls", "22").end();
+  test::write_file(dir / "bad.tar", bad.bytes());
+  test::write_file(dir / "good.tar", TarBuilder().file("c.txt", "333").end().bytes());
+  BuildOptions options;
+  options.content.policies = parse_bad_policies("skip");
+  build_index(dir / "x.idx", {dir / "bad.tar", dir / "good.tar"}, options);
+  return dir / "x.idx";
+}
+
+TEST(QueryTest, ADamagedCatalogueIsAnErrorNotOtherRows) {
+  const TempDir dir;
+  const std::string path = write_index_with_a_skipped_member(dir);
+  const std::string intact = test::read_file(path);
+  const auto answers = [&](const std::string& sql) {
+    std::string text;
+    Query query(Index::open(path), sql);
+    while (query.next()) {
+      for (std::size_t i = 0; i < query.columns().size(); ++i) {
+        const MetadataValue value = query.value(i);
+        text += std::to_string(static_cast<int>(value.type)) + " " + std::to_string(value.integer) +
+                " " + std::string(value.bytes) + "|";
+      }
+      text += "\n";
+    }
+    return text;
+  };
+  std::map<std::string, std::string> expected;
+  for (const char* table : {"shards", "fields", "skipped"}) {
+    const std::string sql = std::string("SELECT * FROM ") + table;
+    expected[sql] = answers(sql);
+    EXPECT_FALSE(expected[sql].empty()) << table;
+  }
+  constexpr std::uint64_t kSeed = 20261122;
+  std::mt19937_64 random(kSeed);
+  for (int round = 0; round < 3000; ++round) {
+    std::string flipped = intact;
+    const std::size_t at = random() % flipped.size();
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << random() % 8));
+    test::write_file(path, flipped);
+    for (const auto& [sql, answer] : expected) {
+      try {
+        ASSERT_EQ(answers(sql), answer)
+            << sql << ", byte " << at << ", seed " << kSeed << ", round " << round;
+      } catch (const Error& e) {
+        ASSERT_TRUE(e.code() == ErrorCode::kCorruptIndex ||
+                    e.code() == ErrorCode::kVersionMismatch || e.code() == ErrorCode::kNotFound)
+            << e.what();
+      }
+    }
+  }
 }
 
 TEST(QueryTest, NamesThatAreNotTextAreBlobs) {

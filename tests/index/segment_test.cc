@@ -52,13 +52,13 @@ TEST(SegmentTest, WhatWasPutInComesOut) {
   EXPECT_FALSE(view->fits_shard(2561));
 }
 
-TEST(SegmentTest, TheBytesOfFormatVersion2DoNotChange) {
+TEST(SegmentTest, TheBytesOfFormatVersion3DoNotChange) {
   const std::string bytes = small().finish();
-  EXPECT_EQ(bytes.size(), 152U);
-  EXPECT_EQ(to_string(hash128(bytes)), "08d2b20b587be832126b239e7fb82eab");
+  EXPECT_EQ(bytes.size(), 160U);
+  EXPECT_EQ(to_string(hash128(bytes)), "65a1c9c98301e8d7c71c0c2a56de77c9");
   const std::string full = with_metadata().finish();
-  EXPECT_EQ(full.size(), 216U);
-  EXPECT_EQ(to_string(hash128(full)), "01621104d64cefff0fcc34947cf373c3");
+  EXPECT_EQ(full.size(), 224U);
+  EXPECT_EQ(to_string(hash128(full)), "4ac85e86ca0800046e9241a82720e78c");
 }
 
 TEST(SegmentTest, HashesAndMetadataComeOutAsTheyWerePutIn) {
@@ -137,11 +137,11 @@ TEST(SegmentTest, HostileRecordsWithARightChecksumAreRefused) {
   const auto forged = [](std::size_t at, auto value) {
     std::string bytes = with_metadata().finish();
     std::memcpy(bytes.data() + at, &value, sizeof value);
-    constexpr std::size_t kChecksum = offsetof(SegmentHeader, checksum);
     const std::string_view view = bytes;
-    const std::uint64_t checksum =
-        hash64(view.substr(sizeof(SegmentHeader)), hash64(view.substr(0, kChecksum)));
-    std::memcpy(bytes.data() + kChecksum, &checksum, sizeof checksum);
+    const std::uint64_t counts = hash64(view.substr(0, offsetof(SegmentHeader, counts_checksum)));
+    const std::uint64_t checksum = hash64(view.substr(sizeof(SegmentHeader)), counts);
+    std::memcpy(bytes.data() + offsetof(SegmentHeader, counts_checksum), &counts, sizeof counts);
+    std::memcpy(bytes.data() + offsetof(SegmentHeader, checksum), &checksum, sizeof checksum);
     return bytes;
   };
   constexpr std::size_t kSamples = sizeof(SegmentHeader);

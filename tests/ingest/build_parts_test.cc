@@ -52,8 +52,8 @@ TEST(MergeTest, PartsGiveTheTableOfASingleBuild) {
     std::filesystem::remove(dir / "merged.idx");
     const BuildReport report = merge_indexes(dir / "merged.idx", parts);
     EXPECT_EQ(report.summary.num_shards, 7U);
-    EXPECT_TRUE(report.summary.keys_are_unique);
-    EXPECT_EQ(report.summary.part, "");
+    EXPECT_TRUE(report.summary.content.unique_keys);
+    EXPECT_FALSE(report.summary.part);
     const auto merged = Index::open(dir / "merged.idx");
     merged->check();
     EXPECT_EQ(merged->fingerprint(), Index::open(dir / "one.idx")->fingerprint());
@@ -111,7 +111,7 @@ TEST(UpdateTest, TakesTheShardsAndContentThatTheIndexNames) {
   EXPECT_EQ(report.shards_scanned, 1U);
   EXPECT_EQ(report.shards_reused, 3U);
   EXPECT_EQ(report.summary.num_samples, 16U);
-  EXPECT_EQ(report.summary.columns.size(), 1U);
+  EXPECT_EQ(report.summary.content.columns.size(), 1U);
   EXPECT_EQ(Index::open(dir / "t.idx")->find("new"), 5U);
 
   std::filesystem::remove(shards[2]);

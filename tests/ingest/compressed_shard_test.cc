@@ -1,9 +1,16 @@
+#include <sys/stat.h>
+
 #include <array>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 
+#include "ingest/shard_scan.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
+#include "shardwise/tar/tar_scanner.h"
+#include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -27,7 +34,7 @@ std::string mixed_tar() {
     if (i == 20) tar.pax({{"path", key + ".long.pth"}, {"comment", std::string(3000, 'c')}});
     tar.file(key + ".pth", std::string(i == 30 ? 3'000'000 : 0, 'y'));
     tar.file(key + ".json", R"({"width": )" + std::to_string(i) + "}");
-    if (i == 25) tar.entry(key + ".link", '2', "", "elsewhere");
+    if (i == 25) tar.entry(key + "_link", '2', "", "elsewhere");
   }
   return tar.end().bytes();
 }
@@ -91,8 +98,9 @@ TEST(CompressedShardTest, DamageIsSaidWithTheExpandedOffset) {
   };
   const std::string tar = mixed_tar();
   const std::string whole = test::compress(tar, Compression::kGzip);
-  EXPECT_THAT(error(whole.substr(0, whole.size() / 2)),
-              HasSubstr("the compressed file is damaged (truncated gzip input): "));
+  EXPECT_THAT(
+      error(whole.substr(0, whole.size() / 2)),
+      HasSubstr("the compressed file is damaged (truncated: it ends within a gzip stream): "));
   std::string broken = tar;
   broken[512 + 100] ^= 1;  // in the second header
   EXPECT_THAT(error(test::compress(broken, Compression::kGzip)),
@@ -104,6 +112,158 @@ TEST(CompressedShardTest, DamageIsSaidWithTheExpandedOffset) {
               HasSubstr("truncated"));
   EXPECT_THAT(error(test::compress(test::compress(tar, Compression::kXz), Compression::kGzip)),
               HasSubstr("the archive is compressed (xz)"));
+}
+
+TEST(CompressedShardTest, ADamagedStreamIsRefused) {
+  const TempDir dir;
+  const std::string path = dir / "x.tar.z";
+  const auto error = [&](const std::string& bytes) {
+    test::write_file(path, bytes);
+    return test::error_text([&] { build_index(dir / "x.idx", {path}); });
+  };
+  const std::string tar = mixed_tar();
+  for (const Compression compression : kAll) {
+    SCOPED_TRACE(compression_name(compression));
+    // Cut between two members, so that the first stream alone is a tar without its end marker.
+    const std::string first = test::compress(tar.substr(0, 1024), compression);
+    const std::string second = test::compress(tar.substr(1024), compression);
+    test::write_file(path, first + second);
+    EXPECT_EQ(build_index(dir / "x.idx", {path}).summary.num_members, 120U);
+    std::string damaged = first + second;
+    damaged[first.size()] ^= 1;
+    EXPECT_THAT(error(damaged), HasSubstr(" stream is neither another one nor zeros): '" + path +
+                                          "', offset " + std::to_string(first.size())));
+    EXPECT_THAT(error(first + second + "rubbish"), HasSubstr("neither another one nor zeros"));
+    damaged = first + second;
+    damaged[damaged.size() - 6] ^= 4;  // in the last stream's checksum, or its length
+    EXPECT_THAT(error(damaged), HasSubstr("the compressed file is damaged ("));
+  }
+}
+
+TEST(CompressedShardTest, WithoutAChecksumItIsIndexedAndReported) {
+  const TempDir dir;
+  const std::string tar = mixed_tar();
+  test::write_file(dir / "0.tar", tar);
+  test::write_file(dir / "1.tar", test::compress(tar, Compression::kZstd));
+  std::vector<std::string> shards{dir / "0.tar", dir / "1.tar"};
+  for (const Compression compression : {Compression::kZstd, Compression::kXz, Compression::kLz4}) {
+    shards.push_back(dir / std::string(compression_name(compression)));
+    test::write_file(shards.back(), test::compress_unchecked(tar, compression));
+  }
+  EXPECT_THAT(build_index(dir / "x.idx", shards).without_checksum,
+              testing::ElementsAre(2U, 3U, 4U));
+}
+
+/// Random bytes, which no codec makes smaller.
+std::string noise(std::size_t size) {
+  std::mt19937_64 random(size);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+TEST(CompressedShardTest, WhatFollowsABadHeaderIsNeitherReadNorKept) {
+  const TempDir dir;
+  std::string tar = TarBuilder().file("a.txt", "a").file("b.txt", "b").bytes() + noise(24 << 20);
+  tar[1024 + 100] ^= 1;  // in the second header
+  const std::string path = dir / "x.tar.lz4";
+  test::write_file(path, test::compress(tar, Compression::kLz4));
+  std::uint64_t read = 0;
+  const auto scan = [&](BadPolicies policies) {
+    read = 0;
+    return scan_shard({.path = path}, {.policies = policies,
+                                       .temporary = dir / "x",
+                                       .progress = [&](std::uint64_t bytes) { read = bytes; }});
+  };
+  EXPECT_THAT(test::error_text([&] { scan({}); }),
+              HasSubstr("a header whose checksum is wrong: '" + path + "', expanded offset 1024"));
+  EXPECT_LT(read, 8U << 20) << "the expansion ends with the scan";
+  const ShardPart lenient = scan(BadPolicies::all(OnBad::kSkip));
+  EXPECT_EQ(lenient.row.num_samples, 1U);
+  EXPECT_EQ(lenient.row.expanded_bytes, tar.size());
+  EXPECT_GT(read, 24U << 20) << "the stream's checksum is looked at nevertheless";
+}
+
+/// What a scan says of a tar, or of an image of it.
+std::string scan_text(std::string_view bytes, bool lenient) {
+  std::string text;
+  try {
+    const TarScanReport report =
+        scan_tar(bytes, "x.tar", {.lenient = lenient}, [&](const TarMember& member) {
+          text += std::string(member.name) + "@" + std::to_string(member.data_offset) + " ";
+        });
+    text += "rubbish " + std::to_string(report.trailing_bytes) + " marker " +
+            std::to_string(report.end_marker) + " " + to_string(report.header_hash);
+    for (const TarProblem& problem : report.skipped) {
+      text += " " + std::to_string(problem.offset) + problem.what;
+    }
+  } catch (const Error& e) {
+    text += e.what();
+  }
+  return text;
+}
+
+TEST(CompressedShardTest, RubbishTakesNoScratchSpace) {
+  const TempDir dir;
+  const std::string members = TarBuilder().file("a.txt", "a").file("b.txt", "b").bytes();
+  const std::string header = members.substr(0, 512);
+  std::string headers;
+  while (headers.size() < 8U << 20) headers += header;
+  const std::string rubbish = noise(16 << 20);
+  std::string bad = members;
+  bad[1024 + 100] ^= 1;
+  for (const std::string& tar : {
+           bad + rubbish,
+           bad + headers,
+           members + std::string(1024, '\0') + rubbish,
+           members + std::string(1024, '\0') + rubbish + "x",
+           members + std::string(1024, '\0') + rubbish + header,
+           members + std::string(1024, '\0') + rubbish + headers,
+       }) {
+    File file = File::create_exclusive(dir / "image");
+    const HeaderImage::Keep keep_none = [](std::string_view, std::uint64_t) { return false; };
+    HeaderImage::Writer writer(file, keep_none);
+    for (std::size_t at = 0; at < tar.size(); at += 1000 * 1000) {
+      writer.take(std::string_view(tar).substr(at, 1000 * 1000));
+    }
+    const std::uint64_t size = writer.finish();
+    file.resize(size);
+    struct stat st {};
+    ASSERT_EQ(::fstat(file.fd(), &st), 0);
+    EXPECT_LT(st.st_blocks * 512, 5 << 20);
+    const MappedFile image = MappedFile::open(file);
+    ASSERT_EQ(image.bytes().size(), tar.size());
+    for (const bool lenient : {false, true}) {
+      EXPECT_EQ(scan_text(image.bytes(), lenient), scan_text(tar, lenient));
+    }
+    std::filesystem::remove(dir / "image");
+  }
+}
+
+TEST(CompressedShardTest, AProcessThatIsKilledLeavesNoScratchFile) {
+  const TempDir dir, scratch;
+  const std::string tar = mixed_tar();
+  const std::string path = dir / "x.tar.zst";
+  test::write_file(path, test::compress(tar, Compression::kZstd));
+  BuildOptions options;
+  options.content.hashes = true;
+  build_index(dir / "x.idx", {path}, options);
+  const std::vector<std::string> before = dir.list();
+  const auto die = [](std::uint64_t) { ::raise(SIGKILL); };
+
+  test::Child scanning([&] {
+    scan_shard({.path = path}, {.hash = true, .temporary = scratch / "x", .progress = die});
+    return "it was not killed";
+  });
+  EXPECT_EQ(scanning.wait(), "killed by signal 9");
+  test::Child verifying([&] {
+    ::setenv("TMPDIR", scratch.path().c_str(), 1);
+    verify_shard(*Index::open(dir / "x.idx"), 0, {.full = true, .progress = die});
+    return "it was not killed";
+  });
+  EXPECT_EQ(verifying.wait(), "killed by signal 9");
+  EXPECT_THAT(scratch.list(), testing::IsEmpty());
+  EXPECT_EQ(dir.list(), before);
 }
 
 TEST(CompressedShardTest, ATarWhoseFirstMemberLooksCompressedIsATar) {

@@ -32,7 +32,7 @@ TEST(FingerprintTest, OfRealShardsIsWhatItWas) {
     }
     EXPECT_EQ(found, expected);
   }
-  EXPECT_EQ(num_read, 30);
+  EXPECT_EQ(num_read, 29);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ TEST(IndexBuilderTest, SummaryCountsFieldsAndBytes) {
   EXPECT_EQ(summary.fields[1].name, "txt");
   EXPECT_EQ(summary.fields[1].bytes, 10 * 6 + 10 * 7U);
   EXPECT_EQ(summary.content_bytes, 150U);
-  EXPECT_EQ(to_string(summary.policies), "error");
+  EXPECT_EQ(to_string(summary.content.policies), "error");
   EXPECT_THAT(summary.built_with, HasSubstr("shardwise "));
 }
 
@@ -233,7 +233,7 @@ TEST(IndexBuilderTest, LenientBuildsRecordWhatTheyLeftOut) {
   const auto expect_skipped = [&](std::uint64_t shard) {
     const auto index = Index::open(dir / "x.idx");
     index->check();
-    EXPECT_EQ(to_string(index->policies()), "skip");
+    EXPECT_EQ(to_string(index->content().policies), "skip");
     const auto skipped = index->skipped(100);
     ASSERT_THAT(skipped, SizeIs(3));
     EXPECT_EQ(skipped[0].name, "README");
@@ -259,7 +259,7 @@ TEST(IndexBuilderTest, LinksAndDirectoriesAreCountedNotIndexed) {
   TarBuilder tar;
   tar.entry("d/", '5', "")
       .file("d/a.txt", "1")
-      .entry("d/a.cls", '2', "", "a.txt")
+      .entry("d/latest", '2', "", "a.txt")
       .file("d/a.json", "{}")
       .end();
   test::write_file(dir / "x.tar", tar.bytes());

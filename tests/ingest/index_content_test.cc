@@ -1,5 +1,6 @@
 // What an index can be asked to hold, and how strict its build is.
 
+#include <atomic>
 #include <filesystem>
 
 #include "shardwise/base/text.h"
@@ -35,13 +36,40 @@ TEST(BadPoliciesTest, HaveTextsThatComeBack) {
   EXPECT_EQ(to_string(BadPolicies::all(OnBad::kSkip)), "skip");
   const BadPolicies mixed{.no_field = OnBad::kSkip, .repeated_key = OnBad::kKeep};
   EXPECT_EQ(to_string(mixed), "damage=error,no-field=skip,duplicate-field=error,repeated-key=keep");
-  for (const BadPolicies& policies : {BadPolicies{}, BadPolicies::all(OnBad::kSkip), mixed}) {
+  BadPolicies linked = mixed;
+  linked.link = OnLink::kResolve;
+  EXPECT_EQ(to_string(linked), to_string(mixed) + ",link=resolve");
+  const BadPolicies skipped{.link = OnLink::kSkip};
+  for (const BadPolicies& policies :
+       {BadPolicies{}, BadPolicies::all(OnBad::kSkip), mixed, linked, skipped}) {
     EXPECT_EQ(parse_bad_policies(to_string(policies)), policies);
   }
   EXPECT_THAT(test::error_text([] { parse_bad_policies("ignore"); }),
               HasSubstr("unknown policy: 'ignore'; there are error, skip and keep"));
   EXPECT_EQ(test::error_code([] { parse_bad_policies("damage=error,"); }),
             ErrorCode::kInvalidArgument);
+  EXPECT_THAT(test::error_text([&] { parse_bad_policies(to_string(mixed) + ",link=keep"); }),
+              HasSubstr("unknown policy: 'keep'; there are error, skip and resolve"));
+}
+
+TEST(IndexContentTest, ACancelIsHeardInALongTailOfZeros) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  const TempDir dir;
+  test::write_file(dir / "x.tar", TarBuilder().file("a.txt", "1").end().bytes());
+  std::filesystem::resize_file(dir / "x.tar", 1024 * kMiB);
+  std::atomic<bool> cancel = false;
+  std::uint64_t reached = 0;
+  BuildOptions options;
+  options.num_threads = 1;
+  options.cancel = &cancel;
+  options.progress = [&](const BuildProgress& at) {
+    reached = at.bytes_done;
+    if (reached > 16 * kMiB) cancel = true;
+  };
+  EXPECT_EQ(test::error_code([&] { build_index(dir / "x.idx", {dir / "x.tar"}, options); }),
+            ErrorCode::kCancelled);
+  EXPECT_GT(reached, 16 * kMiB);
+  EXPECT_LT(reached, 32 * kMiB);
 }
 
 TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
@@ -71,7 +99,7 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
   index->check();
   EXPECT_THAT(keys_of(*index), ElementsAre("a", "b", "a"));
   EXPECT_EQ(index->find("a"), 0U) << "the first";
-  EXPECT_EQ(index->policies(), options.content.policies);
+  EXPECT_EQ(index->content().policies, options.content.policies);
   options.content.policies.damage = OnBad::kKeep;
   EXPECT_THAT(test::error_text(build), HasSubstr("the policy `keep` is for repeated keys only"));
 }
@@ -94,7 +122,7 @@ TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
   for (std::uint64_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], 2 * i + 1);
 
   options.content.unique_keys = true;
-  EXPECT_TRUE(build_index(dir / "x.idx", {shard}, options).summary.keys_are_unique)
+  EXPECT_TRUE(build_index(dir / "x.idx", {shard}, options).summary.content.unique_keys)
       << "within a shard the policy decides";
 
   options.content.policies.repeated_key = OnBad::kSkip;
@@ -134,10 +162,10 @@ TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
   EXPECT_THAT(text, HasSubstr("comes in two shards (and 1 more such samples)"));
   EXPECT_THAT(text, HasSubstr("in 's0.tar' and sample 14"));
   EXPECT_FALSE(std::filesystem::exists(dir / "x.idx"));
-  EXPECT_FALSE(build_index(dir / "x.idx", shards).summary.keys_are_unique);
+  EXPECT_FALSE(build_index(dir / "x.idx", shards).summary.content.unique_keys);
   EXPECT_EQ(Index::open(dir / "x.idx")->find("k0"), 0U) << "otherwise the first is found";
   shards.pop_back();
-  EXPECT_TRUE(build_index(dir / "x.idx", shards, options).summary.keys_are_unique);
+  EXPECT_TRUE(build_index(dir / "x.idx", shards, options).summary.content.unique_keys);
 }
 
 TEST(ColumnTest, IsReadFromText) {
@@ -179,7 +207,7 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
   }
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");
-  EXPECT_EQ(index->columns(), options.content.columns);
+  EXPECT_EQ(index->content().columns, options.content.columns);
   const SegmentView view = index->segment(0);
   const auto text = [&](std::uint32_t sample) {
     std::string out;
@@ -247,7 +275,7 @@ TEST(IndexContentTest, OtherContentIsReadAnewAndTheSameIsNot) {
   options.content.unique_keys = true;
   const BuildReport checked = build_index(dir / "t.idx", shards, options);
   EXPECT_EQ(checked.shards_scanned, 0U) << "that is in the table";
-  EXPECT_TRUE(checked.summary.keys_are_unique) << "but was checked";
+  EXPECT_TRUE(checked.summary.content.unique_keys) << "but was checked";
   EXPECT_EQ(Index::open(dir / "t.idx")->segment(1).value(0, 2).integer, 7);
 }
 

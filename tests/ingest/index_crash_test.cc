@@ -177,7 +177,7 @@ TEST(IndexCrashTest, AFullDiskIsATypedErrorAndTheOldIndexStays) {
         build_index(states.index, states.new_shards, kJournaled);
       } catch (const Error& e) {
         ::_exit(e.code() == ErrorCode::kNoSpace &&
-                        std::string(e.what()).find("free some space") != std::string::npos
+                        std::string(e.what()).find("(ulimit -f)") != std::string::npos
                     ? 2
                     : 3);
       }

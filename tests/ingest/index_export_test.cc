@@ -121,8 +121,86 @@ TEST_F(IndexExportTest, WhatWidsWouldReadOtherwiseIsRefused) {
             TarBuilder().file("1.a", "x").file("1.a", "y").file("2.a", "z").end().bytes(),
             OnBad::kSkip);
   EXPECT_THAT(error_text([&] { write({}); }),
-              AllOf(HasSubstr("left out"), HasSubstr("x.idx"), HasSubstr("shardwise info")));
+              AllOf(HasSubstr("left out"), HasSubstr("x.idx"), HasSubstr("ls --left-out")));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "d.json"));
+}
+
+TEST_F(IndexExportTest, WhatWidsOwnTarReaderReadsOtherwiseIsRefused) {
+  const auto text = [&] {
+    EXPECT_EQ(error_code([&] { write_wids_descriptor(*index_, dir_ / "d.json"); }),
+              ErrorCode::kUnsupported);
+    return error_text([&] { write_wids_descriptor(*index_, dir_ / "d.json"); });
+  };
+  const std::string one = TarBuilder().file("1.a", "x").end().bytes();
+  build_one("c.tar.gz", test::compress(one, Compression::kGzip));
+  EXPECT_THAT(text(), AllOf(HasSubstr("a compressed shard"), HasSubstr("c.tar.gz'"),
+                            HasSubstr("expand it")));
+  build_one("m.tar", one + TarBuilder().file("2.a", "x").end().bytes());
+  EXPECT_THAT(text(), AllOf(HasSubstr("several archives one after another"), HasSubstr("m.tar'")));
+  write_file(dir_ / "h.tar",
+             TarBuilder().file("1.a", "x").entry("2.a", '1', "", "1.a").end().bytes());
+  build_index(dir_ / "x.idx", {dir_ / "h.tar"},
+              {.content = {.policies = {.link = OnLink::kResolve}}});
+  index_ = Index::open(dir_ / "x.idx");
+  EXPECT_THAT(text(), AllOf(HasSubstr("a hard link that stands for a member"),
+                            HasSubstr("h.tar', '2.a'"), HasSubstr("without links")));
+  const std::string name = std::string(99, 'n') + ".a";
+  build_one("l.tar", TarBuilder().pax({{"path", name}}).file("short.a", "x").end().bytes());
+  EXPECT_THAT(text(), AllOf(HasSubstr("a name above 100 bytes"), HasSubstr("l.tar', '" + name)));
+  build_one("l.tar", TarBuilder().file(name.substr(1), "x").end().bytes());
+  EXPECT_NO_THROW(write_wids_descriptor(*index_, dir_ / "d.json")) << "100 bytes are read";
+  build_one("u.tar", TarBuilder().file("\xe9.a", "x").end().bytes());
+  EXPECT_THAT(text(), AllOf(HasSubstr("not UTF-8"), HasSubstr("u.tar', '\\xe9.a'")));
+  write_file(dir_ / "t.tar", TarBuilder()
+                                 .file("1.a", "x")
+                                 .file("2.a", "x")
+                                 .file("1.b", "x")
+                                 .file("2.a", "y")
+                                 .end()
+                                 .bytes());
+  build_index(dir_ / "x.idx", {dir_ / "t.tar"},
+              {.content = {.policies = {.repeated_key = OnBad::kKeep}}});
+  index_ = Index::open(dir_ / "x.idx");
+  EXPECT_THAT(text(), AllOf(HasSubstr("a name that comes twice"), HasSubstr("t.tar', '2.a'"),
+                            HasSubstr("rename")));
+}
+
+TEST_F(IndexExportTest, OnlyFilesOfTheSameKindAreReplaced) {
+  const auto wids = [&](const std::string& path) {
+    return [this, path] { write_wids_descriptor(*index_, path); };
+  };
+  std::filesystem::create_directory(dir_ / "dali");
+  const auto dali = [&] { write_dali_index(*index_, dir_ / "dali"); };
+  const auto expect_refused = [&](const auto& write, const std::string& path,
+                                  const std::string& kind) {
+    const std::string before = read_file(path);
+    EXPECT_EQ(error_code(write), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error_text(write),
+                AllOf(HasSubstr("will not replace a file that is no " + kind + ": '" + path + "'"),
+                      HasSubstr("choose another name, or remove the file")));
+    EXPECT_EQ(read_file(path), before);
+  };
+  expect_refused(wids(dir_ / "x.idx"), dir_ / "x.idx", "wids descriptor");
+  expect_refused(wids(dir_ / "a.tar"), dir_ / "a.tar", "wids descriptor");
+  for (const char* text : {"{}", "[1]", "notes", "{\"wids_version\": 1"}) {
+    write_file(dir_ / "o.json", text);
+    expect_refused(wids(dir_ / "o.json"), dir_ / "o.json", "wids descriptor");
+  }
+  write_file(dir_ / "o.json",
+             R"( {"wids_version":1,"shardlist":[{"url":"gone.tar","nsamples":1}]})");
+  EXPECT_NO_THROW(wids(dir_ / "o.json")());
+  EXPECT_NO_THROW(wids(dir_ / "o.json")()) << "its own";
+  write_file(dir_ / "empty.json", "");
+  EXPECT_NO_THROW(wids(dir_ / "empty.json")()) << "nothing is lost";
+
+  for (const char* text : {"v1", "v1.2", "v2.0 1\n", "SQLite format 3", "v1.2 x"}) {
+    write_file(dir_ / "dali/b \"\xc3\xa9\".idx", text);
+    expect_refused(dali, dir_ / "dali/b \"\xc3\xa9\".idx", "DALI index");
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "dali/a.idx")) << "all are looked at first";
+  }
+  write_file(dir_ / "dali/b \"\xc3\xa9\".idx", "v1.1 7\n");
+  EXPECT_NO_THROW(dali());
+  EXPECT_NO_THROW(dali()) << "its own";
 }
 
 TEST_F(IndexExportTest, AShardThatChangedIsNotExported) {
@@ -182,6 +260,10 @@ TEST_F(IndexExportTest, WhatDaliCannotReadIsRefused) {
   EXPECT_THAT(text(), AllOf(HasSubstr("a name with white space"), HasSubstr("w.tar', 'a b'")));
   build_one("w.tar", TarBuilder().file("a.j\tpg", "x").end().bytes());
   EXPECT_THAT(text(), HasSubstr("w.tar', 'j\\tpg'"));
+  build_one("c.tar.gz",
+            test::compress(TarBuilder().file("1.a", "x").end().bytes(), Compression::kGzip));
+  EXPECT_THAT(text(), AllOf(HasSubstr("a compressed shard"), HasSubstr("c.tar.gz'"),
+                            HasSubstr("expand it")));
   build_one("e.tar", TarBuilder().entry("folder/", '5', "").end().bytes());
   EXPECT_THAT(text(), AllOf(HasSubstr("a shard without samples"), HasSubstr("e.tar'")));
   write_file(dir_ / "sub/a.tar", TarBuilder().file("3.jpg", "x").end().bytes());

@@ -33,6 +33,58 @@ TEST(SourceListTest, DirectoriesGiveAllTarsBelowThemInByteOrder) {
               ElementsAre(dir / "B.tar", dir / "a.tar", dir / "b.tar", dir / "sub/c.tar"));
 }
 
+TEST(SourceListTest, DirectoriesGiveShardsOfAnyCodecAndCaseAndCountTheRest) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "sub");
+  for (const char* name : {"a.tar", "b.TAR", "c.tgz", "d.tar.gz", "e.tar.zst", "f.Tar.XZ",
+                           "g.tar.bz2", "sub/h.tar.lz4", "i.json", "sub/j.gz", "k.tar.tmp"}) {
+    test::write_file(dir / name, "");
+  }
+  const SourceList list = read_sources({dir.path()});
+  EXPECT_THAT(list.shards, ElementsAre(dir / "a.tar", dir / "b.TAR", dir / "c.tgz",
+                                       dir / "d.tar.gz", dir / "e.tar.zst", dir / "f.Tar.XZ",
+                                       dir / "g.tar.bz2", dir / "sub/h.tar.lz4"));
+  EXPECT_THAT(list.left_out, ElementsAre(dir / "i.json", dir / "k.tar.tmp", dir / "sub/j.gz"));
+}
+
+TEST(SourceListTest, FoldersBehindLinksAreGoneIntoOnce) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "all/real/deep");
+  std::filesystem::create_directories(dir / "elsewhere");
+  test::write_file(dir / "all/real/a.tar", "");
+  test::write_file(dir / "all/real/deep/b.tar", "");
+  test::write_file(dir / "elsewhere/c.tar", "");
+  std::filesystem::create_directory_symlink(dir / "all", dir / "all/real/deep/loop");
+  std::filesystem::create_directory_symlink(dir / "all/real", dir / "all/again");
+  std::filesystem::create_directory_symlink(dir / "elsewhere", dir / "all/there");
+  std::filesystem::create_directory_symlink(dir / "elsewhere", dir / "all/there too");
+  const SourceList list = read_sources({dir / "all"});
+  EXPECT_THAT(list.shards, ElementsAre(dir / "all/real/a.tar", dir / "all/real/deep/b.tar",
+                                       dir / "all/there/c.tar"));
+  EXPECT_THAT(list.left_out, testing::IsEmpty());
+}
+
+TEST(SourceListTest, AShardThatALinkPromisesIsNotPassedOver) {
+  const test::TempDir dir;
+  test::write_file(dir / "a.tar", "");
+  std::filesystem::create_symlink(dir / "none", dir / "b.tar");
+  EXPECT_THAT(expand_sources({dir.path()}), ElementsAre(dir / "a.tar", dir / "b.tar"));
+}
+
+TEST(SourceListTest, WordsAreKeptWhereTheyMayNameOthersLater) {
+  const test::TempDir dir;
+  std::filesystem::create_directory(dir / "sub");
+  test::write_file(dir / "sub/a.tar", "");
+  test::write_file(dir / "b.tar", "");
+  test::write_file(dir / "list.txt", "# a list\n" + dir / "sub" + "\n" + dir / "{b,c}.tar\n");
+  EXPECT_THAT(read_sources({dir / "b.tar", dir / "{c,d}.tar"}).sources, testing::IsEmpty());
+  EXPECT_THAT(read_sources({dir / "b.tar", dir / "sub"}).sources,
+              ElementsAre(dir / "b.tar", dir / "sub"));
+  EXPECT_THAT(read_sources({dir / "*.tar"}).sources, ElementsAre(dir / "*.tar"));
+  EXPECT_THAT(read_sources({"@" + dir / "list.txt"}).sources,
+              ElementsAre(dir / "sub", dir / "{b,c}.tar"));
+}
+
 TEST(SourceListTest, GlobsAreSortedByBytes) {
   const test::TempDir dir;
   for (const char* name : {"x-2.tar", "x-10.tar", "x-1.tar", "y.tar"})
@@ -60,7 +112,7 @@ TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
     return test::error_text([&] { expand_sources({source}); });
   };
   EXPECT_THAT(text(dir / "no-*.tar"), HasSubstr("no file matches: '" + dir.path()));
-  EXPECT_THAT(text(dir.path()), HasSubstr("the directory holds no *.tar"));
+  EXPECT_THAT(text(dir.path()), HasSubstr("the directory holds no shard"));
   EXPECT_THAT(text("@" + (dir / "none.txt")), HasSubstr("cannot read the list of shards"));
   EXPECT_THAT(text("x-{000..a}.tar"),
               HasSubstr("a range that is not of two numbers: 'x-{000..a}.tar'"));

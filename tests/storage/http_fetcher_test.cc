@@ -83,9 +83,69 @@ TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
 }
 
-TEST_F(HttpFetcherTest, AWeakEtagIsNoValidator) {
+// Row 47.
+TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
+  const std::string time = "Mon, 02 Jan 2023 00:00:00 GMT";
   const std::string url = serve({.body = "x", .etag = "W/\"1\""});
-  EXPECT_EQ(fetchers_.stat({.url = url}).validator, "");
+  EXPECT_EQ(fetchers_.stat({.url = url}).validator, "W/\"1\"");
+  EXPECT_EQ(fetched({.url = url, .validator = "W/\"1\""}), "x");
+  EXPECT_EQ(code_of({.url = url, .validator = "W/\"2\""}), ErrorCode::kStaleIndex);
+  EXPECT_EQ(code_of({.url = url, .validator = "\"1\""}), ErrorCode::kStaleIndex);
+
+  serve({.body = "x", .etag = "W/\"1\"", .last_modified = time});
+  const std::string both = "W/\"1\", " + time;
+  EXPECT_EQ(fetchers_.stat({.url = url}).validator, both);
+  EXPECT_EQ(fetched({.url = url, .validator = both}), "x");
+  EXPECT_EQ(last_.validator, both);
+  serve({.body = "y", .etag = "W/\"1\"", .last_modified = "Mon, 02 Jan 2023 00:00:01 GMT"});
+  EXPECT_EQ(code_of({.url = url, .validator = both}), ErrorCode::kStaleIndex);
+  for (const auto& request : server_.requests()) {
+    EXPECT_EQ(request.header("if-match").find("W/"), std::string::npos);
+  }
+}
+
+// Row 47.
+TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
+  const std::string body = some_bytes(1'000'000);
+  StringSink sink;
+  fetchers_.fetch(
+      {.url = serve({.body = body, .etag = "W/\"1\"", .cut_after = 600'000, .num_cuts = 1}),
+       .validator = "W/\"1\""},
+      sink);
+  EXPECT_TRUE(same(sink.bytes, body));
+  EXPECT_EQ(sink.num_restarts, 1) << "two answers with it need not be of the same bytes";
+}
+
+// Row 47.
+TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
+  const std::string url = serve({.body = some_bytes(1'000'000), .etag = "\"v2\""});
+  EXPECT_EQ(code_of({.url = url, .validator = "\"v1\""}), ErrorCode::kStaleIndex);
+  const auto requests = server_.requests();
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[0].header("if-match"), "\"v1\"");
+  EXPECT_EQ(requests[1].method, "HEAD") << "to see what it is now";
+  // What an index holds may be anything: it is not put into a request unless it is an ETag.
+  EXPECT_EQ(code_of({.url = url, .validator = "\"v1\r\nX-Evil: 1\""}), ErrorCode::kStaleIndex);
+  EXPECT_EQ(server_.requests().back().header("if-match"), "");
+  EXPECT_EQ(server_.requests().back().header("x-evil"), "");
+}
+
+// Row 47.
+TEST_F(HttpFetcherTest, Row47_AServerThatDoesNotKnowIfMatchIsHeldToItsAnswer) {
+  const std::string body = some_bytes(300'000);
+  const std::string url = serve({.body = body, .etag = "\"v2\"", .has_if_match = false});
+  EXPECT_TRUE(same(fetched({.url = url, .validator = "\"v2\""}), body));
+  StringSink sink;
+  EXPECT_EQ(error_code([&] { fetchers_.fetch({.url = url, .validator = "\"v1\""}, sink); }),
+            ErrorCode::kStaleIndex);
+  EXPECT_EQ(sink.bytes, "");
+  // One that refuses what matches: it is asked again, without.
+  server_.set_gate(
+      [](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+        if (request.header("if-match").empty()) return std::nullopt;
+        return std::pair(412, std::string("no"));
+      });
+  EXPECT_TRUE(same(fetched({.url = url, .validator = "\"v2\""}), body));
 }
 
 TEST_F(HttpFetcherTest, EmptyAndChunkedFilesAreWhole) {
@@ -140,12 +200,14 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   const std::string url = serve({.body = "new", .etag = "\"v2\""});
   const FetchRequest request{.url = url, .validator = "\"v1\""};
   EXPECT_EQ(text_of(request), "the file changed at its source: '" + url +
-                                  "'; index it again, or put back what was indexed");
+                                  "' (version '\"v1\"' then, '\"v2\"' now); run `shardwise index` "
+                                  "again, or put back what was indexed");
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
   EXPECT_EQ(error_code([&] { fetchers_.stat(request); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
   serve({.body = "new", .etag = ""});
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
+  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, none that is known now)"));
 }
 
 // Row 10.
@@ -582,6 +644,26 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
   EXPECT_THAT(text([](FetchOptions& o) { o.connect_timeout = std::chrono::seconds(0); }),
               HasSubstr("connect_timeout"));
   EXPECT_THAT(text([](FetchOptions& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
+}
+
+// Row 47.
+TEST(FileFetcherTest, Row47_AFileThatChangesWhileItIsReadIsStale) {
+  const test::TempDir dir;
+  const std::string path = dir / "x.tar";
+  test::write_file(path, some_bytes(1'000'000));
+  class Meddler : public StringSink {
+   public:
+    explicit Meddler(std::string path) : path_(std::move(path)) {}
+    void write(std::string_view more) override {
+      if (bytes.empty()) test::write_file(path_, some_bytes(1'000'000, 2));
+      StringSink::write(more);
+    }
+
+   private:
+    const std::string path_;
+  } sink(path);
+  EXPECT_THAT(error_text([&] { Fetchers().fetch({.url = "file://" + path}, sink); }),
+              AllOf(HasSubstr("changed at its source"), HasSubstr(path)));
 }
 
 TEST(FileFetcherTest, BringsLocalFiles) {

@@ -169,6 +169,12 @@ TEST_F(S3FetcherTest, RequestsAreSigned) {
       << fault_;
   EXPECT_EQ(Fetchers(options_).stat({.url = "s3://bucket/a/x.tar"}).size_bytes, body.size());
 
+  // Row 47.
+  EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v1\""}), body)) << fault_;
+  EXPECT_EQ(server_.requests().back().header("if-match"), "\"v1\"");
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v0\""}); }),
+              AllOf(HasSubstr("'s3://bucket/a/x.tar' (version '\"v0\"' then, '\"v1\"' now)")));
+
   options_.s3.session_token = kToken;
   EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar"}), body)) << fault_;
   EXPECT_EQ(server_.requests().back().header("x-amz-security-token"), kToken);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <random>
 #include <thread>
 
 #include "shardwise/base/file.h"
@@ -128,15 +129,128 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
               HasSubstr("the bytes that came are not those that were indexed"));
 }
 
-TEST_F(ShardCacheTest, AShardThatIsNotCurrentIsFetchedAgain) {
+// faults.md 47
+TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedAgain) {
   const auto cache = ShardCache::open(options());
-  read(*cache, 0);
-  server_.serve(path(0), {.body = body(1), .etag = "\"v2\""});
-  CacheRequest other = request(0);
-  other.is_current = [&](const std::string& file) { return test::read_file(file) == body(1); };
-  EXPECT_EQ(test::read_file(cache->get(other).path()), body(1));
+  int checks = 0;
+  const auto wanted = [&](int i) {
+    CacheRequest request = this->request(0);
+    request.checked_as = hash128(body(i));
+    request.check = [&checks, i](const std::string& file) {
+      ++checks;
+      if (test::read_file(file) != body(i)) throw StaleIndex("another", "", "");
+    };
+    return request;
+  };
+  read(*cache, 0);  // of no check
+  for (int i = 0; i < 3; ++i) cache->get(wanted(0));
+  EXPECT_EQ(checks, 1);
+  EXPECT_EQ(server_.gets(path(0)), 1);
+
+  server_.serve(path(0), {.body = body(1)});  // the same ETag
+  EXPECT_EQ(test::read_file(cache->get(wanted(1)).path()), body(1));
+  EXPECT_EQ(test::read_file(cache->get(wanted(1)).path()), body(1));
+  EXPECT_EQ(checks, 2);
   EXPECT_EQ(server_.gets(path(0)), 2);
   EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
+
+  cache->remove(ShardCache::name_of(request(0)));
+  read(*cache, 0);
+  EXPECT_EQ(error_code([&] { cache->get(wanted(0)); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(checks, 5) << "of what lay there, with the lock once more, and of what came";
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
+  const auto cache = ShardCache::open(options());
+  CacheRequest first = request(0), second = request(0);
+  first.validator = "\"v1\"", second.validator = "\"v2\"";
+  EXPECT_EQ(test::read_file(cache->get(first).path()), body(0));
+  server_.serve(path(0), {.body = body(1), .etag = "\"v2\""});
+  EXPECT_EQ(test::read_file(cache->get(second).path()), body(1));
+  EXPECT_EQ(test::read_file(cache->get(first).path()), body(0));
+  EXPECT_EQ(cache->stats().fetched, 2u);
+
+  const auto entries = cache->entries();
+  ASSERT_THAT(entries, SizeIs(2));
+  EXPECT_EQ(entries[0].url, entries[1].url);
+  EXPECT_THAT((std::vector{entries[0].validator, entries[1].validator}),
+              testing::UnorderedElementsAre("\"v1\"", "\"v2\""));
+  EXPECT_THAT(cache->verify().damaged, IsEmpty());
+  test::write_file(dir_ / "cache/shards/" + ShardCache::name_of(first) + ".tar", body(1));
+  ASSERT_THAT(cache->verify().damaged, SizeIs(1)) << "one version's bytes under another's name";
+  EXPECT_EQ(cache->verify().damaged[0].validator, "\"v1\"");
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
+  for (const bool has_if_match : {true, false}) {
+    for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
+      const auto cache = ShardCache::open(options());
+      server_.serve(path(0), {.body = test::compress(body(0), compression),
+                              .etag = "\"v2\"",
+                              .has_if_match = has_if_match});
+      CacheRequest wanted = request(0);
+      wanted.validator = "\"v1\"";
+      wanted.compression = compression;
+      EXPECT_THAT(
+          error_text([&] { cache->get(wanted); }),
+          AllOf(HasSubstr("changed at its source"), HasSubstr(server_.url(path(0))),
+                HasSubstr("version '\"v1\"' then, '\"v2\"' now"), HasSubstr("shardwise index")));
+      EXPECT_EQ(error_code([&] { cache->get(wanted); }), ErrorCode::kStaleIndex);
+      wanted.size_bytes.reset();  // then the source is asked how large it is
+      EXPECT_EQ(error_code([&] { cache->get(wanted); }), ErrorCode::kStaleIndex);
+      EXPECT_EQ(cache->stats().fetched, 0u);
+      EXPECT_THAT(files(), IsEmpty());
+    }
+  }
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
+  const auto cache = ShardCache::open(options());
+  CacheRequest first = request(0), second = request(0);
+  first.source_hash = hash128(body(0)), second.source_hash = hash128(body(1));
+  {
+    const CachedShard used = cache->get(first);
+    server_.serve(path(0), {.body = body(1)});  // the same ETag
+    const CachedShard own = cache->get(second);
+    EXPECT_EQ(test::read_file(own.path()), body(1));
+    EXPECT_NE(own.path(), used.path());
+    EXPECT_EQ(test::read_file(used.path()), body(0));
+    EXPECT_EQ(cache->stats().bypassed, 1u);
+    EXPECT_EQ(test::read_file(cache->get(first).path()), body(0)) << "it stayed";
+    std::optional<ShardCache::Fetch> fetch;
+    EXPECT_EQ(cache->begin_ahead(second, 1, nullptr, fetch), ShardCache::Ahead::kNotNow);
+  }
+  EXPECT_EQ(test::read_file(cache->get(second).path()), body(1));
+  EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
+  EXPECT_EQ(error_code([&] { cache->get(first); }), ErrorCode::kStaleIndex);
+  // Without its record nobody knows its hash.
+  read(*cache, 0);
+  std::filesystem::remove(dir_ / "cache/shards/" + ShardCache::name_of(second) + ".json");
+  const std::uint64_t before = cache->stats().fetched;
+  cache->get(second);
+  EXPECT_EQ(cache->stats().fetched, before + 1);
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
+  const std::string stored = test::compress(body(0), Compression::kZstd);
+  test::write_file(dir_ / "local", stored);
+  const FileIdentity identity = file_identity(dir_ / "local");
+  const auto cache = ShardCache::open(options());
+  CacheRequest wanted{
+      .url = dir_ / "local",
+      .validator = local_validator(identity.size_bytes, identity.mtime_ns - 1),
+      .compression = Compression::kZstd,
+  };
+  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+              AllOf(HasSubstr("changed at its source"), HasSubstr(dir_ / "local"),
+                    HasSubstr(wanted.validator)));
+  EXPECT_THAT(files(), IsEmpty());
+  wanted.validator = local_validator(identity.size_bytes, identity.mtime_ns);
+  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0));
 }
 
 TEST_F(ShardCacheTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
@@ -330,9 +444,36 @@ TEST_P(CompressedShardCacheTest, IsExpandedOnTheWayIn) {
       ErrorCode::kCorruptShard);
   EXPECT_THAT(cache->entries(), SizeIs(2));
 }
+
+TEST_P(CompressedShardCacheTest, IsRefusedWithAFlippedBitOrBytesBehindIt) {
+  const std::uint64_t seed = test::seed_of("SHARDWISE_FLIP_SEED", 20'261'122);
+  std::mt19937_64 random(seed);
+  const std::string bytes = std::string(5000, 'a') + body(0);
+  const std::string stored = test::compress(bytes, GetParam());
+  const auto cache = ShardCache::open(options());
+  const auto get = [&](const std::string& name, const std::string& damaged) {
+    test::write_file(dir_ / name, damaged);
+    return test::read_file(
+        cache->get({.url = dir_ / name, .compression = GetParam(), .size_bytes = bytes.size()})
+            .path());
+  };
+  for (int trial = 0; trial < 100; ++trial) {
+    std::string flipped = stored;
+    const std::uint64_t bit = random() % (flipped.size() * 8);
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    try {
+      EXPECT_EQ(get("flipped" + std::to_string(trial), flipped), bytes) << "bit " << bit;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("flipped" + std::to_string(trial)));
+    }
+  }
+  EXPECT_EQ(error_code([&] { get("behind", stored + "rubbish"); }), ErrorCode::kCorruptShard);
+  EXPECT_EQ(error_code([&] { get("cut", stored.substr(0, stored.size() - 1)); }),
+            ErrorCode::kCorruptShard);
+}
 INSTANTIATE_TEST_SUITE_P(All, CompressedShardCacheTest,
                          ::testing::Values(Compression::kGzip, Compression::kZstd, Compression::kXz,
-                                           Compression::kBzip2));
+                                           Compression::kBzip2, Compression::kLz4));
 
 // faults.md 46
 TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
@@ -355,10 +496,18 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
             ErrorCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(dir_ / "no"));
 
-  std::filesystem::create_directory(dir_ / "newer");
-  test::write_file(dir_ / "newer/shardwise-cache", "shardwise shard cache, version 2\n");
-  EXPECT_EQ(error_code([&] { ShardCache::open({.directory = dir_ / "newer"}); }),
-            ErrorCode::kVersionMismatch);
+  for (const std::string version : {"1", "3"}) {
+    const std::string other = dir_ / "version" + version;
+    std::filesystem::create_directory(other);
+    test::write_file(other + "/shardwise-cache",
+                     "shardwise shard cache, version " + version + "\n");
+    test::write_file(other + "/shards", "kept");
+    EXPECT_EQ(error_code([&] { ShardCache::open({.directory = other}); }),
+              ErrorCode::kVersionMismatch);
+    EXPECT_THAT(open_text(other), AllOf(HasSubstr(other), HasSubstr("version " + version),
+                                        HasSubstr("this program's is 2"), HasSubstr("remove")));
+    EXPECT_EQ(test::read_file(other + "/shards"), "kept");
+  }
   struct stat made {};
   ShardCache::open(options());
   ASSERT_EQ(::stat((dir_ / "cache").c_str(), &made), 0);

@@ -206,6 +206,11 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
     return send_status(302, "Location: " + file.redirect_to + "\r\n" + file.extra_headers, "there");
   }
   if (request.method == "HEAD" && !file.has_head) return send_status(405, "", "");
+  const std::string if_match = request.header("if-match");
+  const bool is_weak = file.etag.starts_with("W/");  // and matches nothing
+  if (file.has_if_match && !if_match.empty() && (is_weak || if_match != file.etag)) {
+    return send_status(412, "", "another");
+  }
   return send_file(fd, request, file, cut, stall);
 }
 

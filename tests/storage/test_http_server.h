@@ -13,13 +13,14 @@
 namespace shardwise::test {
 
 /// A file that a TestHttpServer serves, and what is wrong with it. By default it is served as it
-/// should be: keep-alive, HEAD, ranges, If-Range.
+/// should be: keep-alive, HEAD, ranges, If-Range, If-Match.
 struct ServedFile {
   std::string body = {};
   std::string etag = "\"v1\"";  ///< with its quotes; empty: none
   std::string last_modified = {};
   bool has_ranges = true;          ///< else Range is ignored
   bool has_head = true;            ///< else HEAD is answered with 405
+  bool has_if_match = true;        ///< else If-Match is ignored
   std::vector<int> statuses = {};  ///< the first answers have these instead
   std::string extra_headers = {};  ///< whole lines, each with its "\r\n"; of every answer
   std::string redirect_to = {};    ///< if not empty: 302

@@ -72,6 +72,15 @@ class Child {
   int read_end_ = -1;
 };
 
+/// Ends a child that hangs, so that it fails instead. For children.
+class AtMost {
+ public:
+  explicit AtMost(unsigned seconds) { ::alarm(seconds); }
+  ~AtMost() { ::alarm(0); }
+  AtMost(const AtMost&) = delete;
+  AtMost& operator=(const AtMost&) = delete;
+};
+
 /// Memory that a process shares with those it forks.
 template <class T>
 class Shared {

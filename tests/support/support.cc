@@ -1,13 +1,12 @@
 #include "support/support.h"
 
-#include <archive.h>
-#include <archive_entry.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 
+#include "compressed_bytes.h"
 #include "shardwise/base/file.h"
 #include "support/shards.h"
 
@@ -31,25 +30,19 @@ std::vector<std::string> TempDir::list() const {
 }
 
 std::string compress(std::string_view bytes, Compression compression) {
-  const std::unique_ptr<archive, int (*)(archive*)> writer(archive_write_new(), archive_write_free);
-  archive* a = writer.get();
-  const std::string name(compression_name(compression));
-  std::string out(bytes.size() * 2 + 65536, '\0');
-  std::size_t used = 0;
-  archive_write_set_format_raw(a);
-  archive_write_set_bytes_in_last_block(a, 1);
-  const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
-                                                                       archive_entry_free);
-  archive_entry_set_filetype(entry.get(), AE_IFREG);
-  if (archive_write_add_filter_by_name(a, name.c_str()) != ARCHIVE_OK ||
-      archive_write_open_memory(a, out.data(), out.size(), &used) != ARCHIVE_OK ||
-      archive_write_header(a, entry.get()) != ARCHIVE_OK ||
-      archive_write_data(a, bytes.data(), bytes.size()) != static_cast<la_ssize_t>(bytes.size()) ||
-      archive_write_close(a) != ARCHIVE_OK) {
-    throw std::runtime_error("cannot compress with " + name);
-  }
-  out.resize(used);
-  return out;
+  if (compression == Compression::kNone) return std::string(bytes);
+  return fuzz::compressed_bytes(bytes, compression);
+}
+
+std::string compress_unchecked(std::string_view bytes, Compression compression) {
+  return fuzz::compressed_bytes(bytes, compression, false);
+}
+
+std::uint64_t seed_of(const char* name, std::uint64_t otherwise) {
+  const char* given = std::getenv(name);
+  const std::uint64_t seed = given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
+  std::cout << name << "=" << seed << "\n";
+  return seed;
 }
 
 std::string read_file(const std::string& path) {

@@ -31,8 +31,13 @@ class TempDir {
   std::string path_;
 };
 
-/// `bytes` as its command-line tool would compress them.
+/// `bytes` as its command-line tool would compress them; kNone: as they are.
 std::string compress(std::string_view bytes, Compression compression);
+/// The same without a checksum over the content. REQUIRES: zstd, xz or lz4.
+std::string compress_unchecked(std::string_view bytes, Compression compression);
+
+/// The seed that the environment variable `name` gives, else `otherwise`; printed.
+std::uint64_t seed_of(const char* name, std::uint64_t otherwise);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);

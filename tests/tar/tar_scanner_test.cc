@@ -1,6 +1,8 @@
 #include "shardwise/tar/tar_scanner.h"
 
 #include <array>
+#include <clocale>
+#include <cstdlib>
 #include <random>
 
 #include "support/support.h"
@@ -25,11 +27,18 @@ void PrintTo(const Member& m, std::ostream* out) {
 
 struct Scan {
   std::vector<Member> members;
+  std::vector<std::string> others;
   TarScanReport report;
 };
 
-Scan scan_one_way(std::string_view archive, const TarScanOptions& options) {
+Scan scan_one_way(std::string_view archive, TarScanOptions options) {
   Scan scan;
+  options.visit_other = [&](const TarOther& other) {
+    static constexpr std::array kTypes = {"hard", "symbolic", "special"};
+    scan.others.push_back(kTypes[static_cast<std::size_t>(other.type)] + std::string(" ") +
+                          std::string(other.name) + " -> " + std::string(other.target) + "@" +
+                          std::to_string(other.header_offset));
+  };
   scan.report = scan_tar(archive, "x.tar", options, [&](const TarMember& m) {
     EXPECT_EQ(m.header_offset + 512, m.data_offset);
     scan.members.push_back({std::string(m.name), m.data_offset, m.size_bytes});
@@ -43,6 +52,7 @@ Scan scan(std::string_view archive, bool lenient = false) {
   const Scan through_libarchive =
       scan_one_way(archive, {.lenient = lenient, .libarchive_only = true});
   EXPECT_EQ(direct.members, through_libarchive.members);
+  EXPECT_EQ(direct.others, through_libarchive.others);
   EXPECT_EQ(direct.report.header_hash, through_libarchive.report.header_hash);
   EXPECT_EQ(direct.report.num_members, direct.members.size());
   EXPECT_EQ(direct.report.end_marker, through_libarchive.report.end_marker);
@@ -351,6 +361,196 @@ TEST(TarScannerTest, WhereLibarchiveStartsDoesNotMatter) {
   TarBuilder tar;
   tar.file("a.x", "y").raw(odd).file("b.x", "z").end();
   EXPECT_EQ(scan(tar.bytes()).members.size(), 3u);
+}
+
+TEST(TarScannerTest, LinksDevicesAndFifosAreShownWithTheirTargets) {
+  const std::string target(130, 't');
+  TarBuilder tar;
+  tar.file("a.txt", "x").entry("h.txt", '1', "", "a.txt").entry("s.txt", '2', "", "../a.txt");
+  tar.entry("fifo", '6', "").entry("d/", '5', "");
+  tar.entry("././@LongLink", 'K', target + '\0').entry("gnu", '2', "", "cut");
+  tar.pax({{"linkpath", target}, {"path", "pax name"}}).entry("x", '1', "", "cut").end();
+  EXPECT_THAT(scan(tar.bytes()).others,
+              ElementsAre("hard h.txt -> a.txt@1024", "symbolic s.txt -> ../a.txt@1536",
+                          "special fifo -> @2048", "symbolic gnu -> " + target + "@4096",
+                          "hard pax name -> " + target + "@5632"));
+}
+
+/// A tar within a tar: what a reader that steps over too little takes for members.
+std::string nested_tar() {
+  TarBuilder tar;
+  return tar.file("nested.txt", "never a member").end().bytes();
+}
+
+TEST(TarScannerTest, ADirectoryWithABodyIsRefusedNotReadAsMembers) {
+  for (const std::string& front : {std::string(), std::string(512, '\0')}) {
+    const std::string body = front + nested_tar();
+    for (const char type : {'0', '\0', '7'}) {
+      TarBuilder named;
+      named.file("a.txt", "1").entry("d/", type, body).file("b.txt", "2").end();
+      EXPECT_THAT(scan_error(named.bytes()),
+                  HasSubstr("a file of " + std::to_string(body.size()) +
+                            " bytes whose name, 'd/', says that it is a directory"));
+      TarBuilder pax;
+      pax.file("a.txt", "1").pax({{"path", "d/"}}).entry("x", type, body).file("b.txt", "2").end();
+      EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("says that it is a directory"));
+    }
+  }
+}
+
+TEST(TarScannerTest, WhatIsADirectoryByOneOfItsNamesOnlyIsRefused) {
+  const auto tar = [](const std::string& path, const std::string& name, char type) {
+    TarBuilder archive;
+    archive.file("a.txt", "1").pax({{"path", path}}).entry(name, type, "").file("b.txt", "2").end();
+    return archive.bytes();
+  };
+  EXPECT_THAT(scan_error(tar("d.x/", "d.x", '0')),
+              HasSubstr("'d.x/', says that it is a directory"));
+  EXPECT_THAT(scan_error(tar("d.x", "d/", '\0')),
+              HasSubstr("'d.x', whose short name says that it is a directory"));
+  EXPECT_EQ(scan(tar("d.x", "d/", '0')).members.size(), 3u) << "all readers take the path";
+}
+
+TEST(TarScannerTest, ABodyWhereThereIsNoneIsRefusedIfReadersWouldComeToOtherMembers) {
+  const auto tar = [](char type, const std::string& body) {
+    TarBuilder archive;
+    archive.file("a.txt", "1").entry("x", type, body, "a.txt").file("b.txt", "2").end();
+    return archive.bytes();
+  };
+  for (const char type : std::string("12346")) {
+    EXPECT_THAT(scan_error(tar(type, std::string(512, '\0') + nested_tar())),
+                HasSubstr(" with a size of "))
+        << type;
+  }
+  for (const char type : std::string("2346")) {  // some readers step over it
+    EXPECT_THAT(scan_error(tar(type, nested_tar())),
+                HasSubstr("some readers take what follows for its data, others for members"))
+        << type;
+  }
+  // All readers take what follows for members.
+  for (const char type : std::string("15")) {
+    const Scan s = scan(tar(type, TarBuilder().file("n.txt", "1").bytes()));
+    EXPECT_THAT(s.members, ElementsAre(Member{"a.txt", 512, 1}, Member{"n.txt", 2048, 1},
+                                       Member{"b.txt", 3072, 1}));
+  }
+  // A size field that means nothing, as some writers leave it.
+  const std::string directory = TarBuilder::header("d", '5', 5);
+  TarBuilder archive;
+  archive.file("a.txt", "1").raw(directory).file("b.txt", "2").end();
+  EXPECT_EQ(scan(archive.bytes()).members.size(), 2u);
+}
+
+TEST(TarScannerTest, GlobalHeadersThatWouldChangeMembersAreRefusedByName) {
+  for (const std::string key :
+       {"path", "linkpath", "size", "GNU.sparse.major", "GNU.sparse.name", "SCHILY.realsize"}) {
+    TarBuilder tar;
+    tar.file("a.txt", "1").pax({{"comment", "x"}, {key, "1"}}, 'g').file("b.txt", "2").end();
+    EXPECT_THAT(scan_error(tar.bytes()),
+                HasSubstr("a pax global header with '" + key + "', which some readers"));
+    EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("offset 1024"));
+  }
+  TarBuilder tar;
+  tar.pax({{"comment", "7a8f"}, {"mtime", "1"}, {"charset", "BINARY"}}, 'g').file("b.txt", "2");
+  EXPECT_THAT(scan(tar.end().bytes()).members, ElementsAre(Member{"b.txt", 1536, 1}));
+}
+
+TEST(TarScannerTest, TwoSpecialHeadersOfOneTypeAreRefused) {
+  TarBuilder pax;
+  pax.pax({{"path", "first"}}).pax({{"path", "second"}}, 'X').file("a.txt", "1").end();
+  EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("two special headers of one type"));
+  TarBuilder gnu;
+  gnu.entry("L", 'L', "one").entry("L", 'L', "two").file("a.txt", "1").end();
+  EXPECT_THAT(scan_error(gnu.bytes()), HasSubstr("two special headers of one type"));
+}
+
+TEST(TarScannerTest, EntriesOfUnknownTypesAreNoMembers) {
+  for (const char type : std::string("89AEIMNVZ?") + '\x80') {
+    TarBuilder tar;
+    tar.file("a.txt", "1").entry("x.txt", type, nested_tar()).file("b.txt", "2").end();
+    EXPECT_EQ(test::error_code([&] { scan_one_way(tar.bytes(), {}); }), ErrorCode::kUnsupported);
+    EXPECT_THAT(scan_error(tar.bytes()),
+                AllOf(HasSubstr("an entry of type '"), HasSubstr("offset 1024, member 'x.txt'")));
+    const Scan lenient = scan(tar.bytes(), true);
+    EXPECT_THAT(lenient.members, ElementsAre(Member{"a.txt", 512, 1}, Member{"b.txt", 4096, 1}));
+    ASSERT_EQ(lenient.report.skipped.size(), 1u);
+    EXPECT_EQ(lenient.report.skipped[0].member, "x.txt");
+  }
+}
+
+TEST(TarScannerTest, APrefixCountsInUstarHeadersAndIsRefusedInOthersButGnu) {
+  const auto with_magic = [](std::string_view magic) {
+    std::string header = TarBuilder::header("a.txt", '0', 1);
+    header.replace(345, 3, "dir");
+    header.replace(257, 8, magic);
+    TarBuilder::fix_checksum(header.data());
+    TarBuilder tar;
+    return tar.raw(header).raw("1" + std::string(511, '\0')).end().bytes();
+  };
+  EXPECT_EQ(scan(with_magic(std::string_view("ustar\0"
+                                             "00",
+                                             8)))
+                .members.at(0)
+                .name,
+            "dir/a.txt");
+  for (const std::string_view magic : {std::string_view("ustar\xc9"
+                                                        "00",
+                                                        8),
+                                       std::string_view("\0\0\0\0\0\0\0\0", 8)}) {
+    EXPECT_THAT(scan_error(with_magic(magic)), HasSubstr("a header that is no ustar header"));
+  }
+}
+
+TEST(TarScannerTest, NamesAreTheSameBytesInEveryLocale) {
+  TarBuilder tar;
+  tar.pax({{"path", "\xc3\xa9\xe2\x82\xac.txt"}, {"linkpath", "\xc3\xa9"}}).file("x", "1");
+  tar.pax({{"path", "\xd1\x84"}, {"linkpath", "\xc3\xa9"}}).entry("l", '2', "", "x");
+  tar.file("caf\xe9.txt", "2").pax({{"path", "n\xe9.txt"}}).file("x", "3").end();
+  const std::string before = std::setlocale(LC_ALL, nullptr);
+  // A locale that few systems have ready.
+  const test::TempDir dir;
+  const std::string make =
+      "localedef -f ISO-8859-1 -i en_US '" + (dir / "en_US.ISO-8859-1") + "' >/dev/null 2>&1";
+  if (std::system(make.c_str()) == 0) ::setenv("LOCPATH", dir.path().c_str(), 1);
+  int tried = 0;
+  for (const char* name : {"C", "C.UTF-8", "en_US.ISO-8859-1", "en_US.UTF-8"}) {
+    if (std::setlocale(LC_ALL, name) == nullptr) continue;
+    SCOPED_TRACE(name);
+    ++tried;
+    const Scan s = scan(tar.bytes());
+    EXPECT_THAT(s.members,
+                ElementsAre(Member{"\xc3\xa9\xe2\x82\xac.txt", 1536, 1},
+                            Member{"caf\xe9.txt", 4096, 1}, Member{"n\xe9.txt", 6144, 1}));
+    EXPECT_THAT(s.others, ElementsAre("symbolic \xd1\x84 -> \xc3\xa9@3072"));
+    EXPECT_STREQ(std::setlocale(LC_ALL, nullptr), name) << "it is the program's";
+  }
+  std::setlocale(LC_ALL, before.c_str());
+  ::unsetenv("LOCPATH");
+  std::printf("%d locales\n", tried);
+}
+
+TEST(TarScannerTest, TicksComeInLongZerosToo) {
+  constexpr std::uint64_t kMost = std::uint64_t{4} << 20;
+  std::string bytes = TarBuilder().file("a.txt", "1").end().bytes();
+  const std::size_t front = bytes.size();
+  bytes.resize(front + (std::size_t{20} << 20));
+  for (const bool rubbish : {false, true}) {
+    if (rubbish) std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(front), bytes.end(), 'x');
+    std::uint64_t last = 0;
+    std::uint64_t ticks = 0;
+    scan_one_way(bytes, {.tick = [&](std::uint64_t offset) {
+                   EXPECT_GE(offset, last);
+                   EXPECT_LE(offset - last, kMost);
+                   last = offset;
+                   ++ticks;
+                 }});
+    EXPECT_GE(last + kMost, bytes.size());
+    EXPECT_GE(ticks, 5u);
+    struct Stop {};
+    const TarScanOptions stopping{.tick = [](std::uint64_t offset) {
+      if (offset > kMost) throw Stop();
+    }};
+    EXPECT_THROW(scan_one_way(bytes, stopping), Stop);
+  }
 }
 
 TEST(TarScannerTest, RandomDamageNeverCrashesAndBothPathsAgree) {

@@ -41,6 +41,7 @@ TEST_F(CacheCommandTest, LsShowsEachShard) {
   EXPECT_THAT(all[0]["url"].get<std::string>(), HasSubstr(shards_.server.url("/")));
   EXPECT_EQ(all[0]["size"], shard_bytes_);
   EXPECT_EQ(all[0]["hash"].get<std::string>().size(), 32U);
+  EXPECT_EQ(all[0]["validator"], "\"v1\"");
   EXPECT_EQ(all[0]["in_use"], false);
   EXPECT_EQ(all[0]["last_use"].get<std::string>().back(), 'Z');
   const auto lines = lines_of(shardwise_output({"cache", "ls", shards_.cache()}));

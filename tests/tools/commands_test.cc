@@ -86,7 +86,7 @@ TEST(IndexCommandTest, SkipsBadMembersOnlyWhenAskedAndSaysWhich) {
   const Finished lenient =
       shardwise({"index", "-o", dir / "x.idx", "--on-bad", "skip", dir / "a.tar"});
   EXPECT_EQ(lenient.code, 0) << lenient.err;
-  EXPECT_THAT(lenient.err, HasSubstr("1 bad member skipped"));
+  EXPECT_THAT(lenient.err, HasSubstr("1 member left out"));
 
   const auto info = nlohmann::json::parse(shardwise_output({"info", "--json", dir / "x.idx"}));
   EXPECT_EQ(info["on_bad"], "skip");
@@ -94,7 +94,7 @@ TEST(IndexCommandTest, SkipsBadMembersOnlyWhenAskedAndSaysWhich) {
   ASSERT_EQ(info["skipped"].size(), 1u);
   EXPECT_EQ(info["skipped"][0]["name"], "1.jpg");
   EXPECT_EQ(info["skipped"][0]["offset"], 1024);
-  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}), HasSubstr("skipped as bad: 1 member"));
+  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}), HasSubstr("left out: 1 member"));
   EXPECT_THAT(shardwise_output({"verify", dir / "x.idx"}), HasSubstr("ok"));
 }
 

@@ -73,6 +73,28 @@ TEST(ErrorsTest, UnwritableOutput) {
   expect_failure(shardwise({"index", "-o", "/proc/x.idx", dir / "a.tar"}), {"/proc/x.idx"});
 }
 
+/// Runs `shardwise` where no file may be larger than 4 KB.
+Finished with_small_files(std::vector<std::string> arguments) {
+  std::vector<std::string> all = {"/bin/sh", "-c", "ulimit -f 8 && exec \"$@\"", "sh",
+                                  SHARDWISE_PROGRAM};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run(std::move(all));
+}
+
+// faults row 5: the signal that a large file raises does not end a command without a word.
+TEST(ErrorsTest, LimitOnTheSizeOfFiles) {
+  const TempDir dir;
+  write_file(dir / "a.tar", small_shard(0, 1000));
+  expect_failure(with_small_files({"index", "-o", dir / "x.idx", dir / "a.tar"}),
+                 {"x.idx", "File too large", "(ulimit -f)"});
+  EXPECT_THAT(dir.list(), testing::ElementsAre("a.tar"));
+  shardwise_output({"index", "-o", dir / "x.idx", dir / "a.tar"});
+  const Finished listed = with_small_files({"ls", dir / "x.idx"});
+  EXPECT_EQ(listed.code, 1);
+  EXPECT_THAT(listed.err, testing::AllOf(testing::HasSubstr("cannot write the results"),
+                                         testing::HasSubstr("(ulimit -f)")));
+}
+
 TEST(ErrorsTest, FieldThatDoesNotExist) {
   const SmallIndex index;
   expect_failure(shardwise({"cat", index.path(), "2", "png"}),

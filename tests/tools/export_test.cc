@@ -43,6 +43,21 @@ TEST(ExportCommandTest, WritesDaliFilesAndTellsTheirNames) {
   EXPECT_EQ(report["samples"], 7);
 }
 
+TEST(ExportCommandTest, ReplacesNothingButWhatItMakes) {
+  const SmallIndex index;
+  const std::string shard = index.dir() / "a.tar";
+  for (const std::string& victim : {index.path(), shard}) {
+    const std::string before = read_file(victim);
+    expect_failure(shardwise({"export", index.path(), "--format", "wids", "-o", victim}),
+                   {"will not replace a file that is no wids descriptor: '" + victim + "'",
+                    "choose another name, or remove the file"});
+    EXPECT_EQ(read_file(victim), before);
+  }
+  std::filesystem::copy_file(index.path(), index.dir() / "a.idx");
+  expect_failure(shardwise({"export", index.path(), "--format", "dali", "-o", index.dir().path()}),
+                 {"will not replace a file that is no DALI index: '" + index.dir() / "a.idx'"});
+}
+
 TEST(ExportCommandTest, WrongUsageIsTwoAndFailureIsOne) {
   const SmallIndex index;
   const std::string out = index.dir() / "out";

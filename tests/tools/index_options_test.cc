@@ -39,13 +39,13 @@ TEST(PolicyTest, EachKindHasItsOwn) {
   arguments.insert(arguments.end(), {"--on-repeated-key", "keep"});
   const Finished kept = index();
   EXPECT_EQ(kept.code, 0) << kept.err;
-  EXPECT_THAT(kept.err, HasSubstr("2 bad members skipped; see shardwise info"));
+  EXPECT_THAT(kept.err, HasSubstr("2 members left out; see shardwise ls --left-out"));
   EXPECT_EQ(info(dir / "x.idx")["samples"], 3);
   EXPECT_EQ(info(dir / "x.idx")["on_bad"],
             "damage=error,no-field=skip,duplicate-field=skip,repeated-key=keep");
   EXPECT_THAT(lines_of(shardwise_output({"info", dir / "x.idx"})),
               testing::IsSupersetOf(
-                  {"skipped as bad: 2 members",
+                  {"left out: 2 members (1 no-field, 1 duplicate-field)",
                    "  shard 0, offset 1024, 'README': a name that gives no key and field: "
                    "WebDataset wants <key>.<field>",
                    "  shard 0, offset 2048, 'a.txt': the field 'txt' comes twice in sample 'a'"}));
@@ -58,6 +58,55 @@ TEST(PolicyTest, EachKindHasItsOwn) {
   EXPECT_EQ(skipped["fields"][0]["name"], "txt");
   EXPECT_EQ(shardwise_output({"query", dir / "x.idx", "SELECT name FROM skipped ORDER BY offset"}),
             "README\na.txt\na\n");
+}
+
+TEST(IndexOptionsTest, LinksAreErrorsLeftOutOrResolvedAndWhatIsLeftOutIsListed) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.jpg", "image").entry("b.jpg", '1', "", "a.jpg").file("b.cls", "1");
+  tar.entry("latest", '2', "", "a.jpg").entry("pipe", '6', "").file("__info.json__", "{}").end();
+  write_file(dir / "x.tar", tar.bytes());
+  const auto index = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"index", "-o", dir / "x.idx"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back(dir / "x.tar");
+    return shardwise(arguments);
+  };
+  expect_failure(index({}), {"a hard link to 'a.jpg', named like a member",
+                             "offset 1024, member "
+                             "'b.jpg'",
+                             "--on-link resolve"});
+  EXPECT_EQ(index({"--on-link", "resolve"}).code, 0);
+  EXPECT_EQ(shardwise_output({"cat", dir / "x.idx", "--key", "b", "jpg"}), "image");
+  EXPECT_THAT(shardwise_output({"verify", dir / "x.idx"}), HasSubstr("ok"));
+  EXPECT_EQ(info(dir / "x.idx")["num_skipped"], 3);
+
+  const Finished skipped = index({"--on-link", "skip"});
+  EXPECT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, HasSubstr("4 members left out; see shardwise ls --left-out"));
+  const std::string shard = dir / "x.tar";
+  EXPECT_THAT(lines_of(shardwise_output({"ls", "--left-out", dir / "x.idx"})),
+              testing::ElementsAre(
+                  shard + "\t1024\tlink\tb.jpg\ta hard link to 'a.jpg'",
+                  shard + "\t2560\tlink\tlatest\ta symbolic link to 'a.jpg'",
+                  shard + "\t3072\tspecial\tpipe\ta device or FIFO",
+                  shard + "\t3584\tmeta\t__info.json__\ta name that webdataset keeps for itself"));
+  const auto lines = lines_of(shardwise_output(
+      {"ls", "--left-out", "--json", "--shard", "0", "--limit", "1", dir / "x.idx"}));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0]),
+            (nlohmann::json{{"shard", 0},
+                            {"url", shard},
+                            {"offset", 1024},
+                            {"kind", "link"},
+                            {"name", "b.jpg"},
+                            {"reason", "a hard link to 'a.jpg'"}}));
+  expect_failure(shardwise({"ls", "--left-out", "--shard", "1", dir / "x.idx"}), {"shard"});
+  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}),
+              HasSubstr("left out: 4 members (2 link, 1 special, 1 meta)"));
+  EXPECT_EQ(info(dir / "x.idx")["skipped"][1]["kind"], "link");
+  EXPECT_EQ(info(dir / "x.idx")["on_bad"],
+            "damage=error,no-field=error,duplicate-field=error,repeated-key=error,link=skip");
 }
 
 TEST(PolicyTest, ABadValueListsTheValidOnes) {
@@ -125,6 +174,93 @@ TEST(UpdateTest, OptionsThatChangeAnIndexNeedSource) {
   EXPECT_THAT(none.err, HasSubstr("SOURCE is required"));
 }
 
+TEST(KeptOptionsTest, TheyHoldUntilOthersAreGiven) {
+  const SmallIndex index;
+  const std::string a = index.dir() / "a.tar", b = index.dir() / "b.tar";
+  const auto build = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"index", "-o", index.path()});
+    options.insert(options.end(), {a, b});
+    const Finished finished = shardwise(options);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return finished.err;
+  };
+  EXPECT_THAT(build({"--hash", "--column", "cls", "--on-no-field", "skip", "--unique-keys"}),
+              testing::Not(HasSubstr("kept from")));
+  EXPECT_THAT(build({}),
+              HasSubstr("note: kept from the index before, unless --forget is given: --on-bad "
+                        "damage=error,no-field=skip,duplicate-field=error,repeated-key=error"));
+  EXPECT_THAT(build({}), HasSubstr("--column cls=cls, --hash, --unique-keys\n"));
+  EXPECT_EQ(info(index.path())["hashes"], true);
+  EXPECT_EQ(info(index.path())["unique_keys"], true);
+  EXPECT_THAT(build({"--on-bad", "error", "--column", "label=cls"}),
+              HasSubstr("is given: --hash, --unique-keys\n"));
+  const auto changed = info(index.path());
+  EXPECT_EQ(changed["on_bad"], "error");
+  EXPECT_EQ(changed["columns"].size(), 1U);
+  EXPECT_EQ(changed["columns"][0]["name"], "label");
+  EXPECT_THAT(build({"--forget"}), testing::Not(HasSubstr("kept from")));
+  const auto forgotten = info(index.path());
+  EXPECT_EQ(forgotten["hashes"], false);
+  EXPECT_EQ(forgotten["unique_keys"], false);
+  EXPECT_EQ(forgotten["columns"].size(), 0U);
+  EXPECT_EQ(shardwise({"index", "-o", index.path(), "--forget"}).code, 2) << "needs SOURCE";
+
+  build({"--hash"});
+  std::string bytes = read_file(index.path());
+  bytes[5000] = static_cast<char>(bytes[5000] ^ 1);
+  write_file(index.path(), bytes.substr(0, bytes.size() - 1));
+  EXPECT_THAT(build({}), HasSubstr("the index before could not be read: only the options given"));
+  EXPECT_EQ(info(index.path())["hashes"], false);
+}
+
+TEST(NotesTest, ShardsThatGoAndFilesThatAreLeftOutAreCounted) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "d");
+  write_file(dir / "d/a.tar", small_shard(0, 3));
+  write_file(dir / "d/b.TAR", small_shard(3, 4));
+  write_file(dir / "d/notes.txt", "");
+  const auto index = [&](const std::vector<std::string>& sources) {
+    std::vector<std::string> arguments = {"index", "-o", dir / "d/x.idx"};
+    arguments.insert(arguments.end(), sources.begin(), sources.end());
+    return shardwise(arguments);
+  };
+  EXPECT_EQ(index({dir / "d"}).err,
+            "shardwise: note: 1 file in the folders left out, not named like a shard: '" +
+                dir / "d/notes.txt" + "'\n");
+  EXPECT_EQ(info(dir / "d/x.idx")["shards"], 2);
+  EXPECT_THAT(
+      index({dir / "d/a.tar"}).err,
+      HasSubstr("note: 1 shard of the index before not named any more, and gone from it: '" +
+                dir / "d/b.TAR'"));
+  EXPECT_EQ(index({dir / "d"}).code, 0);
+  write_file(dir / "d/c.tar", small_shard(7, 1));
+  std::filesystem::remove(dir / "d/a.tar");
+  const Finished anew = index({});  // without SOURCE the folder is listed anew
+  EXPECT_THAT(anew.out, HasSubstr("5 samples in 2 shards (1 read, 1 unchanged)"));
+  EXPECT_THAT(anew.err, AllOf(HasSubstr("1 shard of the index before"), HasSubstr("d/a.tar'"),
+                              HasSubstr("notes.txt'\n"), testing::Not(HasSubstr("x.idx"))));
+  const auto report =
+      nlohmann::json::parse(shardwise_output({"index", "--json", "-o", dir / "d/x.idx"}));
+  EXPECT_THAT(report["gone"], IsEmpty());
+  EXPECT_EQ(report["left_out"], 1);
+}
+
+TEST(NotesTest, ColumnsWithoutValuesAreCounted) {
+  const SmallIndex index;
+  const Finished finished =
+      shardwise({"index", "-o", index.path(), "--column", "cls", "--column", "w=json:$.width",
+                 index.dir() / "a.tar", index.dir() / "b.tar"});
+  EXPECT_EQ(finished.err,
+            "shardwise: note: 7 of 7 samples without a value in the column 'w', which is null "
+            "there: w=json:$.width\n");
+  write_file(index.dir() / "c.tar",
+             TarBuilder().file("1.jpg", std::string(5000, '\xff')).end().bytes());
+  expect_failure(
+      shardwise({"index", "-o", index.dir() / "c.idx", "--column", "jpg", index.dir() / "c.tar"}),
+      {"a value above 4 KiB that is no text cannot be a metadata column", "'1.jpg'",
+       "take another field, or a part of one"});
+}
+
 TEST(DropMissingTest, LeavesOutWhatIsNotThereAndSaysSo) {
   const SmallIndex index;
   const std::string a = index.dir() / "a.tar", b = index.dir() / "b.tar";
@@ -148,6 +284,25 @@ TEST(DropMissingTest, NotesAreOfTheShardsThatAreThere) {
   const auto report = nlohmann::json::parse(shardwise_output(
       {"index", "-o", dir / "x.idx", "--drop-missing", "--json", dir / "{a,b,c}.tar"}));
   EXPECT_THAT(report["without_end_marker"], ElementsAre(dir / "c.tar"));
+}
+
+TEST(NotesTest, ACompressedShardWithoutAChecksumIsNotedUnlessItIsHashed) {
+  const TempDir dir;
+  const std::string path = dir / "x.tar.zst";
+  write_file(path, compress_unchecked(small_shard(0, 3), Compression::kZstd));
+  const Finished noted = shardwise({"index", "-o", dir / "x.idx", path});
+  EXPECT_THAT(noted.err, HasSubstr("note: 1 shard compressed, with no checksum over the content, "
+                                   "so that damage may go unseen; no checksum: give --hash: '" +
+                                   path + "'"));
+  const auto json =
+      nlohmann::json::parse(shardwise_output({"index", "-o", dir / "y.idx", "--json", path}));
+  EXPECT_THAT(json["without_checksum"], ElementsAre(path));
+  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}),
+              HasSubstr("unchecked    1 of them without a checksum: give --hash\n"));
+  EXPECT_EQ(info(dir / "x.idx")["unchecked_shards"], 1);
+  const Finished hashed = shardwise({"index", "-o", dir / "z.idx", "--hash", path});
+  EXPECT_THAT(hashed.err, testing::Not(HasSubstr("checksum")));
+  EXPECT_THAT(shardwise_output({"info", dir / "z.idx"}), testing::Not(HasSubstr("unchecked")));
 }
 
 TEST(DropMissingTest, AWrongPathDoesNotEmptyAnIndex) {

@@ -135,5 +135,26 @@ TEST_F(MergeCommandTest, APartIsNotBroughtUpToDateByItself) {
                                       "'; name the shards and the part again"));
 }
 
+TEST_F(MergeCommandTest, APartIsNoDataSetUnlessItIsMeant) {
+  const std::string p2 = part("2/3");
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"epoch", p2},
+                                             {"order", p2},
+                                             {"when", p2, "--sample", "0", "--batch", "1"},
+                                             {"explain", p2, "--step", "0", "--batch", "1"},
+                                             {"plan", p2, "--nodes", "1", "--cache-bytes", "1M"}}) {
+    SCOPED_TRACE(command[0]);
+    const Finished refused = shardwise(command);
+    EXPECT_EQ(refused.code, command[0] == "plan" ? 2 : 1);  // there all that is given wrong is 2
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("the index is only part 2/3 of 7 shards: '" + p2),
+                                   HasSubstr("`shardwise merge`"), HasSubstr("--allow-part")));
+    std::vector<std::string> meant = command;
+    meant.push_back("--allow-part");
+    EXPECT_EQ(shardwise(meant).code, 0) << shardwise(meant).err;
+  }
+  EXPECT_EQ(shardwise({"cat", p2, "0"}).code, 0) << "to look at, it is as good as a whole one";
+  EXPECT_EQ(shardwise({"ls", p2}).code, 0);
+}
+
 }  // namespace
 }  // namespace shardwise::test

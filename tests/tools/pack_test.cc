@@ -176,6 +176,43 @@ TEST_F(PackTest, ShardsThatAreThereAreReplacedOnlyByForce) {
   EXPECT_THAT(list("out"), ElementsAre("classes.json", "shard-000000.tar", "shard-notes.tar"));
 }
 
+TEST_F(PackTest, ForceReplacesOnlyWhatPackWrote) {
+  ASSERT_EQ(pack_images("out", {"--max-samples", "4"}).code, 0);
+  const std::string theirs = dir_ / "out/shard-000007.tar";
+  const auto expect_refused = [&](const std::string& path) {
+    const std::string before = read_file(path);
+    const std::string first = read_file(dir_ / "out/shard-000000.tar");
+    expect_failure(pack_images("out", {"--force", "--quiet"}),
+                   {"will not replace a file that `shardwise pack` did not write: '" + path + "'",
+                    "move it away, or choose another folder or --prefix"});
+    EXPECT_EQ(read_file(path), before);
+    EXPECT_EQ(read_file(dir_ / "out/shard-000000.tar"), first) << "nothing is written before";
+    EXPECT_EQ(list("out").size(), 5u);
+  };
+  // A shard of the tests has a time and an owner, as those of tar and Python do.
+  std::string of_nobody = small_shard(0, 3);  // as Python's tarfile writes it by default
+  const std::string zeros = std::string(7, '0') + '\0';
+  of_nobody.replace(108, 16, zeros + zeros).replace(136, 12, std::string(4, '0') + zeros);
+  for (const std::string& content :
+       {small_shard(0, 3), of_nobody, std::string("notes"), std::string()}) {
+    write_file(theirs, content);
+    expect_refused(theirs);
+  }
+  fs::remove(theirs);
+  fs::create_symlink(dir_ / "in/circle/0.png", theirs);
+  expect_refused(theirs);
+  fs::remove(theirs);
+  const std::string classes = dir_ / "out/classes.json";
+  write_file(dir_ / "out/shard-000003.tar", read_file(dir_ / "out/shard-000002.tar"));
+  for (const char* text : {"", "{\"classes\": 7}", "{\"classes\": [], \"mine\": 1}"}) {
+    write_file(classes, text);
+    expect_refused(classes);
+  }
+  fs::remove(classes);
+  ASSERT_EQ(pack_images("out", {"--force"}).code, 0);
+  EXPECT_THAT(list("out"), ElementsAre("classes.json", "shard-000000.tar"));
+}
+
 TEST_F(PackTest, NothingToPackIsAnError) {
   fs::create_directory(dir_ / "empty");
   EXPECT_THAT(pack({"--images", dir_ / "empty", "-o", dir_ / "out"}).err,

@@ -201,6 +201,10 @@ TEST_F(RemoteCommandTest, SecretsOfUrlsAreNeverShown) {
   take({"verify", shards_.index()}, 0);
   take({"verify", "--json", shards_.index()}, 0);
   take({"explain", shards_.index(), "--step", "0", "--batch", "4"}, 0);
+  take({"ls", shards_.index()}, 0);
+  take({"ls", "--json", shards_.index()}, 0);
+  take({"export", "--json", shards_.index(), "--format", "dali", "-o", shards_.dir / "dali"}, 0);
+  EXPECT_TRUE(fs::exists(shards_.dir / "dali/3.idx"));
   shards_.server.remove(ServedShards::path(3));
   take({"cache", "clear", cache}, 0);
   take({"index", "-o", shards_.dir / "y.idx", pattern}, 1);

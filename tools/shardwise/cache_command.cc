@@ -46,6 +46,8 @@ std::string shown_url(const CacheEntry& entry) {
 void print_entry_json(const CacheEntry& entry, Output& out) {
   std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
   append_json_name(line, "url", entry.url);
+  line += ',';
+  append_json_name(line, "validator", entry.validator);
   out.print("{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{}}}\n", line,
             entry.size_bytes, utc(entry.last_use_ns),
             entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use);

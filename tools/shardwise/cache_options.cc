@@ -113,13 +113,16 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
 }
 
 Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
-                     const std::atomic<bool>* cancel) {
+                     bool allow_part, const std::atomic<bool>* cancel) {
   std::optional<std::uint64_t> data_bytes;
-  if (arguments.budget.percent != 0) data_bytes = cached_bytes(Dataset::open(index));
+  if (arguments.budget.percent != 0) {
+    data_bytes = cached_bytes(Dataset::open(index, {.allow_part = allow_part}));
+  }
   return Dataset::open(index, {.access = access,
                                .cache = open_cache(arguments, data_bytes),
                                .fetchers = make_fetchers(arguments),
-                               .cancel = cancel});
+                               .cancel = cancel,
+                               .allow_part = allow_part});
 }
 
 }  // namespace shardwise::tools

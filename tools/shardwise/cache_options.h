@@ -47,8 +47,8 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// Errors: wrong usage, where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
-/// A data set with its cache. `cancel` as DatasetOptions has it.
+/// A data set with its cache. `allow_part` and `cancel` as DatasetOptions has them.
 Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
-                     const std::atomic<bool>* cancel = nullptr);
+                     bool allow_part, const std::atomic<bool>* cancel = nullptr);
 
 }  // namespace shardwise::tools

@@ -93,8 +93,8 @@ void run(const CatOptions& options, Output& out) {
                                "is for the list of fields, which FIELD replaces");
   }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
-  const Dataset data =
-      open_dataset(options.index, parse_access(options.access), options.cache, &interrupt_flag());
+  const Dataset data = open_dataset(options.index, parse_access(options.access), options.cache,
+                                    /*allow_part=*/true, &interrupt_flag());
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);

@@ -204,9 +204,11 @@ Run open_epoch(const EpochOptions& options) {
       return Dataset::open(index, {.access = access,
                                    .cache = cache,
                                    .fetchers = make_fetchers(options.cache),
-                                   .cancel = &interrupt_flag()});
+                                   .cancel = &interrupt_flag(),
+                                   .allow_part = options.run.order.allow_part});
     }
-    Dataset data = open_dataset(index, access, options.cache, &interrupt_flag());
+    Dataset data =
+        open_dataset(index, access, options.cache, options.run.order.allow_part, &interrupt_flag());
     cache = data.cache();
     return data;
   };

@@ -14,6 +14,7 @@
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
@@ -26,14 +27,16 @@ struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
   unsigned threads = 0;
-  std::string on_bad = "error";
+  std::string on_bad;  ///< empty, as those that follow: as the index has it, else an error
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;
+  std::string on_link;
   std::vector<Column> columns;
   bool hash = false;
   bool check_md5 = false;
   bool unique_keys = false;
+  bool forget = false;
   bool drop_missing = false;
   std::optional<BuildPart> part;
   CacheArguments cache;
@@ -47,11 +50,14 @@ struct IndexOptions {
 /// The shards that a report is about, by path, without secrets. What is missing was left out, and a
 /// part does not begin with the first SOURCE: only the index knows which shard has which number.
 struct Noted {
-  Noted(const Index& index, const BuildReport& report)
+  Noted(const Index& index, const BuildReport& report, std::vector<std::string> other_files)
       : without_end_marker(paths_of(index, report.without_end_marker)),
         concatenated(paths_of(index, report.concatenated)),
-        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)) {
+        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)),
+        without_checksum(paths_of(index, report.without_checksum)),
+        left_out(std::move(other_files)) {
     for (const std::string& path : report.dropped) dropped.push_back(without_secrets(path));
+    for (const std::string& path : report.gone) gone.push_back(without_secrets(path));
   }
 
   static std::vector<std::string> paths_of(const Index& index,
@@ -66,7 +72,10 @@ struct Noted {
   std::vector<std::string> without_end_marker;
   std::vector<std::string> concatenated;
   std::vector<std::string> with_trailing_bytes;
+  std::vector<std::string> without_checksum;
+  std::vector<std::string> left_out;  ///< files that are no shards
   std::vector<std::string> dropped;
+  std::vector<std::string> gone;
 };
 
 /// "a.tar, b.tar and 12 more"
@@ -80,19 +89,67 @@ std::string some_of(const std::vector<std::string>& paths) {
   return text;
 }
 
-IndexContent content_of(const IndexOptions& options) {
+/// What the index that is there already was built with, unless it is to be forgotten.
+struct KeptContent {
+  explicit KeptContent(const IndexOptions& options) {
+    if (options.forget || !std::filesystem::exists(options.index)) return;
+    try {
+      content = Index::open(options.index)->summary().content;
+    } catch (const CorruptIndex&) {
+      is_lost = true;
+    } catch (const VersionMismatch&) {
+      is_lost = true;
+    }
+  }
+
   IndexContent content;
-  content.policies = BadPolicies::all(parse_on_bad(options.on_bad));
+  bool is_lost = false;  ///< it cannot be read, and is built anew with what is given
+};
+
+/// The content that is asked for: what is given, and else as `content` has it.
+IndexContent content_of(const IndexOptions& options, IndexContent content) {
+  if (!options.on_bad.empty()) content.policies = BadPolicies::all(parse_on_bad(options.on_bad));
   const auto override = [](OnBad& policy, const std::string& text) {
     if (!text.empty()) policy = parse_on_bad(text);
   };
   override(content.policies.no_field, options.on_no_field);
   override(content.policies.duplicate_field, options.on_duplicate_field);
   override(content.policies.repeated_key, options.on_repeated_key);
-  content.columns = options.columns;
-  content.hashes = options.hash;
-  content.unique_keys = options.unique_keys;
+  if (!options.on_link.empty()) content.policies.link = parse_on_link(options.on_link);
+  if (!options.columns.empty()) content.columns = options.columns;
+  content.hashes |= options.hash;
+  content.unique_keys |= options.unique_keys;
   return content;
+}
+
+/// "--hash, --column cls=cls": what of `content` was not given now, and is not what it would be.
+std::string kept_options(const IndexOptions& options, const IndexContent& content) {
+  const IndexContent given = content_of(options, {});
+  std::string text;
+  const auto add = [&](const std::string& option) { text += (text.empty() ? "" : ", ") + option; };
+  if (content.policies != given.policies) add("--on-bad " + to_string(content.policies));
+  if (content.columns != given.columns) {
+    for (const Column& column : content.columns) add("--column " + escaped(to_string(column)));
+  }
+  if (content.hashes != given.hashes) add("--hash");
+  if (content.unique_keys != given.unique_keys) add("--unique-keys");
+  return text;
+}
+
+/// What lies in the directories and is not named like a shard, without the index's own files.
+std::vector<std::string> left_out(const IndexOptions& options, const SourceList& sources) {
+  namespace fs = std::filesystem;
+  const fs::path index(options.index);
+  const fs::path home = index.has_parent_path() ? index.parent_path() : ".";
+  std::vector<std::string> files;
+  for (const std::string& file : sources.left_out) {
+    std::error_code failed;
+    const fs::path path(file);
+    const bool is_own = path.filename().native().starts_with(index.filename().native()) &&
+                        fs::equivalent(path.parent_path(), home, failed);
+    if (!is_own) files.push_back(file);
+  }
+  return files;
 }
 
 /// "3/8". Errors: wrong usage.
@@ -122,6 +179,22 @@ std::vector<Column> parse_columns(const std::vector<std::string>& texts) {
 }
 
 void print_notes(const IndexOptions& options, const BuildReport& report, const Noted& noted) {
+  const std::vector<Column>& columns = report.summary.content.columns;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (report.without_value[i] == 0) continue;
+    say("note", fmt::format("{} of {} without a value in the column {}, which is null there: {}",
+                            human_count(report.without_value[i]),
+                            counted(report.summary.num_samples, "sample"),
+                            in_quotes(columns[i].name), escaped(to_string(columns[i]))));
+  }
+  if (!noted.gone.empty()) {
+    say("note", fmt::format("{} of the index before not named any more, and gone from it: {}",
+                            counted(noted.gone.size(), "shard"), some_of(noted.gone)));
+  }
+  if (!noted.left_out.empty()) {
+    say("note", fmt::format("{} in the folders left out, not named like a shard: {}",
+                            counted(noted.left_out.size(), "file"), some_of(noted.left_out)));
+  }
   if (!noted.without_end_marker.empty()) {
     say("note",
         fmt::format("{} without the marker that ends an archive; one that was cut between two "
@@ -139,6 +212,12 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             counted(noted.with_trailing_bytes.size(), "shard"),
                             some_of(noted.with_trailing_bytes)));
   }
+  if (!noted.without_checksum.empty() && !report.summary.content.hashes) {
+    say("note", fmt::format("{} compressed, with no checksum over the content, so that damage may "
+                            "go unseen; no checksum: give --hash: {}",
+                            counted(noted.without_checksum.size(), "shard"),
+                            some_of(noted.without_checksum)));
+  }
   if (report.shards_resumed > 0) {
     say("note", fmt::format("{} taken over from a build that did not finish",
                             counted(report.shards_resumed, "shard")));
@@ -148,19 +227,21 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
-    say("note",
-        fmt::format(
-            "{} in no sample left out: directories and links, or names without an extension",
-            counted(report.num_not_samples, "member")));
+    say("note", fmt::format("{} in no sample: directories, links, devices",
+                            counted(report.num_not_samples, "member")));
   }
   if (report.summary.num_skipped > 0) {
-    say("note", fmt::format("{} skipped; see shardwise info {}",
-                            counted(report.summary.num_skipped, "bad member"), options.index));
+    say("note", fmt::format("{} left out; see shardwise ls --left-out {}",
+                            counted(report.summary.num_skipped, "member"), options.index));
   }
 }
 
 void print_json(const IndexOptions& options, const BuildReport& report, const Noted& noted,
                 double seconds, Output& out) {
+  nlohmann::ordered_json without_value = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < report.without_value.size(); ++i) {
+    without_value[report.summary.content.columns[i].name] = report.without_value[i];
+  }
   const nlohmann::ordered_json json = {
       {"index", options.index},
       {"shards", report.summary.num_shards},
@@ -168,6 +249,8 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"shards_reused", report.shards_reused},
       {"shards_resumed", report.shards_resumed},
       {"dropped", noted.dropped},
+      {"gone", noted.gone},
+      {"left_out", noted.left_out.size()},
       {"samples", report.summary.num_samples},
       {"members", report.summary.num_members},
       {"shard_bytes", report.summary.shard_bytes},
@@ -178,6 +261,8 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"without_end_marker", noted.without_end_marker},
       {"concatenated", noted.concatenated},
       {"with_trailing_bytes", noted.with_trailing_bytes},
+      {"without_checksum", noted.without_checksum},
+      {"without_value", without_value},
       {"seconds", seconds},
   };
   out.print("{}\n", json_text(json));
@@ -240,15 +325,18 @@ void run(const IndexOptions& options, Output& out) {
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
   build.remote = make_remote_shards(make_fetchers(options.cache), options.keep ? cache : nullptr,
                                     &interrupt_flag());
-  const bool update = options.sources.empty();
-  const SourceList sources =
-      update ? SourceList() : read_sources(options.sources, build.remote.get());
+  const std::vector<std::string> words =
+      options.sources.empty() ? index_sources(options.index) : options.sources;
+  const bool update = words.empty();
+  const SourceList sources = update ? SourceList() : read_sources(words, build.remote.get());
+  const KeptContent kept(options);
   if (options.check_md5 && sources.descriptors.empty()) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
   }
   Progress progress("indexing", Unit::kBytes, options.quiet);
   build.num_threads = options.threads;
-  build.content = content_of(options);
+  build.content = content_of(options, kept.content);
+  build.sources = sources.sources;
   build.drop_missing = options.drop_missing;
   build.part = options.part;
   build.cancel = &interrupt_flag();
@@ -278,7 +366,7 @@ void run(const IndexOptions& options, Output& out) {
     say("note", "what the descriptor says of its shards was not checked: not all of them are here");
   }
 
-  const Noted noted(*Index::open(options.index), report);
+  const Noted noted(*Index::open(options.index), report, left_out(options, sources));
   if (options.json) {
     print_json(options, report, noted, seconds, out);
     return;
@@ -289,6 +377,13 @@ void run(const IndexOptions& options, Output& out) {
             human_count(report.shards_reused), counted(report.summary.num_members, "member"),
             human_bytes(report.summary.content_bytes), seconds);
   print_notes(options, report, noted);
+  if (options.sources.empty()) return;
+  if (kept.is_lost) {
+    say("note", "the index before could not be read: only the options given now were taken");
+  }
+  if (const std::string text = kept_options(options, build.content); !text.empty()) {
+    say("note", "kept from the index before, unless --forget is given: " + text);
+  }
 }
 
 }  // namespace
@@ -311,9 +406,9 @@ void add_index_command(CLI::App& program, Output& out) {
     return command->add_option(name, value, text)->check(CLI::IsMember(choices));
   };
   std::vector<CLI::Option*> content = {
-      add_policy("--on-bad", options->on_bad, "what to do with a bad member: fail, or skip it",
-                 {"error", "skip"})
-          ->capture_default_str(),
+      add_policy("--on-bad", options->on_bad,
+                 "what to do with a bad member: fail, which is the default, or skip it",
+                 {"error", "skip"}),
       add_policy("--on-no-field", options->on_no_field,
                  "the same for a name without an extension, such as `README`", {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
@@ -321,6 +416,10 @@ void add_index_command(CLI::App& program, Output& out) {
       add_policy("--on-repeated-key", options->on_repeated_key,
                  "the same for a key in two places of a shard; keep: take both as samples",
                  {"error", "skip", "keep"}),
+      add_policy("--on-link", options->on_link,
+                 "the same for a link named like a member; resolve: a hard link has the bytes of "
+                 "the earlier member that it names, symbolic links are never followed",
+                 {"error", "skip", "resolve"}),
       command
           ->add_option_function<std::vector<std::string>>(
               "--column",
@@ -334,6 +433,9 @@ void add_index_command(CLI::App& program, Output& out) {
       command->add_flag("--hash", options->hash,
                         "hash every shard and member, for `verify --full`: reads every byte"),
       command->add_flag("--unique-keys", options->unique_keys, "fail if a key comes in two shards"),
+      command->add_flag("--forget", options->forget,
+                        "take only the options given here; those that INDEX was built with are "
+                        "kept otherwise"),
       command
           ->add_option_function<std::string>(
               "--part", [options](const std::string& text) { options->part = parse_part(text); },
@@ -361,16 +463,17 @@ void add_index_command(CLI::App& program, Output& out) {
   command
       ->add_option(
           "SOURCE", options->sources,
-          "a tar file, a directory, a glob, a pattern such as 'train-{000000..000146}.tar', "
-          "a wids descriptor (*.json), @list.txt, or - for a list on standard input; without any, "
-          "the index is brought up to "
-          "date with the shards and options that it was built with")
+          "a tar file, a directory (all *.tar, *.tgz and *.tar.<codec> below it), a glob, "
+          "a pattern such as 'train-{000000..000146}.tar', a wids descriptor (*.json), @list.txt, "
+          "or - for a "
+          "list on standard input; without any, the index is brought up to date with the sources "
+          "and options that it was built with: directories, globs and descriptors are read anew")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
-                           "--drop-missing", "--check-md5"}) {
+                           "--on-link", "--drop-missing", "--check-md5"}) {
     command->get_option(name)->group("Bad and missing shards");
   }
-  for (const char* name : {"--column", "--hash", "--unique-keys", "--part"}) {
+  for (const char* name : {"--column", "--hash", "--unique-keys", "--forget", "--part"}) {
     command->get_option(name)->group("What the index holds");
   }
   command->get_option("--keep")->group("Remote and compressed shards");

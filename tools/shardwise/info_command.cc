@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -25,15 +26,23 @@ nlohmann::ordered_json name_json(const char* name, std::string_view bytes) {
   return nlohmann::ordered_json::parse(text + "}");
 }
 
-std::uint64_t num_compressed(const Index& index) {
+struct CompressedShards {
   std::uint64_t count = 0;
+  std::uint64_t unchecked = 0;  ///< of them, without a checksum over their content
+};
+
+CompressedShards compressed_shards(const Index& index) {
+  CompressedShards found;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
-    count += index.shard(i).compression == Compression::kNone ? 0 : 1;
+    const ShardInfo shard = index.shard(i);
+    found.count += shard.compression == Compression::kNone ? 0 : 1;
+    found.unchecked += shard.unchecked ? 1 : 0;
   }
-  return count;
+  return found;
 }
 
 void print_json(const Index& index, const IndexSummary& summary, Output& out) {
+  const CompressedShards compressed = compressed_shards(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
   for (const FieldInfo& field : summary.fields) {
     nlohmann::ordered_json row = name_json("name", field.name);
@@ -45,11 +54,12 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
   for (const SkippedMember& member : index.skipped(summary.num_skipped)) {
     nlohmann::ordered_json row = {{"shard", member.shard}, {"offset", member.offset}};
     row.update(name_json("name", member.name));
+    row["kind"] = left_out_name(member.kind);
     row["reason"] = member.reason;
     skipped.push_back(std::move(row));
   }
   nlohmann::ordered_json columns = nlohmann::ordered_json::array();
-  for (const Column& column : summary.columns) {
+  for (const Column& column : summary.content.columns) {
     columns.push_back(
         {{"name", column.name}, {"field", column.field}, {"json_path", column.json_path}});
   }
@@ -64,12 +74,13 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
       {"fingerprint", to_string(summary.fingerprint)},
       {"built_with", summary.built_with},
       {"built_at", summary.built_at},
-      {"on_bad", to_string(summary.policies)},
+      {"on_bad", to_string(summary.content.policies)},
       {"columns", std::move(columns)},
-      {"hashes", summary.has_hashes},
-      {"unique_keys", summary.keys_are_unique},
-      {"part", summary.part},
-      {"compressed_shards", num_compressed(index)},
+      {"hashes", summary.content.hashes},
+      {"unique_keys", summary.content.unique_keys},
+      {"part", summary.part ? to_string(*summary.part) : std::string()},
+      {"compressed_shards", compressed.count},
+      {"unchecked_shards", compressed.unchecked},
       {"num_skipped", summary.num_skipped},
       {"skipped", std::move(skipped)},
   };
@@ -84,6 +95,27 @@ void print_fields(const IndexSummary& summary, Output& out) {
     out.print("{:<{}}  {:>14}  {:>12}  {:>12}\n", escaped(field.name), width,
               human_count(field.num_members), human_bytes(field.bytes),
               human_bytes(field.bytes / std::max<std::uint64_t>(1, field.num_members)));
+  }
+}
+
+void print_left_out(const Index& index, std::uint64_t count, Output& out) {
+  std::map<LeftOut, std::uint64_t> kinds;
+  const std::vector<SkippedMember> members = index.skipped(count);
+  for (const SkippedMember& member : members) ++kinds[member.kind];
+  std::string text;
+  for (const auto& [kind, of_kind] : kinds) {
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", human_count(of_kind), left_out_name(kind));
+  }
+  out.print("\nleft out: {} ({})\n", counted(count, "member"), text);
+  const std::size_t shown = std::min<std::size_t>(members.size(), kSkippedShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const SkippedMember& member = members[i];
+    out.print("  shard {}, offset {}, {}: {}\n", member.shard, member.offset,
+              in_quotes(member.name), escaped(member.reason));
+  }
+  if (members.size() > shown) {
+    out.print("  and {} more: shardwise ls --left-out shows all\n", members.size() - shown);
   }
 }
 
@@ -102,28 +134,25 @@ void run(const InfoOptions& options, Output& out) {
             human_bytes(summary.content_bytes));
   out.print("fingerprint  {}\n", to_string(summary.fingerprint));
   out.print("built        {} by {}, on bad members: {}\n", summary.built_at, summary.built_with,
-            to_string(summary.policies));
-  if (!summary.part.empty()) out.print("part         {}\n", summary.part);
-  if (summary.has_hashes) out.print("hashes       of every shard and member\n");
-  if (summary.keys_are_unique) out.print("keys         unique over all shards\n");
-  for (const Column& column : summary.columns) {
+            to_string(summary.content.policies));
+  if (summary.part) out.print("part         {}\n", to_string(*summary.part));
+  if (summary.content.hashes) out.print("hashes       of every shard and member\n");
+  if (summary.content.unique_keys) out.print("keys         unique over all shards\n");
+  for (const Column& column : summary.content.columns) {
     out.print("column       {} from {}{}{}\n", column.name, escaped(column.field),
               column.json_path.empty() ? "" : ":", escaped(column.json_path));
   }
-  if (const std::uint64_t count = num_compressed(*index); count > 0) {
-    out.print("compressed   {}, which cannot be read in place\n", counted(count, "shard"));
+  if (const CompressedShards compressed = compressed_shards(*index); compressed.count > 0) {
+    out.print("compressed   {}, which cannot be read in place\n",
+              counted(compressed.count, "shard"));
+    if (compressed.unchecked > 0 && !summary.content.hashes) {
+      out.print("unchecked    {} of them without a checksum: give --hash\n",
+                human_count(compressed.unchecked));
+    }
   }
   print_fields(summary, out);
   if (summary.num_skipped == 0) return;
-  out.print("\nskipped as bad: {}\n", counted(summary.num_skipped, "member"));
-  for (const SkippedMember& member : index->skipped(kSkippedShown)) {
-    out.print("  shard {}, offset {}, {}: {}\n", member.shard, member.offset,
-              in_quotes(member.name), escaped(member.reason));
-  }
-  if (summary.num_skipped > kSkippedShown) {
-    out.print("  and {} more: shardwise info --json shows all\n",
-              summary.num_skipped - kSkippedShown);
-  }
+  print_left_out(*index, summary.num_skipped, out);
 }
 
 }  // namespace

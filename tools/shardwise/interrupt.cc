@@ -25,7 +25,7 @@ void install_signal_handlers() {
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     ::sigaction(signal, &action, nullptr);
   }
-  ::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
 const std::atomic<bool>& interrupt_flag() { return interrupted; }

@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/index/index.h"
 #include "table.h"
 
@@ -18,6 +19,7 @@ struct LsOptions {
   std::string index;
   bool json = false;
   bool header = false;
+  bool left_out = false;
   std::optional<std::uint64_t> shard;
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
 };
@@ -32,10 +34,10 @@ ShardText shard_text(const ShardInfo& shard, const SegmentView& segment, bool js
   ShardText text;
   if (json) {
     text.start = fmt::format("{{\"shard\":{},", shard.number);
-    append_json_name(text.start, "url", shard.path);
+    append_json_name(text.start, "url", without_secrets(shard.path));
     text.start += ",\"sample\":";
   } else {
-    text.start = escaped(shard.path) + "\t";
+    text.start = escaped(without_secrets(shard.path)) + "\t";
   }
   for (std::uint32_t field = 0; field < segment.num_fields(); ++field) {
     std::string name;
@@ -89,7 +91,7 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t
     throw_if_interrupted();
     for (const MemberRecord& member : segment.members(i)) {
       if (listed == limit) break;
-      table.add({escaped(shard.path), std::to_string(shard.first_sample + i),
+      table.add({escaped(without_secrets(shard.path)), std::to_string(shard.first_sample + i),
                  escaped(segment.key(i)), escaped(segment.field_name(member.field())),
                  std::to_string(member.data_offset()), std::to_string(member.size_bytes)});
       ++listed;
@@ -98,8 +100,46 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t
   return listed;
 }
 
+/// Lists what is in no sample, but for directories.
+void list_left_out(const LsOptions& options, const Index& index, Output& out) {
+  Table table(out,
+              {{"shard", Align::kLeft, Cut::kStart},
+               {"offset", Align::kRight},
+               {"kind"},
+               {"name", Align::kLeft, Cut::kStart},
+               {"reason"}},
+              options.header && !options.json);
+  std::uint64_t listed = 0;
+  for (const SkippedMember& member : index.skipped(index.summary().num_skipped)) {
+    throw_if_interrupted();
+    if (options.shard && member.shard != *options.shard) continue;
+    if (listed++ == options.limit) break;
+    const std::string url = without_secrets(index.shard(member.shard).path);
+    if (!options.json) {
+      table.add({escaped(url), std::to_string(member.offset),
+                 std::string(left_out_name(member.kind)), escaped(member.name),
+                 escaped(member.reason)});
+      continue;
+    }
+    std::string line = fmt::format("{{\"shard\":{},", member.shard);
+    append_json_name(line, "url", url);
+    line +=
+        fmt::format(",\"offset\":{},\"kind\":\"{}\",", member.offset, left_out_name(member.kind));
+    append_json_name(line, "name", member.name);
+    line += ',';
+    append_json_name(line, "reason", member.reason);
+    out.print("{}}}\n", line);
+  }
+  if (!options.json) table.finish();
+}
+
 void run(const LsOptions& options, Output& out) {
   const std::shared_ptr<const Index> index = Index::open(options.index);
+  if (options.left_out) {
+    if (options.shard) index->shard(*options.shard);  // is there one?
+    list_left_out(options, *index, out);
+    return;
+  }
   Table table(out,
               {{"shard", Align::kLeft, Cut::kStart},
                {"sample", Align::kRight},
@@ -139,6 +179,9 @@ void add_ls_command(CLI::App& program, Output& out) {
   command->add_option("--limit", options->limit, "print at most N members")
       ->check(kWholeNumber)
       ->type_name("N");
+  command->add_flag("--left-out", options->left_out,
+                    "list what is in no sample instead: shard, offset, kind, name and why; "
+                    "directories are only counted");
   command->add_flag("--header", options->header,
                     "name the columns first; on a terminal they always are");
   command->add_flag("--json", options->json, "print one JSON object a line");

@@ -46,6 +46,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"ShardCacheOptions::budget_bytes", "--cache-bytes"},
     {"ShardCacheOptions::bypass_large", "--cache-bypass-large"},
     {"BuildOptions::drop_missing", "--drop-missing"},
+    {"QueryLimits::scratch_bytes", "--scratch-bytes"},
     {"Access::kMap", "--access map"},
     {"Access::kRead", "--access read"},
     {"Access::kRange", "--access range"},

@@ -14,6 +14,7 @@
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "skip_file.h"
 
 namespace shardwise::tools {
@@ -174,6 +175,10 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
                   "use only the samples for which this SQL condition holds: \"cls = 7\"")
       ->type_name("SQL")
       ->group(kGroup);
+  command
+      .add_flag("--allow-part", arguments.allow_part,
+                "take an index that is one part of several, whose epoch leaves out the others")
+      ->group(kRareGroup);
   command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
       ->check([](const std::string& name) {
         return name.empty() ? std::string("it is the name of a file") : std::string();
@@ -400,7 +405,9 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
 }
 
 Run open_run(const RunArguments& arguments, const StepSize& step) {
-  return open_run(arguments, step, [](const std::string& index) { return Dataset::open(index); });
+  return open_run(arguments, step, [&](const std::string& index) {
+    return Dataset::open(index, {.allow_part = arguments.order.allow_part});
+  });
 }
 
 SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {

@@ -37,6 +37,7 @@ struct OrderArguments {
   std::vector<std::string> mix;  ///< "INDEX=WEIGHT"
   std::string skip_file;
   std::optional<std::string> where;
+  bool allow_part = false;
   std::uint64_t replicas = 1;
 
   /// The options of which --token and --checkpoint say more than the command line may.

@@ -78,10 +78,6 @@ std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string without_secrets(const std::string& path) {
-  return is_fetched_url(path) ? redacted_url(path) : path;
-}
-
 std::string counted(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", human_count(count), singular, count == 1 ? "" : "s");
 }

@@ -60,9 +60,6 @@ void append_json_name(std::string& out, std::string_view name, std::string_view 
 /// One line of JSON. Paths that are not UTF-8 get U+FFFD for what is not.
 std::string json_text(const nlohmann::ordered_json& json);
 
-/// A shard as it is shown: a URL without its secrets, a path as it is. Not escaped.
-std::string without_secrets(const std::string& path);
-
 /// "1 shard", "2,000 shards".
 std::string counted(std::uint64_t count, std::string_view singular);
 

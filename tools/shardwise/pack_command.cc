@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <clocale>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -17,7 +16,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
-#include "tar_writer.h"
+#include "shardwise/tar/shard_writer.h"
 
 namespace shardwise::tools {
 namespace {
@@ -25,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kClassesFile = "classes.json";
 constexpr std::string_view kShardSuffix = ".tar";
-constexpr std::size_t kShardDigits = 6;
+constexpr unsigned kShardDigits = 6;
 
 struct PackOptions {
   std::string directory;
@@ -42,16 +41,17 @@ struct PackOptions {
   bool json = false;
 };
 
-struct PackReport {
-  std::uint64_t shards = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t members = 0;
-  std::uint64_t shard_bytes = 0;
-  std::uint64_t content_bytes = 0;
-};
+using PackReport = ShardWriter::Totals;
+
+/// How the shards in a folder are named; without one, their names alone.
+ShardNames shard_names(const PackOptions& options, const std::string& folder = {}) {
+  return {.before = folder + options.prefix,
+          .digits = kShardDigits,
+          .after = std::string(kShardSuffix)};
+}
 
 std::string shard_name(const PackOptions& options, std::uint64_t number) {
-  return fmt::format("{}{:0{}}{}", options.prefix, number, kShardDigits, kShardSuffix);
+  return shard_names(options).name(number);
 }
 
 /// The numbers of the shards that are in the directory, as far as shard_name could have named them.
@@ -70,7 +70,53 @@ std::vector<std::uint64_t> shards_there(const PackOptions& options) {
   return numbers;
 }
 
-void prepare_directory(const PackOptions& options) {
+/// True if the file begins as a shard of this program does: with a header of owner, group and time
+/// 0 that have no names, in the digits in which ShardWriter writes them. Other programs write who
+/// packed, and when; Python's tarfile, told neither, writes other digits.
+bool is_packed_shard(const std::string& path) {
+  constexpr std::size_t kHeaderBytes = 512;
+  std::string header(kHeaderBytes, '\0');
+  const File file = File::open_read(path);
+  if (file.read_at(0, header.data(), header.size()) != header.size()) return false;
+  const auto has = [&](std::size_t begin, std::string_view bytes) {
+    return std::string_view(header).substr(begin).starts_with(bytes);
+  };
+  constexpr std::string_view kNobody("000000 \0", 8);
+  const std::string no_name(32, '\0');
+  return has(108, kNobody) && has(116, kNobody) && has(136, "00000000000 ") &&  // uid, gid, mtime
+         has(257, "ustar") && has(265, no_name) && has(297, no_name);           // their names
+}
+
+/// True if the file is what write_classes() writes.
+bool is_classes_file(const std::string& path) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
+  const File file = File::open_read(path);
+  const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
+  if (size > kMaxBytes) return false;
+  std::string text(size, '\0');
+  text.resize(file.read_at(0, text.data(), text.size()));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() && json.size() == 1 && json.contains("classes") &&
+         json["classes"].is_array();
+}
+
+/// Throws if something that this program did not write would be replaced or removed.
+void require_own(const PackOptions& options, bool has_classes) {
+  const auto refuse = [](const std::string& path) {
+    throw InvalidArgument("will not replace a file that `shardwise pack` did not write",
+                          in_quotes(path), "move it away, or choose another folder or --prefix");
+  };
+  for (const std::uint64_t number : shards_there(options)) {
+    const std::string path = options.directory + "/" + shard_name(options, number);
+    if (!is_packed_shard(path)) refuse(path);
+  }
+  const std::string classes = options.directory + "/" + std::string(kClassesFile);
+  if (has_classes && fs::exists(fs::symlink_status(classes)) && !is_classes_file(classes)) {
+    refuse(classes);
+  }
+}
+
+void prepare_directory(const PackOptions& options, bool has_classes) {
   std::error_code error;
   if (options.dry_run) {
     if (!fs::exists(options.directory, error)) return;
@@ -82,6 +128,7 @@ void prepare_directory(const PackOptions& options) {
     throw InvalidArgument("shards are there already", in_quotes(options.directory),
                           "give --force to replace them, or another folder");
   }
+  require_own(options, has_classes);
 }
 
 /// Takes away what an earlier and larger set of shards left, so that the folder holds this one
@@ -94,79 +141,31 @@ void remove_surplus(const PackOptions& options, std::uint64_t num_shards) {
   }
 }
 
-/// How many bytes the members of a shard become as a file: the end marker, and tar's padding.
-std::uint64_t shard_bytes_of(std::uint64_t member_bytes) {
-  constexpr std::uint64_t kRecordBytes = 10'240;
-  constexpr std::uint64_t kEndMarkerBytes = 1024;
-  return (member_bytes + kEndMarkerBytes + kRecordBytes - 1) / kRecordBytes * kRecordBytes;
-}
-
 /// Writes samples into one shard after another; in a dry run only counts them.
 class Packer {
  public:
-  explicit Packer(const PackOptions& options) : options_(options) {}
+  explicit Packer(const PackOptions& options)
+      : writer_(shard_names(options, options.directory + "/"), {.max_samples = options.max_samples,
+                                                                .max_bytes = options.max_bytes,
+                                                                .replace = options.force,
+                                                                .dry_run = options.dry_run}) {}
 
   void add(const PackSample& sample) {
+    std::vector<FieldSource> fields;
+    for (const PackFile& file : sample.files) {
+      fields.push_back({.name = file.field, .file = file.path});
+    }
     const std::string label = sample.class_number ? std::to_string(*sample.class_number) : "";
-    std::uint64_t content_bytes = label.size();
-    std::uint64_t tar_bytes = sample.class_number ? TarWriter::member_bytes(label.size()) : 0;
-    for (const PackFile& file : sample.files) {
-      const std::uint64_t size_bytes = file_identity(file.path).size_bytes;
-      content_bytes += size_bytes;
-      tar_bytes += TarWriter::member_bytes(size_bytes);
-    }
-    if (in_shard_ &&
-        (samples_in_shard_ == options_.max_samples ||
-         tar_bytes > options_.max_bytes - std::min(bytes_in_shard_, options_.max_bytes))) {
-      finish_shard();
-    }
-    if (!in_shard_) begin_shard();
-
-    for (const PackFile& file : sample.files) {
-      throw_if_interrupted();
-      if (writer_) writer_->add_file(sample.key + "." + file.field, file.path);
-    }
-    if (writer_ && sample.class_number) writer_->add(sample.key + ".cls", label);
-    ++samples_in_shard_;
-    bytes_in_shard_ += tar_bytes;
-    ++report_.samples;
-    report_.members += sample.files.size() + (sample.class_number ? 1 : 0);
-    report_.content_bytes += content_bytes;
+    if (sample.class_number) fields.push_back({.name = "cls", .bytes = label});
+    writer_.write(sample.key, fields);
   }
 
-  void finish_shard() {
-    if (!in_shard_) return;
-    in_shard_ = false;
-    ++report_.shards;
-    if (!writer_) {
-      report_.shard_bytes += shard_bytes_of(bytes_in_shard_);
-      return;
-    }
-    writer_->commit();
-    writer_.reset();
-    report_.shard_bytes += file_identity(path_).size_bytes;
-  }
+  void finish() { writer_.close(); }
 
-  const PackReport& report() const { return report_; }
+  const PackReport& report() const { return writer_.totals(); }
 
  private:
-  void begin_shard() {
-    in_shard_ = true;
-    samples_in_shard_ = 0;
-    bytes_in_shard_ = 0;
-    if (options_.dry_run) return;
-    path_ = options_.directory + "/" + shard_name(options_, report_.shards);
-    sweep_temporaries(path_);
-    writer_.emplace(path_);
-  }
-
-  const PackOptions& options_;
-  bool in_shard_ = false;
-  std::optional<TarWriter> writer_;  // of the shard; none in a dry run
-  std::string path_;
-  std::uint64_t samples_in_shard_ = 0;
-  std::uint64_t bytes_in_shard_ = 0;
-  PackReport report_;
+  ShardWriter writer_;
 };
 
 void write_classes(const PackOptions& options, const std::vector<std::string>& classes) {
@@ -216,13 +215,10 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
 }
 
 void run(const PackOptions& options, Output& out) {
-  // So that libarchive takes names as UTF-8 whatever the user's locale. Names that are not UTF-8
-  // stay the bytes they are.
-  std::setlocale(LC_CTYPE, "C.UTF-8");
   Progress progress(options.dry_run ? "counting" : "packing", Unit::kSamples, options.quiet);
   PackList list = options.images.empty() ? list_files(options.files) : list_images(options.images);
   if (options.shuffle) shuffle_samples(list.samples, options.seed);
-  prepare_directory(options);
+  prepare_directory(options, !list.classes.empty());
 
   Packer packer(options);
   for (const PackSample& sample : list.samples) {
@@ -231,7 +227,7 @@ void run(const PackOptions& options, Output& out) {
     progress.update(packer.report().samples, list.samples.size(),
                     [&] { return counted(packer.report().shards, "shard"); });
   }
-  packer.finish_shard();
+  packer.finish();
   if (!options.dry_run) {
     remove_surplus(options, packer.report().shards);
     if (!list.classes.empty()) write_classes(options, list.classes);
@@ -276,7 +272,8 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->needs(shuffle)
       ->type_name("S")
       ->capture_default_str();
-  command->add_flag("--force", options->force, "replace shards that are there already");
+  command->add_flag("--force", options->force,
+                    "replace shards that an earlier pack left there; never another file");
   command->add_flag("--dry-run", options->dry_run,
                     "count shards, samples and bytes, and write nothing");
   command->add_flag("--quiet", options->quiet, "show no progress");

@@ -1,15 +1,18 @@
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "commands.h"
 #include "interrupt.h"
+#include "options.h"
 #include "schema.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -22,9 +25,35 @@ namespace {
 struct QueryOptions {
   std::string index;
   std::string sql;
+  QueryLimits limits;
   bool json = false;
   bool header = false;
 };
+
+constexpr const char* kHexSuffix = "_hex";
+
+/// Blobs are, and text that is not UTF-8, as other names and bytes are in JSON.
+bool is_shown_as_hex(const MetadataValue& value) {
+  return value.type == ValueType::kBlob ||
+         (value.type == ValueType::kText && !is_utf8(value.bytes));
+}
+
+/// The columns' names as names of one JSON object: text, and none twice, with "_hex" behind it or
+/// without.
+std::vector<std::string> json_names(const std::vector<std::string>& columns) {
+  std::vector<std::string> names;
+  std::set<std::string> taken;
+  for (const std::string& column : columns) {
+    const std::string name = is_utf8(column) ? column : escaped(column);
+    std::string free = name;
+    for (int n = 1; taken.contains(free) || taken.contains(free + kHexSuffix); ++n) {
+      free = fmt::format("{}:{}", name, n);
+    }
+    taken.insert({free, free + kHexSuffix});
+    names.push_back(free);
+  }
+  return names;
+}
 
 void append_json_value(std::string& line, const MetadataValue& value) {
   switch (value.type) {
@@ -35,13 +64,14 @@ void append_json_value(std::string& line, const MetadataValue& value) {
       line += std::to_string(value.integer);
       break;
     case ValueType::kReal:
-      line += fmt::format("{}", value.real);
+      // JSON has no number for these, and they are no null. SQLite knows no NaN.
+      line += std::isfinite(value.real) ? fmt::format("{}", value.real)
+              : value.real < 0          ? R"("-Infinity")"
+                                        : R"("Infinity")";
       break;
     case ValueType::kText:
-      append_json_string(line, value.bytes);
-      break;
     case ValueType::kBlob:
-      append_json_string(line, hex(value.bytes));
+      append_json_string(line, is_shown_as_hex(value) ? hex(value.bytes) : value.bytes);
       break;
   }
 }
@@ -62,13 +92,12 @@ std::string text_of(const MetadataValue& value) {
   return escaped(value.bytes);
 }
 
-/// A blob's name ends in _hex, as that of other names that are not UTF-8.
-void print_json_row(const Query& query, Output& out) {
+void print_json_row(const Query& query, const std::vector<std::string>& names, Output& out) {
   std::string line = "{";
-  for (std::size_t i = 0; i < query.columns().size(); ++i) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
     if (i > 0) line += ',';
     const MetadataValue value = query.value(i);
-    append_json_string(line, query.columns()[i] + (value.type == ValueType::kBlob ? "_hex" : ""));
+    append_json_string(line, names[i] + (is_shown_as_hex(value) ? kHexSuffix : ""));
     line += ':';
     append_json_value(line, value);
   }
@@ -115,8 +144,9 @@ void run(const QueryOptions& options, Output& out) {
     if (sql.substr(begin, end + 1 - begin) == ".schema") return print_schema(*index, options, out);
     throw CLI::ValidationError("SQL", "the only command with a dot is .schema");
   }
-  Query query(index, sql);
+  Query query(index, sql, options.limits);
   query.set_cancel(&interrupt_flag());
+  const std::vector<std::string> names = json_names(query.columns());
   std::vector<TableColumn> columns;
   for (const std::string& name : query.columns()) {
     columns.push_back({escaped(name), Align::kByContent});
@@ -125,7 +155,7 @@ void run(const QueryOptions& options, Output& out) {
   while (query.next()) {
     throw_if_interrupted();
     if (options.json) {
-      print_json_row(query, out);
+      print_json_row(query, names, out);
       continue;
     }
     std::vector<std::string> cells;
@@ -152,10 +182,19 @@ void add_query_command(CLI::App& program, Output& out) {
                    "the tables and columns")
       ->required()
       ->type_name("");
+  add_byte_size(*command, "--scratch-bytes", options->limits.scratch_bytes,
+                "room for sorting and grouping, in files under TMPDIR")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "print one JSON object a row");
   command->add_flag("--header", options->header,
                     "name the columns first; on a terminal they always are");
   command->footer(
+      "Keys are compared byte by byte, or as COLLATE says; json_each and json_tree take JSON "
+      "apart. "
+      "With --json\n"
+      "a blob, or text that is not UTF-8, comes in hexadecimal under a name that ends in _hex, an "
+      "infinite number as\n"
+      "\"Infinity\" or \"-Infinity\", and the second column of a name as name:1.\n\n"
       "Examples:\n"
       "  shardwise query train.idx .schema\n"
       "  shardwise query train.idx \"SELECT cls, count(*) FROM samples GROUP BY cls\"\n"

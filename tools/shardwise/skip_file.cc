@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> words_of_line(std::string_view text) {
   std::vector<std::string_view> words;
   for (text = trimmed(text); !text.empty();) {
     const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
@@ -53,7 +53,7 @@ class Parser {
       reason = trimmed(line.substr(mark + 3));
       line = trimmed(line.substr(0, mark));
     }
-    const std::vector<std::string_view> words = words_of(line);
+    const std::vector<std::string_view> words = words_of_line(line);
     if (words.front() == "key" && words.size() > 1) {
       add_key(std::string(trimmed(line.substr(3))), reason);
       return;

@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/ingest/verify.h"
 #include "table.h"

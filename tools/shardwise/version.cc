@@ -71,10 +71,7 @@ nlohmann::ordered_json version_json() {
   return {
       {"version", SHARDWISE_VERSION},
       {"algorithms", std::move(algorithms)},
-      {"formats",
-       {{"catalogue", kCatalogueVersion},
-        {"offset_table", kTableVersion},
-        {"resume_token", ResumeToken::kVersion}}},
+      {"formats", {{"index", kIndexVersion}, {"resume_token", ResumeToken::kVersion}}},
       {"compiler", __VERSION__},
       {"libraries", libraries_json()},
       {"libtorch", "none here: shardwise-train has it"},

@@ -28,6 +28,7 @@ void catch_signals() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { train::stop_signal = signal; };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
 }
 
 int interrupted(int signal) {

@@ -433,9 +433,10 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
 
 Dataset open_dataset(const std::string& index, const Options& options,
                      const std::shared_ptr<ShardCache>& cache = nullptr) {
-  return Dataset::open(
-      index,
-      {.access = options.access, .cache = cache, .fetchers = tools::make_fetchers(options.cache)});
+  return Dataset::open(index, {.access = options.access,
+                               .cache = cache,
+                               .fetchers = tools::make_fetchers(options.cache),
+                               .allow_part = options.order.allow_part});
 }
 
 ProcessGroup* current_group = nullptr;  // for rank_prefix()
@@ -502,7 +503,8 @@ void train(const Options& options) {
   const MixedDataset data =
       tools::open_data(options.order, options.train_index, [&](const std::string& index) {
         if (cache) return open_dataset(index, options, cache);
-        Dataset part = tools::open_dataset(index, options.access, options.cache);
+        Dataset part =
+            tools::open_dataset(index, options.access, options.cache, options.order.allow_part);
         cache = part.cache();
         return part;
       });

@@ -26,17 +26,38 @@ SHARDWISE_EXPORT FileIdentity file_identity(const std::string& path);
 /// The same of an open descriptor; `path` is for the error text.
 SHARDWISE_EXPORT FileIdentity file_identity(int fd, const std::string& path);
 
+/// What came of asking for a lock.
+enum class FileLock : std::uint8_t {
+  kTaken,
+  kHeldByAnother,
+  kUnsupported,  ///< the file system has no such locks: nobody holds one, and nobody is kept out
+};
+
 /// An open file descriptor, closed on destruction. One thread, or positional calls from several.
 /// All calls retry on EINTR and throw what throw_errno makes of other failures.
+///
+/// Processes: a lock belongs to what was opened, which parent and child would share after fork().
+/// So a forked child starts with every file closed on which a lock was asked for (fd() is -1, and
+/// calls fail with EBADF), and neither keeps the parent's locks nor frees them.
+/// Signals: a write beyond RLIMIT_FSIZE raises SIGXFSZ, which ends a process that does not ignore
+/// or handle it; where it does, the write throws kNoSpace (EFBIG). The library leaves what signals
+/// do to the program; the command line ignores this one.
 class SHARDWISE_EXPORT File {
  public:
   File() = default;
   /// Opens for reading, close-on-exec. Refuses what is not a regular file.
   static File open_read(const std::string& path);
+  /// Opens for the sake of a lock: for writing if that may be, for NFS wants it for an exclusive
+  /// one; otherwise as open_read. Nothing is written.
+  static File open_to_lock(const std::string& path);
   /// Opens for reading and writing, and creates the file if there is none. Follows no link.
   static File open_or_create(const std::string& path);
   /// Creates a new file for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
+  /// Creates a file without a name, for reading and writing, in the directory that holds `beside`.
+  /// It goes with its last descriptor and mapping, however the process ends. Where the file system
+  /// makes none without a name, it has one for a moment, and is_temporary_name() knows that.
+  static File create_nameless(const std::string& beside);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -54,9 +75,9 @@ class SHARDWISE_EXPORT File {
   void resize(std::uint64_t size_bytes);
   /// Forces content and size to the device.
   void sync();
-  /// Takes an exclusive flock without waiting; false if another open file holds it. The kernel
-  /// frees it when the last descriptor closes, however the process ends.
-  bool try_lock();
+  /// Takes an exclusive flock without waiting. The kernel frees it when the file is closed, however
+  /// the process ends.
+  FileLock try_lock();
   /// Takes a lock on the byte at `offset` without waiting, shared or exclusive, in place of the one
   /// that this descriptor has; false if another open file holds one that excludes it. The file need
   /// not be that long. As with try_lock, threads exclude each other too if each opens the file, and
@@ -71,9 +92,14 @@ class SHARDWISE_EXPORT File {
   void close() noexcept;
 
  private:
+  struct Locked;
   File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  /// From now on a forked child finds it closed.
+  void stay_with_process();
+  void take_over(File& other) noexcept;
 
   int fd_ = -1;
+  bool stays_with_process_ = false;
   std::string path_;
 };
 
@@ -82,7 +108,9 @@ class SHARDWISE_EXPORT File {
 /// Bytes go to `<path>.<random>.tmp` in the same directory, locked while it is written; commit()
 /// syncs it, renames it over `path`, and syncs the directory. A writer that is destroyed without
 /// commit, or killed, leaves the old file as it was; sweep_temporaries removes what a killed one
-/// left. One thread.
+/// left. Where the file system has no flock, nothing tells a living writer's file from a killed
+/// one's: then nobody sweeps, and what killed writers left stays. One thread; a forked child's copy
+/// does nothing.
 class SHARDWISE_EXPORT AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -116,6 +144,11 @@ SHARDWISE_EXPORT void sweep_temporaries(const std::string& path) noexcept;
 
 /// Makes the entries of the directory that holds `path` durable.
 SHARDWISE_EXPORT void sync_directory_of(const std::string& path);
+
+/// Where `path` leads if it is a symbolic link, and where that leads, and so on; itself otherwise,
+/// also if it does not exist. The directories of the path stay as they are.
+/// Errors: kIo if the links go on for ever.
+SHARDWISE_EXPORT std::string behind_links(std::string path);
 
 /// The directory part of `path`, "." if there is none.
 SHARDWISE_EXPORT std::string directory_of(const std::string& path);

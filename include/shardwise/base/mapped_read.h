@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "shardwise/base/export.h"
 
@@ -11,20 +12,29 @@ namespace shardwise {
 // longer has, or that the disk cannot give, raises SIGBUS, which ends the process; what is read by
 // the two below does not.
 //
-// Effects on the process: their first use installs a handler for SIGBUS, for good. A fault that is
-// not theirs goes on to the handler that was there before, with its flags and mask, or has its
-// default effect. Who installs a handler later must pass on to the one before in turn, or these
-// two protect nothing; nor do they in a thread that blocks SIGBUS. After fork() they work in the
-// child.
+// Effects on the process: each use looks whether the handler for SIGBUS is theirs, and if it is not
+// installs it again, so that handlers that come later (those of Python's faulthandler, and of
+// PyTorch's worker processes) do no harm; in a forked child, too. A fault that is not theirs goes
+// on to the handler that was there, with its flags and mask, or has its default effect; that one
+// finds itself installed, and may pass on in turn. They protect nothing in a thread that blocks
+// SIGBUS, nor while somebody installs a handler in the middle of a use.
 //
 // What they cannot see: the page that holds the file's new end is there still, zeros from the end
 // on. Who must know that no byte is missing compares the file's size afterwards.
 
+/// When to look whether the handler is still ours.
+enum class Look : std::uint8_t {
+  kAlways,  ///< a system call, some 0.1 us
+  /// At most once in a tick of the kernel's clock (1 to 10 ms) in each thread; some ns. A handler
+  /// that was installed since then is not seen yet.
+  kOnceATick,
+};
+
 /// Copies `size` bytes out of a file mapping.
 /// @return  false if pages of it are gone; what `to` holds then is unspecified.
-/// Threads: any, also on the same mapping. Cost: a memcpy and some 10 ns.
-[[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(void* to, const void* from,
-                                                std::size_t size) noexcept;
+/// Threads: any, also on the same mapping. Cost: a memcpy, some 10 ns, and the look.
+[[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(void* to, const void* from, std::size_t size,
+                                                Look look = Look::kAlways) noexcept;
 
 /// While it lives, this thread's reads of [address, address + size) do not fault: from the first
 /// page that is gone to the end of the range, zeros take the mapping's place, and damaged() is

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,9 +9,10 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
-#include <vector>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
 
 namespace shardwise {
 
@@ -35,6 +35,8 @@ struct PipelineOptions {
 /// Errors: what `work` throws for an item is thrown by next() in that item's place, and the
 ///   pipeline goes on with the next item; what `source` throws is thrown by next() in its place,
 ///   and is the end.
+/// Processes: its threads stay with the process that made it. In a forked child next() throws
+///   Unsupported, unless there are none; destroying it and stop() do no harm.
 template <class Item, class Result>
 class OrderedPipeline {
  public:
@@ -45,9 +47,8 @@ class OrderedPipeline {
       : source_(std::move(source)),
         work_(std::move(work)),
         prefetch_(options.prefetch != 0 ? options.prefetch : std::size_t{2} * options.num_threads) {
-    threads_.reserve(options.num_threads);
     try {
-      for (unsigned i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { run(); });
+      for (unsigned i = 0; i < options.num_threads; ++i) threads_.start([this] { run(); });
     } catch (...) {
       stop();
       throw;
@@ -60,6 +61,10 @@ class OrderedPipeline {
   /// The next result, or nothing at the end. Waits for it.
   std::optional<Result> next() {
     if (threads_.empty()) return make_one();
+    if (!threads_.are_here()) {
+      throw Unsupported("a loader's threads stay with the process that made it", "",
+                        "make the loader in the forked child, or give it no threads");
+    }
     std::unique_lock lock(mutex_);
     const auto deliverable = [this] {
       return stopping_ || (slots_.empty() ? source_ended_ : slots_.front().ready);
@@ -92,9 +97,7 @@ class OrderedPipeline {
     }
     slot_free_.notify_all();
     slot_ready_.notify_all();
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
+    threads_.join();
     slots_.clear();
     source_ended_ = true;
   }
@@ -187,16 +190,16 @@ class OrderedPipeline {
   const std::size_t prefetch_;
 
   std::mutex source_mutex_;  // before mutex_; held while an item is taken and its slot made
-  std::mutex mutex_;         // guards all below
-  std::condition_variable slot_ready_;
-  std::condition_variable slot_free_;
+  Mutex mutex_;              // guards all below
+  Condition slot_ready_;
+  Condition slot_free_;
   std::deque<Slot> slots_;        // slots_[i] is of item first_slot_ + i
   std::uint64_t first_slot_ = 0;  // items delivered
   bool source_ended_ = false;
   std::exception_ptr end_error_;  // what ended the source, to be thrown after all slots
   bool stopping_ = false;
   double wait_seconds_ = 0;  // of the consumer's own
-  std::vector<std::thread> threads_;
+  WorkerThreads threads_;
 };
 
 }  // namespace shardwise

@@ -56,6 +56,9 @@ SHARDWISE_EXPORT std::string canonical_url(std::string_view url);
 /// escaped: put it in_quotes.
 SHARDWISE_EXPORT std::string redacted_url(std::string_view url);
 
+/// A path or URL for texts: a URL as redacted_url() gives it, a path as it is. Not yet escaped.
+SHARDWISE_EXPORT std::string without_secrets(const std::string& path_or_url);
+
 /// `text` with every %XX as its byte; nothing if one is malformed.
 SHARDWISE_EXPORT std::optional<std::string> percent_decoded(std::string_view text);
 

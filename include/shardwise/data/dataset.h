@@ -57,6 +57,9 @@ struct DatasetOptions {
   /// If it becomes true, fetching and waiting for what another fetches end with Cancelled. It must
   /// outlive the data set and its samples.
   const std::atomic<bool>* cancel = nullptr;
+  /// Take an index that is one part of several (see BuildPart), too: an epoch over it leaves out
+  /// what is in the others.
+  bool allow_part = false;
 };
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
@@ -67,16 +70,17 @@ struct DatasetOptions {
 /// bytes a sample, and shares index and mapped shards with the dataset that it was made of.
 ///
 /// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a
-/// reference count. After fork() the child may go on using it.
+/// reference count. After fork() the child may go on using it, whatever the parent's other threads
+/// were doing; fork() waits some us for those that are between two states (see base/fork.h).
 ///
 /// Threads: safe concurrently; threads take the place of worker processes.
 class SHARDWISE_EXPORT Dataset {
  public:
   /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
   /// is first touched.
-  /// Errors: as Index::open.
+  /// Errors: as Index::open; InvalidArgument if it is a part, unless `options` allow it.
   static Dataset open(const std::string& path, const DatasetOptions& options = {});
-  /// Over an index that is open already.
+  /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open().
   explicit Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options = {});
 
   std::uint64_t size() const noexcept;

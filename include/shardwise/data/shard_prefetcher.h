@@ -39,7 +39,9 @@ struct PrefetchOptions {
 /// and the cache falls back to least recently used.
 ///
 /// Threads: makes its own, and joins them; the destructor breaks off what is being fetched. The
-/// methods are for one thread. What goes wrong in fetching ahead comes up when the shard is read.
+/// methods are for one thread. A forked child starts threads of its own where the next use of a
+/// shard begins or ends, or the next epoch. What goes wrong in fetching ahead comes up when the
+/// shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   /// For the epoch at which `sampler` stands, and on across its end.

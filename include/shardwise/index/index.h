@@ -16,42 +16,91 @@
 
 namespace shardwise {
 
-/// The version of the catalogue's format that this library writes and reads; that of the offset
-/// table beside it is kTableVersion.
-inline constexpr std::int32_t kCatalogueVersion = 2;
+/// What an index holds beside what lies where. Kept in it, so that it can be brought up to date
+/// without saying it again.
+struct IndexContent {
+  BadPolicies policies = {};
+  /// Metadata to take from fields, for queries. Reads those fields.
+  std::vector<Column> columns = {};
+  /// Also hash every shard's and every member's content, for `verify_shard` in full. Reads every
+  /// byte.
+  bool hashes = false;
+  /// Fail if a key comes in two shards. Within a shard `policies.repeated_key` decides.
+  bool unique_keys = false;
 
-/// What the catalogue knows of one shard.
+  friend bool operator==(const IndexContent&, const IndexContent&) = default;
+};
+
+/// Which part of an index that is built in parts.
+struct IndexPart {
+  std::uint64_t number = 1;      ///< from 1
+  std::uint64_t count = 1;       ///< parts in all
+  std::uint64_t num_shards = 0;  ///< of the whole list
+  Hash128 list_hash = {};        ///< of the whole list: every shard's url, in order
+
+  friend bool operator==(const IndexPart&, const IndexPart&) = default;
+};
+/// "2/8 of 100 shards".
+SHARDWISE_EXPORT std::string to_string(const IndexPart& part);
+
+/// What an index knows of one shard.
 struct ShardInfo {
   std::uint64_t number = 0;  ///< place in the source list, from 0
-  std::string url;           ///< as stored: relative to the index's directory, or absolute
-  std::string path;          ///< where the bytes are looked for: of a remote shard its URL
+  std::string path = {};     ///< where the bytes are looked for: of a remote shard its URL
+  std::string url = {};      ///< as stored: relative to the index's directory, or absolute
   std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;  ///< when it was indexed; 0 of a remote shard
-  std::string validator;      ///< of a remote shard, from its server: its ETag, or when it changed
+  std::int64_t mtime_ns = 0;   ///< when it was indexed; 0 of a remote shard
+  std::string validator = {};  ///< of a remote shard, from its server: its ETag, or when it changed
   std::uint64_t first_sample = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;  ///< members of samples; links, directories and devices are not
   std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
+  std::uint64_t num_archives = 1;     ///< more if archives were concatenated
+  std::uint64_t trailing_bytes = 0;   ///< of rubbish after the end marker
+  bool end_marker = true;             ///< false: the shard ends at a member
   Compression compression = Compression::kNone;
+  bool unchecked = false;  ///< compressed, and its codec has no checksum over the content
   /// Offsets of members are in these: size_bytes of them unless the shard is compressed.
   std::uint64_t expanded_bytes = 0;
-  std::optional<Hash128> content_hash;  ///< hash128 of the file, if the index was built with hashes
-  Hash128 header_hash;                  ///< of every header block in the shard, in order
+  /// hash128 of the file, if the index was built with hashes, or its server gave no validator.
+  std::optional<Hash128> content_hash = {};
+  Hash128 header_hash = {};             ///< of every header block in the shard, in order
   std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
+  std::uint64_t segment_checksum = 0;   ///< of its segment in the offset table
+
+  friend bool operator==(const ShardInfo&, const ShardInfo&) = default;
 };
 
 struct FieldInfo {
   std::string name;
   std::uint64_t num_members = 0;
   std::uint64_t bytes = 0;
+
+  friend bool operator==(const FieldInfo&, const FieldInfo&) = default;
 };
 
-/// A member that was left out because the build was told to skip what is bad.
+/// Why a member was left out.
+enum class LeftOut : std::uint8_t {
+  kDamage,          ///< BadPolicies::damage
+  kNoField,         ///< BadPolicies::no_field
+  kDuplicateField,  ///< BadPolicies::duplicate_field
+  kRepeatedKey,     ///< BadPolicies::repeated_key
+  kLink,            ///< a hard link or a symlink
+  kSpecial,         ///< a device, a FIFO, ...
+  kMetaName         ///< a name that webdataset keeps for itself: "__info.json__"
+};
+/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta".
+SHARDWISE_EXPORT std::string_view left_out_name(LeftOut kind) noexcept;
+
+/// A member that was left out: by a rule, or because the build was told to skip what is bad.
 struct SkippedMember {
   std::uint64_t shard = 0;
   std::uint64_t offset = 0;  ///< of its header, bytes
   std::string name;
   std::string reason;
+  LeftOut kind = LeftOut::kDamage;
+
+  friend bool operator==(const SkippedMember&, const SkippedMember&) = default;
 };
 
 /// The whole of an index, summed up.
@@ -62,13 +111,10 @@ struct IndexSummary {
   std::uint64_t shard_bytes = 0;    ///< the shards' sizes
   std::uint64_t content_bytes = 0;  ///< the members' sizes
   Hash128 fingerprint;
-  std::string built_with;  ///< "shardwise 0.1.0"
-  std::string built_at;    ///< UTC, ISO 8601
-  BadPolicies policies;
-  std::vector<Column> columns;    ///< metadata, as asked for
-  bool has_hashes = false;        ///< of every shard's and every member's content
-  bool keys_are_unique = false;   ///< over all shards, as checked by the build
-  std::string part;               ///< "2/8" if it is part of an index that is built in parts
+  std::string built_with;         ///< "shardwise 0.1.0"
+  std::string built_at;           ///< UTC, ISO 8601
+  IndexContent content;           ///< what it was built to hold
+  std::optional<IndexPart> part;  ///< of an index that is built in parts
   std::vector<FieldInfo> fields;  ///< by name
   std::uint64_t num_skipped = 0;
 };
@@ -88,8 +134,8 @@ class SHARDWISE_EXPORT Index {
   Index& operator=(const Index&) = delete;
   ~Index();
 
-  const std::string& path() const noexcept;
-  std::uint64_t size() const noexcept;  ///< samples
+  const std::string& path() const noexcept;  ///< links followed
+  std::uint64_t size() const noexcept;       ///< samples
   std::uint64_t num_members() const noexcept;
   std::uint64_t num_shards() const noexcept;
   /// Of the samples' numbering and of every shard's headers: equal for equal shards in equal order,
@@ -120,17 +166,14 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   IndexSummary summary() const;
-  /// The metadata columns, in the order of SegmentView::value.
-  const std::vector<Column>& columns() const noexcept;
-  const BadPolicies& policies() const noexcept;
-  /// True if the index was built with hashes of all content.
-  bool has_hashes() const noexcept;
-  /// At most `limit` of what a lenient build left out, in shard order.
+  /// What it was built to hold; `columns` in the order of SegmentView::value.
+  const IndexContent& content() const noexcept;
+  /// At most `limit` of what was left out, in shard order. Errors: CorruptIndex.
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
-  /// Reads every byte of the table and checks it: every segment, directory, and key entry.
+  /// Reads all of both files and checks it: every row, segment, directory and key entry.
   /// Errors: CorruptIndex.
-  /// Cost: O(table).
+  /// Cost: O(table + catalogue).
   void check() const;
 
  private:

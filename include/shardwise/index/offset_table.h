@@ -14,55 +14,26 @@
 
 namespace shardwise {
 
-// The offset table, format version 2: the hot path of an index. One file, little-endian, mapped
-// read-only and shared by all processes through the page cache; nothing in it is parsed.
+// The offset table: the hot path of an index. One file, little-endian, mapped read-only and shared by
+// all processes through the page cache; nothing in it is parsed. docs/formats/index.md specifies it
+// and the catalogue beside it.
 //
-//   +--------------------+ 0
-//   | TableHeader        | 128 bytes: magic, version, counts, where the sections lie, checksums
-//   +--------------------+ 128
-//   | segment of shard 0 | one segment a shard, each a multiple of 8 bytes, in shard order
-//   | segment of shard 1 |
-//   | ...                |
-//   +--------------------+ directory_offset
-//   | ShardEntry [S + 1] | 24 bytes a shard: where its segment lies, its first sample and member;
-//   |                    | the last one is a sentinel with the totals
-//   +--------------------+ hint_offset
-//   | u32 [H]            | hint[i] = shard of sample i << hint_shift, so that sample -> shard is
-//   |                    | O(1); H is even
-//   +--------------------+ keys_offset
-//   | u64 [B + 1]        | key buckets: bucket b holds entries [start[b], start[b + 1])
-//   | u64 [N]            | key entries: hash tag << 40 | sample, sorted within a bucket
-//   +--------------------+ file_bytes
+//   TableHeader        128 bytes: magic, version, counts, where the sections lie, checksums
+//   segments           one a shard, in shard order
+//   ShardEntry [S + 1] where each segment lies, its first sample and member
+//   hints              sample -> shard in O(1)
+//   keys               key -> samples (src/index/key_index.h)
 //
-// A segment does not depend on its place, so that an unchanged shard's segment is copied as it is:
-//
-//   +--------------------+ 0
-//   | SegmentHeader      | 56 bytes: counts, sizes, checksum of what follows
-//   +--------------------+ 56
-//   | SampleRecord [n+1] | 8 bytes: first member and first key byte, relative to this segment;
-//   |                    | the last one is a sentinel
-//   | MemberRecord [m]   | 16 bytes: size, data offset in the shard, field
-//   | u64 [m]            | hash64 of each member's content; only with kHasMemberHashes
-//   | u64 [c][n]         | metadata, column by column: an integer, the bits of a double, or
-//   |                    | offset << 32 | length of a text or blob in the value heap
-//   | u32 [f + 1]        | field f's name is bytes [end[f], end[f + 1]) of the name heap
-//   | u8 [c][n]          | ValueType of each metadata value
-//   | field names, values, keys | bytes, not terminated; zero-padded to 8
-//   +--------------------+
-//
-// Offsets of members in a compressed shard are in its expanded bytes. Which columns there are, and
-// what they were taken from, is the catalogue's to say; it is the same in all segments.
+// A segment is a SegmentHeader, then arrays of what one shard holds. It does not depend on its
+// place, so that an unchanged shard's segment is copied as it is.
 //
 // Why segments: a build appends them as scans finish in shard order, in constant memory; parts
 // built on several machines join by copying; and a shard's records are checked (checksum and every
 // range) when the shard is first touched, so that opening costs the same for any number of samples.
-//
-// A key's hash is hash64(key). Its top `key_bucket_bits` bits choose the bucket, the next 24 are
-// the tag; a hit is confirmed against the key's bytes, so that a damaged entry may hide a key,
-// which Index::check finds, but never gives a wrong sample.
 
+/// The version of the format, of table and catalogue, that this library writes and reads.
+inline constexpr std::uint32_t kIndexVersion = 3;
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
-inline constexpr std::uint32_t kTableVersion = 2;
 /// Member data in tar archives starts at multiples of this, so offsets are stored in these units.
 inline constexpr std::uint64_t kTarBlockBytes = 512;
 
@@ -81,7 +52,7 @@ struct TableHeader {
   std::uint32_t reserved;
   std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
   std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
-  std::uint64_t keys_checksum;  ///< low half of the hash128 of the entries, plus that of the starts
+  std::uint64_t keys_checksum;       ///< hash64 of the checksums of the key section's blocks
   std::uint64_t padding[2];
   std::uint64_t header_checksum;  ///< hash64 of the bytes before this one
 };
@@ -103,11 +74,11 @@ struct SegmentHeader {
   std::uint32_t flags;  ///< kHasMemberHashes or 0
   std::uint64_t value_bytes;
   std::uint64_t key_bytes;
-  std::uint64_t segment_bytes;  ///< this header included
-  std::uint64_t checksum;       ///< hash64 of everything after this header, seeded with the hash of
-                                ///< the header's bytes before this one
+  std::uint64_t segment_bytes;    ///< this header included
+  std::uint64_t counts_checksum;  ///< hash64 of the header's bytes before this one
+  std::uint64_t checksum;  ///< hash64 of everything after this header, seeded with counts_checksum
 };
-static_assert(sizeof(SegmentHeader) == 56);
+static_assert(sizeof(SegmentHeader) == 64);
 
 inline constexpr std::uint32_t kHasMemberHashes = 1;
 

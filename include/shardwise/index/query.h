@@ -12,27 +12,36 @@
 
 namespace shardwise {
 
+/// What a query may use.
+struct QueryLimits {
+  /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory: about
+  /// 64 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else in
+  /// /var/tmp or /tmp.
+  std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
+};
+
 /// Read-only SQL over an index, as SQLite speaks it. Tables:
 ///
 ///   samples   sample, key, shard, members, bytes (of all its members), and the metadata columns
 ///   members   sample, member (its place in the sample), key, field, shard, offset, size
-///   shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (see the catalogue)
+///   shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (as ShardInfo)
 ///   fields    field, members, bytes
 ///   skipped   shard, offset, name, reason
 ///
-/// `samples` and `members` are virtual: they are read from the offset table as it is, and cost no
-/// storage. A shard's url is its path as ShardInfo has it. Conditions on sample, key and shard are looked up, others scan: about 0.2 us a row.
-/// Keys, fields and names that are not UTF-8 are blobs.
+/// All are virtual, and read through Index: what is damaged is an error, never another answer, and
+/// SQL costs no storage. A shard's url is its path as ShardInfo has it, without a URL's secrets.
+/// Conditions on sample, key (compared by its bytes) and shard are looked up, others scan: about
+/// 0.2 us a row, of `shards` some us. Keys, fields and names that are not UTF-8 are blobs. SQLite's
+/// json_each and json_tree are there too.
 ///
-/// Only SELECT is allowed. The catalogue is taken for hostile: no code in its schema runs, nothing
-/// can be attached, loaded or written.
+/// Only SELECT is allowed: nothing can be attached, loaded or written. A value has 64 MiB at most.
 ///
 /// One thread; each has its own. It shares ownership of the index.
 class SHARDWISE_EXPORT Query {
  public:
   /// Errors: InvalidArgument, with SQLite's reason, if `sql` is not one SELECT that can be run
-  /// here.
-  Query(std::shared_ptr<const Index> index, std::string_view sql);
+  /// here; CorruptIndex.
+  Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits = {});
   ~Query();
   Query(Query&&) noexcept;
   Query& operator=(Query&&) noexcept;
@@ -40,7 +49,8 @@ class SHARDWISE_EXPORT Query {
   /// Names of the result's columns.
   const std::vector<std::string>& columns() const noexcept;
   /// Moves to the next row; false at the end.
-  /// Errors: InvalidArgument (a function failed, a result too large); CorruptIndex.
+  /// Errors: InvalidArgument (a function failed, a result too large, more scratch files than
+  ///   QueryLimits allow); CorruptIndex; kNoSpace, kIo (the scratch files).
   bool next();
   /// A value of this row; text and blobs are valid until next(). REQUIRES: next() was true,
   /// column < columns().size().

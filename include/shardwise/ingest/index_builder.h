@@ -25,21 +25,6 @@ struct BuildProgress {
   std::uint64_t num_bytes = 0;
 };
 
-/// What an index holds beside what lies where. Kept in it, so that it can be brought up to date
-/// without saying it again.
-struct IndexContent {
-  BadPolicies policies = {};
-  /// Metadata to take from fields, for queries. Reads those fields.
-  std::vector<Column> columns = {};
-  /// Also hash every shard's and every member's content, for `verify_shard` in full. Reads every
-  /// byte.
-  bool hashes = false;
-  /// Fail if a key comes in two shards. Within a shard `policies.repeated_key` decides.
-  bool unique_keys = false;
-
-  friend bool operator==(const IndexContent&, const IndexContent&) = default;
-};
-
 /// One of several builds, on several machines perhaps, that merge_indexes joins.
 struct BuildPart {
   std::uint64_t number = 1;  ///< from 1
@@ -50,6 +35,10 @@ struct BuildOptions {
   /// Scanning threads. 0: one a core.
   unsigned num_threads = 0;
   IndexContent content = {};
+  /// The words that the shards were named by, as read_sources() gives them: SourceList::sources.
+  /// They are kept in the index, and update_index() lists directories, globs and descriptors among
+  /// them anew. None: it takes the shards that the index has.
+  std::vector<std::string> sources = {};
   /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
   /// a part is built.
   bool drop_missing = false;
@@ -70,13 +59,17 @@ struct BuildOptions {
 struct BuildReport {
   IndexSummary summary;
   std::uint64_t shards_scanned = 0;
-  std::uint64_t shards_reused = 0;                ///< taken over: unchanged since they were scanned
-  std::uint64_t shards_resumed = 0;               ///< of them, from a build that did not finish
-  std::vector<std::string> dropped;               ///< paths of missing shards that were left out
-  std::uint64_t num_not_samples = 0;              ///< links, directories, devices
-  std::vector<std::uint64_t> without_end_marker;  ///< shards that end at a member without it
-  std::vector<std::uint64_t> concatenated;        ///< shards that hold more than one archive
+  std::uint64_t shards_reused = 0;   ///< taken over: unchanged since they were scanned
+  std::uint64_t shards_resumed = 0;  ///< of them, from a build that did not finish
+  std::vector<std::string> dropped;  ///< paths of missing shards that were left out
+  std::vector<std::string> gone;  ///< paths of shards that the index had, and were not named again
+  std::vector<std::uint64_t> without_value;        ///< samples whose value is null, for each column
+  std::uint64_t num_not_samples = 0;               ///< links, directories, devices
+  std::vector<std::uint64_t> without_end_marker;   ///< shards that end at a member without it
+  std::vector<std::uint64_t> concatenated;         ///< shards that hold more than one archive
   std::vector<std::uint64_t> with_trailing_bytes;  ///< shards with rubbish after their end marker
+  /// Compressed shards without a checksum over their content: only content hashes find damage.
+  std::vector<std::uint64_t> without_checksum;
 };
 
 /// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
@@ -91,6 +84,9 @@ struct BuildReport {
 /// bzip2, lz4, told by content) are indexed in one pass over what they expand to; their samples
 /// cannot be read in place.
 ///
+/// Files of an index that holds URLs with secrets (see redacted_url) can be read by their owner
+/// alone: mode 0600.
+///
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
 /// written under a temporary name, synced and renamed, the catalogue last: that rename is the
 /// moment at which the new index exists. A reader sees the old index or the new one. A build that
@@ -104,7 +100,8 @@ struct BuildReport {
 /// Memory: the records of a few shards a thread, `journal_bytes`, 16 bytes a sample up to 64 MiB
 ///   (half as much again while that buffer grows), and 1 to 2 KB a shard.
 /// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
-///   Cancelled; InvalidArgument if `shards` is empty. The old index, if any, stays as it was.
+///   Cancelled; InvalidArgument if `shards` is empty or holds a shard twice, under whatever names.
+///   The old index, if any, stays as it was.
 SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,
                                          const BuildOptions& options = {});
@@ -127,11 +124,18 @@ SHARDWISE_EXPORT BuildPlan plan_index(const std::string& path,
 /// The same of update_index().
 SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptions& options = {});
 
-/// Brings the index at `path` up to date with the shards that it names, and the content that it was
-/// built with; `options.content` and `options.part` are not looked at.
-/// Errors: as build_index; NotFound if there is no index; InvalidArgument if it is a part.
+/// Brings the index at `path` up to date with the shards that it names, or, if it was built with
+/// BuildOptions::sources, with those that these stand for now; and the content that it was built
+/// with. `options.content`, `options.sources` and `options.part` are not looked at.
+/// Errors: as build_index and read_sources; NotFound if there is no index; InvalidArgument if it is
+///   a part.
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
+
+/// The words of BuildOptions::sources that the index at `path` was built with, as paths from here;
+/// none if there were none. With read_sources() they give the shards that update_index() takes.
+/// Errors: as Index::open; InvalidArgument if it is a part.
+SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path);
 
 /// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
 /// is byte for byte the one that a single build makes. No shard is read or looked at.

@@ -12,7 +12,8 @@
 namespace shardwise {
 
 // What other readers take an index for. Both check first that each shard is the one that was
-// indexed (size and time), so that what they write is true of the files as they are.
+// indexed (size and time), so that what they write is true of the files as they are; and they
+// replace only files of their own kind: any other of that name is an InvalidArgument.
 
 struct WidsExportOptions {
   /// Of the data set; empty leaves it out.
@@ -30,9 +31,15 @@ struct WidsExportOptions {
 /// below the descriptor's directory, so that the two can be moved together; absolute otherwise.
 /// Name it `*.json`, by which expand_sources knows it; an index of it has the same fingerprint.
 ///
-/// Effects: `path` appears whole or not at all; what a killed export of it left is removed.
-/// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or if the index
-///   left out bad members, which wids would count; StaleIndex, NotFound, kIo, kNoSpace; Cancelled.
+/// Effects: `path` appears whole or not at all; what a killed export of it left is removed. If it
+///   names URLs with secrets (see redacted_url) only its owner can read it.
+/// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or for what wids'
+///   own tar reader takes otherwise than the index: bad members that were left out, compressed
+///   shards, archives one after another, names above 100 bytes or not UTF-8, a name that comes
+///   twice in a shard, hard links that stand for members, members of 8 GiB and more;
+///   InvalidArgument if there is a file at `path` that is no wids descriptor; StaleIndex, NotFound,
+///   CorruptIndex, kIo, kNoSpace; Cancelled.
+/// Cost: O(members).
 /// Source: wids/wids_index.py of webdataset 0.2.107.
 SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::string& path,
                                             const WidsExportOptions& options = {});
@@ -48,9 +55,9 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 ///
 /// Effects: each file appears whole or not at all; all is checked before the first is written.
 /// @return  the files' paths, in the order of the shards: what DALI takes as index_paths.
-/// Errors: Unsupported if a key or field holds white space, which separates them, or a shard has no
-///   samples, which DALI refuses; InvalidArgument if two shards' files would have one name;
-///   StaleIndex, NotFound, CorruptIndex, kIo, kNoSpace; Cancelled.
+/// Errors: Unsupported if a key or field holds white space, which separates them, if a shard has no
+///   samples, which DALI refuses, or is compressed, which it cannot read; InvalidArgument if two
+///   shards' files would have one name, or a file of such a name is no DALI index; StaleIndex, NotFound, CorruptIndex, kIo, kNoSpace; Cancelled.
 /// Source: tools/wds2idx.py (version v1.2) and dali/operators/reader/loader/webdataset_loader.cc,
 ///   which parses it, in DALI at 0aa2ef5f and 010a519f. Unlike wds2idx, members that are in no
 ///   sample by WebDataset's rule (links, names without a field) are left out.

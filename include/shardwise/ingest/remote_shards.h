@@ -47,9 +47,9 @@ class SHARDWISE_EXPORT RemoteShards {
   };
   /// Nothing if shards are not to be copied; then they are read in one pass, and nothing is kept.
   virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
-  /// Told of a compressed shard that was read, while the file at `path` is it as it is stored: the
-  /// chance to keep what it expands to.
-  virtual void keep_expanded(const std::string& url, const std::string& path,
+  /// Told of a compressed shard whose copy, at `path`, was read to its end: the chance to keep what
+  /// it expands to.
+  virtual void keep_expanded(const std::string& url, const State& state, const std::string& path,
                              Compression compression, std::uint64_t expanded_bytes) = 0;
 };
 

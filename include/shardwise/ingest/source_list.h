@@ -12,6 +12,12 @@ namespace shardwise {
 struct SourceList {
   std::vector<std::string> shards;          ///< paths and URLs, in order
   std::vector<WidsDescriptor> descriptors;  ///< those among the sources, whose shards are there too
+  /// Paths of files in the directories that are not named like shards. Links to folders that were
+  /// gone into already are not counted.
+  std::vector<std::string> left_out;
+  /// What BuildOptions::sources wants: the sources as they were given, the lines of lists in place
+  /// of the lists; nothing if each is a shard or a pattern in braces, which name the same for ever.
+  std::vector<std::string> sources;
 };
 
 /// Expands what a user names into shard paths, keeping the order given.
@@ -21,7 +27,9 @@ struct SourceList {
 ///     a file           itself
 ///     a URL            http, https, s3, or what `remote` brings; of it braces are expanded, and
 ///                      nothing else
-///     a directory      all `*.tar` below it, bytewise sorted
+///     a directory      all `*.tar`, `*.tgz` and `*.tar.<codec>` (gz, zst, xz, bz2, lz4) below it,
+///                      in upper or lower case, bytewise sorted; below symbolic links to folders,
+///                      too, each folder once
 ///     a glob           `*`, `?`, `[...]`: what it matches, bytewise sorted
 ///     a brace pattern  `train-{000000..000146}.tar` or `{a,b}/x.tar`; numbers keep their zero
 ///                      padding
@@ -35,7 +43,8 @@ struct SourceList {
 ///
 /// @param remote  brings remote descriptors; shards are not looked at.
 /// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list
-///   that includes itself, and for a path that comes twice; those of read_wids_descriptor.
+///   that includes itself, and for a path that comes twice (build_index looks for one that comes by
+///   two spellings); those of read_wids_descriptor.
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
                                          RemoteShards* remote = nullptr);
 

@@ -15,7 +15,8 @@ namespace shardwise {
 /// What a source says of a file.
 struct SourceFile {
   std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
-  /// Changes when the file does: a strong ETag, else Last-Modified as sent; empty: neither.
+  /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag before
+  /// it where there is one; empty: none of these.
   std::string validator = {};
   bool has_ranges = false;  ///< parts of it can be asked for
 };
@@ -40,7 +41,8 @@ class SHARDWISE_EXPORT FetchSink {
 struct FetchRequest {
   std::string url;
   ByteRange range = {};
-  /// If not empty: the file must (still) have this validator, else StaleIndex.
+  /// If not empty: the file must (still) have this validator, else StaleIndex, and nothing of it
+  /// comes. A strong ETag is asked for (If-Match); others are held against what the answer says.
   std::string validator = {};
   /// If it becomes true the fetch stops within about a second, with Cancelled.
   const std::atomic<bool>* cancel = nullptr;

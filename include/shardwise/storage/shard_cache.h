@@ -20,15 +20,39 @@ namespace shardwise {
 // A shard cache: a directory with a byte budget, in which shards that cannot be read where they lie
 // (remote ones, compressed ones) are kept as plain tars, shared by all processes of a machine.
 //
-//     DIR/shardwise-cache      says that DIR is a cache, and of which version
+//     DIR/shardwise-cache      "shardwise shard cache, version 2\n": that DIR is a cache, and which
 //     DIR/locks                never unlinked; the byte ranges that processes lock (see below)
 //     DIR/shards/<name>.tar    a shard, whole; its access time is its last use
-//     DIR/shards/<name>.json   where it came from, its size, its hash
+//     DIR/shards/<name>.json   its record (see below)
 //     DIR/shards/<name>.tar.<random>.tmp   a shard that is being fetched; of the full size at once
 //
-// <name> is 32 hexadecimal digits, the hash of the shard's whole canonical URL: not of its last
-// part, so that a/0.tar and b/0.tar are two. The files are the truth; there is no other record that
-// could disagree with them. Nothing but files of these names is ever deleted.
+// A shard is known by its source and by its version there. <name> is 32 hexadecimal digits:
+//
+//     XXH3-128 of   source '\0' compression '\0' validator
+//
+//     source       the whole canonical URL, not its last part: a/0.tar and b/0.tar are two; of a
+//                  local shard its path
+//     compression  "none", "gzip", ...: of the file at its source, which lies here expanded
+//     validator    what the source says of its version (SourceFile::validator); of a local shard
+//                  its size and time (local_validator()); empty if nothing is known
+//
+// So versions of one shard lie side by side, and each index that is read with the cache gets its
+// own; the old ones leave as all do that nobody uses. A record is one JSON object:
+//
+//     "url"          the source, without what may be secret
+//     "validator"    as above
+//     "compression"  as above
+//     "source_size", "source_hash"   bytes, and XXH3-128 as [high, low], of the file at its source
+//     "size", "hash"                 the same of what lies here, expanded
+//     "checked_as"   CacheRequest::checked_as of the check that it passed, or null
+//
+// Where the hash of the source's file is asked for, a shard is that one only if its record says so.
+// A shard without a record, which a power cut may leave, is what its name says, of no known hash,
+// and checked by nobody. What lies under a name and is not what is asked for is replaced, but never
+// while somebody uses it: then what is asked for is fetched to a file of its own. The files are the
+// truth; there is no other record that could disagree with them. Nothing but files of these names
+// is ever deleted, and a directory of another version is left as it is (VersionMismatch): processes
+// of that version may be using it.
 //
 // Locks are of open file descriptions, which the kernel frees however a process ends: byte 0 of
 // `locks` while room is made, one byte a shard while it is fetched, and one a shard, shared, while
@@ -78,20 +102,26 @@ struct CacheRequest {
   std::string url;
   /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
   std::string local_copy = {};
-  /// Tells apart what has had one name: another version is another shard. May be empty.
-  std::string version = {};
+  /// The version of it that is wanted: what its source said (SourceFile::validator), or
+  /// local_validator(). No other comes, and none is taken from the cache. Empty: whichever it is.
+  std::string validator = {};
   /// How the file is compressed at its source; the cache holds it expanded.
   Compression compression = Compression::kNone;
   std::optional<std::uint64_t> size_bytes = {};    ///< as the cache holds it
   std::optional<std::uint64_t> source_bytes = {};  ///< at its source
   std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
-  /// Looks at a shard that is in the cache, briefly; false: it is another, and is fetched again.
-  std::function<bool(const std::string& path)> is_current = nullptr;
+  bool fetch_again = false;                        ///< what is in the cache will not do
   /// Looks at a shard that was fetched, before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
+  /// What `check` holds a shard against, as a hash: one in the cache that passed the check of
+  /// another is another, and one that passed none is checked. Nothing: it is taken unchecked.
+  std::optional<Hash128> checked_as = {};
   /// If it becomes true the call ends with Cancelled.
   const std::atomic<bool>* cancel = nullptr;
 };
+
+/// The validator of a local file.
+SHARDWISE_EXPORT std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns);
 
 /// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
 struct NextUse {
@@ -112,7 +142,7 @@ struct NextUse {
 using NextUseOf = std::function<NextUse(const std::string& name)>;
 
 /// A shard in the cache that this process uses: it stays while this lives. Movable. After fork()
-/// the parent's hold it.
+/// the parent's hold it; see keep().
 class SHARDWISE_EXPORT CachedShard {
  public:
   CachedShard();
@@ -123,6 +153,9 @@ class SHARDWISE_EXPORT CachedShard {
   /// A plain tar, to be opened or mapped; never written to.
   const std::string& path() const noexcept { return path_; }
   bool is_held() const noexcept { return hold_ != nullptr; }
+  /// From now on this lives where a child that is forked uses it, too: its copy is a hold of its
+  /// own, from the first time on that it asks the cache for a shard.
+  void keep() noexcept;
   /// As ShardCache::name_of. REQUIRES: is_held().
   const std::string& name() const noexcept;
 
@@ -137,7 +170,8 @@ class SHARDWISE_EXPORT CachedShard {
 /// What `shardwise cache ls` shows of a shard.
 struct CacheEntry {
   std::string name;
-  std::string url;  ///< without what may be secret; empty if it is not known
+  std::string url;             ///< without what may be secret; empty if it is not known
+  std::string validator = {};  ///< of the version that it is; empty if it is not known
   std::uint64_t size_bytes = 0;
   std::int64_t last_use_ns = 0;      ///< since the Unix epoch
   std::optional<Hash128> hash = {};  ///< of its bytes, when it was fetched
@@ -163,8 +197,9 @@ struct CacheRemoval {
 /// is farthest, where that is known (see NextUseOf; leaves_before() of replacement.h decides);
 /// before those the ones of which it is not known, least recently used first.
 ///
-/// Threads and processes: internally synchronised. After fork() the child may go on using it, if no
-/// other thread of the parent was inside a call.
+/// Threads and processes: internally synchronised. After fork() the child may go on using it; what
+/// the parent's threads were fetching stays theirs, and the child waits for it as other processes
+/// do.
 class SHARDWISE_EXPORT ShardCache {
  public:
   /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.
@@ -182,8 +217,8 @@ class SHARDWISE_EXPORT ShardCache {
   /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
   /// Blocks: on the network, and on another process or thread that fetches the same shard.
   /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
-  ///   (not of the size or hash that was asked for); kNoSpace (larger than the budget, or the disk
-  ///   is full); kIo (waited too long); Cancelled.
+  ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
+  ///   disk is full); kIo (waited too long); Cancelled.
   CachedShard get(const CacheRequest& request, const NextUseOf& next_use = nullptr);
 
   /// Room for a shard that will be needed, and the right to fetch it.

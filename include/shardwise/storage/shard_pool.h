@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/base/fork.h"
 #include "shardwise/storage/shard_handle.h"
 
 namespace shardwise {
@@ -38,7 +39,8 @@ struct ShardPoolStats {
 /// in openings: the order of uses between two openings is not kept, which makes a hit cheap.
 ///
 /// Threads: internally synchronised. A shard is opened by one thread; others that want it wait, and
-/// those that want another shard do not.
+/// those that want another shard do not. After fork() the child goes on with a copy; what other
+/// threads of the parent were opening it opens itself, and what they held stays open in it.
 /// Cost: a hit is one atomic addition, and another when the handle goes.
 template <class Shard>
 class ShardPool {
@@ -96,9 +98,9 @@ class ShardPool {
   struct Slot : detail::ShardPin {
     Slot() : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); }) {}
 
-    std::unique_ptr<const Shard> shard;  // written under `opening` while it is not kOpen
+    std::unique_ptr<const Shard> shard;  // written under mutex_ while it is not kOpen
     std::atomic<std::uint64_t> last_use{0};
-    std::mutex opening;
+    std::uint64_t opening = 0;  // the process of which a thread opens it; guarded by mutex_
   };
   static constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
   struct LeavePool {
@@ -106,31 +108,69 @@ class ShardPool {
   };
 
   Handle open(Slot& slot, std::uint64_t number) {
-    Handle handle;
-    {
-      const std::lock_guard lock(slot.opening);
-      if (slot.try_hold()) return Handle(&slot, slot.shard.get());
-      slot.shard = opener_(number);
-      slot.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
-      handle = Handle(&slot, slot.shard.get());
+    Turn turn(*this, slot);
+    if (Handle opened = turn.wait()) return opened;
+    std::unique_ptr<const Shard> shard = opener_(number);
+    const std::uint64_t size_bytes = shard->size_bytes();
+    Handle handle = turn.end(number, std::move(shard), size_bytes);
+    while (make_room()) {
     }
-    admit(number, handle->size_bytes());
     return handle;
   }
 
-  /// Counts a shard that was just opened, and makes room. Locks: mutex_, and tries one slot at a
-  /// time.
-  void admit(std::uint64_t number, std::uint64_t size_bytes) {
-    {
-      const std::lock_guard lock(mutex_);
-      clock_.fetch_add(1, std::memory_order_relaxed);
-      open_.push_back(number);
-      ++stats_.opened;
-      ++stats_.open_shards;
-      stats_.open_bytes += size_bytes;
+  /// The right to open a shard, of one thread at a time.
+  class Turn {
+   public:
+    Turn(ShardPool& pool, Slot& slot) : pool_(pool), slot_(slot) {}
+    ~Turn() {
+      if (process_ == 0) return;
+      const std::lock_guard lock(pool_.mutex_);
+      give_up();
     }
-    while (make_room()) {
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    /// The shard, if another thread has opened it; nothing: this one is to.
+    Handle wait() {
+      std::unique_lock lock(pool_.mutex_);
+      // Who began in the process that this one was forked from does not come to an end here.
+      pool_.opened_.wait(lock, [this] { return slot_.opening != process_generation(); });
+      if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
+      process_ = slot_.opening = process_generation();
+      return {};
     }
+    /// Puts the shard, which was opened, into the pool.
+    Handle end(std::uint64_t number, std::unique_ptr<const Shard>&& shard,
+               std::uint64_t size_bytes) {
+      const std::lock_guard lock(pool_.mutex_);
+      // Forked while it was opened, and opened by another thread of the child meanwhile.
+      if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
+      slot_.shard = std::move(shard);
+      slot_.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
+      pool_.admit(number, size_bytes);
+      give_up();
+      return Handle(&slot_, slot_.shard.get());
+    }
+
+   private:
+    /// REQUIRES: mutex_.
+    void give_up() noexcept {
+      if (slot_.opening == std::exchange(process_, 0)) slot_.opening = 0;
+      pool_.opened_.notify_all();
+    }
+
+    ShardPool& pool_;
+    Slot& slot_;
+    std::uint64_t process_ = 0;  // the slot's `opening`, if it is this one's
+  };
+
+  /// Counts a shard that was just opened. REQUIRES: mutex_.
+  void admit(std::uint64_t number, std::uint64_t size_bytes) noexcept {
+    clock_.fetch_add(1, std::memory_order_relaxed);
+    open_.push_back(number);
+    ++stats_.opened;
+    ++stats_.open_shards;
+    stats_.open_bytes += size_bytes;
   }
 
   /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
@@ -160,10 +200,6 @@ class ShardPool {
   /// REQUIRES: mutex_.
   std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open) {
     Slot& slot = *slots_[*open];
-    // Whoever opens a shard may come here for another one, so nothing is waited for; and nobody is
-    // long in what is open.
-    const std::unique_lock lock(slot.opening, std::try_to_lock);
-    if (!lock) return nullptr;
     std::uint64_t idle = kIdle;
     if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
       return nullptr;
@@ -195,7 +231,8 @@ class ShardPool {
   const Opener opener_;
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
+  Condition opened_;                 // a shard, or not
   std::vector<std::uint64_t> open_;  // guarded by mutex_
   ShardPoolStats stats_;             // guarded by mutex_
 };

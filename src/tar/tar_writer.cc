@@ -1,7 +1,8 @@
-#include "tar_writer.h"
+#include "tar/tar_writer.h"
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,19 +12,42 @@
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "tar/tar_header.h"
 
-namespace shardwise::tools {
+namespace shardwise {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 512;
+using tar::kBlockBytes;
+
+constexpr std::uint64_t kEndMarkerBytes = 1024;
 constexpr int kRecordBytes = 10240;  // what the end of an archive is padded to, as tar does
 constexpr int kWriteBytes = 1 << 20;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
+/// While it lives libarchive takes this thread's names for UTF-8, whatever the user's locale. Names
+/// that are not UTF-8 stay the bytes they are.
+class Utf8Names {
+ public:
+  Utf8Names() : before_(::uselocale(utf8())) {}
+  ~Utf8Names() { ::uselocale(before_); }
+  Utf8Names(const Utf8Names&) = delete;
+  Utf8Names& operator=(const Utf8Names&) = delete;
+
+ private:
+  static locale_t utf8() {
+    static const locale_t kUtf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+    return kUtf8;  // null, which leaves the locale as it is, where there is no such
+  }
+
+  const locale_t before_;
+};
+
 /// libarchive's sink: appends to the AtomicFile behind `file`.
-la_ssize_t write_to_file(archive* writer, void* file, const void* bytes, std::size_t size) {
+/// @param target  a File*; where that is null, nothing is written any more.
+la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::size_t size) {
   try {
-    static_cast<File*>(file)->write({static_cast<const char*>(bytes), size});
+    File* const file = *static_cast<File**>(target);
+    if (file != nullptr) file->write({static_cast<const char*>(bytes), size});
     return static_cast<la_ssize_t>(size);
   } catch (const Error& e) {
     archive_set_error(writer, e.code() == ErrorCode::kNoSpace ? ENOSPC : EIO, "%s", e.what());
@@ -38,12 +62,12 @@ TarWriter::TarWriter(const std::string& path) : file_(path), archive_(archive_wr
   require(archive_write_set_format_pax_restricted(archive_), "cannot write tar to");
   require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write tar to");
   require(archive_write_set_bytes_in_last_block(archive_, kRecordBytes), "cannot write tar to");
-  require(archive_write_open(archive_, &file_.file(), nullptr, write_to_file, nullptr),
+  require(archive_write_open(archive_, &target_, nullptr, write_to_file, nullptr),
           "cannot write tar to");
 }
 
 TarWriter::~TarWriter() {
-  archive_write_fail(archive_);  // so that freeing it writes nothing more
+  target_ = nullptr;  // freeing it ends the archive
   archive_write_free(archive_);
 }
 
@@ -77,7 +101,12 @@ std::uint64_t TarWriter::member_bytes(std::uint64_t content_bytes) {
   return kBlockBytes + (content_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }
 
+std::uint64_t TarWriter::archive_bytes(std::uint64_t member_bytes) {
+  return (member_bytes + kEndMarkerBytes + kRecordBytes - 1) / kRecordBytes * kRecordBytes;
+}
+
 void TarWriter::begin(const std::string& name, std::uint64_t size_bytes) {
+  const Utf8Names utf8;
   const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(),
                                                                             archive_entry_free);
   if (!entry) throw std::bad_alloc();
@@ -104,4 +133,4 @@ void TarWriter::require(int result, const char* action) {
   throw_errno(archive_errno(archive_), action, file_.temporary_path());
 }
 
-}  // namespace shardwise::tools
+}  // namespace shardwise

@@ -8,7 +8,7 @@
 
 struct archive;
 
-namespace shardwise::tools {
+namespace shardwise {
 
 /// Writes one shard that appears under its name whole or not at all. The same members give the same
 /// bytes on every machine: no times, owners or machine's modes; ustar headers, with pax ones only
@@ -30,6 +30,8 @@ class TarWriter {
 
   /// What a member of this size takes in a tar, long names aside.
   static std::uint64_t member_bytes(std::uint64_t content_bytes);
+  /// What members of so many bytes make as a file, with the end marker and tar's padding.
+  static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
  private:
   void begin(const std::string& name, std::uint64_t size_bytes);
@@ -37,7 +39,8 @@ class TarWriter {
   void require(int result, const char* action);
 
   AtomicFile file_;
+  File* target_ = &file_.file();
   archive* archive_;
 };
 
-}  // namespace shardwise::tools
+}  // namespace shardwise

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+
+namespace shardwise {
+
+/// Nobody but its owner may open the file from now on: mode 0600. For what holds secrets, before
+/// they are written.
+inline void make_private(const File& file) {
+  if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) {
+    throw_errno(errno, "cannot keep others from reading", file.path());
+  }
+}
+
+}  // namespace shardwise

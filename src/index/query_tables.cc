@@ -1,0 +1,250 @@
+#include "index/query_tables.h"
+
+#include <array>
+#include <type_traits>
+
+#include "index/rows.h"
+#include "index/virtual_table.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+void give_number(sqlite3_context* to, std::uint64_t value) {
+  sqlite3_result_int64(to, static_cast<sqlite3_int64>(value));
+}
+
+/// SQLITE_STATIC: what `bytes` point to outlives the query.
+void give_blob(sqlite3_context* to, std::string_view bytes, sqlite3_destructor_type keep) {
+  sqlite3_result_blob64(to, bytes.empty() ? "" : bytes.data(), bytes.size(), keep);
+}
+
+void give_text(sqlite3_context* to, std::string_view text, sqlite3_destructor_type keep) {
+  sqlite3_result_text64(to, text.empty() ? "" : text.data(), text.size(), keep, SQLITE_UTF8);
+}
+
+/// A name is bytes: text if it can be, else a blob.
+void give_name(sqlite3_context* to, std::string_view name,
+               sqlite3_destructor_type keep = SQLITE_STATIC) {
+  const bool is_text = is_utf8(name) && name.find('\0') == std::string_view::npos;
+  (is_text ? give_text : give_blob)(to, name, keep);
+}
+
+void give_value(sqlite3_context* to, const MetadataValue& value) {
+  switch (value.type) {
+    case ValueType::kNull:
+      sqlite3_result_null(to);
+      break;
+    case ValueType::kInteger:
+      sqlite3_result_int64(to, value.integer);
+      break;
+    case ValueType::kReal:
+      sqlite3_result_double(to, value.real);
+      break;
+    case ValueType::kText:
+      give_text(to, value.bytes, SQLITE_STATIC);
+      break;
+    case ValueType::kBlob:
+      give_blob(to, value.bytes, SQLITE_STATIC);
+      break;
+  }
+}
+
+/// A sample, which is what both tables of the offset table go by.
+struct SampleAt {
+  explicit SampleAt(QueryTables& all) : tables(all) {}
+
+  static std::uint64_t num_places(QueryTables& tables) { return tables.index().size(); }
+
+  void go_to(std::uint64_t number) {
+    const Index& index = tables.index();
+    sample = number;
+    if (sample < shard_first || sample >= shard_end) {
+      shard = index.shard_of(sample);
+      segment = tables.segment(shard);
+      shard_first = index.first_sample(shard);
+      shard_end = index.first_sample(shard + 1);
+    }
+    in_shard = static_cast<std::uint32_t>(sample - shard_first);
+    members = segment.members(in_shard);
+  }
+
+  QueryTables& tables;
+  std::uint64_t sample = 0;
+  std::uint64_t shard = 0;
+  std::uint64_t shard_first = 0;
+  std::uint64_t shard_end = 0;
+  SegmentView segment;
+  std::uint32_t in_shard = 0;
+  std::span<const MemberRecord> members;
+};
+
+struct SampleRow : SampleAt {
+  static constexpr const char* kName = "samples";
+  static constexpr bool kOneAPlace = true;
+  using SampleAt::SampleAt;
+
+  static std::span<const TableColumn<SampleRow>> columns() {
+    using R = const SampleRow&;
+    using To = sqlite3_context*;
+    static constexpr auto kColumns = std::to_array<TableColumn<SampleRow>>({
+        {"sample", "INTEGER", Lookup::kPlace, [](R r, To to) { give_number(to, r.sample); }},
+        {"key", "", Lookup::kKey, [](R r, To to) { give_name(to, r.segment.key(r.in_shard)); }},
+        {"shard", "INTEGER", Lookup::kShard, [](R r, To to) { give_number(to, r.shard); }},
+        {"members", "INTEGER", Lookup::kNone,
+         [](R r, To to) { give_number(to, r.members.size()); }},
+        {"bytes", "INTEGER", Lookup::kNone, [](R r, To to) { give_number(to, r.bytes()); }},
+    });
+    return kColumns;
+  }
+  static std::vector<std::string> more_columns(const Index& index) {
+    std::vector<std::string> names;
+    for (const Column& column : index.content().columns) names.push_back('"' + column.name + '"');
+    return names;
+  }
+  static double rows_a_place(const Index&) { return 1; }
+
+  bool move_to(std::uint64_t place) {
+    go_to(place);
+    return true;
+  }
+  bool move_on() { return false; }
+  std::int64_t row_id() const { return static_cast<std::int64_t>(sample); }
+  void give_more(std::size_t column, sqlite3_context* to) const {
+    give_value(to, segment.value(static_cast<std::uint32_t>(column), in_shard));
+  }
+
+  std::uint64_t bytes() const {
+    std::uint64_t bytes = 0;
+    for (const MemberRecord& member : members) bytes += member.size_bytes;
+    return bytes;
+  }
+};
+
+struct MemberRow : SampleAt {
+  static constexpr const char* kName = "members";
+  static constexpr bool kOneAPlace = false;
+  using SampleAt::SampleAt;
+
+  static std::span<const TableColumn<MemberRow>> columns() {
+    using R = const MemberRow&;
+    using To = sqlite3_context*;
+    static constexpr auto kColumns = std::to_array<TableColumn<MemberRow>>({
+        {"sample", "INTEGER", Lookup::kPlace, [](R r, To to) { give_number(to, r.sample); }},
+        {"member", "INTEGER", Lookup::kNone, [](R r, To to) { give_number(to, r.member); }},
+        {"key", "", Lookup::kKey, [](R r, To to) { give_name(to, r.segment.key(r.in_shard)); }},
+        {"field", "", Lookup::kNone,
+         [](R r, To to) { give_name(to, r.segment.field_name(r.here().field())); }},
+        {"shard", "INTEGER", Lookup::kShard, [](R r, To to) { give_number(to, r.shard); }},
+        {"offset", "INTEGER", Lookup::kNone,
+         [](R r, To to) { give_number(to, r.here().data_offset()); }},
+        {"size", "INTEGER", Lookup::kNone,
+         [](R r, To to) { give_number(to, r.here().size_bytes); }},
+    });
+    return kColumns;
+  }
+  static std::vector<std::string> more_columns(const Index&) { return {}; }
+  static double rows_a_place(const Index& index) {
+    return static_cast<double>(index.num_members()) /
+           std::max(1.0, static_cast<double>(index.size()));
+  }
+
+  bool move_to(std::uint64_t place) {
+    go_to(place);
+    member = 0;
+    return !members.empty();
+  }
+  bool move_on() { return ++member < members.size(); }
+  /// Its number among all of the shard, and the shard.
+  std::int64_t row_id() const {
+    return static_cast<std::int64_t>(shard) << 32 | (&here() - segment.members().data());
+  }
+  void give_more(std::size_t, sqlite3_context*) const {}
+
+  const MemberRecord& here() const { return members[member]; }
+
+  std::uint32_t member = 0;
+};
+
+/// A row of the catalogue: its columns are what for_each_field goes through.
+template <class Info>
+struct CatalogueRow {
+  static constexpr const char* kName = TableOf<Info>::kName.data();
+  static constexpr bool kOneAPlace = true;
+  explicit CatalogueRow(QueryTables& all) : tables(all) {}
+
+  /// A shard's number is what other tables name it by; those of other rows are not shown.
+  static std::span<const TableColumn<CatalogueRow>> columns() {
+    static constexpr TableColumn<CatalogueRow> kNumber = {
+        TableOf<Info>::kNumber.data(), "INTEGER", Lookup::kPlace,
+        [](const CatalogueRow& row, sqlite3_context* to) { give_number(to, row.place); }};
+    return {&kNumber, std::is_same_v<Info, ShardInfo> ? 1U : 0U};
+  }
+  static std::vector<std::string> more_columns(const Index&) {
+    std::vector<std::string> columns;
+    const Info row{};
+    for_each_field(row, [&](const char* name, const auto& value) {
+      columns.push_back(std::string(name) + (to_cell(value).is_integer ? " INTEGER" : ""));
+    });
+    return columns;
+  }
+  static std::uint64_t num_places(QueryTables& tables) { return tables.num_rows(Info{}); }
+  static double rows_a_place(const Index&) { return 1; }
+
+  bool move_to(std::uint64_t to) {
+    // In a join the same row is asked for again and again.
+    if (cells.empty() || place != to) cells = to_cells(tables.row(to, Info{}));
+    place = to;
+    return true;
+  }
+  bool move_on() { return false; }
+  std::int64_t row_id() const { return static_cast<std::int64_t>(place); }
+  void give_more(std::size_t column, sqlite3_context* to) const {
+    const Cell& cell = cells[column];
+    if (cell.is_integer) {
+      sqlite3_result_int64(to, cell.integer);
+    } else {
+      give_name(to, cell.bytes, SQLITE_TRANSIENT);
+    }
+  }
+
+  QueryTables& tables;
+  std::uint64_t place = 0;
+  std::vector<Cell> cells;
+};
+
+}  // namespace
+
+QueryTables::QueryTables(const Index& index) : index_(index), segments_(index.num_shards()) {}
+
+void QueryTables::add_to(sqlite3* db) {
+  VirtualTable<SampleRow>::add_to(db, *this);
+  VirtualTable<MemberRow>::add_to(db, *this);
+  VirtualTable<CatalogueRow<ShardInfo>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<FieldInfo>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<SkippedMember>>::add_to(db, *this);
+}
+
+const SegmentView& QueryTables::segment(std::uint64_t shard) {
+  if (!segments_[shard]) segments_[shard] = index_.segment(shard);
+  return *segments_[shard];
+}
+
+ShardInfo QueryTables::row(std::uint64_t place, const ShardInfo&) const {
+  ShardInfo shard = index_.shard(place);
+  shard.url = without_secrets(shard.path);
+  return shard;
+}
+
+const std::vector<FieldInfo>& QueryTables::fields() {
+  if (!fields_) fields_ = index_.summary().fields;
+  return *fields_;
+}
+
+const std::vector<SkippedMember>& QueryTables::skipped() {
+  if (!skipped_) skipped_ = index_.skipped(UINT64_MAX);
+  return *skipped_;
+}
+
+}  // namespace shardwise

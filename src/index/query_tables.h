@@ -1,0 +1,51 @@
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shardwise/index/index.h"
+
+struct sqlite3;
+
+namespace shardwise {
+
+/// The tables that queries ask: samples, members, shards, fields and skipped, all virtual, and all
+/// read through what checks an index as it reads. One thread.
+class QueryTables {
+ public:
+  explicit QueryTables(const Index& index);
+
+  /// Makes the tables known to a connection, which must not outlive them.
+  void add_to(sqlite3* db);
+  /// Throws what a table threw while SQLite's own code lay between it and the caller, if one did.
+  void rethrow() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+  // For the tables.
+  const Index& index() const noexcept { return index_; }
+  /// What is read of the index stays here: segments by shard, the rest as a whole.
+  const SegmentView& segment(std::uint64_t shard);
+  std::uint64_t num_rows(const ShardInfo&) const { return index_.num_shards(); }
+  std::uint64_t num_rows(const FieldInfo&) { return fields().size(); }
+  std::uint64_t num_rows(const SkippedMember&) { return skipped().size(); }
+  /// The second argument only says of which table. A shard's url is its path, without secrets.
+  ShardInfo row(std::uint64_t place, const ShardInfo&) const;
+  const FieldInfo& row(std::uint64_t place, const FieldInfo&) { return fields()[place]; }
+  const SkippedMember& row(std::uint64_t place, const SkippedMember&) { return skipped()[place]; }
+  void keep_error(std::exception_ptr error) noexcept { error_ = std::move(error); }
+
+ private:
+  const std::vector<FieldInfo>& fields();
+  const std::vector<SkippedMember>& skipped();
+
+  const Index& index_;
+  std::exception_ptr error_;
+  std::vector<std::optional<SegmentView>> segments_;
+  std::optional<std::vector<FieldInfo>> fields_;
+  std::optional<std::vector<SkippedMember>> skipped_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "shardwise/base/compression.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/index.h"
+
+namespace shardwise {
+
+// The rows of the catalogue's tables. What a row holds is said once, by for_each_field: the tables'
+// SQL, their checksums and the build's journal follow from it.
+
+/// A value as SQLite has it.
+struct Cell {
+  bool is_integer = false;
+  std::int64_t integer = 0;
+  std::string bytes = {};  ///< of a text or a blob
+
+  friend bool operator==(const Cell&, const Cell&) = default;
+};
+
+/// A 64-bit hash among a row's fields: in the catalogue 16 hexadecimal digits, not a number.
+template <class Word>
+struct HashField {
+  Word& word;
+};
+template <class Word>
+HashField(Word&) -> HashField<Word>;
+
+template <class Row, class Of>
+concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
+
+/// Calls visit(name, value) with each column of a row but its number, in their order. `path` of a
+/// shard follows from its url.
+template <RowOf<ShardInfo> Row, class Visit>
+void for_each_field(Row& row, const Visit& visit) {
+  visit("url", row.url);
+  visit("size", row.size_bytes);
+  visit("mtime_ns", row.mtime_ns);
+  visit("validator", row.validator);
+  visit("first_sample", row.first_sample);
+  visit("samples", row.num_samples);
+  visit("members", row.num_members);
+  visit("not_samples", row.num_not_samples);
+  visit("archives", row.num_archives);
+  visit("trailing_bytes", row.trailing_bytes);
+  visit("end_marker", row.end_marker);
+  visit("compression", row.compression);
+  visit("unchecked", row.unchecked);
+  visit("expanded_size", row.expanded_bytes);
+  visit("content_hash", row.content_hash);
+  visit("header_hash", row.header_hash);
+  visit("first_header_hash", HashField{row.first_header_hash});
+  visit("segment_checksum", HashField{row.segment_checksum});
+}
+
+template <RowOf<FieldInfo> Row, class Visit>
+void for_each_field(Row& row, const Visit& visit) {
+  visit("field", row.name);
+  visit("members", row.num_members);
+  visit("bytes", row.bytes);
+}
+
+template <RowOf<SkippedMember> Row, class Visit>
+void for_each_field(Row& row, const Visit& visit) {
+  visit("shard", row.shard);
+  visit("offset", row.offset);
+  visit("name", row.name);
+  visit("kind", row.kind);
+  visit("reason", row.reason);
+}
+
+/// The table that holds the rows, and what their number is called in it.
+template <class Row>
+struct TableOf;
+template <>
+struct TableOf<ShardInfo> {
+  static constexpr std::string_view kName = "shards", kNumber = "shard";
+};
+template <>
+struct TableOf<FieldInfo> {
+  static constexpr std::string_view kName = "fields", kNumber = "number";
+};
+template <>
+struct TableOf<SkippedMember> {
+  static constexpr std::string_view kName = "skipped", kNumber = "number";
+};
+
+Cell to_cell(std::int64_t value);
+Cell to_cell(std::uint64_t value);
+Cell to_cell(bool value);
+Cell to_cell(const std::string& value);
+Cell to_cell(Compression value);
+Cell to_cell(LeftOut value);
+Cell to_cell(const Hash128& value);
+Cell to_cell(const std::optional<Hash128>& value);
+Cell hash_cell(std::uint64_t hash);
+template <class Word>
+Cell to_cell(HashField<Word> hash) {
+  return hash_cell(hash.word);
+}
+
+// The other way round. Errors: InvalidArgument for a cell that holds no such value.
+void from_cell(const Cell& cell, std::int64_t& value);
+void from_cell(const Cell& cell, std::uint64_t& value);
+void from_cell(const Cell& cell, bool& value);
+void from_cell(const Cell& cell, std::string& value);
+void from_cell(const Cell& cell, Compression& value);
+void from_cell(const Cell& cell, LeftOut& value);
+void from_cell(const Cell& cell, Hash128& value);
+void from_cell(const Cell& cell, std::optional<Hash128>& value);
+std::uint64_t hash_of_cell(const Cell& cell);
+inline void from_cell(const Cell& cell, HashField<std::uint64_t> hash) {
+  hash.word = hash_of_cell(cell);
+}
+
+template <class Row>
+std::vector<Cell> to_cells(const Row& row) {
+  std::vector<Cell> cells;
+  for_each_field(row, [&](const char*, const auto& value) { cells.push_back(to_cell(value)); });
+  return cells;
+}
+
+/// REQUIRES: as many cells as the row has fields. Errors: InvalidArgument.
+template <class Row>
+Row from_cells(std::span<const Cell> cells) {
+  Row row;
+  std::size_t next = 0;
+  for_each_field(row, [&](const char*, auto&& value) { from_cell(cells[next++], value); });
+  return row;
+}
+
+/// The names of a row's columns.
+template <class Row>
+std::vector<std::string> columns_of() {
+  std::vector<std::string> names;
+  const Row row{};
+  for_each_field(row, [&](const char* name, const auto&) { names.emplace_back(name); });
+  return names;
+}
+
+/// The statement that makes the rows' table; it is compared to the letter.
+template <class Row>
+std::string create_table_sql() {
+  std::string sql = "CREATE TABLE " + std::string(TableOf<Row>::kName) + " (" +
+                    std::string(TableOf<Row>::kNumber) + " INTEGER PRIMARY KEY";
+  const Row row{};
+  for_each_field(row, [&](const char* name, const auto& value) {
+    sql +=
+        std::string(", ") + name + (to_cell(value).is_integer ? " INTEGER" : " BLOB") + " NOT NULL";
+  });
+  return sql + ", checksum INTEGER NOT NULL)";
+}
+
+/// Of a row: the hash64 of its number and its cells, as pack() lays them out.
+std::int64_t row_checksum(std::uint64_t number, std::span<const Cell> cells);
+
+/// Appends cells to bytes: 8 bytes of an integer, or 8 bytes of a length and so many bytes.
+void pack(std::span<const Cell> cells, std::string& out);
+/// Takes from `bytes` what pack() appended of a row like `like`; nothing if it is cut.
+std::optional<std::vector<Cell>> unpack(std::span<const Cell> like, std::string_view& bytes);
+
+}  // namespace shardwise

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace shardwise::sqlite {
+
+/// The temporary files of one connection, in which SQLite sorts and keeps what a statement needs
+/// for itself: nameless files where SQLite puts them, and no more than so many bytes in all of them
+/// together. It must outlive the connection. One thread.
+class ScratchFiles {
+ public:
+  explicit ScratchFiles(std::uint64_t max_bytes);
+  ~ScratchFiles();
+  ScratchFiles(const ScratchFiles&) = delete;
+  ScratchFiles& operator=(const ScratchFiles&) = delete;
+
+  /// What sqlite3_open_v2 is to be told.
+  const std::string& vfs_name() const noexcept;
+  /// True if a statement failed (SQLITE_FULL) since it would have needed more.
+  bool were_too_small() const noexcept;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardwise::sqlite

@@ -1,0 +1,26 @@
+#include "ingest/distinct_shards.h"
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+
+void DistinctShards::add_file(const std::string& path, const FileIdentity& identity) {
+  const auto [first, is_new] = files_.emplace(identity, path);
+  if (!is_new) refuse_shard_named_twice(first->second, path);
+}
+
+void DistinctShards::add_url(const std::string& url) {
+  const auto [first, is_new] = urls_.emplace(is_command_url(url) ? url : canonical_url(url), url);
+  if (!is_new) refuse_shard_named_twice(first->second, url);
+}
+
+void refuse_shard_named_twice(const std::string& first, const std::string& second) {
+  const std::string a = without_secrets(first), b = without_secrets(second);
+  throw InvalidArgument("a shard is named twice",
+                        in_quotes(a) + (a == b ? "" : " and " + in_quotes(b)),
+                        "each of its samples would come twice; name it once");
+}
+
+}  // namespace shardwise

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "shardwise/base/file.h"
+
+namespace shardwise {
+
+/// The shards of a list, each of which may come once: by whatever name, for the samples of one that
+/// comes twice would come twice. One thread.
+class DistinctShards {
+ public:
+  /// @param identity  of the file that `path` leads to.
+  /// Errors: InvalidArgument if it is there already, naming both spellings.
+  void add_file(const std::string& path, const FileIdentity& identity);
+  /// The same of a URL; spellings that canonical_url() makes equal are one.
+  void add_url(const std::string& url);
+
+ private:
+  // By the whole identity: where a file system's inode numbers are not unique, times and sizes are.
+  std::map<FileIdentity, std::string> files_;
+  std::map<std::string, std::string> urls_;
+};
+
+/// Throws the InvalidArgument that DistinctShards does.
+[[noreturn]] void refuse_shard_named_twice(const std::string& first, const std::string& second);
+
+}  // namespace shardwise

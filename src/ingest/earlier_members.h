@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "shardwise/tar/tar_scanner.h"
+
+namespace shardwise {
+
+/// The members of a shard that a scan has come by, by name: what its hard links may stand for.
+/// Names are compared byte by byte. Memory: all names. One thread.
+class EarlierMembers {
+ public:
+  void add(const TarMember& member) {
+    places_.insert_or_assign(std::string(member.name),
+                             Place{member.data_offset, member.size_bytes});
+  }
+
+  /// The link as a member with the bytes of the last one that its target names; it is added, too.
+  /// Nothing if there is none, or if it is no hard link.
+  std::optional<TarMember> resolve(const TarOther& link) {
+    if (link.type != TarOther::Type::kHardLink) return std::nullopt;
+    const auto found = places_.find(std::string(link.target));
+    if (found == places_.end()) return std::nullopt;
+    const TarMember member{.name = link.name,
+                           .header_offset = link.header_offset,
+                           .data_offset = found->second.data_offset,
+                           .size_bytes = found->second.size_bytes};
+    add(member);
+    return member;
+  }
+
+ private:
+  struct Place {
+    std::uint64_t data_offset;
+    std::uint64_t size_bytes;
+  };
+  std::unordered_map<std::string, Place> places_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shardwise/base/file.h"
+#include "shardwise/base/fork.h"
+#include "shardwise/storage/shard_cache.h"
+#include "storage/cache_directory.h"
+
+// What the parts of the shard cache share: shard_cache.cc finds a shard or has it fetched,
+// cache_room.cc makes room for it, shard_fetch.cc brings it, cache_upkeep.cc looks after what is
+// there.
+
+namespace shardwise {
+
+namespace detail {
+
+/// Bytes that are read or written at once.
+inline constexpr std::size_t kCachePieceBytes = std::size_t{1} << 20;
+
+/// Throws Cancelled if that is asked for.
+void throw_if_cancelled(const CacheRequest& request);
+/// The size of a regular file; nothing if there is none.
+std::optional<std::uint64_t> find_size(const std::string& path);
+/// Says that the shard was used now.
+void touch(const std::string& path) noexcept;
+
+/// Waits between the tries of a lock, longer each time.
+class Pause {
+ public:
+  void operator()() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min(2 * next_, kLongest);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLongest{10'000};
+  std::chrono::microseconds next_{100};
+};
+
+}  // namespace detail
+
+class FileSink;
+
+struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
+  explicit Impl(const ShardCacheOptions& wanted)
+      : options(wanted),
+        directory(wanted.directory, wanted.create),
+        uses(directory),
+        fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()) {}
+
+  enum class Room : std::uint8_t {
+    kMade,
+    kNotNow,  ///< what should go is needed still
+    kNone     ///< nothing may go
+  };
+  /// How much a shard is needed.
+  struct Need {
+    std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
+    bool patient = false;  ///< now, but rather wait until what should go is not needed any more
+  };
+
+  std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
+  /// Holds what lies under the name, and is held, against what is known of the wanted shard.
+  bool is_as_asked(const CacheRequest& request, const std::string& name) const;
+  /// For locks that others hold briefly. Errors: kIo; Cancelled.
+  template <class Attempt>
+  auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
+                const Attempt& attempt) const;
+  /// The lock, as soon as it can be had. Errors: kIo; Cancelled.
+  detail::ByteLock lock_room(const CacheRequest& request) const;
+  CachedShard hold(const CacheRequest& request, const std::string& name);
+  /// Removes what lies under the name and is not what is asked for. False: somebody uses it, and
+  /// did so for as long as `patience`.
+  /// REQUIRES: the lock to fetch the shard, and that find() found nothing.
+  bool clear(const CacheRequest& request, const std::string& name,
+             std::chrono::milliseconds patience);
+  /// Waits for who fetches the shard, as long as it gets on.
+  detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
+  std::uint64_t size_wanted(const CacheRequest& request) const;
+  void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
+  /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
+  /// lock.
+  Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
+                 const Need& need);
+  bool ask_to_release(const std::string& name);
+  /// The right to remove a shard, added to `locks`, if nobody needs it mapped. REQUIRES: the room
+  /// lock.
+  bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
+  /// True if room was made for the shard, or it is there.
+  bool has_room(const std::string& name) const;
+  void remove(const detail::CacheDirectory::Shard& shard);
+  void sweep(const detail::CacheDirectory::Contents& contents) const;
+
+  template <class Change>
+  void count(const Change& change) const {
+    const std::lock_guard lock(mutex);
+    change(stats);
+  }
+
+  const ShardCacheOptions options;
+  const detail::CacheDirectory directory;
+  detail::UseTable uses;
+  const std::shared_ptr<const Fetchers> fetchers;
+
+  struct Releaser {
+    std::weak_ptr<void> owner;
+    std::function<bool(const std::string&)> release;
+  };
+  /// Says, while what is returned lives, that this process fetches the shard.
+  std::shared_ptr<void> note_fetch(const std::string& name);
+  bool is_fetched_here(const std::string& name) const;
+
+  bool is_running() const {
+    const std::lock_guard lock(mutex);
+    return num_running.get() > 0;
+  }
+
+  mutable Mutex mutex;
+  mutable PerProcess<int> num_running;                          // fetches; guarded by mutex
+  mutable ShardCacheStats stats;                                // guarded by mutex
+  std::vector<Releaser> releasers;                              // guarded by mutex
+  mutable PerProcess<std::multiset<std::string>> fetched_here;  // by name; guarded by mutex
+};
+
+struct CachedShard::Hold {
+  Hold(std::shared_ptr<ShardCache::Impl> of, std::string shard, detail::UseTable::Hold taken)
+      : cache(std::move(of)), name(std::move(shard)), use(taken) {}
+  ~Hold() {
+    own_file.reset();
+    cache->uses.release(name, use);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  const std::shared_ptr<ShardCache::Impl> cache;
+  const std::string name;
+  detail::UseTable::Hold use;
+  std::unique_ptr<AtomicFile> own_file;  // the shard, if there was no room for it
+};
+
+/// A shard that is being fetched.
+struct ShardCache::Fetch::Impl {
+  /// The file at its source.
+  struct Source {
+    std::uint64_t size_bytes = 0;
+    Hash128 hash;
+    std::string validator;
+  };
+
+  CachedShard run();
+  Source transfer(FileSink& sink);
+  Source copy_local(FileSink& sink);
+  void expand(FileSink& sink, std::string_view compressed, const std::string& name);
+  /// Makes the temporary file, of the size that the shard will have.
+  void make_file();
+  void grow(std::uint64_t size_bytes);
+  Source fetch_to(FileSink& sink);
+  void require_source_hash(const Hash128& hash) const;
+  void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
+
+  std::shared_ptr<ShardCache::Impl> cache;
+  CacheRequest request;
+  std::string name;
+  NextUseOf next_use;
+  CachedShard held;
+  detail::ByteLock lock;
+  std::shared_ptr<void> noted = nullptr;  // see note_fetch
+  std::uint64_t reserved_bytes = 0;
+  bool bypass = false;
+  std::unique_ptr<AtomicFile> file = nullptr;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,128 @@
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/hash.h"
+#include "storage/cache_state.h"
+
+namespace shardwise {
+
+using detail::ByteLock;
+using detail::fetch_byte;
+using detail::kCachePieceBytes;
+using detail::use_byte;
+
+void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) const {
+  for (const auto& temporary : contents.temporaries) sweep_temporary(temporary.path);
+  for (const std::string& name : contents.records) {
+    const bool has_shard = std::any_of(contents.shards.begin(), contents.shards.end(),
+                                       [&](const auto& shard) { return shard.name == name; });
+    if (has_shard) continue;
+    // A record is written just before its shard appears.
+    const auto lock = ByteLock::try_take(directory, fetch_byte(name));
+    if (lock && !detail::find_size(directory.shard_path(name))) {
+      ::unlink(directory.record_path(name).c_str());
+    }
+  }
+}
+
+std::uint64_t ShardCache::used_bytes() const {
+  const auto contents = impl_->directory.scan();
+  std::uint64_t used = 0;
+  for (const auto& shard : contents.shards) used += shard.size_bytes;
+  for (const auto& temporary : contents.temporaries) used += temporary.size_bytes;
+  return used;
+}
+
+std::vector<CacheEntry> ShardCache::entries() const {
+  std::vector<CacheEntry> entries;
+  for (const auto& shard : impl_->directory.scan().shards) {
+    CacheEntry entry{.name = shard.name,
+                     .url = {},
+                     .validator = {},
+                     .size_bytes = shard.size_bytes,
+                     .last_use_ns = shard.last_use_ns};
+    if (const auto record = impl_->directory.read_record(shard.name)) {
+      entry.url = record->url;
+      entry.validator = record->validator;
+      entry.hash = record->hash;
+    }
+    entry.in_use = !ByteLock::try_take(impl_->directory, use_byte(shard.name));
+    entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) {
+    return a.last_use_ns != b.last_use_ns ? a.last_use_ns < b.last_use_ns : a.name < b.name;
+  });
+  return entries;
+}
+
+CacheCheck ShardCache::verify(const std::atomic<bool>* cancel,
+                              const std::function<void(std::uint64_t)>& progress) const {
+  CacheCheck result;
+  result.foreign = impl_->directory.scan().foreign;
+  const CacheRequest request{.url = {}, .cancel = cancel};
+  std::string piece(kCachePieceBytes, '\0');
+  for (CacheEntry& entry : entries()) {
+    ++result.num_shards;
+    if (!entry.hash) {
+      result.unknown.push_back(std::move(entry));
+      continue;
+    }
+    Hasher128 hasher;
+    try {
+      const File file = File::open_read(impl_->directory.shard_path(entry.name));
+      for (std::uint64_t at = 0;;) {
+        detail::throw_if_cancelled(request);
+        const std::size_t n = file.read_at(at, piece.data(), piece.size());
+        if (n == 0) break;
+        hasher.update(std::string_view(piece).substr(0, n));
+        at += n;
+        if (progress) progress(n);
+      }
+    } catch (const NotFound&) {
+      --result.num_shards;  // evicted meanwhile
+      continue;
+    }
+    if (hasher.digest() != *entry.hash) result.damaged.push_back(std::move(entry));
+  }
+  return result;
+}
+
+CacheRemoval ShardCache::prune(std::uint64_t max_bytes) {
+  const ByteLock room = impl_->lock_room({});
+  auto contents = impl_->directory.scan();
+  impl_->sweep(contents);
+  std::sort(contents.shards.begin(), contents.shards.end(),
+            [](const auto& a, const auto& b) { return a.last_use_ns < b.last_use_ns; });
+  std::uint64_t used = 0;
+  for (const auto& shard : contents.shards) used += shard.size_bytes;
+  CacheRemoval removal;
+  for (const auto& shard : contents.shards) {
+    if (used <= max_bytes) break;
+    const auto lock = ByteLock::try_take(impl_->directory, use_byte(shard.name));
+    if (!lock) {
+      ++removal.num_in_use;
+      continue;
+    }
+    impl_->remove(shard);
+    used -= shard.size_bytes;
+    ++removal.num_shards;
+    removal.bytes += shard.size_bytes;
+  }
+  return removal;
+}
+
+bool ShardCache::remove(const std::string& name) {
+  const ByteLock room = impl_->lock_room({});
+  for (const auto& shard : impl_->directory.scan().shards) {
+    if (shard.name != name) continue;
+    const auto lock = ByteLock::try_take(impl_->directory, use_byte(name));
+    if (!lock) return false;
+    impl_->remove(shard);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace shardwise

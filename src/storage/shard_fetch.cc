@@ -1,0 +1,226 @@
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/mapped_file.h"
+#include "shardwise/base/mapped_read.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "storage/cache_state.h"
+#include "storage/fetch_failure.h"
+
+namespace shardwise {
+
+using detail::ByteLock;
+using detail::kCachePieceBytes;
+using detail::throw_if_cancelled;
+
+namespace {
+
+constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
+/// Room is made in these steps for a shard of which the source does not say how large it is.
+constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
+
+}  // namespace
+
+/// Writes what comes to a file from its start, hashes it, and has the kernel begin to write it out.
+class FileSink : public FetchSink {
+ public:
+  using Grow = std::function<void(std::uint64_t size_bytes)>;
+  FileSink(File& file, Grow grow) : file_(file), grow_(std::move(grow)) {}
+
+  void write(std::string_view bytes) override {
+    if (grow_) grow_(size_ + bytes.size());
+    file_.write_at(size_, bytes);
+    hasher_.update(bytes);
+    size_ += bytes.size();
+    if (size_ - written_back_ >= kWriteBackBytes) {
+      // So that syncing at the end finds little to do.
+      ::sync_file_range(file_.fd(), static_cast<off_t>(written_back_),
+                        static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
+      written_back_ = size_;
+    }
+    SHARDWISE_FAULT_POINT("shard_cache.written");
+  }
+  bool restart() override {
+    size_ = written_back_ = 0;
+    hasher_ = Hasher128();
+    return true;
+  }
+
+  std::uint64_t size_bytes() const noexcept { return size_; }
+  Hash128 hash() const noexcept { return hasher_.digest(); }
+
+ private:
+  File& file_;
+  const Grow grow_;
+  Hasher128 hasher_;
+  std::uint64_t size_ = 0;
+  std::uint64_t written_back_ = 0;
+};
+
+void ShardCache::Fetch::Impl::make_file() {
+  file = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
+  file->file().reserve(reserved_bytes);
+}
+
+void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
+  if (size_bytes <= reserved_bytes) return;
+  if (request.size_bytes) {
+    throw StaleIndex("the shard is longer than it was when it was indexed",
+                     in_quotes(redacted_url(request.url)) + " (" +
+                         std::to_string(*request.size_bytes) + " bytes then)",
+                     "run `shardwise index` again");
+  }
+  const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
+  if (!bypass) {
+    cache->require_within_budget(request, size_bytes);
+    const ByteLock room = cache->lock_room(request);
+    // Its temporary file is counted already.
+    bypass = cache->make_room(name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
+  }
+  reserved_bytes += more;
+  file->file().reserve(reserved_bytes);
+}
+
+void ShardCache::Fetch::Impl::require_source_hash(const Hash128& hash) const {
+  if (!request.source_hash || *request.source_hash == hash) return;
+  throw StaleIndex("the bytes that came are not those that were indexed",
+                   in_quotes(redacted_url(request.url)) + " (hash " + to_string(hash) + ", not " +
+                       to_string(*request.source_hash) + ")",
+                   "fetch it again; if it changed at its source, run `shardwise index` again");
+}
+
+void ShardCache::Fetch::Impl::require_size(std::optional<std::uint64_t> wanted,
+                                           std::uint64_t size_bytes) const {
+  if (!wanted || *wanted == size_bytes) return;
+  throw StaleIndex("the shard is not as long as it was when it was indexed",
+                   in_quotes(redacted_url(request.url)) + " (" + std::to_string(size_bytes) +
+                       " bytes now, " + std::to_string(*wanted) + " then)",
+                   "run `shardwise index` again");
+}
+
+/// Fetches the file as it is at its source.
+ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::fetch_to(FileSink& sink) {
+  const SourceFile found = cache->fetchers->fetch(
+      {.url = request.url, .validator = request.validator, .cancel = request.cancel}, sink);
+  require_source_hash(sink.hash());
+  require_size(request.source_bytes, sink.size_bytes());
+  return {sink.size_bytes(), sink.hash(), found.validator};
+}
+
+void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed,
+                                     const std::string& shown) {
+  ExpandingReader reader(compressed, request.compression, shown);
+  std::string piece(kCachePieceBytes, '\0');
+  while (const std::size_t n = reader.read(piece.data(), piece.size())) {
+    throw_if_cancelled(request);
+    sink.write(std::string_view(piece).substr(0, n));
+  }
+}
+
+ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::transfer(FileSink& sink) {
+  if (!request.local_copy.empty() || !is_fetched_url(request.url)) return copy_local(sink);
+  if (request.compression == Compression::kNone) return fetch_to(sink);
+  // Beside the budget: gone as soon as it is expanded.
+  AtomicFile stored(cache->directory.shard_path(name));
+  FileSink to(stored.file(), nullptr);
+  const Source source = fetch_to(to);
+  stored.file().resize(source.size_bytes);
+  const MappedFile map = MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
+  expand(sink, map.bytes(), redacted_url(request.url));
+  return source;
+}
+
+/// The file at its source is one that lies here, or such a copy of it.
+ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& sink) {
+  const bool is_copy = !request.local_copy.empty();
+  const std::string& path = is_copy ? request.local_copy : request.url;
+  const MappedFile map = MappedFile::open(path, MappedFile::Access::kSequential);
+  Source source{map.bytes().size(), {}, request.validator};
+  if (!is_copy) {
+    source.validator = local_validator(map.identity().size_bytes, map.identity().mtime_ns);
+    if (!request.validator.empty() && source.validator != request.validator) {
+      throw_changed_at_source(path, request.validator, source.validator);
+    }
+  }
+  const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
+  const auto require_whole = [&] {
+    if (!guard.damaged() && file_identity(path) == map.identity()) return;
+    throw StaleIndex("the shard changed while it was read", in_quotes(path),
+                     "run `shardwise index` again");
+  };
+  try {
+    source.hash = hash128(map.bytes());
+    require_source_hash(source.hash);
+    if (request.compression == Compression::kNone) {
+      for (std::size_t at = 0; at < map.bytes().size(); at += kCachePieceBytes) {
+        throw_if_cancelled(request);
+        sink.write(map.bytes().substr(at, kCachePieceBytes));
+      }
+    } else {
+      expand(sink, map.bytes(), path);
+    }
+  } catch (const Error&) {
+    require_whole();
+    throw;
+  }
+  require_whole();
+  return source;
+}
+
+CachedShard ShardCache::Fetch::Impl::run() {
+  throw_if_cancelled(request);
+  struct Running {
+    ShardCache::Impl& in;
+    const std::uint64_t process = process_generation();
+    explicit Running(ShardCache::Impl& where) : in(where) { add(1); }
+    ~Running() {
+      if (process == process_generation()) add(-1);
+    }
+    void add(int number) {
+      const std::lock_guard held_briefly(in.mutex);
+      in.num_running.get() += number;
+    }
+  } const running(*cache);
+  FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
+  const Source source = transfer(sink);
+  cache->count([&](ShardCacheStats& s) {
+    ++s.fetched;
+    s.fetched_bytes += source.size_bytes;
+  });
+  require_size(request.size_bytes, sink.size_bytes());
+  file->file().resize(sink.size_bytes());
+  if (request.check) request.check(file->temporary_path());
+  SHARDWISE_FAULT_POINT("shard_cache.checked");
+  if (bypass) {
+    cache->count([](ShardCacheStats& s) { ++s.bypassed; });
+    held.path_ = file->temporary_path();
+    held.hold_->own_file = std::move(file);
+    return std::move(held);
+  }
+  cache->directory.write_record(name,
+                                {.url = redacted_url(request.url),
+                                 .validator = source.validator,
+                                 .compression = std::string(compression_name(request.compression)),
+                                 .source_bytes = source.size_bytes,
+                                 .source_hash = source.hash,
+                                 .size_bytes = sink.size_bytes(),
+                                 .hash = sink.hash(),
+                                 .checked_as = request.checked_as});
+  file->file().sync();
+  {
+    // Whoever counts what is there sees a shard under one name.
+    const ByteLock room = cache->lock_room(request);
+    file->commit();
+  }
+  file.reset();
+  detail::touch(held.path());
+  return std::move(held);
+}
+
+}  // namespace shardwise

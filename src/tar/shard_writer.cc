@@ -1,0 +1,219 @@
+#include "shardwise/tar/shard_writer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/ascii.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/tar/sample_name.h"
+#include "tar/tar_writer.h"
+
+namespace shardwise {
+namespace {
+
+constexpr unsigned kMaxDigits = 19;
+
+[[noreturn]] void bad_pattern(std::string_view pattern, const char* what) {
+  throw InvalidArgument(what, in_quotes(pattern),
+                        "write the shard's number as %06d or {:06}: 'data/train-%06d.tar'");
+}
+
+/// Takes a number's place, "%06d" or "{:06}", off the front of `rest`: how many digits it has;
+/// nothing if there is none.
+std::optional<unsigned> take_number(std::string_view& rest, std::string_view pattern) {
+  const bool braces = rest.starts_with('{');
+  if (!braces && !rest.starts_with('%')) return std::nullopt;
+  std::string_view inside = rest.substr(1);
+  const std::size_t end = inside.find(braces ? '}' : 'd');
+  if (end == std::string_view::npos) bad_pattern(pattern, "a number in a pattern without an end");
+  rest = inside.substr(end + 1);
+  inside = inside.substr(0, end);
+  if (braces && inside.starts_with(':')) inside.remove_prefix(1);
+  if (braces && inside.ends_with('d')) inside.remove_suffix(1);
+  if (inside.empty()) return 1;
+  const std::optional<std::int64_t> digits = parse_int64(inside);
+  if (!inside.starts_with('0') || !digits || *digits < 1 || *digits > kMaxDigits) {
+    bad_pattern(pattern, "a number in a pattern that is none");
+  }
+  return static_cast<unsigned>(*digits);
+}
+
+/// Throws unless `key.field` is a member that readers take for this field of this sample.
+void require_name(std::string_view key, std::string_view field) {
+  const std::string name = std::string(key) + "." + std::string(field);
+  const std::optional<SampleName> read = split_sample_name(name);
+  const bool is_read_back = read && read->key == key && read->field == field;
+  if (is_read_back && !is_meta_name(name) && !field.empty() && !key.ends_with('/') &&
+      name.find('\0') == std::string::npos) {
+    return;
+  }
+  throw InvalidArgument("no key and field of a sample", in_quotes(key) + " and " + in_quotes(field),
+                        "a key has no dot in its last part, a field no slash; neither is empty, "
+                        "hidden, or one of webdataset's own names");
+}
+
+}  // namespace
+
+std::string ShardNames::name(std::uint64_t number) const {
+  std::string text = std::to_string(number);
+  if (text.size() < digits) text.insert(0, digits - text.size(), '0');
+  return before + text + after;
+}
+
+ShardNames parse_shard_names(std::string_view pattern) {
+  ShardNames names{.before = {}, .digits = 0, .after = {}};
+  std::string_view rest = pattern;
+  while (!rest.empty()) {
+    std::string& text = names.digits == 0 ? names.before : names.after;
+    if (rest.starts_with("%%") || rest.starts_with("{{") || rest.starts_with("}}")) {
+      text += rest[0];
+      rest.remove_prefix(2);
+    } else if (const auto digits = take_number(rest, pattern)) {
+      if (names.digits != 0) bad_pattern(pattern, "a pattern with two numbers");
+      names.digits = *digits;
+    } else {
+      text += rest[0];
+      rest.remove_prefix(1);
+    }
+  }
+  if (names.digits == 0) bad_pattern(pattern, "a pattern without a number");
+  if (names.after.find('/') != std::string::npos) {
+    bad_pattern(pattern, "a pattern with its number in the name of a folder");
+  }
+  return names;
+}
+
+struct ShardWriter::Impl {
+  Impl(ShardNames given, const ShardWriterOptions& how) : names(std::move(given)), options(how) {
+    if (options.max_samples == 0 || options.max_bytes == 0) {
+      throw InvalidArgument("a shard that may hold nothing", in_quotes(names.name(0)),
+                            "let max_samples and max_bytes be at least 1");
+    }
+  }
+
+  void write(std::string_view key, std::span<const FieldSource> fields) {
+    require_usable();
+    require_sample(key, fields);
+    std::uint64_t content_bytes = 0;
+    std::uint64_t tar_bytes = 0;
+    for (const FieldSource& field : fields) {
+      const std::uint64_t size_bytes =
+          field.file.empty() ? field.bytes.size() : file_identity(field.file).size_bytes;
+      content_bytes += size_bytes;
+      tar_bytes += TarWriter::member_bytes(size_bytes);
+    }
+    const std::uint64_t room = options.max_bytes - std::min(bytes, options.max_bytes);
+    if (!keys.empty() && (keys.size() == options.max_samples || tar_bytes > room)) finish();
+    if (keys.contains(std::string(key))) {
+      throw InvalidArgument("a key that is in this shard already",
+                            in_quotes(names.name(totals.shards - 1)) + ", key " + in_quotes(key),
+                            "give every sample a key of its own");
+    }
+    if (keys.empty()) begin();
+    if (writer) {
+      usable = false;
+      for (const FieldSource& field : fields) add(key, field);
+      usable = true;
+    }
+    keys.emplace(key);
+    bytes += tar_bytes;
+    ++totals.samples;
+    totals.members += fields.size();
+    totals.content_bytes += content_bytes;
+  }
+
+  void close() {
+    require_usable();
+    if (!keys.empty()) finish();
+    usable = false;
+  }
+
+  void require_usable() const {
+    if (usable) return;
+    throw InvalidArgument("the writer is closed, or failed before", in_quotes(names.name(0)),
+                          "make another writer, and write the samples again");
+  }
+
+  void require_sample(std::string_view key, std::span<const FieldSource> fields) const {
+    std::set<std::string> lower;
+    for (const FieldSource& field : fields) {
+      require_name(key, field.name);
+      if (!lower.insert(to_lower(field.name)).second) {
+        throw InvalidArgument("a field that comes twice in a sample",
+                              in_quotes(field.name) + ", key " + in_quotes(key),
+                              "readers take fields for the same in any case; name one otherwise");
+      }
+    }
+    if (fields.empty()) {
+      throw InvalidArgument("a sample without fields", in_quotes(key), "leave it out");
+    }
+  }
+
+  void begin() {
+    const std::string path = names.name(totals.shards);
+    if (!options.replace && std::filesystem::exists(std::filesystem::symlink_status(path))) {
+      throw InvalidArgument("a shard is there already", in_quotes(path),
+                            "choose other names, or replace it (ShardWriterOptions::replace)");
+    }
+    if (!options.dry_run) {
+      sweep_temporaries(path);
+      writer = std::make_unique<TarWriter>(path);
+    }
+    ++totals.shards;
+  }
+
+  void add(std::string_view key, const FieldSource& field) {
+    const std::string name = std::string(key) + "." + field.name;
+    if (field.file.empty()) {
+      writer->add(name, field.bytes);
+    } else {
+      writer->add_file(name, field.file);
+    }
+  }
+
+  void finish() {
+    std::string path = names.name(totals.shards - 1);
+    if (writer) {
+      usable = false;
+      writer->commit();
+      writer.reset();
+      usable = true;
+      totals.shard_bytes += file_identity(path).size_bytes;
+    } else {
+      totals.shard_bytes += TarWriter::archive_bytes(bytes);
+    }
+    paths.push_back(std::move(path));
+    keys.clear();
+    bytes = 0;
+  }
+
+  const ShardNames names;
+  const ShardWriterOptions options;
+  bool usable = true;
+  std::unique_ptr<TarWriter> writer;  // of the shard that is begun; none in a dry run
+  std::set<std::string> keys;         // in that shard; empty: none is begun
+  std::uint64_t bytes = 0;            // of its members
+  Totals totals;
+  std::vector<std::string> paths;
+};
+
+ShardWriter::ShardWriter(std::string_view pattern, const ShardWriterOptions& options)
+    : ShardWriter(parse_shard_names(pattern), options) {}
+ShardWriter::ShardWriter(const ShardNames& names, const ShardWriterOptions& options)
+    : impl_(std::make_unique<Impl>(names, options)) {}
+ShardWriter::~ShardWriter() = default;
+ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
+ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
+
+void ShardWriter::write(std::string_view key, std::span<const FieldSource> fields) {
+  impl_->write(key, fields);
+}
+void ShardWriter::close() { impl_->close(); }
+const ShardWriter::Totals& ShardWriter::totals() const noexcept { return impl_->totals; }
+const std::vector<std::string>& ShardWriter::paths() const noexcept { return impl_->paths; }
+
+}  // namespace shardwise

@@ -1,0 +1,312 @@
+#include "shardwise/base/fork.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/ordered_pipeline.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::AtMost;
+using test::in_child;
+using test::TempDir;
+using test::write_file;
+
+/// Threads that run `body` again and again until this goes.
+class Busy {
+ public:
+  Busy(unsigned count, const std::function<void()>& body) {
+    for (unsigned i = 0; i < count; ++i) {
+      threads_.emplace_back([this, body] {
+        while (!stop_) body();
+      });
+    }
+  }
+  ~Busy() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+// faults row 50
+TEST(ForkTest, MutexesAreFreeInChildrenOfABusyParent) {
+  Mutex first, second;
+  std::uint64_t a = 0, b = 0;  // guarded by both
+  const Busy busy(3, [&] {
+    const std::lock_guard lock(first);
+    ++a;
+    const std::lock_guard inner(second);
+    ++b;
+  });
+  // The other way round at the same time, in the order that single locks would fear.
+  const Busy other(1, [&] { const std::lock_guard lock(second); });
+  for (int round = 0; round < 300; ++round) {
+    ASSERT_EQ(in_child([&]() -> std::string {
+                const AtMost limit(60);
+                const std::lock_guard lock(second);
+                const std::lock_guard inner(first);
+                return a == b ? "" : "forked in the middle of a section";
+              }),
+              "")
+        << "round " << round;
+  }
+}
+
+TEST(ForkTest, ForksOfSeveralThreadsAndOfChildren) {
+  Mutex mutex;
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&] {
+        for (int round = 0; round < 30; ++round) {
+          const std::string said = in_child([&]() -> std::string {
+            const AtMost limit(60);
+            const std::lock_guard lock(mutex);
+            return in_child([&]() -> std::string {
+              const AtMost inner_limit(60);
+              const ForkSection section;
+              return "";
+            });
+          });
+          if (!said.empty()) ++wrong;
+          const std::lock_guard lock(mutex);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(ForkTest, EachProcessHasAGenerationOfItsOwn) {
+  const std::uint64_t here = process_generation();
+  EXPECT_EQ(in_child([&]() -> std::string {
+              if (process_generation() == here) return "the parent's";
+              const std::uint64_t child = process_generation();
+              return in_child([&]() -> std::string {
+                return process_generation() == here || process_generation() == child ? "an older"
+                                                                                     : "";
+              });
+            }),
+            "");
+  EXPECT_EQ(process_generation(), here);
+}
+
+// A std::condition_variable that threads of the parent wait for hangs in the child.
+TEST(ForkTest, AConditionWorksOnInAChild) {
+  Mutex mutex;
+  auto changed = std::make_unique<Condition>();
+  bool stop = false;
+  std::vector<std::thread> waiting;
+  for (int t = 0; t < 4; ++t) {
+    waiting.emplace_back([&] {
+      std::unique_lock lock(mutex);
+      changed->wait(lock, [&] { return stop; });
+    });
+  }
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EQ(in_child([&]() -> std::string {
+                const AtMost limit(60);
+                int turns = 0;  // guarded by mutex
+                std::thread other([&] {
+                  for (int i = 0; i < 100; ++i) {
+                    std::unique_lock lock(mutex);
+                    changed->wait(lock, [&] { return turns % 2 == 1; });
+                    ++turns;
+                    changed->notify_all();
+                  }
+                });
+                for (int i = 0; i < 100; ++i) {
+                  std::unique_lock lock(mutex);
+                  changed->wait(lock, [&] { return turns % 2 == 0; });
+                  ++turns;
+                  changed->notify_all();
+                }
+                other.join();
+                changed.reset();
+                return turns == 200 ? "" : "turns were lost";
+              }),
+              "");
+  }
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  changed->notify_all();
+  for (std::thread& thread : waiting) thread.join();
+}
+
+TEST(ForkTest, AConditionWaitsNoLongerThanToldTo) {
+  Mutex mutex;
+  Condition changed;
+  std::unique_lock lock(mutex);
+  EXPECT_FALSE(changed.wait_for(lock, std::chrono::milliseconds(1), [] { return false; }));
+  EXPECT_TRUE(changed.wait_for(lock, std::chrono::hours(1), [] { return true; }));
+}
+
+TEST(ForkTest, AWorkThatTakesLongGivesWay) {
+  std::atomic<bool> stop{false}, begun{false};
+  std::thread busy([&] {
+    const ForkSection section;
+    begun = true;
+    while (!stop) ForkSection::give_way();
+  });
+  while (!begun) std::this_thread::yield();
+  EXPECT_EQ(in_child([]() -> std::string {
+              const AtMost limit(60);
+              const ForkSection section;
+              return "";
+            }),
+            "");
+  stop = true;
+  busy.join();
+}
+
+TEST(ForkTest, WorkerThreadsAreForgottenInAChild) {
+  std::atomic<bool> stop{false};
+  WorkerThreads workers;
+  workers.start([&] {
+    while (!stop) std::this_thread::yield();
+  });
+  EXPECT_TRUE(workers.are_here());
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const AtMost limit(60);
+              if (workers.are_here()) return "they are here";
+              workers.join();
+              if (!workers.empty() || !workers.are_here()) return "not forgotten";
+              std::atomic<bool> ran{false};
+              workers.start([&] { ran = true; });
+              workers.join();
+              return ran ? "" : "a new one did not run";
+            }),
+            "");
+  stop = true;
+  workers.join();
+}
+
+TEST(ForkTest, AValuePerProcessStartsAnewInAChild) {
+  PerProcess<int> value;
+  value.get() = 7;
+  EXPECT_EQ(in_child([&]() -> std::string { return value.get() == 0 ? "" : "the parent's"; }), "");
+  EXPECT_EQ(value.get(), 7);
+}
+
+// faults row 50
+TEST(ForkTest, APipelineInAChildFailsAtOnceAndSaysWhy) {
+  std::atomic<int> made{0};
+  auto pipeline = std::make_unique<OrderedPipeline<int, int>>(
+      [&]() -> std::optional<int> { return made++; }, [](int& item) { return item; },
+      PipelineOptions{.num_threads = 2, .prefetch = 4});
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_EQ(*pipeline->next(), round);
+    ASSERT_EQ(in_child([&]() -> std::string {
+                const AtMost limit(60);
+                try {
+                  pipeline->next();
+                  return "no error";
+                } catch (const Unsupported& e) {
+                  if (std::string(e.what()).find("in the forked child") == std::string::npos) {
+                    return e.what();
+                  }
+                }
+                pipeline->stop();
+                pipeline.reset();
+                return "";
+              }),
+              "")
+        << "round " << round;
+  }
+  EXPECT_EQ(*pipeline->next(), 100);
+}
+
+TEST(ForkTest, APipelineWithoutThreadsWorksOnInAChild) {
+  int made = 0;
+  OrderedPipeline<int, int> pipeline([&]() -> std::optional<int> { return made++; },
+                                     [](int& item) { return item; }, {.num_threads = 0});
+  EXPECT_EQ(*pipeline.next(), 0);
+  EXPECT_EQ(in_child([&]() -> std::string { return *pipeline.next() == 1 ? "" : "another"; }), "");
+  EXPECT_EQ(*pipeline.next(), 1);
+}
+
+/// True if somebody holds a lock on the file.
+bool is_locked(const std::string& path) {
+  return File::open_to_lock(path).try_lock() == FileLock::kHeldByAnother;
+}
+
+TEST(ForkTest, AChildNeitherKeepsNorFreesTheParentsLocks) {
+  const TempDir dir;
+  write_file(dir / "f", "x");
+  auto whole = std::make_unique<File>(File::open_to_lock(dir / "f"));
+  ASSERT_EQ(whole->try_lock(), FileLock::kTaken);
+  File byte = File::open_to_lock(dir / "f");
+  ASSERT_TRUE(byte.try_lock_byte(5, true));
+  File moved = std::move(byte);
+  const File plain = File::open_read(dir / "f");
+  int ready[2], go_on[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(go_on), 0);
+  test::Child child([&]() -> std::string {
+    const AtMost limit(60);
+    if (whole->fd() != -1 || moved.fd() != -1) return "the parent's locks are open";
+    char read = 0;
+    if (plain.read_at(0, &read, 1) != 1) return "what is not locked is closed, too";
+    whole.reset();
+    moved = File();
+    if (!is_locked(dir / "f")) return "the child freed the parent's lock";
+    if (File::open_to_lock(dir / "f").try_lock_byte(5, true)) return "and that of a byte";
+    if (::write(ready[1], "+", 1) != 1) return "no pipe";
+    if (::read(go_on[0], &read, 1) != 1) return "no pipe";
+    return "";
+  });
+  char answer = 0;
+  ASSERT_EQ(::read(ready[0], &answer, 1), 1);
+  EXPECT_TRUE(is_locked(dir / "f"));
+  // The child lives, and does not keep what the parent lets go of.
+  whole.reset();
+  moved.close();
+  EXPECT_FALSE(is_locked(dir / "f"));
+  EXPECT_TRUE(File::open_to_lock(dir / "f").try_lock_byte(5, true));
+  ASSERT_EQ(::write(go_on[1], "+", 1), 1);
+  EXPECT_EQ(child.wait(), "");
+  for (const int fd : {ready[0], ready[1], go_on[0], go_on[1]}) ::close(fd);
+}
+
+TEST(ForkTest, AChildLeavesTheParentsUnfinishedFile) {
+  const TempDir dir;
+  auto file = std::make_unique<AtomicFile>(dir / "f");
+  file->file().write("whole");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              try {
+                file->file().write("not mine");
+                return "the child wrote to the parent's file";
+              } catch (const Error&) {
+              }
+              file.reset();
+              return "";
+            }),
+            "");
+  file->commit();
+  EXPECT_EQ(test::read_file(dir / "f"), "whole");
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,180 @@
+// The index as docs/formats/index.md specifies it: read by a program that was written from that page
+// alone, and the schema held against the page.
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "index/rows.h"
+#include "shardwise/base/text.h"
+#include "shardwise/index/index.h"
+#include "shardwise/ingest/index_builder.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TarBuilder;
+using test::TempDir;
+using testing::HasSubstr;
+
+std::string path_in_source(const std::string& name) {
+  return std::string(SHARDWISE_SOURCE_DIR) + "/" + name;
+}
+
+/// The lines that a command prints; its status into `status`.
+std::vector<std::string> run(const std::string& command, int& status) {
+  std::vector<std::string> lines;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    text.append(buffer.data(), size);
+  }
+  status = ::pclose(pipe);
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos;
+       begin = end + 1) {
+    lines.push_back(text.substr(begin, end - begin));
+  }
+  return lines;
+}
+
+/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here has.
+nlohmann::json value_json(const MetadataValue& value) {
+  switch (value.type) {
+    case ValueType::kNull:
+      return nullptr;
+    case ValueType::kInteger:
+      return value.integer;
+    case ValueType::kReal:
+      return value.real;
+    case ValueType::kText:
+      return std::string(value.bytes);
+    case ValueType::kBlob:
+      return {{"hex", hex(value.bytes)}};
+  }
+  return nullptr;
+}
+
+/// Every sample of the index, in the reader's words.
+std::vector<nlohmann::json> samples_of(const Index& index) {
+  std::vector<nlohmann::json> samples;
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    const SegmentView segment = index.segment(shard);
+    const auto all = segment.members().data();
+    for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+      nlohmann::json values = nlohmann::json::array(), members = nlohmann::json::array();
+      for (std::uint32_t c = 0; c < segment.num_columns(); ++c) {
+        values.push_back(value_json(segment.value(c, i)));
+      }
+      for (const MemberRecord& member : segment.members(i)) {
+        nlohmann::json hash = nullptr;
+        if (segment.has_member_hashes()) {
+          hash = segment.member_hash(static_cast<std::uint32_t>(&member - all));
+        }
+        members.push_back({segment.field_name(member.field()), member.data_offset(),
+                           member.size_bytes, std::move(hash)});
+      }
+      samples.push_back({{"url", index.shard(shard).url},
+                         {"key", segment.key(i)},
+                         {"values", std::move(values)},
+                         {"members", std::move(members)}});
+    }
+  }
+  return samples;
+}
+
+/// Shards of every kind of thing that the format can say.
+std::vector<std::string> write_odd_shards(const TempDir& dir) {
+  std::vector<std::string> shards;
+  for (int s = 0; s < 40; ++s) {
+    TarBuilder tar;
+    for (int i = 0; i < s; ++i) {
+      const std::string key = "d" + std::to_string(s) + "/s" + std::to_string(i);
+      tar.file(key + ".cls", std::to_string(s * i));
+      if (i % 3 != 0) tar.file(key + ".Txt", i % 2 == 0 ? "text" : "\xFF");
+      if (i % 5 == 0) tar.file(key + ".json", R"({"w": 0.5, "h": [1, 2]})");
+    }
+    tar.end();
+    shards.push_back(dir / ("shard-" + std::to_string(s) + ".tar"));
+    test::write_file(shards.back(), tar.bytes());
+  }
+  return shards;
+}
+
+TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
+  int status = 0;
+  run("python3 --version >/dev/null 2>&1", status);
+  if (status != 0) GTEST_SKIP() << "skipped: no python3";
+  const TempDir dir;
+  BuildOptions options;
+  for (const char* column : {"cls", "txt", "w=json:$.w", "h=json:$.h"}) {
+    options.content.columns.push_back(parse_column(column));
+  }
+  for (const bool hashes : {false, true}) {
+    options.content.hashes = hashes;
+    build_index(dir / "t.idx", write_odd_shards(dir), options);
+    const auto index = Index::open(dir / "t.idx");
+    const auto lines = run("python3 '" + path_in_source("tests/index/read_index.py") + "' '" +
+                               index->path() + "' d7/s3 d39/s38 none",
+                           status);
+    EXPECT_EQ(status, 0);
+    const auto expected = samples_of(*index);
+    ASSERT_GT(lines.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(nlohmann::json::parse(lines[i]), expected[i]) << "sample " << i;
+    }
+    if (lines.back() == "no xxhash") {
+      std::printf("skipped: checksums and look-ups, for Python has no package xxhash\n");
+      continue;
+    }
+    ASSERT_EQ(lines.size(), expected.size() + 3);
+    EXPECT_EQ(nlohmann::json::parse(lines[expected.size()]), index->find_all("d7/s3"));
+    EXPECT_EQ(nlohmann::json::parse(lines[expected.size() + 1]), index->find_all("d39/s38"));
+    EXPECT_EQ(lines[expected.size() + 2], "[]");
+  }
+}
+
+TEST(IndexFormatTest, ThePageHasTheSchemaToTheLetter) {
+  const std::string page = test::read_file(path_in_source("docs/formats/index.md"));
+  for (const std::string& sql : {create_table_sql<FieldInfo>(), create_table_sql<ShardInfo>(),
+                                 create_table_sql<SkippedMember>()}) {
+    EXPECT_THAT(page, HasSubstr("\n" + sql + "\n"));
+  }
+  EXPECT_THAT(page, HasSubstr("format version " + std::to_string(kIndexVersion) + "\n"));
+}
+
+TEST(RowTest, CellsPackAndUnpackAndAreHeldToTheirKind) {
+  const SkippedMember row{.shard = 3,
+                          .offset = 512,
+                          .name = std::string("a\0b", 3),
+                          .reason = "",
+                          .kind = LeftOut::kMetaName};
+  const std::vector<Cell> cells = to_cells(row);
+  EXPECT_EQ(from_cells<SkippedMember>(cells), row);
+  std::string bytes;
+  pack(cells, bytes);
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    std::string_view rest = std::string_view(bytes).substr(0, cut);
+    EXPECT_EQ(unpack(cells, rest), std::nullopt);
+  }
+  std::string_view rest = bytes;
+  EXPECT_EQ(unpack(to_cells(SkippedMember{}), rest), cells);
+  EXPECT_TRUE(rest.empty());
+
+  const auto refused = [&](std::size_t at, const Cell& cell) {
+    std::vector<Cell> wrong = cells;
+    wrong[at] = cell;
+    EXPECT_EQ(test::error_code([&] { from_cells<SkippedMember>(wrong); }),
+              ErrorCode::kInvalidArgument);
+  };
+  refused(0, to_cell(std::int64_t{-1}));
+  refused(0, {.bytes = "1"});
+  refused(2, to_cell(std::int64_t{1}));
+  refused(3, {.bytes = "unknown"});
+  EXPECT_NE(row_checksum(0, cells), row_checksum(1, cells)) << "bound to its place";
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,71 @@
+// An index of large members reads their headers, not the members.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "shardwise/base/file.h"
+#include "shardwise/ingest/index_builder.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::TempDir;
+
+/// Bytes that this process had read from a device.
+std::uint64_t device_bytes() {
+  std::ifstream io("/proc/self/io");
+  for (std::string line; std::getline(io, line);) {
+    if (line.starts_with("read_bytes: ")) return std::stoull(line.substr(12));
+  }
+  return 0;
+}
+
+/// Takes the file out of the page cache.
+void forget(const std::string& path) {
+  const File file = File::open_or_create(path);
+  ASSERT_EQ(::fsync(file.fd()), 0);
+  ASSERT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
+}
+
+std::string write_shard(const TempDir& dir, std::size_t num_members, std::size_t size_bytes) {
+  const std::string path = dir / ("m" + std::to_string(size_bytes) + ".tar");
+  test::TarBuilder tar;
+  const std::string content(size_bytes, 'x');
+  for (std::size_t i = 0; i < num_members; ++i) tar.file("s" + std::to_string(i) + ".bin", content);
+  test::write_file(path, tar.end().bytes());
+  return path;
+}
+
+TEST(ColdScanTest, OfLargeMembersTheHeadersAreRead) {
+  const TempDir dir;
+  constexpr std::size_t kMembers = 24;
+  const std::string shard = write_shard(dir, kMembers, std::size_t{2} << 20);
+  forget(shard);
+  const std::uint64_t before = device_bytes();
+  {
+    const File file = File::open_read(shard);
+    std::string all(kMembers << 21, '\0');
+    file.read_at(0, all.data(), all.size());
+  }
+  const std::uint64_t whole = device_bytes() - before;
+  if (whole < (kMembers << 20)) GTEST_SKIP() << "skipped: a file system that is no device's";
+
+  forget(shard);
+  const std::uint64_t cold = device_bytes();
+  const BuildReport report = build_index(dir / "t.idx", {shard});
+  const std::uint64_t read = device_bytes() - cold;
+  EXPECT_EQ(report.summary.num_samples, kMembers);
+  std::printf("%llu bytes read for %zu headers\n", static_cast<unsigned long long>(read), kMembers);
+  EXPECT_LE(read, kMembers * 65536);
+
+  // Of small ones all is read, ahead.
+  const std::string small = write_shard(dir, 400, 40'000);
+  forget(small);
+  EXPECT_EQ(build_index(dir / "s.idx", {small}).summary.num_samples, 400U);
+}
+
+}  // namespace
+}  // namespace shardwise
