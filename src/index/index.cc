@@ -143,10 +143,6 @@ std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
   return samples;
 }
 
-std::string_view Index::catalogue_bytes() const noexcept {
-  return impl_->files.catalogue().bytes();
-}
-
 std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) const {
   const IndexFiles& files = impl_->files;
   const auto key = SegmentView::find_key(files.segment_bytes(shard), local);

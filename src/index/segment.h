@@ -33,9 +33,6 @@ class SegmentBuilder {
   bool has_open_sample() const noexcept { return !samples_.empty(); }
   std::string_view key(std::uint32_t sample) const noexcept;
   std::string_view last_key() const noexcept { return key(num_samples() - 1); }
-  const MemberRecord& first_member(std::uint32_t sample) const noexcept {
-    return members_[samples_[sample].first_member];
-  }
 
   /// Takes out the samples whose flag is set.
   void drop_samples(const std::vector<bool>& drop);

@@ -177,12 +177,10 @@ class SHARDWISE_EXPORT Index {
   void check() const;
 
  private:
-  friend class Query;
   struct Impl;
   std::string_view unchecked_key(std::uint64_t shard, std::uint64_t local) const;
   template <class Found>
   void for_each_with_key(std::string_view key, const Found& found) const;
-  std::string_view catalogue_bytes() const noexcept;
   explicit Index(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
