@@ -267,6 +267,11 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
 void write_wids_descriptor(const Index& index, const std::string& path,
                            const WidsExportOptions& options) {
   const IndexSummary summary = index.summary();
+  if (summary.part) {
+    throw InvalidArgument("the index is part " + to_string(*summary.part) +
+                              ", and its descriptor would be taken for the whole data set",
+                          in_quotes(index.path()), "join the parts with `shardwise merge` first");
+  }
   require_wids_numbers_alike(index, summary.num_skipped);
   if (!is_utf8(options.name)) {
     throw Unsupported("the data set's name is not UTF-8", in_quotes(options.name),

@@ -88,8 +88,15 @@ Inspection original(const ShardInfo& info, const VerifyOptions& options) {
   const RemoteShards::State state = options.remote->state(info.path);
   if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||
       state.validator != info.validator) {
+    const auto version = [](std::optional<std::uint64_t> size_bytes, const std::string& validator) {
+      return (size_bytes ? std::to_string(*size_bytes) + " bytes" : "a size that is not known") +
+             ", " + (validator.empty() ? "no version" : "version " + in_quotes(validator));
+    };
     throw StaleIndex("the shard changed at its source since it was indexed",
-                     in_quotes(redacted_url(info.path)), "run `shardwise index` again");
+                     in_quotes(redacted_url(info.path)) + " (" +
+                         version(info.size_bytes, info.validator) + " then; " +
+                         version(state.size_bytes, state.validator) + " now)",
+                     "run `shardwise index` again");
   }
   return {{.path = info.path, .remote = options.remote, .state = state}};
 }

@@ -203,6 +203,17 @@ TEST_F(IndexExportTest, OnlyFilesOfTheSameKindAreReplaced) {
   EXPECT_NO_THROW(dali()) << "its own";
 }
 
+TEST_F(IndexExportTest, APartIsNoDescriptorOfTheWhole) {
+  build_index(dir_ / "x.idx", {dir_ / "a.tar", dir_ / "sub/b \"\xc3\xa9\".tar"},
+              {.part = BuildPart{1, 2}});
+  index_ = Index::open(dir_ / "x.idx");
+  EXPECT_EQ(error_code([&] { write_wids_descriptor(*index_, dir_ / "d.json"); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error_text([&] { write_wids_descriptor(*index_, dir_ / "d.json"); }),
+              AllOf(HasSubstr("the index is part 1/2"), HasSubstr("shardwise merge")));
+  EXPECT_EQ(write_dali_index(*index_, dir_ / "dali").size(), 1u) << "a file a shard";
+}
+
 TEST_F(IndexExportTest, AShardThatChangedIsNotExported) {
   write_file(dir_ / "a.tar", TarBuilder().file("1.a", "x").end().bytes());
   EXPECT_EQ(error_code([&] { write_wids_descriptor(*index_, dir_ / "d.json"); }),

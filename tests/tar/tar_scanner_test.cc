@@ -11,6 +11,7 @@ namespace shardwise {
 namespace {
 
 using test::TarBuilder;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -374,6 +375,33 @@ TEST(TarScannerTest, LinksDevicesAndFifosAreShownWithTheirTargets) {
               ElementsAre("hard h.txt -> a.txt@1024", "symbolic s.txt -> ../a.txt@1536",
                           "special fifo -> @2048", "symbolic gnu -> " + target + "@4096",
                           "hard pax name -> " + target + "@5632"));
+}
+
+// Found by fuzzing: what libarchive takes them for hangs on whether a link came before them.
+TEST(TarScannerTest, ALinkWithoutATargetIsALink) {
+  for (const bool after_a_link : {false, true}) {
+    TarBuilder tar;
+    tar.file("a.txt", "x");
+    if (after_a_link) tar.entry("l.txt", '2', "", "a.txt");
+    tar.entry("h.txt", '1', "").entry("d/", '1', "").entry("s.txt", '2', "").entry("", '1', "");
+    tar.file("b.txt", "y").end();
+    const Scan s = scan(tar.bytes());
+    EXPECT_EQ(s.members.size(), 2u);
+    EXPECT_EQ(s.report.num_links, after_a_link ? 5u : 4u);
+    EXPECT_THAT(s.others,
+                Contains("hard h.txt -> @" + std::string(after_a_link ? "1536" : "1024")));
+  }
+}
+
+// Found by fuzzing: libarchive reads it as zero.
+TEST(TarScannerTest, AChecksumThatBeginsWithAZeroByteIsRefused) {
+  std::string header = TarBuilder::header("a.txt", '0', 1);
+  const std::string sum = header.substr(149, 5);
+  ASSERT_EQ(header[148], '0');
+  header.replace(148, 8, std::string(1, '\0') + sum + std::string("\0 ", 2));
+  TarBuilder tar;
+  tar.file("first.txt", "1").raw(header).raw("1").raw(std::string(511, '\0')).end();
+  EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("malformed"));
 }
 
 /// A tar within a tar: what a reader that steps over too little takes for members.

@@ -359,6 +359,21 @@ TEST_F(RemoteCommandTest, VerifyFindsWhatChangedBehindTheServer) {
   EXPECT_THAT(gone.out, HasSubstr("HTTP status 404"));
 }
 
+TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
+  shards_.server.serve(ServedShards::path(4), {.body = ServedShards::body(4), .etag = "\"v1\""});
+  build({});
+  const std::string longer = ServedShards::body(4) + std::string(512, '\0');
+  shards_.server.serve(ServedShards::path(4), {.body = longer, .etag = "\"v2\""});
+  const Finished replaced = shardwise({"verify", shards_.index(), "--quiet"});
+  EXPECT_EQ(replaced.code, 1);
+  const std::string size = std::to_string(ServedShards::body(4).size());
+  EXPECT_THAT(
+      replaced.out,
+      HasSubstr("changed at its source since it was indexed: '" + shards_.server.url("/4.tar") +
+                "' (" + size + " bytes, version '\"v1\"' then; " + std::to_string(longer.size()) +
+                " bytes, version '\"v2\"' now)"));
+}
+
 // Row 43: the program runs nothing but itself.
 TEST_F(RemoteCommandTest, Row43_AnEpochOverHttpRunsNoOtherProgram) {
   const auto strace = find_program("strace");

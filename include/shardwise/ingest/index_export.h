@@ -37,7 +37,8 @@ struct WidsExportOptions {
 ///   own tar reader takes otherwise than the index: bad members that were left out, compressed
 ///   shards, archives one after another, names above 100 bytes or not UTF-8, a name that comes
 ///   twice in a shard, hard links that stand for members, members of 8 GiB and more;
-///   InvalidArgument if there is a file at `path` that is no wids descriptor; StaleIndex, NotFound,
+///   InvalidArgument if the index is a part (see BuildPart), or if there is a file at `path` that is
+///   no wids descriptor; StaleIndex, NotFound,
 ///   CorruptIndex, kIo, kNoSpace; Cancelled.
 /// Cost: O(members).
 /// Source: wids/wids_index.py of webdataset 0.2.107.
@@ -57,7 +58,8 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 /// @return  the files' paths, in the order of the shards: what DALI takes as index_paths.
 /// Errors: Unsupported if a key or field holds white space, which separates them, if a shard has no
 ///   samples, which DALI refuses, or is compressed, which it cannot read; InvalidArgument if two
-///   shards' files would have one name, or a file of such a name is no DALI index; StaleIndex, NotFound, CorruptIndex, kIo, kNoSpace; Cancelled.
+///   shards' files would have one name, or a file of such a name is no DALI index; StaleIndex,
+///   NotFound, CorruptIndex, kIo, kNoSpace; Cancelled.
 /// Source: tools/wds2idx.py (version v1.2) and dali/operators/reader/loader/webdataset_loader.cc,
 ///   which parses it, in DALI at 0aa2ef5f and 010a519f. Unlike wds2idx, members that are in no
 ///   sample by WebDataset's rule (links, names without a field) are left out.
