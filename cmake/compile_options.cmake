@@ -14,8 +14,10 @@ if(SHARDWISE_DEVELOPER)
   target_compile_options(shardwise_compile_options INTERFACE -Werror)
   find_program(SHARDWISE_CCACHE ccache)
   if(SHARDWISE_CCACHE)
+    # Paths below the source are hashed relative to it: a clone elsewhere finds what was compiled here.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
-        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${SHARDWISE_CCACHE})
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SHARDWISE_CCACHE})
     set(CMAKE_C_COMPILER_LAUNCHER ${SHARDWISE_CCACHE})
   endif()
 endif()

@@ -70,7 +70,8 @@ std::vector<std::string> scan_tar_seeds() {
 std::vector<std::string> header_image_seeds() {
   std::vector<std::string> seeds = scan_tar_seeds();
   for (std::size_t i = 0; i < seeds.size(); ++i) {
-    seeds[i][0] = static_cast<char>(seeds[i][0] | (i * 2 & 0x3E));  // pieces of all sizes
+    seeds[i][0] = static_cast<char>(static_cast<unsigned char>(seeds[i][0]) |
+                                    (i * 2 & 0x3E));  // pieces of all sizes
   }
   return seeds;
 }

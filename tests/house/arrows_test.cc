@@ -91,7 +91,7 @@ std::vector<std::string> sources_below(const fs::path& root, const std::string& 
 }
 
 TEST(ArrowTest, NoIncludeRunsTheWrongWay) {
-  const fs::path root = SHARDWISE_SOURCE_DIR;
+  const fs::path root = test::source_dir();
   std::vector<std::string> found;
   std::size_t num_files = 0;
   for (const char* folder : {"include", "src", "tools"}) {
@@ -145,7 +145,7 @@ TEST(ArrowTest, WrongArrowsAreCaught) {
 }
 
 TEST(UmbrellaTest, HasEveryHeaderThatUsersOfTheCoreCall) {
-  const fs::path root = SHARDWISE_SOURCE_DIR;
+  const fs::path root = test::source_dir();
   const std::string umbrella = read_file(root / "include/shardwise/shardwise.h");
   for (const char* room : {"tar", "index", "ingest", "storage", "order", "data"}) {
     for (const std::string& path : sources_below(root, std::string("include/shardwise/") + room)) {

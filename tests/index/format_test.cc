@@ -18,9 +18,7 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::HasSubstr;
 
-std::string path_in_source(const std::string& name) {
-  return std::string(SHARDWISE_SOURCE_DIR) + "/" + name;
-}
+std::string path_in_source(const std::string& name) { return test::source_dir() + "/" + name; }
 
 /// The lines that a command prints; its status into `status`.
 std::vector<std::string> run(const std::string& command, int& status) {

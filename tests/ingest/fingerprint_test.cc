@@ -18,7 +18,7 @@ std::string fingerprint_of(const std::vector<std::string>& shards) {
 TEST(FingerprintTest, OfRealShardsIsWhatItWas) {
   const auto dir = test::corpus_dir();
   if (!dir) GTEST_SKIP() << "skipped: no corpus of real tars (SHARDWISE_CORPUS names its folder)";
-  std::ifstream list(std::filesystem::path(SHARDWISE_SOURCE_DIR) /
+  std::ifstream list(std::filesystem::path(test::source_dir()) /
                      "tests/ingest/golden/corpus_fingerprints.txt");
   std::string expected, file;
   int num_read = 0;

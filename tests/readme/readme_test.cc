@@ -21,7 +21,7 @@ std::string between(const std::string& text, const std::string& open, const std:
 }
 
 TEST(ReadmeTest, ItsExamplesAreTheOnesThatAreCompiled) {
-  const std::string source = SHARDWISE_SOURCE_DIR;
+  const std::string source = test::source_dir();
   const std::string readme = test::read_file(source + "/README.md");
   const std::string marker = "// [README]\n";
   std::size_t at = 0;
@@ -55,7 +55,7 @@ TEST(ReadmeTest, ItsFirstExampleRuns) {
 }
 
 TEST(ReadmeTest, TheTwoCommandsComeFirstAndExist) {
-  const std::string source = SHARDWISE_SOURCE_DIR;
+  const std::string source = test::source_dir();
   const std::string readme = test::read_file(source + "/README.md");
   const std::string first_block = between(readme, "```sh\n", "```");
   for (const char* command : {"tools/demo.sh", "tools/test.sh"}) {

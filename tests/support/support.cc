@@ -57,9 +57,11 @@ void write_file(const std::string& path, std::string_view bytes) {
   if (!out.flush()) throw std::runtime_error("cannot write " + path);
 }
 
+std::string source_dir() { return SHARDWISE_SOURCE_DIR; }
+
 std::optional<fs::path> corpus_dir() {
   const char* named = std::getenv("SHARDWISE_CORPUS");
-  const fs::path dir = named != nullptr ? named : SHARDWISE_SOURCE_DIR "/../shared";
+  const fs::path dir = named != nullptr ? fs::path(named) : fs::path(source_dir()) / "../shared";
   if (!fs::is_directory(dir)) return std::nullopt;
   return dir;
 }

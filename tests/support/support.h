@@ -42,6 +42,9 @@ std::uint64_t seed_of(const char* name, std::uint64_t otherwise);
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);
 
+/// Where this project's source lies.
+std::string source_dir();
+
 /// The folder of tars and golden orders that nobody here wrote (SHARDWISE_CORPUS, else ../shared
 /// beside the checkout); empty if there is none, and then the test says "skipped".
 std::optional<std::filesystem::path> corpus_dir();
