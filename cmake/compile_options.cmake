@@ -6,7 +6,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on `"literal" + std::string` (GCC bugs 105329 and 105651).
   target_compile_options(shardwise_compile_options INTERFACE -Wno-restrict)
 endif()
-if(CMAKE_UNITY_BUILD)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A class of a source file may hold what that file alone has: there it is no header.
   target_compile_options(shardwise_compile_options INTERFACE -Wno-subobject-linkage)
 endif()

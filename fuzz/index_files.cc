@@ -131,7 +131,8 @@ void write_catalogue(const std::string& path, const CatalogueMeta& meta,
   for (const ShardInfo& row : rows) writer.add_shard(row);
   for (const FieldInfo& field : fields) writer.add_field(field);
   for (const SkippedMember& member : skipped) writer.add_skipped(member);
-  writer.commit(meta);
+  writer.finish(meta);
+  writer.commit();
 }
 
 void walk_segment(const SegmentView& segment, std::string_view bytes) {

@@ -61,6 +61,7 @@ void check_index_around(std::string segment) {
   {
     TableWriter writer(folder.path(kCatalogue));
     writer.append(segment, hashes);
+    writer.finish();
     writer.commit();
     CatalogueMeta meta = folder.meta();
     table_path = writer.path();

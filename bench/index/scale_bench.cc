@@ -66,13 +66,15 @@ void make_index(const std::string& path) {
     row.segment_checksum = header.checksum;
     catalogue.add_shard(row);
   }
+  table.finish();
   table.commit();
   meta.table_file = table.path().substr(table.path().rfind('/') + 1);
   meta.table_checksum = table.header().header_checksum;
   meta.summary.num_shards = table.header().num_shards;
   meta.summary.num_samples = table.header().num_samples;
   meta.summary.num_members = table.header().num_members;
-  catalogue.commit(meta);
+  catalogue.finish(meta);
+  catalogue.commit();
 }
 
 const std::string& index_path() {

@@ -3,8 +3,10 @@
 /// Everything in shardwise::shardwise: indexing, querying and verifying, reading, ordering and
 /// loading. For tensors and training include <shardwise/libtorch.h> too.
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/loader.h"
@@ -15,11 +17,15 @@
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/missing_shards.h"
 #include "shardwise/index/offset_table.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/index_cache.h"
 #include "shardwise/ingest/index_export.h"
+#include "shardwise/ingest/index_hints.h"
 #include "shardwise/ingest/indexed_shard_writer.h"
+#include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/remote_shards.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/verify.h"

@@ -23,4 +23,12 @@ inline std::string to_lower(std::string_view text) {
   return lower;
 }
 
+/// `text` without blanks and line ends at its ends.
+constexpr std::string_view trimmed(std::string_view text) noexcept {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
 }  // namespace shardwise

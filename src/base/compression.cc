@@ -18,19 +18,20 @@ constexpr std::size_t kDetectBytes = 512;
 struct Format {
   Compression compression;
   std::string_view name;
+  std::string_view suffix;
   std::string_view magic;
   bool has_skippable_frames = false;
 };
 
 constexpr std::array<Format, 5> kFormats = {{
-    {Compression::kGzip, "gzip", "\x1f\x8b"},
-    {Compression::kZstd, "zstd", "\x28\xb5\x2f\xfd", true},
-    {Compression::kXz, "xz",
+    {Compression::kGzip, "gzip", ".gz", "\x1f\x8b"},
+    {Compression::kZstd, "zstd", ".zst", "\x28\xb5\x2f\xfd", true},
+    {Compression::kXz, "xz", ".xz",
      std::string_view("\xfd"
                       "7zXZ\0",
                       6)},
-    {Compression::kBzip2, "bzip2", "BZh"},
-    {Compression::kLz4, "lz4", "\x04\x22\x4d\x18", true},
+    {Compression::kBzip2, "bzip2", ".bz2", "BZh"},
+    {Compression::kLz4, "lz4", ".lz4", "\x04\x22\x4d\x18", true},
 }};
 
 const Format& format_of(Compression compression) {
@@ -67,6 +68,13 @@ Compression parse_compression(std::string_view name) {
   }
   throw InvalidArgument("unknown compression", in_quotes(name),
                         "there are none, gzip, zstd, xz, bzip2 and lz4");
+}
+
+std::string_view without_compression_suffix(std::string_view name) noexcept {
+  for (const Format& format : kFormats) {
+    if (name.ends_with(format.suffix)) return name.substr(0, name.size() - format.suffix.size());
+  }
+  return name;
 }
 
 Compression detect_compression(std::string_view first_bytes) noexcept {

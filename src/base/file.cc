@@ -229,6 +229,11 @@ FileLock File::try_lock() {
   throw_errno(errno, "cannot lock", path_);
 }
 
+void File::rename(const std::string& path) {
+  if (::rename(path_.c_str(), path.c_str()) != 0) throw_errno(errno, "cannot replace", path);
+  path_ = path;
+}
+
 void File::resize(std::uint64_t size_bytes) {
   if (retry_eintr([&] { return ::ftruncate(fd_, static_cast<off_t>(size_bytes)); }) != 0) {
     throw_errno(errno, "cannot resize", path_);
@@ -292,18 +297,25 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
 }
 
+AtomicFile::AtomicFile(std::string path, File kept)
+    : path_(std::move(path)), file_(std::move(kept)), stays_(true) {}
+
+void AtomicFile::keep_as(const std::string& name) {
+  file_.rename(name);
+  stays_ = true;
+}
+
 AtomicFile::~AtomicFile() {
   const bool belongs_here =
       file_.fd() >= 0;  // and not that of the process that this was forked from
-  if (!committed_ && belongs_here) ::unlink(file_.path().c_str());
+  if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 
 void AtomicFile::commit() {
   SHARDWISE_FAULT_POINT("atomic_file.before_sync");
   file_.sync();
   SHARDWISE_FAULT_POINT("atomic_file.before_rename");
-  if (::rename(file_.path().c_str(), path_.c_str()) != 0)
-    throw_errno(errno, "cannot replace", path_);
+  file_.rename(path_);
   committed_ = true;
   SHARDWISE_FAULT_POINT("atomic_file.after_rename");
   sync_directory_of(path_);

@@ -12,6 +12,7 @@
 #include "shardwise/base/fork.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
+#include "shardwise/data/remote_access.h"
 #include "shardwise/index/query.h"
 
 namespace shardwise {
@@ -52,7 +53,11 @@ struct Dataset::Impl {
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
     detail::ShardOpening how{
-        .access = access, .cache = cache, .next_use = nullptr, .cancel = cancel};
+        .access = access,
+        .cache = cache,
+        .next_use = nullptr,
+        .cancel = cancel,
+        .require_first_block = [this](const ShardInfo& info) { reader.require_first_block(info); }};
     if (cache) {
       if (const auto known = current_future()) {
         how.next_use = [known, number](const std::string& name) {
@@ -88,7 +93,7 @@ struct Dataset::Impl {
   const std::shared_ptr<const Index> index;
   const Access access;
   const std::shared_ptr<ShardCache> cache;
-  const std::atomic<bool>* const cancel;
+  const CancelToken cancel;
   detail::ShardReader reader;
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache. Guarded by mutex.
@@ -119,14 +124,20 @@ struct Dataset::Selection {
   Hash128 fingerprint;
 };
 
-Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
-  return Dataset(Index::open(path), options);
-}
-
 namespace {
+
+ShardLookup lookup_of(const DatasetOptions& options) {
+  return {.root = options.root, .accept_times = options.accept_times};
+}
 
 std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
                                     const DatasetOptions& options) {
+  if (const ShardLookup asked = lookup_of(options);
+      asked != ShardLookup() && asked != index->lookup()) {
+    throw InvalidArgument("the index was opened to find its shards otherwise",
+                          in_quotes(index->path()),
+                          "give root and accept_times to Index::open (ShardLookup)");
+  }
   if (options.allow_part) return index;
   if (const auto part = index->summary().part) {
     throw InvalidArgument("the index is only part " + to_string(*part), in_quotes(index->path()),
@@ -137,6 +148,16 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
 }
 
 }  // namespace
+
+Dataset Dataset::open(const std::string& path, const DatasetOptions& options) {
+  IndexCacheOptions how = options.index_cache;
+  if (!how.build.cancel.can_be_cancelled()) how.build.cancel = options.cancel;
+  if (!how.build.remote && !names_an_index(path)) {
+    how.build.remote =
+        make_remote_shards(Impl::fetchers_of(options), /*keep=*/nullptr, how.build.cancel);
+  }
+  return Dataset(Index::open(index_for(path, how), lookup_of(options)), options);
+}
 
 Dataset::Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options)
     : impl_(std::make_shared<Impl>(usable(std::move(index), options), options)) {

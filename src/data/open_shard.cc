@@ -1,10 +1,10 @@
 #include "data/open_shard.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
-#include "shardwise/base/hash.h"
 #include "shardwise/base/mapped_read.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
@@ -14,24 +14,37 @@ namespace shardwise::detail {
 namespace {
 
 /// The shard's mapping, checked against the index; none if it cannot be mapped.
-std::optional<MappedFile> map_shard(const ShardInfo& info) {
+std::optional<MappedFile> map_shard(const ShardInfo& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
   try {
     file = MappedFile::open(info.path);
   } catch (const CannotMap&) {
     return std::nullopt;
   }
-  require_unchanged(info, file->identity().size_bytes, file->identity().mtime_ns);
-  char block[kTarBlockBytes] = {};
-  const std::string_view first = file->bytes().substr(0, sizeof block);
-  if (!copy_mapped(block, first.data(), first.size())) {
-    const FileIdentity now = file_identity(info.path);
-    require_unchanged(info, now.size_bytes, now.mtime_ns);
-    throw Error(ErrorCode::kIo, "cannot read a page of the mapped shard",
-                in_quotes(info.path) + ", offset 0", "check the disk, then run again");
-  }
-  require_first_header(info, {block, first.size()});
+  require_indexed(info, segment, file->identity(), [&](std::uint64_t offset, std::size_t size) {
+    const std::string_view bytes = file->bytes();
+    if (offset > bytes.size()) return std::string();
+    std::string copy(std::min<std::uint64_t>(size, bytes.size() - offset), '\0');
+    if (!copy_mapped(copy.data(), bytes.data() + offset, copy.size())) {
+      const FileIdentity now = file_identity(info.path);
+      require_unchanged(info, now.size_bytes, now.mtime_ns);
+      throw Error(ErrorCode::kIo, "cannot read a page of the mapped shard",
+                  in_quotes(info.path) + ", offset " + std::to_string(offset),
+                  "check the disk, then run again");
+    }
+    return copy;
+  });
   return file;
+}
+
+/// The time of a local shard that may have another than it had when it was indexed.
+std::int64_t time_of(const ShardInfo& info) {
+  if (!info.any_time) return info.mtime_ns;
+  try {
+    return file_identity(info.path).mtime_ns;
+  } catch (const Error&) {
+    return info.mtime_ns;  // whatever is wrong with the file is said when it is opened
+  }
 }
 
 bool is_in_place(const ShardInfo& info) {
@@ -88,7 +101,7 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
     std::error_code error;  // whatever is wrong with the file is said when it is opened
     const auto path = std::filesystem::weakly_canonical(info.path, error);
     request.url = error ? info.path : path.string();
-    request.validator = local_validator(info.size_bytes, info.mtime_ns);
+    request.validator = local_validator(info.size_bytes, time_of(info));
   }
   request.checked_as = info.header_hash;
   request.check = [index, info](const std::string& path) { require_copy(*index, info, path); };
@@ -99,12 +112,15 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
                                             std::uint64_t number, const ShardOpening& how) {
   const ShardInfo info = index->shard(number);
   auto shard = std::make_unique<OpenShard>();
+  shard->segment = index->segment(number);
   if (is_in_place(info)) {
-    if (how.access == Access::kMap) shard->map = map_shard(info);
+    if (how.access == Access::kMap) {
+      shard->map = finding(*index, info, [&] { return map_shard(info, shard->segment); });
+    }
   } else if (how.access != Access::kRange || info.compression != Compression::kNone) {
     if (!how.cache) refuse_without_cache(info);
     if (!is_fetched_url(info.path)) {
-      const FileIdentity identity = file_identity(info.path);
+      const FileIdentity identity = finding(*index, info, [&] { return file_identity(info.path); });
       require_unchanged(info, identity.size_bytes, identity.mtime_ns);
     }
     CacheRequest request = *cache_request(index, number);
@@ -114,9 +130,9 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     shard->cached.keep();
   } else {
     require_known_ranges(*index, info);
+    if (how.require_first_block) how.require_first_block(info);
   }
   if (shard->map) shard->data = shard->map->bytes().data();
-  shard->segment = index->segment(number);
   if (!shard->segment.fits_shard(info.expanded_bytes)) {
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(number) +
@@ -130,11 +146,21 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
   return shard;
 }
 
-void require_first_header(const ShardInfo& shard, std::string_view block) {
-  if (hash64(block) == shard.first_header_hash) return;
-  throw StaleIndex("the shard changed since it was indexed, though its size and time did not",
-                   in_quotes(without_secrets(shard.path)) + ", offset 0",
-                   "run `shardwise verify`, then build the index anew under another name");
+void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
+                     const ReadShard& read) {
+  require_unchanged(shard, file.size_bytes, file.mtime_ns);
+  const bool has_new_time = file.mtime_ns != shard.mtime_ns;
+  const auto difference = has_new_time ? difference_at_a_glance(shard, segment, read)
+                                       : difference_at_start(shard, read);
+  if (!difference) return;
+  throw StaleIndex(has_new_time
+                       ? std::string("the shard is not the one that was indexed, nor a copy of it")
+                       : "the shard changed since it was indexed, though its size and " +
+                             std::string(is_fetched_url(shard.path) ? "validator" : "time") +
+                             " did not",
+                   in_quotes(without_secrets(shard.path)) +
+                       (has_new_time ? " (" + *difference + ")" : std::string(", offset 0")),
+                   "run `shardwise index` again, or bring the old shard back");
 }
 
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,

@@ -3,15 +3,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ingest/glance.h"
+#include "shardwise/base/cancel.h"
+#include "shardwise/base/error.h"
 #include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/missing_shards.h"
 #include "shardwise/index/offset_table.h"
 #include "shardwise/storage/shard_cache.h"
 
@@ -28,6 +33,8 @@ struct OpenShard {
   std::uint64_t stored_bytes = 0;
   CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
   std::optional<MappedFile> map;
+  /// The mapped file was seen to be written to: another that takes its name makes it no better.
+  mutable std::atomic<bool> was_written_to{false};
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };
@@ -43,7 +50,9 @@ struct ShardOpening {
   Access access = Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
   NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
-  const std::atomic<bool>* cancel = nullptr;
+  CancelToken cancel = {};
+  /// Looks at a remote shard of which single samples will be fetched.
+  std::function<void(const ShardInfo& info)> require_first_block = nullptr;
 };
 
 /// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
@@ -54,8 +63,22 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 
-/// Throws StaleIndex unless this is the shard's first block as it was indexed.
-void require_first_header(const ShardInfo& shard, std::string_view block);
+/// Throws StaleIndex unless a local shard's file is the one that was indexed: by its size, its time
+/// and its first block; where it may have another time, and has, by more of its headers.
+/// @param segment  looked at only where it may.
+void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
+                     const ReadShard& read);
+
+/// What `open` returns, which looks for the shard's file. Where there is none, the error says how
+/// many are missing, and what to do.
+template <class Open>
+auto finding(const Index& index, const ShardInfo& shard, const Open& open) {
+  try {
+    return open();
+  } catch (const NotFound&) {
+    throw missing_shard_error(index, shard, count_missing_shards(index));
+  }
+}
 
 /// Throws StaleIndex if a file that was opened as `then` is another by now.
 /// @param sample  what was read, as Sample::describe().

@@ -28,7 +28,7 @@ class PassOn : public FetchSink {
 class FetchedShards : public RemoteShards {
  public:
   FetchedShards(std::shared_ptr<const Fetchers> fetchers, std::shared_ptr<ShardCache> keep,
-                const std::atomic<bool>* cancel)
+                const CancelToken& cancel)
       : fetchers_(std::move(fetchers)), keep_(std::move(keep)), cancel_(cancel) {}
 
   bool runs_commands() const override { return fetchers_->brings("pipe"); }
@@ -98,14 +98,14 @@ class FetchedShards : public RemoteShards {
 
   const std::shared_ptr<const Fetchers> fetchers_;
   const std::shared_ptr<ShardCache> keep_;
-  const std::atomic<bool>* const cancel_;
+  const CancelToken cancel_;
 };
 
 }  // namespace
 
 std::shared_ptr<RemoteShards> make_remote_shards(std::shared_ptr<const Fetchers> fetchers,
                                                  std::shared_ptr<ShardCache> keep,
-                                                 const std::atomic<bool>* cancel) {
+                                                 const CancelToken& cancel) {
   if (!fetchers && keep) fetchers = keep->options().fetchers;
   if (!fetchers) fetchers = std::make_shared<const Fetchers>();
   return std::make_shared<FetchedShards>(std::move(fetchers), std::move(keep), cancel);

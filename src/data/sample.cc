@@ -1,5 +1,6 @@
 #include "shardwise/data/sample.h"
 
+#include "base/ascii.h"
 #include "data/open_shard.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/mapped_read.h"
@@ -7,17 +8,6 @@
 #include "shardwise/base/url.h"
 
 namespace shardwise {
-namespace {
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
-
-}  // namespace
-
 Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept
     : shard_(std::move(shard)),
       index_(index),
@@ -116,15 +106,22 @@ std::string Sample::copy_of(std::size_t i) const {
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {
+  const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();
-  FileIdentity now;
+  std::optional<FileIdentity> now;  // none: the name is gone, or another file's; the map is not
   try {
     now = file_identity(shard_->path);
+    if (now->device != then.device || now->inode != then.inode) now.reset();
   } catch (const Error&) {
-    return;  // the name is gone; the mapped file is not
   }
-  if (now.device != then.device || now.inode != then.inode) return;  // nor is it if it was replaced
-  detail::require_same_file(now, then, describe(), members_[i].data_offset());
+  if (now) {
+    if (*now != then) shard_->was_written_to = true;
+    detail::require_same_file(*now, then, describe(), offset);
+  } else if (shard_->was_written_to) {
+    throw StaleIndex("the shard's file was written to while it was open",
+                     describe() + ", offset " + std::to_string(offset),
+                     "open the dataset again, after `shardwise index` if the shard is another");
+  }
 }
 
 void Sample::throw_unreadable(std::size_t i) const {

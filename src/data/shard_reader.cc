@@ -28,14 +28,17 @@ std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   }
 }
 
-std::unique_ptr<const ShardFile> open_file(const ShardInfo& info) {
+std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t number) {
+  const ShardInfo info = index.shard(number);
   auto opened = std::make_unique<ShardFile>();
-  opened->file = File::open_read(info.path);
+  opened->file = finding(index, info, [&] { return File::open_read(info.path); });
   opened->identity = file_identity(opened->file.fd(), info.path);
-  require_unchanged(info, opened->identity.size_bytes, opened->identity.mtime_ns);
-  char block[kTarBlockBytes];
-  const std::size_t got = opened->file.read_at(0, block, sizeof block);
-  require_first_header(info, {block, got});
+  require_indexed(info, info.any_time ? index.segment(number) : SegmentView(), opened->identity,
+                  [&](std::uint64_t offset, std::size_t size) {
+                    std::string bytes(size, '\0');
+                    bytes.resize(opened->file.read_at(offset, bytes.data(), size));
+                    return bytes;
+                  });
   return opened;
 }
 
@@ -62,7 +65,7 @@ std::size_t max_descriptors(std::size_t wanted) {
 }  // namespace
 
 ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
-                         std::shared_ptr<const Fetchers> fetchers, const std::atomic<bool>* cancel)
+                         std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel)
     : index_(std::move(index)),
       max_files_(max_files),
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
@@ -100,7 +103,7 @@ ShardReader::Files& ShardReader::files() {
   if (!files_) {
     files_ = std::make_unique<Files>(
         index_->num_shards(),
-        [index = index_](std::uint64_t number) { return open_file(index->shard(number)); },
+        [index = index_](std::uint64_t number) { return open_file(*index, number); },
         ShardPoolOptions{.max_shards = max_descriptors(max_files_)});
     made_.store(files_.get(), std::memory_order_release);
   }
@@ -161,7 +164,7 @@ void ShardReader::read_local(SampleBytes& result, const std::vector<Run>& runs,
   }
 }
 
-void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
+void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) const {
   class BufferSink : public FetchSink {
    public:
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
@@ -182,18 +185,40 @@ void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::
     const std::uint64_t size_;
     std::uint64_t written_ = 0;
   };
+  if (run.size == 0) return;
+  BufferSink sink(to, run.size);
+  fetchers_->fetch({.url = info.path,
+                    .range = {run.offset, run.offset + run.size},
+                    .validator = info.validator,
+                    .cancel = cancel_},
+                   sink);
+}
+
+void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
   const ShardInfo info = index_->shard(number);
   char* to = result.bytes.get();
   for (const Run& run : runs) {
-    if (run.size == 0) continue;
-    BufferSink sink(to, run.size);
-    fetchers_->fetch({.url = info.path,
-                      .range = {run.offset, run.offset + run.size},
-                      .validator = info.validator,
-                      .cancel = cancel_},
-                     sink);
+    fetch_run(info, run, to);
     to += run.size;
   }
+}
+
+void ShardReader::require_first_block(const ShardInfo& info) {
+  if (index_->content().hashes) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (known_first_.contains(info.number)) return;
+  }
+  char block[kTarBlockBytes];
+  const Run run{0, std::min<std::uint64_t>(info.size_bytes, sizeof block)};
+  fetch_run(info, run, block);
+  FileIdentity as_indexed;
+  as_indexed.size_bytes = info.size_bytes;
+  as_indexed.mtime_ns = info.mtime_ns;
+  require_indexed(info, SegmentView(), as_indexed,
+                  [&](std::uint64_t, std::size_t) { return std::string(block, run.size); });
+  const std::lock_guard lock(mutex_);
+  known_first_.insert(info.number);
 }
 
 }  // namespace shardwise::detail

@@ -5,9 +5,11 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "data/open_shard.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/fork.h"
@@ -37,7 +39,7 @@ class ShardReader {
   /// have. `fetchers` bring samples of remote shards; none: the standard ones.
   /// They stop when `cancel`, if any, becomes true.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
-              std::shared_ptr<const Fetchers> fetchers, const std::atomic<bool>* cancel);
+              std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel);
 
   /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
   /// something large lies between them. Of a remote shard: one request, in the same way; what
@@ -48,6 +50,11 @@ class ShardReader {
   std::shared_ptr<const SampleBytes> read(const Sample& sample, std::uint64_t number,
                                           std::uint64_t shard_bytes, const SegmentView& segment,
                                           std::span<const MemberRecord> members);
+
+  /// Throws StaleIndex unless a remote shard's first block is still the one that was indexed. It is
+  /// fetched once; not at all if the index has hashes, which say more of each sample that is read.
+  /// Errors: as read().
+  void require_first_block(const ShardInfo& info);
 
   /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
   template <class Open>
@@ -75,14 +82,17 @@ class ShardReader {
   void read_local(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
                   std::uint64_t number);
   void fetch(SampleBytes& to, const std::vector<Run>& runs, std::uint64_t number);
+  /// Fetches `run` of a remote shard into `to`.
+  void fetch_run(const ShardInfo& info, const Run& run, char* to) const;
 
   const std::shared_ptr<const Index> index_;
   const std::size_t max_files_;
   const std::shared_ptr<const Fetchers> fetchers_;
-  const std::atomic<bool>* const cancel_;
+  const CancelToken cancel_;
   Mutex mutex_;
   std::unique_ptr<Files> files_;  // guarded by mutex_; a dataset that maps its shards needs none
   std::atomic<Files*> made_{nullptr};
+  std::unordered_set<std::uint64_t> known_first_;  // shards; guarded by mutex_
 };
 
 }  // namespace shardwise::detail

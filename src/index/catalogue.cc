@@ -347,7 +347,7 @@ void CatalogueWriter::add_shard(const ShardInfo& shard) { shards_.add(shard); }
 void CatalogueWriter::add_field(const FieldInfo& field) { fields_.add(field); }
 void CatalogueWriter::add_skipped(const SkippedMember& skipped) { skipped_.add(skipped); }
 
-void CatalogueWriter::commit(const CatalogueMeta& meta) {
+void CatalogueWriter::finish(const CatalogueMeta& meta) {
   MetaRows rows;
   for_each_field(meta, MetaWriter{rows});
   rows["checksum"] = meta_checksum(rows);
@@ -363,8 +363,8 @@ void CatalogueWriter::commit(const CatalogueMeta& meta) {
   skipped_.insert.reset();
   db_->execute("COMMIT");
   db_.reset();
+  file_.file().sync();
   SHARDWISE_FAULT_POINT("catalogue.written");
-  file_.commit();
 }
 
 }  // namespace shardwise

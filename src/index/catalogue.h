@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/private_file.h"
 #include "index/sqlite.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/fork.h"
@@ -81,18 +80,20 @@ class Catalogue {
   CatalogueMeta meta_;
 };
 
-/// Writes a catalogue; nothing exists until commit. One thread.
+/// Writes a catalogue; nothing exists until commit(). One thread.
 class CatalogueWriter {
  public:
   explicit CatalogueWriter(const std::string& path);
 
-  /// Nobody but its owner is to read the catalogue.
-  void make_private() { shardwise::make_private(file_.file()); }
+  const File& file() noexcept { return file_.file(); }
 
   void add_shard(const ShardInfo& shard);
   void add_field(const FieldInfo& field);
   void add_skipped(const SkippedMember& skipped);
-  void commit(const CatalogueMeta& meta);
+  /// Writes what is left and syncs it: there is room for all of it.
+  void finish(const CatalogueMeta& meta);
+  /// The moment at which the index exists.
+  void commit() { file_.commit(); }
 
  private:
   /// The rows of one table, in order of their numbers.

@@ -1,11 +1,11 @@
 #include "shardwise/index/index.h"
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 
 #include "index/index_files.h"
 #include "index/key_index.h"
+#include "index/shard_places.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
@@ -24,14 +24,13 @@ std::string home_of(const std::string& path) {
 }
 
 std::string iso_time(std::int64_t ns) {
-  const std::time_t seconds = ns / 1'000'000'000 - (ns % 1'000'000'000 < 0 ? 1 : 0);
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  char text[40];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &utc);
-  std::string fraction = std::to_string(ns - std::int64_t{seconds} * 1'000'000'000);
+  const std::int64_t seconds = ns / 1'000'000'000 - (ns % 1'000'000'000 < 0 ? 1 : 0);
+  std::string text = utc_text(seconds);
+  text.replace(text.find('T'), 1, " ");
+  text.pop_back();
+  std::string fraction = std::to_string(ns - seconds * 1'000'000'000);
   fraction.insert(0, 9 - fraction.size(), '0');
-  return std::string(text) + "." + fraction + " UTC";
+  return text + "." + fraction + " UTC";
 }
 
 }  // namespace
@@ -42,7 +41,8 @@ std::string to_string(const IndexPart& part) {
 }
 
 struct Index::Impl {
-  explicit Impl(const std::string& path) : files(path), home(home_of(files.path())) {}
+  Impl(const std::string& path, const ShardLookup& how)
+      : files(path), lookup(how), places(files.catalogue(), home_of(files.path()), how) {}
 
   void require_shard(std::uint64_t shard) const {
     if (shard < files.header().num_shards) return;
@@ -52,17 +52,19 @@ struct Index::Impl {
   }
 
   IndexFiles files;
-  const std::string home;
+  const ShardLookup lookup;
+  const ShardPlaces places;
 };
 
 Index::Index(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Index::~Index() = default;
 
-std::shared_ptr<const Index> Index::open(const std::string& path) {
-  return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path)));
+std::shared_ptr<const Index> Index::open(const std::string& path, const ShardLookup& lookup) {
+  return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path, lookup)));
 }
 
 const std::string& Index::path() const noexcept { return impl_->files.path(); }
+const ShardLookup& Index::lookup() const noexcept { return impl_->lookup; }
 std::uint64_t Index::size() const noexcept { return impl_->files.header().num_samples; }
 std::uint64_t Index::num_members() const noexcept { return impl_->files.header().num_members; }
 std::uint64_t Index::num_shards() const noexcept { return impl_->files.header().num_shards; }
@@ -95,7 +97,8 @@ ShardInfo Index::shard(std::uint64_t shard) const {
       info.num_samples != first_sample(shard + 1) - first_sample(shard)) {
     impl_->files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
   }
-  info.path = resolve_url(impl_->home, info.url);
+  info.path = impl_->places.path_of(info.url);
+  info.any_time = impl_->lookup.accept_times;
   return info;
 }
 
@@ -188,11 +191,13 @@ void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes, std::in
                          " bytes now, " + std::to_string(shard.size_bytes) + " then)",
                      kRemedy);
   }
-  if (mtime_ns != shard.mtime_ns) {
+  if (mtime_ns != shard.mtime_ns && !shard.any_time) {
     throw StaleIndex("the shard changed since it was indexed",
                      in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
                          ", indexed as of " + iso_time(shard.mtime_ns) + ")",
-                     kRemedy);
+                     std::string(kRemedy) +
+                         "; if it was copied, and only its time is new, take it as it is with "
+                         "--accept-times (DatasetOptions::accept_times)");
   }
 }
 

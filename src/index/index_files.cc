@@ -157,7 +157,6 @@ void IndexFiles::check_sections() const {
   if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
 }
 
-/// The name of the index that a table was written for; empty if `name` is none of a table's.
 std::string_view owner_of_table(std::string_view name) noexcept {
   const std::size_t end = 1 + kTableNameLength + kTableSuffix.size();
   if (name.size() <= end || !name.ends_with(kTableSuffix)) return {};

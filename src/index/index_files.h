@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "index/catalogue.h"
 #include "index/key_index.h"
@@ -51,6 +52,10 @@ class IndexFiles {
   const std::uint32_t* hints_ = nullptr;
   KeyIndex keys_;
 };
+
+/// The name of the index that a table was written for, both without a folder; empty if `name` is
+/// none of a table's.
+std::string_view owner_of_table(std::string_view name) noexcept;
 
 /// Removes the offset tables of the index at `path` that its catalogue does not name and nobody is
 /// building. Never throws: a table that stays behind costs room, and the next build tries again.

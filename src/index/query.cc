@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 
-#include <atomic>
 #include <new>
 #include <utility>
 
@@ -69,8 +68,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables) {
 /// Called every now and then while a query runs.
 int should_stop(void* cancel) {
   ForkSection::give_way();
-  const auto* flag = *static_cast<const std::atomic<bool>**>(cancel);
-  return flag != nullptr && flag->load(std::memory_order_relaxed) ? 1 : 0;
+  return static_cast<const CancelToken*>(cancel)->is_cancelled() ? 1 : 0;
 }
 
 }  // namespace
@@ -151,7 +149,7 @@ struct Query::Impl {
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
-  const std::atomic<bool>* cancel = nullptr;
+  CancelToken cancel = {};
 };
 
 Query::Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits)
@@ -164,7 +162,7 @@ Query& Query::operator=(Query&&) noexcept = default;
 
 const std::vector<std::string>& Query::columns() const noexcept { return impl_->columns; }
 
-void Query::set_cancel(const std::atomic<bool>* cancel) noexcept { impl_->cancel = cancel; }
+void Query::set_cancel(const CancelToken& cancel) noexcept { impl_->cancel = cancel; }
 
 bool Query::next() {
   const ForkSection section;

@@ -13,6 +13,9 @@
 namespace shardwise {
 namespace {
 
+/// How much is sorted between two looks whether to go on: some ms.
+constexpr std::uint64_t kStepsBetweenLooks = 65'536;
+
 /// Hints are wanted about every quarter of a shard, so that a look-up steps over a shard or two.
 std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
   const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
@@ -32,8 +35,9 @@ std::string_view bytes_of(const std::vector<T>& values) {
 /// hash are held against each other, the keys read back from the segments.
 class RepeatedKeys {
  public:
-  RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory)
-      : path_(path), directory_(directory) {}
+  RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
+               const CancelToken& cancel)
+      : path_(path), directory_(directory), cancel_(cancel) {}
 
   void see(std::uint64_t hash, std::uint64_t sample) {
     if (hash != hash_) {
@@ -85,6 +89,7 @@ class RepeatedKeys {
   void check_run() {
     if (run_.size() < 2) return;
     std::sort(run_.begin(), run_.end(), [this](std::uint64_t a, std::uint64_t b) {
+      if (++num_compared_ % kStepsBetweenLooks == 0) cancel_.throw_if_cancelled();
       const int keys = key_of(a).compare(key_of(b));
       return keys != 0 ? keys < 0 : a < b;
     });
@@ -102,6 +107,8 @@ class RepeatedKeys {
 
   const std::string path_;
   const std::vector<ShardEntry>& directory_;
+  const CancelToken& cancel_;
+  std::uint64_t num_compared_ = 0;
   std::optional<MappedFile> table_;
   std::uint64_t hash_ = 0;
   std::vector<std::uint64_t> run_;  // samples whose key has this hash
@@ -116,23 +123,47 @@ std::uint64_t table_header_checksum(const TableHeader& header) noexcept {
 }
 
 TableWriter::TableWriter(const std::string& index_path)
-    : index_path_(index_path), file_(index_path), keys_(index_path) {
-  const TableHeader none{};
-  file_.file().write({reinterpret_cast<const char*>(&none), sizeof none});
+    : index_path_(index_path),
+      own_file_(std::in_place, index_path),
+      file_(*own_file_),
+      keys_(index_path) {
+  write_header();
 }
 
-void TableWriter::append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes) {
+TableWriter::TableWriter(const std::string& index_path, AtomicFile& file)
+    : index_path_(index_path), file_(file), keys_(index_path) {
+  write_header();
+}
+
+void TableWriter::write_header() {
+  file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
+}
+
+/// Behind what there is.
+void TableWriter::write(std::string_view bytes) {
+  file_.file().write_at(offset_, bytes);
+  offset_ += bytes.size();
+}
+
+std::uint64_t TableWriter::append(std::string_view segment,
+                                  const std::vector<std::uint64_t>& key_hashes,
+                                  std::optional<std::uint64_t> lies_at) {
   SegmentHeader counts;
   std::memcpy(&counts, segment.data(), sizeof counts);
-  directory_.push_back({offset_, header_.num_samples, header_.num_members});
+  const std::uint64_t offset = offset_;
+  directory_.push_back({offset, header_.num_samples, header_.num_members});
   for (std::size_t i = 0; i < key_hashes.size(); ++i)
     keys_.add(key_hashes[i], header_.num_samples + i);
   header_.num_samples += counts.num_samples;
   header_.num_members += counts.num_members;
   segments_hash_.update_u64(counts.checksum);
-  file_.file().write(segment);
-  offset_ += segment.size();
+  if (lies_at == offset) {
+    offset_ += segment.size();
+  } else {
+    write(segment);
+  }
   SHARDWISE_FAULT_POINT("table.segment_written");
+  return offset;
 }
 
 void TableWriter::write_directory() {
@@ -140,8 +171,7 @@ void TableWriter::write_directory() {
   directory_.push_back({offset_, header_.num_samples, header_.num_members});
   header_.directory_offset = offset_;
   const std::string_view directory = bytes_of(directory_);
-  file_.file().write(directory);
-  offset_ += directory.size();
+  write(directory);
 
   header_.hint_shift = hint_shift_for(header_.num_samples, header_.num_shards);
   header_.hint_offset = offset_;
@@ -153,18 +183,20 @@ void TableWriter::write_directory() {
     hints.push_back(shard);
   }
   if (hints.size() % 2 != 0) hints.push_back(shard);  // what follows is 8-byte aligned
-  file_.file().write(bytes_of(hints));
-  offset_ += hints.size() * sizeof(std::uint32_t);
+  write(bytes_of(hints));
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
 }
 
-void TableWriter::commit(bool unique_keys,
-                         const std::function<std::string(std::uint64_t)>& shard_name) {
+void TableWriter::finish(bool unique_keys,
+                         const std::function<std::string(std::uint64_t)>& shard_name,
+                         const CancelToken& cancel) {
   write_directory();
-  RepeatedKeys repeated(file_.temporary_path(), directory_);
+  RepeatedKeys repeated(file_.temporary_path(), directory_, cancel);
+  std::uint64_t num_seen = 0;
   header_.keys_offset = offset_;
   const WrittenKeys written =
       write_keys(file_.file(), offset_, keys_, [&](std::uint64_t hash, std::uint64_t sample) {
+        if (++num_seen % kStepsBetweenLooks == 0) cancel.throw_if_cancelled();
         if (unique_keys) repeated.see(hash, sample);
       });
   if (unique_keys) repeated.finish(shard_name);
@@ -176,11 +208,14 @@ void TableWriter::commit(bool unique_keys,
   header_.file_bytes = offset_;
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);
-  file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
+  write_header();
   char name[kTableNameLength + 1];
   std::snprintf(name, sizeof name, "%016llx",
                 static_cast<unsigned long long>(header_.header_checksum));
   path_ = index_path_ + "." + name + std::string(kTableSuffix);
+}
+
+void TableWriter::commit() {
   file_.set_path(path_);
   file_.commit();
   SHARDWISE_FAULT_POINT("table.committed");

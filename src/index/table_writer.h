@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/private_file.h"
 #include "index/key_index.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/offset_table.h"
@@ -19,32 +20,41 @@ class TableWriter {
  public:
   /// @param index_path  the catalogue's path; the table lies beside it.
   explicit TableWriter(const std::string& index_path);
-
-  /// Nobody but its owner is to read the table.
-  void make_private() { shardwise::make_private(file_.file()); }
+  /// Writes `file`, of which the caller may know that the first segments lie in it already.
+  TableWriter(const std::string& index_path, AtomicFile& file);
 
   /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
   /// @param key_hashes  hash64 of each sample's key.
-  void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
+  /// @param lies_at     where in the file it is already: then it is not written there again.
+  /// @return            where it lies.
+  std::uint64_t append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes,
+                       std::optional<std::uint64_t> lies_at = {});
 
-  /// Writes the remaining sections and the header, and commits the file under its final name.
-  /// The file stays locked until this object is destroyed, so that no other build sweeps it.
+  /// Writes the remaining sections and the header.
   /// @param unique_keys  fail if a key comes in two shards.
   /// @param shard_name   what a shard is called in that error.
-  /// Errors: CorruptShard, naming both shards.
-  void commit(bool unique_keys = false,
-              const std::function<std::string(std::uint64_t)>& shard_name = {});
+  /// Errors: CorruptShard, naming both shards; Cancelled.
+  /// Cost: sorts what append() left unsorted; n log n comparisons of keys with one hash.
+  void finish(bool unique_keys = false,
+              const std::function<std::string(std::uint64_t)>& shard_name = {},
+              const CancelToken& cancel = {});
+  /// Commits the file under its final name. It stays locked until it is closed, so that no other
+  /// build sweeps it.
+  void commit();
 
-  // After commit:
+  // After finish:
   const std::string& path() const noexcept { return path_; }
   const TableHeader& header() const noexcept { return header_; }
 
  private:
+  void write_header();
+  void write(std::string_view bytes);
   void write_directory();
 
   const std::string index_path_;
   std::string path_;
-  AtomicFile file_;
+  std::optional<AtomicFile> own_file_;
+  AtomicFile& file_;
   KeySorter keys_;
   std::vector<ShardEntry> directory_;
   std::uint64_t offset_ = sizeof(TableHeader);

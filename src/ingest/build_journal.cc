@@ -2,22 +2,30 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "base/private_file.h"
+#include "index/catalogue.h"
 #include "index/rows.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kMagic("SDWJRN3\n", 8);
+constexpr std::string_view kMagic("SDWJRN4\n", 8);
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
+
+constexpr std::uint64_t kInTable = 0;
+constexpr std::uint64_t kCarried = 1;
+constexpr std::uint64_t kTableDone = 2;
 
 void put(std::string& out, std::uint64_t value) {
   char bytes[8];
@@ -25,51 +33,92 @@ void put(std::string& out, std::uint64_t value) {
   out.append(bytes, sizeof bytes);
 }
 
-std::string to_payload(const ShardPart& part) {
+// Payloads passed their hash, but are taken apart as if they had not.
+[[noreturn]] void cut_short() { throw CorruptIndex("a journal record is too short"); }
+
+std::uint64_t take_u64(std::string_view& payload) {
+  if (payload.size() < 8) cut_short();
+  const std::uint64_t value = load_le64(payload.data());
+  payload.remove_prefix(8);
+  return value;
+}
+
+template <class Row>
+Row take_row(std::string_view& payload) {
+  const auto cells = unpack(to_cells(Row{}), payload);
+  if (!cells) cut_short();
+  return from_cells<Row>(*cells);
+}
+
+std::string to_payload(const ShardPart& part, std::uint64_t kind, std::uint64_t table_offset) {
   std::string out;
+  put(out, kind);
+  put(out, table_offset);
+  put(out, std::uint64_t{part.segment.size()});
   pack(to_cells(part.row), out);
-  pack(std::vector<Cell>{{.bytes = part.segment}}, out);
-  put(out, part.skipped.size());
+  put(out, std::uint64_t{part.skipped.size()});
   for (const SkippedMember& member : part.skipped) pack(to_cells(member), out);
   return out;
 }
 
-/// Takes a payload apart. Payloads passed their hash, but are read as if they had not.
-template <class Row>
-Row take_row(std::string_view& payload) {
-  const auto cells = unpack(to_cells(Row{}), payload);
-  if (!cells) throw CorruptIndex("a journal record is too short");
-  return from_cells<Row>(*cells);
+/// Reads all of it, or throws.
+std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t size) {
+  if (!range_fits(offset, size, file_identity(file.fd(), file.path()).size_bytes)) cut_short();
+  std::string bytes(size, '\0');
+  if (file.read_at(offset, bytes.data(), size) != size) cut_short();
+  return bytes;
 }
 
-ShardPart from_payload(std::string_view payload) {
-  ShardPart part;
-  part.row = take_row<ShardInfo>(payload);
-  const auto segment = unpack(std::vector<Cell>{{}}, payload);
-  if (!segment || payload.size() < 8) throw CorruptIndex("a journal record is too short");
-  part.segment = (*segment)[0].bytes;
-  std::uint64_t left = load_le64(payload.data());
-  payload.remove_prefix(8);
-  for (; left > 0; --left) part.skipped.push_back(take_row<SkippedMember>(payload));
-  std::string why;
-  const auto view = SegmentView::check(part.segment, &why);
-  if (!view) throw CorruptIndex(why);
-  part.key_hashes = hash_keys(*view);
-  part.fields = count_fields(*view);
-  part.reused = true;
-  part.resumed = true;
-  return part;
+/// What a row says of the shard itself.
+ShardInfo without_place(ShardInfo row) {
+  row.number = 0;
+  row.path.clear();
+  row.first_sample = 0;
+  return row;
+}
+
+/// True if the row is what the source's would be.
+bool is_of(const ShardInfo& row, const Source& source) {
+  if (const auto* const reuse = std::get_if<Reuse>(&source)) {
+    return without_place(row) == without_place(reuse->row);
+  }
+  const auto& rescan = std::get<Rescan>(source);
+  return row.url == rescan.url && is_same(row, rescan);
+}
+
+/// True if the index at `path` has the table of this name; also if that cannot be said.
+bool is_in_use(const std::string& path, const std::string& table_name) {
+  try {
+    return Catalogue(path).meta().table_file == table_name;
+  } catch (const NotFound&) {
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
 }
 
 }  // namespace
 
 BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace)
-    : path_(index_path + ".journal"), options_hash_(options_hash), pace_(pace) {
+    : index_path_(index_path),
+      path_(index_path + ".journal"),
+      table_path_(path_ + ".table"),
+      options_hash_(options_hash),
+      pace_(pace) {
   try {
     open_existing();
   } catch (const Error&) {
-    found_.clear();  // not to be read: then it is not gone on with
-    file_.reset();
+    cut(0);  // not to be read: then it is not gone on with
+    by_url_.clear();
+  }
+}
+
+BuildJournal::~BuildJournal() {
+  if (!table_is_kept_ || table_->file().path() != table_path_) return;
+  try {
+    table_->file().resize(recorded_end_);
+  } catch (const Error&) {
+    // The next build cuts it. A forked child finds it closed.
   }
 }
 
@@ -86,52 +135,217 @@ void BuildJournal::open_existing() {
 }
 
 void BuildJournal::read_records() {
-  mapped_ = MappedFile::open(path_);
-  const std::string_view bytes = mapped_->bytes();
-  if (bytes.size() < kHeaderBytes || !bytes.starts_with(kMagic) ||
-      load_le64(bytes.data() + kMagic.size()) != options_hash_) {
+  const std::uint64_t file_bytes = file_identity(file_->fd(), path_).size_bytes;
+  if (file_bytes < kHeaderBytes) return;
+  const std::string header = read_bytes(*file_, 0, kHeaderBytes);
+  if (!header.starts_with(kMagic) || load_le64(header.data() + kMagic.size()) != options_hash_) {
     return;
   }
   end_ = kHeaderBytes;
-  while (range_fits(end_, kRecordHeaderBytes, bytes.size())) {
-    const std::uint64_t size = load_le64(bytes.data() + end_);
-    if (!range_fits(end_ + kRecordHeaderBytes, size, bytes.size())) return;
-    const std::string_view payload = bytes.substr(end_ + kRecordHeaderBytes, size);
-    if (hash64(payload, end_) != load_le64(bytes.data() + end_ + 8)) return;
-    std::string_view rest = payload;
-    found_[take_row<ShardInfo>(rest).url] = payload;
-    end_ += kRecordHeaderBytes + size;
+  std::string table_name;
+  while (read_record(file_bytes, table_name)) {
   }
+  try {
+    open_table(table_name);
+  } catch (const NotFound&) {
+    // Only what was carried is left.
+  }
+  if (!found_table_) cut(0);
 }
 
-std::optional<ShardPart> BuildJournal::find(const std::string& url, const FileIdentity& identity,
-                                            const std::string& validator) const {
-  const auto it = found_.find(url);
-  if (it == found_.end()) return std::nullopt;
-  try {
-    std::string_view payload = it->second;
-    const auto row = take_row<ShardInfo>(payload);
-    if (row.validator != validator || row.size_bytes != identity.size_bytes ||
-        row.mtime_ns != identity.mtime_ns) {
-      return std::nullopt;
+/// Reads the record at end_, if there is a whole one. @param table_name  set by one of kTableDone.
+bool BuildJournal::read_record(std::uint64_t file_bytes, std::string& table_name) {
+  if (!range_fits(end_, kRecordHeaderBytes, file_bytes)) return false;
+  const std::string header = read_bytes(*file_, end_, kRecordHeaderBytes);
+  const std::uint64_t size = load_le64(header.data());
+  std::uint64_t behind = end_ + kRecordHeaderBytes;
+  if (!range_fits(behind, size, file_bytes)) return false;
+  const std::string bytes = read_bytes(*file_, behind, size);
+  if (hash64(bytes, end_) != load_le64(header.data() + 8)) return false;
+  std::string_view payload = bytes;
+  const std::uint64_t kind = take_u64(payload);
+  table_name.clear();
+  if (kind == kTableDone) {
+    table_name = payload;
+    end_ = behind + size;
+    return true;
+  }
+  Record record;
+  record.payload_offset = behind;
+  record.payload_bytes = size;
+  record.in_table = kind == kInTable;
+  record.segment_offset = take_u64(payload);
+  record.segment_bytes = take_u64(payload);
+  record.row = take_row<ShardInfo>(payload);
+  behind += size;
+  if (!record.in_table) {
+    if (!range_fits(behind, record.segment_bytes, file_bytes)) return false;
+    record.segment_offset = std::exchange(behind, behind + record.segment_bytes);
+  }
+  end_ = behind;
+  keep(std::move(record));
+  return true;
+}
+
+/// Opens the earlier build's table: under the name that it gave it at the end, if it came so far.
+void BuildJournal::open_table(const std::string& table_name) {
+  goes_on_ = ::access(table_path_.c_str(), F_OK) == 0;
+  if (!goes_on_ && table_name.empty()) return;
+  // What is written to is no link to something else.
+  File file = goes_on_ ? File::open_or_create(table_path_)
+                       : File::open_to_lock(directory_of(path_) + "/" + table_name);
+  if (file.try_lock() != FileLock::kTaken || !file.has_name()) return;
+  // An index has it: it was complete but for the journal's end.
+  if (!goes_on_ && is_in_use(index_path_, table_name)) return;
+  found_table_ = std::move(file);
+}
+
+/// From now on this record counts for its shard.
+void BuildJournal::keep(Record record) {
+  if (record.in_table) {
+    std::size_t before = in_table_.size();
+    while (before > 0 && records_[in_table_[before - 1]].segment_offset >= record.segment_offset) {
+      --before;
     }
-    return from_payload(it->second);
+    cut(before);
+    in_table_.push_back(records_.size());
+  }
+  by_url_[record.row.url] = records_.size();
+  records_.push_back(std::move(record));
+}
+
+/// Of the records of what lies in the table the first `num_records` count on.
+void BuildJournal::cut(std::size_t num_records) {
+  for (std::size_t i = num_records; i < in_table_.size(); ++i) {
+    const auto it = by_url_.find(records_[in_table_[i]].row.url);
+    if (it != by_url_.end() && it->second == in_table_[i]) by_url_.erase(it);
+  }
+  in_table_.resize(num_records);
+}
+
+std::optional<ShardPart> BuildJournal::find(const Source& source) const {
+  const auto it = by_url_.find(url_of(source));
+  if (it == by_url_.end()) return std::nullopt;
+  const Record& record = records_[it->second];
+  const bool is_read = std::holds_alternative<Rescan>(source);
+  // What another index has is taken from there, unless it is in its place already.
+  if (!is_of(record.row, source) || (!is_read && !record.in_table)) return std::nullopt;
+  try {
+    ShardPart part = read(record);
+    part.reused = true;
+    part.resumed = is_read;
+    return part;
   } catch (const Error&) {
     return std::nullopt;
   }
 }
 
-void BuildJournal::add(const ShardPart& part) {
-  if (!enabled_) return;
-  const std::string payload = to_payload(part);
+/// Errors: CorruptIndex if it is damaged.
+ShardPart BuildJournal::read(const Record& record) const {
+  const std::string bytes = read_bytes(*file_, record.payload_offset, record.payload_bytes);
+  std::string_view payload = bytes;
+  for (int i = 0; i < 3; ++i) take_u64(payload);
+  ShardPart part;
+  part.row = take_row<ShardInfo>(payload);
+  for (std::uint64_t left = take_u64(payload); left > 0; --left) {
+    part.skipped.push_back(take_row<SkippedMember>(payload));
+  }
+  part.segment =
+      read_bytes(record.in_table ? table() : *file_, record.segment_offset, record.segment_bytes);
+  if (record.in_table) part.table_offset = record.segment_offset;
+  std::string why;
+  const auto view = SegmentView::check(part.segment, &why);
+  if (!view) throw CorruptIndex(why);
+  SegmentHeader header;
+  std::memcpy(&header, part.segment.data(), sizeof header);
+  if (header.checksum != part.row.segment_checksum) {
+    throw CorruptIndex("the segment of another shard");
+  }
+  part.key_hashes = hash_keys(*view);
+  part.fields = count_fields(*view);
+  return part;
+}
+
+AtomicFile& BuildJournal::begin_table(const std::vector<Source>& sources) {
+  std::size_t same = 0;
+  while (goes_on_ && same < in_table_.size() && same < sources.size() &&
+         is_of(records_[in_table_[same]].row, sources[same])) {
+    ++same;
+  }
+  recorded_end_ = sizeof(TableHeader);
+  if (same > 0) {
+    const Record& last = records_[in_table_[same - 1]];
+    recorded_end_ = last.segment_offset + last.segment_bytes;
+  }
+  if (same < in_table_.size()) carry(sources, same);
+  cut(same);
+  if (found_table_ && goes_on_) {
+    found_table_->resize(recorded_end_);
+    table_ = std::make_unique<AtomicFile>(index_path_, *std::exchange(found_table_, std::nullopt));
+    table_is_kept_ = true;
+  } else {
+    found_table_.reset();
+    table_ = std::make_unique<AtomicFile>(index_path_);
+  }
+  pending_table_end_ = recorded_end_;
+  return *table_;
+}
+
+/// Copies what the table holds of `sources` from `first` on behind the records: it will be cut. If
+/// there is no room for all, the rest is scanned again.
+void BuildJournal::carry(const std::vector<Source>& sources, std::size_t first) {
+  try {
+    if (pace_.is_private) make_private(*file_);
+    for (std::size_t i = first; i < sources.size(); ++i) {
+      if (!std::holds_alternative<Rescan>(sources[i])) continue;
+      const auto part = find(sources[i]);
+      if (!part || !part->table_offset) continue;
+      const std::string payload = to_payload(*part, kCarried, 0);
+      Record record;
+      record.row = part->row;
+      record.payload_offset = end_ + kRecordHeaderBytes;
+      record.payload_bytes = payload.size();
+      record.segment_offset = record.payload_offset + payload.size();
+      record.segment_bytes = part->segment.size();
+      put_record(payload);
+      pending_ += part->segment;
+      write_pending();
+      keep(std::move(record));
+    }
+  } catch (const Error&) {
+    pending_.clear();
+  }
+}
+
+void BuildJournal::put_record(const std::string& payload) {
   const std::uint64_t offset = (end_ == 0 ? kHeaderBytes : end_) + pending_.size();
   put(pending_, std::uint64_t{payload.size()});
   put(pending_, hash64(payload, offset));
   pending_ += payload;
-  if (pending_.size() >= pace_.bytes ||
+}
+
+void BuildJournal::add(const ShardPart& part, std::uint64_t offset) {
+  if (!enabled_) return;
+  const std::uint64_t end = offset + part.segment.size();
+  // What was found in its place needs no word, as long as nothing before it was written anew.
+  if (part.table_offset == offset && end <= recorded_end_) return;
+  // The first that is written anew: what lay behind it may have to be written anew, too.
+  recorded_end_ = std::min(recorded_end_, offset);
+  put_record(to_payload(part, kInTable, offset));
+  pending_table_end_ = end;
+  if (pending_table_end_ - recorded_end_ + pending_.size() >= pace_.bytes ||
       std::chrono::steady_clock::now() - last_flush_ >= pace_.age) {
     flush();
   }
+}
+
+void BuildJournal::add_end(const std::string& path) {
+  if (!table_is_kept_) return;
+  std::string payload;
+  put(payload, kTableDone);
+  payload += path.substr(path.rfind('/') + 1);
+  put_record(payload);
+  flush();
 }
 
 void BuildJournal::flush() {
@@ -139,6 +353,7 @@ void BuildJournal::flush() {
     File file = File::open_or_create(path_);
     if (file.try_lock() != FileLock::kTaken || !file.has_name()) {
       enabled_ = false;
+      pending_.clear();
       return;
     }
     file_ = std::move(file);
@@ -147,20 +362,41 @@ void BuildJournal::flush() {
   if (end_ == 0) {
     std::string header(kMagic);
     put(header, options_hash_);
-    file_->resize(0);
+    file_->resize(0);  // before the table's name goes to another, of which it says nothing
     file_->write_at(0, header);
     end_ = kHeaderBytes;
   }
-  file_->resize(end_);  // what an earlier build was killed over goes
-  file_->write_at(end_, pending_);
-  end_ += pending_.size();
-  pending_.clear();
+  if (!table_is_kept_) {
+    table_->keep_as(table_path_);
+    table_is_kept_ = true;
+    SHARDWISE_FAULT_POINT("journal.table_kept");
+  }
+  write_pending();
+  recorded_end_ = pending_table_end_;
   last_flush_ = std::chrono::steady_clock::now();
   SHARDWISE_FAULT_POINT("journal.flushed");
 }
 
+void BuildJournal::write_pending() {
+  file_->resize(end_);  // what an earlier build was killed over goes
+  file_->write_at(end_, pending_);
+  end_ += pending_.size();
+  pending_.clear();
+}
+
 void BuildJournal::remove() noexcept {
-  if (file_) ::unlink(path_.c_str());
+  try {
+    // Power loss may have left the table alone.
+    if (!file_ && enabled_ && ::access(table_path_.c_str(), F_OK) == 0) {
+      File file = File::open_or_create(path_);
+      if (file.try_lock() == FileLock::kTaken && file.has_name()) file_ = std::move(file);
+    }
+  } catch (const Error&) {
+    // See above.
+  }
+  if (!file_) return;
+  ::unlink(table_path_.c_str());
+  ::unlink(path_.c_str());
   file_.reset();
 }
 

@@ -2,67 +2,127 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include "ingest/build_inputs.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/file.h"
-#include "shardwise/base/mapped_file.h"
 
 namespace shardwise {
 
-// What a build has scanned so far, so that one that is killed can be gone on with:
-// `<index>.journal`, format version 1. It is no index and no reader looks at it.
+// What a build has scanned so far, so that one that is killed can be gone on with. Two files, which
+// are no index and which no reader looks at:
 //
-//   8 bytes  magic
-//   u64      hash64 of everything that decides what a scan gives: options and format versions
-//   records, each:
-//     u64    bytes of the payload
-//     u64    hash64 of the payload, seeded with the record's offset
-//     payload: a shard's row, segment and what was skipped of it
+//   <index>.journal.table  the offset table as far as it is written: room for its header, then
+//                          segments one behind the other
+//   <index>.journal        what the table does not say of its shards, format version 4:
 //
-// Nothing is synced: a record that power loss took fails its hash, and it and what follows are
-// scanned again.
+//     8 bytes  magic
+//     u64      hash64 of everything that decides what a scan gives: options and format versions
+//     records, each:
+//       u64    bytes of the payload
+//       u64    hash64 of the payload, seeded with the record's offset
+//       payload:
+//         u64  kind: 0 the segment lies in the table; 1 it follows this record; 2 the table is done
+//         of 0 and 1:
+//           u64  where in the table the segment lies; of kind 1 it is 0
+//           u64  bytes of the segment
+//           the shard's row, u64 how many members were skipped, their rows
+//         of 2: the name that the table is given
+//       of kind 1 the segment
+//
+// Of two records of one shard the later one counts. A record of kind 0 says that the table was cut
+// where its segment begins: records of what lay behind count no more.
+//
+// A build that goes on takes the table as it is, as far as it holds the first of the shards that it
+// is to hold now, and cuts it there; what else is of use is copied behind the records before. Then
+// it writes on. The finished table is renamed: nothing is written twice.
+//
+// Nothing is synced. What power loss took of the records fails their hashes, and what it took of
+// the segments their checksums, which the rows hold, too: such shards are scanned again.
 
 /// The journal of the index at one path. It holds a lock while it lives; a second build of the same
-/// path at the same time gets none, and does without. One thread.
+/// path at the same time gets none, and does without. One thread, but for find().
 class BuildJournal {
  public:
-  /// Records are written when they are so many bytes, or so old, together: a build that is over
-  /// before leaves no file behind.
+  /// Records are written when they stand for so many bytes, or are so old, together: a build that
+  /// is over before leaves no file behind.
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
     bool is_private = false;  ///< nobody but its owner is to read the file: it holds secrets
   };
 
-  /// Reads what an earlier build left, if `options_hash` is the same.
+  /// Reads what an earlier build left, if `options_hash` is the same, and changes nothing.
   BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace);
+  /// Unless the table was committed, cuts off what is in no record.
+  ~BuildJournal();
+  BuildJournal(const BuildJournal&) = delete;
+  BuildJournal& operator=(const BuildJournal&) = delete;
 
-  /// A shard that an earlier build scanned when it had this identity, or nothing.
-  std::optional<ShardPart> find(const std::string& url, const FileIdentity& identity,
-                                const std::string& validator) const;
-  /// Notes a shard that this build scanned. Errors: kNoSpace, kIo.
-  void add(const ShardPart& part);
-  /// Removes the file: the index is complete. Never throws: what stays behind is not used.
+  /// The shard, if an earlier build scanned it as it is now, or has it in the table already. Any
+  /// thread.
+  std::optional<ShardPart> find(const Source& source) const;
+
+  /// The table that is to be written: the earlier build's, cut behind the first of `sources` that it
+  /// holds, or a new one. What find() gave of others it gives still. Errors: kNoSpace, kIo.
+  AtomicFile& begin_table(const std::vector<Source>& sources);
+  /// Notes that the part was put into the table at `offset`. Errors: kNoSpace, kIo.
+  void add(const ShardPart& part, std::uint64_t offset);
+  /// Notes that the table is whole and about to be renamed to `path`. Errors: kNoSpace, kIo.
+  void add_end(const std::string& path);
+  /// Removes the files: the index is complete. Never throws: what stays behind is not used.
   void remove() noexcept;
 
  private:
+  struct Record {
+    ShardInfo row;
+    bool in_table = false;
+    std::uint64_t segment_offset = 0;  ///< in the table, or the journal
+    std::uint64_t segment_bytes = 0;
+    std::uint64_t payload_offset = 0;
+    std::uint64_t payload_bytes = 0;
+  };
+
   void open_existing();
   void read_records();
+  bool read_record(std::uint64_t file_bytes, std::string& table_name);
+  void open_table(const std::string& table_name);
+  const File& table() const { return table_ ? table_->file() : *found_table_; }
+  ShardPart read(const Record& record) const;
+  void put_record(const std::string& payload);
+  void keep(Record record);
+  void carry(const std::vector<Source>& sources, std::size_t first);
+  void cut(std::size_t num_records);
   void flush();
+  void write_pending();
 
+  const std::string index_path_;
   const std::string path_;
+  const std::string table_path_;
   const std::uint64_t options_hash_;
   const Pace pace_;
   bool enabled_ = true;       // false: another build writes it
   std::optional<File> file_;  // locked; none until there is something to keep
-  std::optional<MappedFile> mapped_;
-  std::unordered_map<std::string, std::string_view> found_;  // by url: payloads in mapped_
-  std::uint64_t end_ = 0;  // of the file, behind the last good record
+  std::uint64_t end_ = 0;     // of it, behind the last good record; 0: it is to be begun
+
+  std::vector<Record> records_;
+  std::unordered_map<std::string, std::size_t> by_url_;  // those that count
+  std::vector<std::size_t> in_table_;                    // of them, in order of the table
+  std::optional<File> found_table_;                      // locked; the earlier build's
+  bool goes_on_ = false;  // the earlier build's table may be written on
+
+  std::unique_ptr<AtomicFile> table_;
+  bool table_is_kept_ = false;      // it has table_path_'s name
+  std::uint64_t recorded_end_ = 0;  // of the table, behind what records in the file stand for
+
   std::string pending_;
+  std::uint64_t pending_table_end_ = 0;
   std::chrono::steady_clock::time_point last_flush_ = std::chrono::steady_clock::now();
 };
 

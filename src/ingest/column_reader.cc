@@ -25,13 +25,6 @@ bool is_identifier(std::string_view text) {
                      [](char c) { return starts_name(c) || is_digit(c); });
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
-
 bool is_whole_number(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
@@ -196,10 +189,14 @@ std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_
   } else if (value.type == ValueType::kText) {
     if (field.find("\\u0000") == std::string_view::npos) return of_bytes(value.bytes);
     const std::string_view written = as_written(field, path);
+    if (written.find("\\u0000") == std::string_view::npos) return of_bytes(value.bytes);
     const auto json = nlohmann::json::parse(written, nullptr, false);
-    if (!json.is_string()) return of_bytes(written);  // an object, or a text with lone surrogates
-    text_ = json.get<std::string>();
-    return of_bytes(text_);
+    if (json.is_string()) {
+      text_ = json.get<std::string>();
+      return of_bytes(text_);
+    }
+    value.bytes = written;
+    if (written.starts_with('"')) value.type = ValueType::kBlob;  // with lone surrogates, too
   }
   return value;
 }

@@ -1,5 +1,8 @@
 #include "ingest/distinct_shards.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
@@ -14,6 +17,12 @@ void DistinctShards::add_file(const std::string& path, const FileIdentity& ident
 void DistinctShards::add_url(const std::string& url) {
   const auto [first, is_new] = urls_.emplace(is_command_url(url) ? url : canonical_url(url), url);
   if (!is_new) refuse_shard_named_twice(first->second, url);
+}
+
+void DistinctShards::add_if_there(const std::string& shard) {
+  if (is_fetched_url(shard)) return add_url(shard);
+  std::error_code failed;
+  if (std::filesystem::is_regular_file(shard, failed)) add_file(shard, file_identity(shard));
 }
 
 void refuse_shard_named_twice(const std::string& first, const std::string& second) {

@@ -16,6 +16,8 @@ class DistinctShards {
   void add_file(const std::string& path, const FileIdentity& identity);
   /// The same of a URL; spellings that canonical_url() makes equal are one.
   void add_url(const std::string& url);
+  /// Either of them; nothing where there is no such file.
+  void add_if_there(const std::string& shard);
 
  private:
   // By the whole identity: where a file system's inode numbers are not unique, times and sizes are.

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/ascii.h"
 #include "base/private_file.h"
 #include "index/index_files.h"
+#include "ingest/foreign_index.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
@@ -21,23 +21,27 @@
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/index/missing_shards.h"
 #include "shardwise/tar/sample_name.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
+constexpr std::size_t kTextBytes = std::size_t{1} << 20;
 constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
 /// All shards of `index`, each held against its file if that is a local one.
-std::vector<ShardInfo> unchanged_shards(const Index& index, const std::atomic<bool>* cancel) {
+std::vector<ShardInfo> unchanged_shards(const Index& index, const CancelToken& cancel) {
   std::vector<ShardInfo> shards;
   shards.reserve(index.num_shards());
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
-    throw_if_cancelled(cancel);
+    cancel.throw_if_cancelled();
     shards.push_back(index.shard(i));
     if (is_fetched_url(shards.back().path)) continue;
+    if (is_missing(shards.back())) {
+      throw missing_shard_error(index, shards.back(), count_missing_shards(index));
+    }
     const FileIdentity identity = file_identity(shards.back().path);
     require_unchanged(shards.back(), identity.size_bytes, identity.mtime_ns);
   }
@@ -51,7 +55,7 @@ class TextFile {
 
   TextFile& operator<<(std::string_view text) {
     text_ += text;
-    if (text_.size() >= kWriteBytes) flush();
+    if (text_.size() >= kTextBytes) flush();
     return *this;
   }
   TextFile& operator<<(std::uint64_t number) { return *this << std::to_string(number); }
@@ -98,7 +102,9 @@ std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint
   return file_md5(
       file,
       [&](std::uint64_t done) {
-        if (options.progress) options.progress(bytes_before + done, num_bytes);
+        if (options.progress) {
+          options.progress({.bytes_done = bytes_before + done, .num_bytes = num_bytes});
+        }
       },
       options.cancel);
 }
@@ -138,13 +144,11 @@ void require_descriptor_or_nothing(const std::string& path) {
   }
 }
 
-/// The same of an index file of DALI, all versions of which begin "v1.<digit> <samples>".
+/// The same of an index file of DALI.
 void require_dali_index_or_nothing(const std::string& path) {
   const auto text = begin_of_file(path, 64);
   if (!text || text->empty()) return;
-  const bool is_dali = text->size() > 5 && text->starts_with("v1.") && is_digit((*text)[3]) &&
-                       (*text)[4] == ' ' && is_digit((*text)[5]);
-  if (!is_dali) refuse_to_replace(path, "DALI index");
+  if (!is_dali_index(*text)) refuse_to_replace(path, "DALI index");
 }
 
 /// Throws unless wids' own reader of tars finds the samples and fields that the index has.
@@ -280,7 +284,7 @@ void write_wids_descriptor(const Index& index, const std::string& path,
   require_descriptor_or_nothing(path);
   const std::vector<ShardInfo> shards = unchanged_shards(index, options.cancel);
   for (const ShardInfo& shard : shards) {
-    throw_if_cancelled(options.cancel);
+    options.cancel.throw_if_cancelled();
     require_wids_can_read(shard, index.segment(shard.number));
   }
   sweep_temporaries(path);
@@ -307,17 +311,17 @@ void write_wids_descriptor(const Index& index, const std::string& path,
     separator = ",\n";
   }
   out << "\n  ]\n}\n";
-  throw_if_cancelled(options.cancel);
+  options.cancel.throw_if_cancelled();
   out.commit();
 }
 
 std::vector<std::string> write_dali_index(const Index& index, const std::string& directory,
-                                          const std::atomic<bool>* cancel) {
+                                          const CancelToken& cancel) {
   const std::vector<ShardInfo> shards = unchanged_shards(index, cancel);
   std::vector<std::string> paths;
   std::unordered_map<std::string, std::uint64_t> taken;
   for (const ShardInfo& shard : shards) {
-    throw_if_cancelled(cancel);
+    cancel.throw_if_cancelled();
     const std::string name = dali_name(shard);
     const auto [it, is_new] = taken.emplace(name, shard.number);
     if (!is_new) {
@@ -334,7 +338,7 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
     throw_errno(errno, "cannot make the folder", directory);
   }
   for (const ShardInfo& shard : shards) {
-    throw_if_cancelled(cancel);
+    cancel.throw_if_cancelled();
     write_dali_file(index.segment(shard.number), paths[shard.number]);
   }
   return paths;

@@ -46,11 +46,11 @@ std::string Md5::digest() {
 }
 
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
-                     const std::atomic<bool>* cancel) {
+                     const CancelToken& cancel) {
   Md5 md5;
   std::vector<char> piece(kMd5PieceBytes);
   for (std::uint64_t done = 0;;) {
-    throw_if_cancelled(cancel);
+    cancel.throw_if_cancelled();
     const std::size_t n = file.read_at(done, piece.data(), piece.size());
     if (n == 0) break;
     md5.update({piece.data(), n});

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/file.h"
 
 namespace shardwise {
@@ -33,6 +33,6 @@ class Md5 {
 /// @param bytes_done  called after each piece with how many bytes were read so far; may be empty.
 /// Memory: O(1). Errors: kIo; Cancelled if `cancel` is set meanwhile; as Md5.
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
-                     const std::atomic<bool>* cancel);
+                     const CancelToken& cancel);
 
 }  // namespace shardwise

@@ -9,7 +9,7 @@
 #include "index/segment.h"
 #include "ingest/column_reader.h"
 #include "ingest/earlier_members.h"
-#include "ingest/expanded_shard.h"
+#include "ingest/shard_bytes.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -107,7 +107,7 @@ class Grouper {
     // Equal keys come to lie together; others may have one hash, be it that somebody chose them so.
     std::uint64_t num_compared = 0;
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      if (++num_compared % 65'536 == 0) throw_if_cancelled(options_.cancel);
+      if (++num_compared % 65'536 == 0) options_.cancel.throw_if_cancelled();
       if (hashes[a] != hashes[b]) return hashes[a] < hashes[b];
       const int keys = builder_.key(a).compare(builder_.key(b));
       return keys != 0 ? keys < 0 : a < b;
@@ -208,7 +208,7 @@ bool wants_data(const ShardScanOptions& options, std::string_view name, std::uin
 }
 
 ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options,
-                        ExpandedShard& shard) {
+                        ShardBytes& shard) {
   const std::string_view bytes = shard.bytes();
   Grouper grouper(path, options);
   EarlierMembers earlier;
@@ -232,7 +232,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
                                },
                            .tick =
                                [&](std::uint64_t offset) {
-                                 throw_if_cancelled(options.cancel);
+                                 options.cancel.throw_if_cancelled();
                                  if (options.progress && shard.is_in_place()) {
                                    options.progress(offset / share);
                                  }
@@ -282,33 +282,30 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
 
 }  // namespace
 
-void throw_if_cancelled(const std::atomic<bool>* cancel) {
-  if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
-    throw Cancelled("indexing was cancelled", "", "the index is as it was before");
-  }
-}
-
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
   // By what else should it be known later whether it is this shard?
   const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
   const bool hash = options.hash || is_unknown;
-  ExpandedShard shard(place, {.temporary = options.temporary,
-                              .keep =
-                                  [&](std::string_view name, std::uint64_t size_bytes) {
-                                    return wants_data(options, name, size_bytes);
-                                  },
-                              .hash = hash,
-                              .stop_at_damage = options.policies.damage != OnBad::kSkip,
-                              .tick =
-                                  [&](std::uint64_t stored_bytes) {
-                                    throw_if_cancelled(options.cancel);
-                                    if (options.progress) options.progress(stored_bytes);
-                                  }});
+  ShardBytes shard(place, {.temporary = options.temporary,
+                           .keep =
+                               [&](std::string_view name, std::uint64_t size_bytes) {
+                                 return wants_data(options, name, size_bytes);
+                               },
+                           .hash = hash,
+                           .stop_at_damage = options.policies.damage != OnBad::kSkip,
+                           .tick =
+                               [&](std::uint64_t stored_bytes) {
+                                 options.cancel.throw_if_cancelled();
+                                 if (options.progress) options.progress(stored_bytes);
+                               }});
   try {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
-    if (hash) part.row.content_hash = shard.stored_hash();
+    // All bytes of a compressed one were gone through: it is told from another of its size and time.
+    if (hash || shard.compression() != Compression::kNone) {
+      part.row.content_hash = shard.stored_hash();
+    }
     shard.done();
     return part;
   } catch (const CorruptShard&) {

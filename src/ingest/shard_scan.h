@@ -1,13 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "index/catalogue.h"
-#include "ingest/expanded_shard.h"
+#include "ingest/shard_bytes.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/ingest/index_builder.h"
@@ -23,6 +24,8 @@ struct ShardPart {
   std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
   bool reused = false;                 ///< taken over from what was scanned before
   bool resumed = false;                ///< and that by a build that did not finish
+  /// Where its segment lies already in the table that is being written.
+  std::optional<std::uint64_t> table_offset = {};
 };
 
 struct ShardScanOptions {
@@ -30,7 +33,7 @@ struct ShardScanOptions {
   std::vector<Column> columns = {};
   bool hash = false;      ///< of the shard's and its members' contents
   std::string temporary;  ///< path beside which a compressed shard's headers are kept meanwhile
-  const std::atomic<bool>* cancel = nullptr;
+  CancelToken cancel = {};
   /// Called now and then with how many of the file's bytes, as it is stored, were gone through.
   std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
 };
@@ -44,8 +47,5 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options);
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment);
 /// Members and bytes of each field in a segment, in the segment's order of fields.
 std::vector<FieldInfo> count_fields(const SegmentView& segment);
-
-/// Throws Cancelled if `cancel` is set.
-void throw_if_cancelled(const std::atomic<bool>* cancel);
 
 }  // namespace shardwise

@@ -4,19 +4,21 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <unordered_set>
 #include <utility>
 
 #include "base/ascii.h"
 #include "ingest/distinct_shards.h"
 #include "ingest/shard_url.h"
+#include "ingest/source_names.h"
+#include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
@@ -27,16 +29,6 @@ namespace {
 
 constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999} is no dataset
 constexpr int kMaxListDepth = 8;
-constexpr std::string_view kDescriptorSuffix = ".json";
-
-/// True for what a directory as a source stands for.
-bool is_named_like_a_shard(const std::string& path) {
-  constexpr std::array<std::string_view, 7> kSuffixes = {
-      ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
-  const std::string name = to_lower(path);
-  return std::ranges::any_of(kSuffixes, [&](std::string_view s) { return name.ends_with(s); });
-}
-
 /// All files below a directory, bytewise sorted. Symbolic links to folders are followed, each
 /// folder is gone into once: by the way without links, if there is one.
 struct Folders {
@@ -77,6 +69,9 @@ struct Folders {
   std::set<std::string> links_;  // to folders, not followed yet
 };
 
+/// Some 100,000 names of the longest paths there are.
+constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
+
 class Expander {
  public:
   explicit Expander(RemoteShards* remote) : remote_(remote) {}
@@ -114,12 +109,20 @@ class Expander {
       throw InvalidArgument("lists of shards are nested too deep", name,
                             "a list may include others, but not itself");
     }
-    std::string line;
-    while (std::getline(list, line)) {
+    // Its size is not asked for: it may be a pipe, or a file without an end.
+    std::string text;
+    for (char piece[std::size_t{1} << 16]; list.read(piece, sizeof piece) || list.gcount() > 0;) {
+      text.append(piece, static_cast<std::size_t>(list.gcount()));
+      if (text.size() <= kMaxListBytes) continue;
+      throw InvalidArgument("a list of shards above " + human_bytes(kMaxListBytes), name,
+                            "check that it is one: the name of a shard a line");
+    }
+    if (list.bad()) throw Error(ErrorCode::kIo, "cannot read the list of shards", name, "");
+    std::istringstream lines(std::move(text));
+    for (std::string line; std::getline(lines, line);) {
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (!line.empty() && line[0] != '#') add_source(line, depth + 1);
     }
-    if (list.bad()) throw Error(ErrorCode::kIo, "cannot read the list of shards", name, "");
   }
 
   /// A file, a directory or a glob.
@@ -138,7 +141,7 @@ class Expander {
       add_directory(pattern);
       return;
     }
-    if (fs::exists(pattern, ignored) || pattern.find_first_of("*?[") == std::string::npos) {
+    if (fs::exists(pattern, ignored) || pattern.find_first_of(kGlobCharacters) == pattern.npos) {
       add_path(pattern);
       return;
     }
@@ -146,7 +149,10 @@ class Expander {
     const int status = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
     std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
-    if (status == GLOB_NOMATCH || (status == 0 && matches.empty())) {
+    const std::size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+    const bool has_folder =
+        slash == std::string::npos || fs::exists(pattern.substr(0, slash + 1), ignored);
+    if (status == GLOB_NOMATCH || (status == 0 && matches.empty()) || !has_folder) {
       throw NotFound("no file matches", in_quotes(pattern),
                      "check the pattern; quote it in a shell");
     }
@@ -173,8 +179,7 @@ class Expander {
   }
 
   void add_path(const std::string& path) {
-    if (path.substr(0, is_remote_url(path) ? path.find_first_of("?#") : path.size())
-            .ends_with(kDescriptorSuffix)) {
+    if (is_named_like_a_descriptor(path)) {
       add_descriptor(path);
     } else {
       add_shard(path);
@@ -272,6 +277,16 @@ class Expander {
 };
 
 }  // namespace
+
+bool is_named_like_a_shard(const std::string& path) {
+  const std::string name = to_lower(path);
+  return name.ends_with(".tgz") || without_compression_suffix(name).ends_with(".tar");
+}
+
+bool is_named_like_a_descriptor(const std::string& path) {
+  return path.substr(0, is_remote_url(path) ? path.find_first_of("?#") : path.size())
+      .ends_with(".json");
+}
 
 SourceList read_sources(const std::vector<std::string>& sources, RemoteShards* remote) {
   return Expander(remote).run(sources);

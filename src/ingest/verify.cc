@@ -3,12 +3,13 @@
 #include <filesystem>
 
 #include "ingest/earlier_members.h"
-#include "ingest/expanded_shard.h"
+#include "ingest/shard_bytes.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/index/missing_shards.h"
 #include "shardwise/tar/sample_name.h"
 #include "shardwise/tar/tar_scanner.h"
 
@@ -75,8 +76,9 @@ struct Inspection {
 };
 
 /// The shard where the index says that it is, if it is still the same file.
-Inspection original(const ShardInfo& info, const VerifyOptions& options) {
+Inspection original(const Index& index, const ShardInfo& info, const VerifyOptions& options) {
   if (!is_fetched_url(info.path)) {
+    if (is_missing(info)) throw missing_shard_error(index, info);
     const FileIdentity identity = file_identity(info.path);
     require_unchanged(info, identity.size_bytes, identity.mtime_ns);
     return {{.path = info.path}};
@@ -103,16 +105,22 @@ Inspection original(const ShardInfo& info, const VerifyOptions& options) {
 
 std::optional<std::string> difference(const Index& index, const ShardInfo& info,
                                       const Inspection& inspection, const VerifyOptions& options) {
+  const auto went_through = [&](std::uint64_t stored_bytes) {
+    if (!options.progress) return;
+    options.progress({.bytes_done = std::min(stored_bytes, info.size_bytes),
+                      .num_bytes = info.size_bytes,
+                      .num_shards = 1});
+  };
   const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-verify";
-  ExpandedShard shard(inspection.place,
-                      {.temporary = temporary,
-                       .keep = [&](std::string_view, std::uint64_t) { return options.full; },
-                       .hash = options.full && inspection.is_stored_form,
-                       .tick =
-                           [&](std::uint64_t stored_bytes) {
-                             throw_if_cancelled(options.cancel);
-                             if (options.progress) options.progress(stored_bytes);
-                           }});
+  ShardBytes shard(inspection.place,
+                   {.temporary = temporary,
+                    .keep = [&](std::string_view, std::uint64_t) { return options.full; },
+                    .hash = options.full && inspection.is_stored_form,
+                    .tick =
+                        [&](std::uint64_t stored_bytes) {
+                          options.cancel.throw_if_cancelled();
+                          went_through(stored_bytes);
+                        }});
   const std::string_view bytes = shard.bytes();
   if (inspection.is_original && inspection.place.remote == nullptr) {
     require_unchanged(info, shard.size_bytes(), shard.mtime_ns());
@@ -137,10 +145,9 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
           },
       .tick =
           [&](std::uint64_t offset) {
-            throw_if_cancelled(options.cancel);
-            if (options.progress && shard.is_in_place()) {
-              options.progress(options.full ? offset / 2 : offset);  // the file's hash comes after
-            }
+            options.cancel.throw_if_cancelled();
+            // In full the file's hash comes after.
+            if (shard.is_in_place()) went_through(options.full ? offset / 2 : offset);
             shard.forget_before(offset);
           }};
   const auto compare = [&](const TarMember& member) {
@@ -195,7 +202,8 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                         const VerifyOptions& options) {
   require_hashes(index, options);
   const ShardInfo info = index.shard(shard);
-  return problem_of([&] { return difference(index, info, original(info, options), options); });
+  return problem_of(
+      [&] { return difference(index, info, original(index, info, options), options); });
 }
 
 std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,

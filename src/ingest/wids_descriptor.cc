@@ -16,7 +16,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 63;
+constexpr std::uint64_t kMaxClaimedSamples = std::uint64_t{1} << 63;
 
 /// Reads a descriptor and the files that it refers to, within one budget of bytes, shards and
 /// samples.
@@ -125,7 +125,7 @@ class Resolver {
       const auto entry = [&](const char* key) {
         return where + "[" + std::to_string(set.shards.size()) + "]." + key;
       };
-      if (shard.num_samples > kMaxSamples - num_samples_) {
+      if (shard.num_samples > kMaxClaimedSamples - num_samples_) {
         throw InvalidArgument("the counts of samples add up to more than 2^63", entry("nsamples"),
                               "correct them");
       }
@@ -157,6 +157,13 @@ std::string absolute_path(const std::string& path) {
   return normal_absolute_path(path);
 }
 
+/// How the size that is claimed differs; empty if it does not, or none is.
+std::string difference(const WidsShard& claimed, std::uint64_t size_bytes) {
+  if (!claimed.size_bytes || *claimed.size_bytes == size_bytes) return {};
+  return "is " + std::to_string(size_bytes) + " bytes long, not " +
+         std::to_string(*claimed.size_bytes);
+}
+
 /// How `claim` fails without a look at the shard; empty if it does not.
 std::string difference(const Claim& claim) {
   const WidsShard& claimed = *claim.claimed;
@@ -164,11 +171,7 @@ std::string difference(const Claim& claim) {
     return "has " + std::to_string(claim.shard.num_samples) + " samples, not " +
            std::to_string(claimed.num_samples);
   }
-  if (claimed.size_bytes && *claimed.size_bytes != claim.shard.size_bytes) {
-    return "is " + std::to_string(claim.shard.size_bytes) + " bytes long, not " +
-           std::to_string(*claimed.size_bytes);
-  }
-  return {};
+  return difference(claimed, claim.shard.size_bytes);
 }
 
 [[noreturn]] void refuse(const WidsDescriptor& descriptor, const std::string& shard,
@@ -202,7 +205,7 @@ std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
   std::uint64_t done = 0;
   options.remote->read(shard.path, {shard.size_bytes, shard.validator, false}, 0, std::nullopt,
                        [&](std::string_view bytes) {
-                         throw_if_cancelled(options.cancel);
+                         options.cancel.throw_if_cancelled();
                          md5.update(bytes);
                          progress(done += bytes.size());
                        });
@@ -219,7 +222,9 @@ void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claim
   for (const Claim& claim : claims) {
     if (!claim.claimed->md5) continue;
     const auto progress = [&](std::uint64_t done) {
-      if (options.progress) options.progress(before + done, num_bytes);
+      if (options.progress) {
+        options.progress({.bytes_done = before + done, .num_bytes = num_bytes});
+      }
     };
     const std::string md5 = is_remote_url(claim.shard.path)
                                 ? remote_md5(claim.shard, options, progress)
@@ -281,6 +286,23 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
   }
   if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
   if (options.md5) check_md5(descriptor, claims, options);
+}
+
+void check_remote_sizes(const WidsDescriptor& descriptor, RemoteShards* remote) {
+  std::string first;
+  std::string first_path;
+  std::uint64_t num_different = 0;
+  for (const WidsDataset& set : descriptor.datasets) {
+    for (const WidsShard& claimed : set.shards) {
+      if (remote == nullptr || !claimed.size_bytes || !is_remote_url(claimed.path)) continue;
+      const auto size_bytes = remote->state(claimed.path).size_bytes;
+      std::string different = size_bytes ? difference(claimed, *size_bytes) : std::string();
+      if (different.empty() || num_different++ > 0) continue;
+      first = std::move(different);
+      first_path = claimed.path;
+    }
+  }
+  if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
 }
 
 }  // namespace shardwise

@@ -190,7 +190,7 @@ constexpr auto fields(const OrderSpec& /*spec*/) {
 }
 
 template <class Owner, class Function>
-void for_each_field(const Owner& owner, Function function) {
+void visit_fields(const Owner& owner, Function function) {
   std::apply([&](const auto&... field) { (function(field), ...); }, fields(owner));
 }
 
@@ -220,7 +220,7 @@ void put(Writer& out, const std::vector<MixturePart>& parts) {
 template <class Owner>
 requires requires(const Owner& owner) { fields(owner); }
 void put(Writer& out, const Owner& owner) {
-  for_each_field(owner, [&](const auto& field) { put(out, owner.*field.member); });
+  visit_fields(owner, [&](const auto& field) { put(out, owner.*field.member); });
 }
 
 [[noreturn]] void throw_no_order() { throw_damaged("it names an order that does not exist"); }
@@ -263,7 +263,7 @@ void take(Reader& in, std::vector<MixturePart>& parts) {
 template <class Owner>
 requires requires(const Owner& owner) { fields(owner); }
 void take(Reader& in, Owner& owner) {
-  for_each_field(owner, [&](const auto& field) { take(in, owner.*field.member); });
+  visit_fields(owner, [&](const auto& field) { take(in, owner.*field.member); });
 }
 
 // Comparing: what differs, in words.
@@ -278,7 +278,7 @@ class Comparison {
  public:
   template <class Owner>
   void compare(const Owner& there, const Owner& here) {
-    for_each_field(there, [&](const auto& field) {
+    visit_fields(there, [&](const auto& field) {
       compare_field(field.name, there.*field.member, here.*field.member);
     });
   }

@@ -16,7 +16,6 @@ namespace shardwise {
 
 namespace {
 
-using order_detail::Access;
 using order_detail::ceil_div;
 using order_detail::KeptSlots;
 using order_detail::MixtureSlots;
@@ -225,11 +224,11 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
 
 /// The slots that come again at the end hold what the epoch's first slots hold.
 void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
-  const order_detail::Walk& walk = Access::walk(sampler);
+  const order_detail::Walk& walk = order_detail::Access::walk(sampler);
   for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
        ++slot) {
     std::uint64_t sample = 0;
-    Access::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
+    order_detail::Access::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
     schedule_.padding_.push_back({shard_of(starts_, sample), slot, slot + 1});
   }
 }
@@ -240,9 +239,11 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   const auto* const wids = dynamic_cast<const WidsSampler*>(&sampler);
   const auto* const slot_sampler = dynamic_cast<const SlotSampler*>(&sampler);
   const auto* const passes =
-      slot_sampler ? dynamic_cast<const PassSlots*>(&Access::slots(*slot_sampler)) : nullptr;
+      slot_sampler ? dynamic_cast<const PassSlots*>(&order_detail::Access::slots(*slot_sampler))
+                   : nullptr;
   const auto* const mixture =
-      slot_sampler ? dynamic_cast<const MixtureSlots*>(&Access::slots(*slot_sampler)) : nullptr;
+      slot_sampler ? dynamic_cast<const MixtureSlots*>(&order_detail::Access::slots(*slot_sampler))
+                   : nullptr;
   if (wids == nullptr && passes == nullptr && mixture == nullptr) return std::nullopt;
   check_starts(shard_starts, sampler.num_samples());
   ShardSchedule schedule;
@@ -250,18 +251,18 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   schedule.world_size_ = sampler.world_size();
   schedule.replicas_ = sampler.replicas();
   schedule.num_shares_ = sampler.world_size() / sampler.replicas();
-  schedule.num_slots_ = Access::delivered(sampler);
+  schedule.num_slots_ = order_detail::Access::delivered(sampler);
   if (sampler.order().balance_bytes) {
     schedule.step_slots_ = schedule.num_shares_ * sampler.batch_size();
   }
   Maker maker(schedule, shard_starts, max_touches);
   if (wids != nullptr) {
-    schedule.first_kept_ = Access::first_position(sampler);
+    schedule.first_kept_ = order_detail::Access::first_position(sampler);
     schedule.kept_ = std::make_shared<const KeptSlots>(schedule.first_kept_ + schedule.num_slots_);
     if (!maker.add_wids(*wids)) return std::nullopt;
     return schedule;
   }
-  const order_detail::Walk& walk = Access::walk(*slot_sampler);
+  const order_detail::Walk& walk = order_detail::Access::walk(*slot_sampler);
   schedule.first_kept_ = walk.first_kept;
   schedule.kept_ = std::make_shared<const KeptSlots>(walk.kept);
   if (!(passes ? maker.add_passes(*passes) : maker.add_mixture(*mixture))) return std::nullopt;

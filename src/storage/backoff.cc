@@ -12,9 +12,7 @@ namespace shardwise {
 
 using std::chrono::milliseconds;
 
-bool is_cancelled(const FetchRequest& request) noexcept {
-  return request.cancel != nullptr && request.cancel->load(std::memory_order_relaxed);
-}
+bool is_cancelled(const FetchRequest& request) noexcept { return request.cancel.is_cancelled(); }
 
 void check_cancelled(const FetchRequest& request) {
   if (!is_cancelled(request)) return;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "base/own_directory.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
 #include "shardwise/base/text.h"
@@ -17,6 +18,7 @@
 namespace shardwise::detail {
 namespace {
 
+constexpr std::string_view kPurpose = "a shard cache";
 constexpr std::string_view kMarkerName = "shardwise-cache";
 constexpr std::string_view kMarkerText = "shardwise shard cache, version 2\n";
 constexpr std::string_view kMarkerFamily = "shardwise shard cache, version ";
@@ -26,44 +28,16 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = 64 * 1024;
+constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
 
 [[noreturn]] void refuse(const std::string& path, std::string_view why, std::string_view remedy) {
-  throw InvalidArgument("the directory cannot be a shard cache (" + std::string(why) + ")",
-                        in_quotes(path), remedy);
+  refuse_directory(path, kPurpose, why, remedy);
 }
 
 struct stat status_of(const std::string& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
   return st;
-}
-
-/// A directory that is ours alone. A link to one will do: what it leads to is checked.
-void require_own_directory(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
-  if (!S_ISDIR(st.st_mode)) refuse(path, "it is a file", "give a directory of its own");
-  if (st.st_uid != ::geteuid()) {
-    refuse(path, "it belongs to another user", "give a directory of your own");
-  }
-  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    refuse(path, "others may write to it", "chmod 700 it, or give another");
-  }
-}
-
-void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw_errno(errno, "cannot make the directory", path);
-  }
-}
-
-void make_directories(const std::string& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) == 0) return;
-  if (const std::string above = directory_of(path); above != path && above != ".") {
-    make_directories(above);
-  }
-  make_directory(path);
 }
 
 struct CloseDirectory {
@@ -142,12 +116,12 @@ std::uint64_t number_in(std::string_view name) {
 CacheDirectory::CacheDirectory(std::string path, bool create) : path_(std::move(path)) {
   if (path_.empty()) throw InvalidArgument("a shard cache without a directory", "", "give one");
   if (create) make_directories(path_);
-  require_own_directory(path_);
+  require_own_directory(path_, kPurpose);
   require_marker(path_, create);
   const std::string shards = path_ + "/" + std::string(kShardsName);
   make_directory(shards);
   if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");
-  require_own_directory(shards);
+  require_own_directory(shards, kPurpose);
 }
 
 std::string CacheDirectory::shard_path(const std::string& name) const {
@@ -208,6 +182,13 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
   return contents;
 }
 
+CacheDirectory::Glance CacheDirectory::glance_at(const File& shard) {
+  char start[kStartBytes];
+  const std::size_t size = shard.read_at(0, start, sizeof start);
+  return {.mtime_ns = file_identity(shard.fd(), shard.path()).mtime_ns,
+          .start_hash = hash64({start, size})};
+}
+
 std::optional<CacheDirectory::Record> CacheDirectory::read_record(const std::string& name) const {
   try {
     const auto json = nlohmann::json::parse(read_small(record_path(name), kMaxRecordBytes));
@@ -225,7 +206,11 @@ std::optional<CacheDirectory::Record> CacheDirectory::read_record(const std::str
                   .source_hash = hash("source_hash"),
                   .size_bytes = json.at("size").get<std::uint64_t>(),
                   .hash = hash("hash"),
-                  .checked_as = checked_as};
+                  .checked_as = checked_as,
+                  .glance = {.mtime_ns = json.value("mtime_ns", std::int64_t{0}),
+                             .start_hash = json.value("start_hash", std::uint64_t{0})}};
+  } catch (const NoDescriptor&) {
+    throw;
   } catch (const std::exception&) {
     return std::nullopt;  // after a power cut it may be missing or empty
   }
@@ -240,11 +225,14 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
                          {"source_hash", both(record.source_hash)},
                          {"size", record.size_bytes},
                          {"hash", both(record.hash)},
-                         {"checked_as", nullptr}};
+                         {"checked_as", nullptr},
+                         {"mtime_ns", record.glance.mtime_ns},
+                         {"start_hash", record.glance.start_hash}};
   if (record.checked_as) json["checked_as"] = both(*record.checked_as);
+  const std::string text = json.dump() + "\n";
   File file = File::open_or_create(record_path(name));
-  file.resize(0);
-  file.write(json.dump() + "\n");
+  file.write_at(0, text);  // first, so that a disk that is full keeps what was there
+  file.resize(text.size());
 }
 
 void CacheDirectory::remove(const std::string& name) const {
@@ -252,6 +240,10 @@ void CacheDirectory::remove(const std::string& name) const {
   const std::string path = shard_path(name);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_errno(errno, "cannot remove", path);
   SHARDWISE_FAULT_POINT("shard_cache.between_unlinks");
+  remove_record(name);
+}
+
+void CacheDirectory::remove_record(const std::string& name) const noexcept {
   ::unlink(record_path(name).c_str());
 }
 

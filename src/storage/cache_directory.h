@@ -36,6 +36,13 @@ class CacheDirectory {
     std::vector<std::string> records;  ///< names of shards
     std::vector<std::string> foreign;  ///< file names
   };
+  /// What tells at a glance that nobody wrote to a shard.
+  struct Glance {
+    std::int64_t mtime_ns = 0;
+    std::uint64_t start_hash = 0;
+
+    friend bool operator==(const Glance&, const Glance&) = default;
+  };
   /// As shard_cache.h says.
   struct Record {
     std::string url;
@@ -46,6 +53,7 @@ class CacheDirectory {
     std::uint64_t size_bytes = 0;
     Hash128 hash;
     std::optional<Hash128> checked_as;
+    Glance glance;
   };
 
   /// Errors: as ShardCache::open.
@@ -59,11 +67,13 @@ class CacheDirectory {
 
   /// What is there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
+  static Glance glance_at(const File& shard);
   /// Nothing if there is none, or none that can be read.
   std::optional<Record> read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
   /// Removes a shard and its record.
   void remove(const std::string& name) const;
+  void remove_record(const std::string& name) const noexcept;
 
  private:
   Contents list(bool& moved) const;

@@ -8,8 +8,10 @@
 
 namespace shardwise {
 
+using detail::ByteLock;
 using detail::ByteLocks;
 using detail::CacheDirectory;
+using detail::kRoomByte;
 using detail::use_byte;
 
 void ShardCache::Impl::require_within_budget(const CacheRequest& request,
@@ -55,7 +57,7 @@ bool ShardCache::Impl::clear(const CacheRequest& request, const std::string& nam
       }
     }
     if (std::chrono::steady_clock::now() - start >= patience) return false;
-    detail::throw_if_cancelled(request);
+    request.cancel.throw_if_cancelled();
     pause();  // for those who only look at it
   }
 }
@@ -75,59 +77,90 @@ void ShardCache::Impl::remove(const CacheDirectory::Shard& shard) {
   });
 }
 
-ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
-                                                   std::uint64_t size_bytes,
-                                                   const NextUseOf& next_use, const Need& need) {
-  if (size_bytes > options.budget_bytes) return Room::kNone;
-  const std::uint64_t allowed = options.budget_bytes - size_bytes;
-  struct Candidate {
-    const CacheDirectory::Shard* shard;
-    NextUse next;
-  };
-  const CacheDirectory::Contents contents = directory.scan();
-  std::vector<Candidate> candidates;
-  std::uint64_t used = 0;
+ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
+                                                  const NextUseOf& next_use) const {
+  CacheDirectory::Contents contents = directory.scan();
+  Survey found;
   for (const auto& temporary : contents.temporaries) {
-    if (!sweep_temporary(temporary.path)) used += temporary.size_bytes;
+    if (!sweep_temporary(temporary.path)) found.fetched_bytes += temporary.size_bytes;
   }
-  for (const auto& shard : contents.shards) {
-    if (shard.name == name) continue;  // what is fetched takes its place
-    used += shard.size_bytes;
-    const NextUse next = next_use ? next_use(shard.name) : NextUse{};
-    if (next.kind != NextUse::Kind::kInUse) candidates.push_back({&shard, next});
+  for (auto& shard : contents.shards) {
+    if (shard.name == name) {
+      found.own_bytes += shard.size_bytes;
+      continue;
+    }
+    found.bytes += shard.size_bytes;
+    NextUse next = next_use ? next_use(shard.name) : NextUse{};
+    found.shards.push_back({std::move(shard), next});
   }
-  if (used <= allowed) return Room::kMade;
-
-  const auto known = [](const NextUse& next) { return next.kind != NextUse::Kind::kUnknown; };
   const auto rank = [](const Candidate& c) -> EvictionCandidate {
     EvictionCandidate candidate{
-        .shard = c.next.shard, .size_bytes = c.shard->size_bytes, .last_use = 0, .next_use = {}};
+        .shard = c.next.shard, .size_bytes = c.shard.size_bytes, .last_use = 0, .next_use = {}};
     if (c.next.kind == NextUse::Kind::kAt) candidate.next_use = c.next.position;
     return candidate;
   };
-  std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    if (known(a.next) != known(b.next)) return known(b.next);
-    if (!known(a.next)) return a.shard->last_use_ns < b.shard->last_use_ns;
+  std::sort(found.shards.begin(), found.shards.end(), [&](const Candidate& a, const Candidate& b) {
+    if (a.is_in_use() != b.is_in_use()) return b.is_in_use();
+    if (a.is_known() != b.is_known()) return b.is_known();
+    if (a.is_in_use() || !a.is_known()) return a.shard.last_use_ns < b.shard.last_use_ns;
     return leaves_before(rank(a), rank(b), Replacement::kNextUse);
   });
+  return found;
+}
+
+void ShardCache::Impl::come_down(Survey& found, std::uint64_t max_bytes) {
+  ByteLocks locks(directory);
+  std::vector<Candidate> stay;
+  for (Candidate& candidate : found.shards) {
+    if (found.bytes > max_bytes && try_to_remove(candidate.shard.name, locks)) {
+      remove(candidate.shard);
+      found.bytes -= candidate.shard.size_bytes;
+    } else {
+      stay.push_back(std::move(candidate));
+    }
+  }
+  found.shards = std::move(stay);
+}
+
+void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
+  if (has_come_down) return;
+  try {
+    const auto room = ByteLock::try_take(directory, kRoomByte);
+    if (!room) return;
+    Survey found = survey(held, next_use);
+    come_down(found, options.budget_bytes - std::min(options.budget_bytes, found.own_bytes));
+    has_come_down = true;
+  } catch (const Error&) {  // no reason why the shard should not be read: the next one tries again
+  }
+}
+
+ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
+                                                   std::uint64_t size_bytes,
+                                                   const NextUseOf& next_use, const Need& need) {
+  Survey found = survey(name, next_use);
+  // What was kept with a larger budget goes, whenever it is needed: else all that is fetched would
+  // find no room as long as it stays.
+  come_down(found, options.budget_bytes);
+  if (size_bytes > options.budget_bytes) return Room::kNone;
+  const std::uint64_t allowed = options.budget_bytes - size_bytes;
+  std::uint64_t used = found.bytes + found.fetched_bytes;
 
   const bool can_wait = need.ahead_for || need.patient;
   ByteLocks locks(directory);  // until the victims are gone
   std::vector<const CacheDirectory::Shard*> victims;
-  for (const Candidate& candidate : candidates) {
-    if (used <= allowed) break;
-    const bool is_known = known(candidate.next);
-    if (is_known && can_wait && !candidate.next.may_go_now) return Room::kNotNow;
+  for (const Candidate& candidate : found.shards) {
+    if (used <= allowed || candidate.is_in_use()) break;
+    if (candidate.is_known() && can_wait && !candidate.next.may_go_now) return Room::kNotNow;
     if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
         candidate.next.position <= *need.ahead_for) {
       return Room::kNotNow;
     }
-    if (!try_to_remove(candidate.shard->name, locks)) {
-      if (is_known && can_wait) return Room::kNotNow;
+    if (!try_to_remove(candidate.shard.name, locks)) {
+      if (candidate.is_known() && can_wait) return Room::kNotNow;
       continue;
     }
-    used -= candidate.shard->size_bytes;
-    victims.push_back(candidate.shard);
+    used -= candidate.shard.size_bytes;
+    victims.push_back(&candidate.shard);
   }
   if (used > allowed) return need.ahead_for ? Room::kNotNow : Room::kNone;
   for (const CacheDirectory::Shard* const shard : victims) remove(*shard);

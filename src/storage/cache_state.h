@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,10 +31,12 @@ namespace detail {
 /// Bytes that are read or written at once.
 inline constexpr std::size_t kCachePieceBytes = std::size_t{1} << 20;
 
-/// Throws Cancelled if that is asked for.
-void throw_if_cancelled(const CacheRequest& request);
 /// The size of a regular file; nothing if there is none.
 std::optional<std::uint64_t> find_size(const std::string& path);
+/// hash128 of a file's bytes. Errors: NotFound, kIo; Cancelled.
+/// @param progress  is given how many bytes were read now; may be empty.
+Hash128 hash_of_file(const File& file, const CancelToken& cancel,
+                     const std::function<void(std::uint64_t bytes)>& progress = nullptr);
 /// Says that the shard was used now.
 void touch(const std::string& path) noexcept;
 
@@ -75,6 +78,11 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
   /// Holds what lies under the name, and is held, against what is known of the wanted shard.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
+  using Record = detail::CacheDirectory::Record;
+  /// Whether the shard's bytes are still those of its record, which is brought up to date.
+  bool is_intact(const CacheRequest& request, const std::string& name, Record& record) const;
+  /// Writes the record of a shard that is there, if nobody else does and the disk has room.
+  void renew(const std::string& name, const Record& record) const;
   /// For locks that others hold briefly. Errors: kIo; Cancelled.
   template <class Attempt>
   auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
@@ -91,6 +99,27 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::uint64_t size_wanted(const CacheRequest& request) const;
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
+  /// A shard in the cache, as whoever needs room sees it.
+  struct Candidate {
+    detail::CacheDirectory::Shard shard;
+    NextUse next;
+
+    bool is_known() const noexcept { return next.kind != NextUse::Kind::kUnknown; }
+    bool is_in_use() const noexcept { return next.kind == NextUse::Kind::kInUse; }
+  };
+  struct Survey {
+    std::vector<Candidate> shards;    ///< in the order in which they should leave; all but one
+    std::uint64_t bytes = 0;          ///< of them
+    std::uint64_t own_bytes = 0;      ///< of that one, if it is there
+    std::uint64_t fetched_bytes = 0;  ///< of all that is being fetched
+  };
+  /// What is there besides the shard `name`. REQUIRES: the room lock.
+  Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Removes shards until those that were found take `max_bytes` together, or all that are left are
+  /// mapped. REQUIRES: the room lock.
+  void come_down(Survey& found, std::uint64_t max_bytes);
+  /// The same, if no shard was asked for before the one that is held now, with the budget.
+  void come_down_once(const std::string& held, const NextUseOf& next_use);
   /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
   /// lock.
   Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
@@ -113,6 +142,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   const ShardCacheOptions options;
   const detail::CacheDirectory directory;
   detail::UseTable uses;
+  std::atomic<bool> has_come_down{false};
   const std::shared_ptr<const Fetchers> fetchers;
 
   struct Releaser {

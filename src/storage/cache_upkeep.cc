@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "shardwise/base/error.h"
@@ -13,6 +11,20 @@ using detail::fetch_byte;
 using detail::kCachePieceBytes;
 using detail::use_byte;
 
+Hash128 detail::hash_of_file(const File& file, const CancelToken& cancel,
+                             const std::function<void(std::uint64_t)>& progress) {
+  Hasher128 hasher;
+  std::string piece(kCachePieceBytes, '\0');
+  for (std::uint64_t at = 0;;) {
+    cancel.throw_if_cancelled();
+    const std::size_t n = file.read_at(at, piece.data(), piece.size());
+    if (n == 0) return hasher.digest();
+    hasher.update(std::string_view(piece).substr(0, n));
+    at += n;
+    if (progress) progress(n);
+  }
+}
+
 void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) const {
   for (const auto& temporary : contents.temporaries) sweep_temporary(temporary.path);
   for (const std::string& name : contents.records) {
@@ -22,7 +34,7 @@ void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) c
     // A record is written just before its shard appears.
     const auto lock = ByteLock::try_take(directory, fetch_byte(name));
     if (lock && !detail::find_size(directory.shard_path(name))) {
-      ::unlink(directory.record_path(name).c_str());
+      directory.remove_record(name);
     }
   }
 }
@@ -57,34 +69,31 @@ std::vector<CacheEntry> ShardCache::entries() const {
   return entries;
 }
 
-CacheCheck ShardCache::verify(const std::atomic<bool>* cancel,
-                              const std::function<void(std::uint64_t)>& progress) const {
+CacheCheck ShardCache::verify(const CancelToken& cancel, const ProgressCallback& progress) const {
   CacheCheck result;
   result.foreign = impl_->directory.scan().foreign;
-  const CacheRequest request{.url = {}, .cancel = cancel};
-  std::string piece(kCachePieceBytes, '\0');
-  for (CacheEntry& entry : entries()) {
+  std::vector<CacheEntry> all = entries();
+  Progress at{.num_shards = all.size()};
+  for (const CacheEntry& entry : all) at.num_bytes += entry.size_bytes;
+  const auto went_on = [&](std::uint64_t num_bytes) {
+    at.bytes_done += num_bytes;
+    if (progress) progress(at);
+  };
+  for (CacheEntry& entry : all) {
     ++result.num_shards;
+    ++at.shards_done;
     if (!entry.hash) {
       result.unknown.push_back(std::move(entry));
       continue;
     }
-    Hasher128 hasher;
     try {
       const File file = File::open_read(impl_->directory.shard_path(entry.name));
-      for (std::uint64_t at = 0;;) {
-        detail::throw_if_cancelled(request);
-        const std::size_t n = file.read_at(at, piece.data(), piece.size());
-        if (n == 0) break;
-        hasher.update(std::string_view(piece).substr(0, n));
-        at += n;
-        if (progress) progress(n);
+      if (detail::hash_of_file(file, cancel, went_on) != *entry.hash) {
+        result.damaged.push_back(std::move(entry));
       }
     } catch (const NotFound&) {
       --result.num_shards;  // evicted meanwhile
-      continue;
     }
-    if (hasher.digest() != *entry.hash) result.damaged.push_back(std::move(entry));
   }
   return result;
 }

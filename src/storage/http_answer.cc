@@ -12,12 +12,6 @@
 namespace shardwise {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 /// All of `text` as a number of bytes, below what a signed number holds.
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   std::uint64_t value = 0;

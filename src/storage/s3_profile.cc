@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 
@@ -26,29 +27,22 @@ std::string first_of(std::initializer_list<std::string> values) {
   return {};
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1));
-}
-
 /// Adds what stands under [section] of the file at `path`, if there is one. True if the section is
 /// there. Indented lines belong to nested settings, which are not read.
 bool read_section(const std::string& path, const std::string& section, Settings& settings) {
   std::ifstream file(path);
   bool is_inside = false, is_there = false;
   for (std::string line; std::getline(file, line);) {
-    const std::string text = trimmed(line);
+    const std::string_view text = trimmed(line);
     if (text.empty() || text[0] == '#' || text[0] == ';') continue;
     if (text[0] == '[') {
-      is_inside = trimmed(std::string_view(text).substr(1, text.find(']') - 1)) == section;
+      is_inside = trimmed(text.substr(1, text.find(']') - 1)) == section;
       is_there |= is_inside;
       continue;
     }
     const std::size_t equals = text.find('=');
     if (!is_inside || equals == std::string::npos || line[0] == ' ' || line[0] == '\t') continue;
-    settings.emplace(trimmed(std::string_view(text).substr(0, equals)),
-                     trimmed(std::string_view(text).substr(equals + 1)));
+    settings.emplace(trimmed(text.substr(0, equals)), trimmed(text.substr(equals + 1)));
   }
   return is_there;
 }

@@ -20,7 +20,6 @@ using detail::fetch_byte;
 using detail::find_size;
 using detail::kRoomByte;
 using detail::Pause;
-using detail::throw_if_cancelled;
 using detail::touch;
 
 namespace {
@@ -32,12 +31,6 @@ using std::chrono::milliseconds;
 constexpr int kMostRoomTimeouts = 10;
 
 }  // namespace
-
-void detail::throw_if_cancelled(const CacheRequest& request) {
-  if (request.cancel != nullptr && request.cancel->load(std::memory_order_relaxed)) {
-    throw Cancelled("stopped, as asked for", "", "");
-  }
-}
 
 std::optional<std::uint64_t> detail::find_size(const std::string& path) {
   struct stat st {};
@@ -75,7 +68,7 @@ auto ShardCache::Impl::wait_for(const CacheRequest& request, std::string_view wh
   Pause pause;
   for (const auto start = Clock::now();;) {
     if (auto got = attempt()) return *std::move(got);
-    throw_if_cancelled(request);
+    request.cancel.throw_if_cancelled();
     if (Clock::now() - start > options.wait_timeout) {
       throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()),
                   "see whether one is stopped, and end it");
@@ -91,10 +84,39 @@ CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::strin
                      directory.shard_path(name));
 }
 
+void ShardCache::Impl::renew(const std::string& name, const Record& record) const {
+  // Who else would write it has this lock, too.
+  const auto lock = ByteLock::try_take(directory, fetch_byte(name));
+  if (!lock) return;
+  try {
+    directory.write_record(name, record);
+  } catch (const Error&) {  // then it is looked at again the next time
+  }
+}
+
+bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string& name,
+                                 Record& record) const {
+  try {
+    const File file = File::open_read(directory.shard_path(name));
+    const auto glance = detail::CacheDirectory::glance_at(file);
+    if (glance == record.glance) return true;
+    if (detail::hash_of_file(file, request.cancel) != record.hash) return false;
+    record.glance = glance;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const Error&) {
+    return false;  // it cannot be read
+  }
+  renew(name, record);
+  return true;
+}
+
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
-  if (!request.source_hash && !request.checked_as) return true;
   auto record = directory.read_record(name);
   if (request.source_hash && (!record || record->source_hash != *request.source_hash)) return false;
+  if (record && !is_intact(request, name, *record)) return false;
   if (!request.checked_as) return true;
   if (record && record->checked_as) return record->checked_as == request.checked_as;
   try {
@@ -104,11 +126,9 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   } catch (const Error&) {
     return false;
   }
-  // So that it need not be checked again. Who else would write the record has this lock, too.
-  const auto lock = ByteLock::try_take(directory, fetch_byte(name));
-  if (record && lock) {
+  if (record) {  // so that it need not be checked again
     record->checked_as = request.checked_as;
-    directory.write_record(name, *record);
+    renew(name, *record);
   }
   return true;
 }
@@ -155,7 +175,7 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
   for (;;) {
     if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
     if (!std::exchange(waited, true)) count([](ShardCacheStats& s) { ++s.waits; });
-    throw_if_cancelled(request);
+    request.cancel.throw_if_cancelled();
     const auto now = Clock::now();
     if (now - last_word >= std::chrono::seconds(1)) {
       last_word = now;
@@ -234,6 +254,7 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
   const std::string name = name_of(request);
   if (auto shard = impl_->find(request, name)) {
     impl_->count([](ShardCacheStats& s) { ++s.hits; });
+    impl_->come_down_once(name, next_use);
     return *std::move(shard);
   }
   impl_->count([](ShardCacheStats& s) { ++s.misses; });
@@ -269,7 +290,7 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
   const auto start = Clock::now();
   auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {
-    throw_if_cancelled(request);
+    request.cancel.throw_if_cancelled();
     {
       const ByteLock room = impl_->lock_room(request);
       const auto made =

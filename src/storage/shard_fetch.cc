@@ -16,7 +16,6 @@ namespace shardwise {
 
 using detail::ByteLock;
 using detail::kCachePieceBytes;
-using detail::throw_if_cancelled;
 
 namespace {
 
@@ -118,7 +117,7 @@ void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed
   ExpandingReader reader(compressed, request.compression, shown);
   std::string piece(kCachePieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
-    throw_if_cancelled(request);
+    request.cancel.throw_if_cancelled();
     sink.write(std::string_view(piece).substr(0, n));
   }
 }
@@ -159,7 +158,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& si
     require_source_hash(source.hash);
     if (request.compression == Compression::kNone) {
       for (std::size_t at = 0; at < map.bytes().size(); at += kCachePieceBytes) {
-        throw_if_cancelled(request);
+        request.cancel.throw_if_cancelled();
         sink.write(map.bytes().substr(at, kCachePieceBytes));
       }
     } else {
@@ -174,7 +173,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& si
 }
 
 CachedShard ShardCache::Fetch::Impl::run() {
-  throw_if_cancelled(request);
+  request.cancel.throw_if_cancelled();
   struct Running {
     ShardCache::Impl& in;
     const std::uint64_t process = process_generation();
@@ -203,6 +202,14 @@ CachedShard ShardCache::Fetch::Impl::run() {
     held.hold_->own_file = std::move(file);
     return std::move(held);
   }
+  struct NewRecord {
+    const detail::CacheDirectory& directory;
+    const std::string& name;
+    bool stays = false;
+    ~NewRecord() {
+      if (!stays) directory.remove_record(name);
+    }
+  } new_record{cache->directory, name};
   cache->directory.write_record(name,
                                 {.url = redacted_url(request.url),
                                  .validator = source.validator,
@@ -211,12 +218,14 @@ CachedShard ShardCache::Fetch::Impl::run() {
                                  .source_hash = source.hash,
                                  .size_bytes = sink.size_bytes(),
                                  .hash = sink.hash(),
-                                 .checked_as = request.checked_as});
+                                 .checked_as = request.checked_as,
+                                 .glance = detail::CacheDirectory::glance_at(file->file())});
   file->file().sync();
   {
     // Whoever counts what is there sees a shard under one name.
     const ByteLock room = cache->lock_room(request);
     file->commit();
+    new_record.stays = true;
   }
   file.reset();
   detail::touch(held.path());

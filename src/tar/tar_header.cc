@@ -194,9 +194,8 @@ bool Header::tail_is_zero() const noexcept {
 std::string Header::name() const {
   const std::string_view front = is_ustar() ? prefix() : std::string_view();
   if (front.empty()) return std::string(short_name());
-  std::string name(front);
-  if (name.back() != '/') name += '/';
-  return name.append(short_name());
+  // Also where the prefix ends with one: as POSIX says, GNU tar and Python read; not libarchive.
+  return std::string(front).append("/").append(short_name());
 }
 
 EntryKind RawEntry::kind() const noexcept {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <memory>
 #include <new>
 #include <vector>
@@ -42,15 +43,15 @@ class Utf8Names {
   const locale_t before_;
 };
 
-/// libarchive's sink: appends to the AtomicFile behind `file`.
-/// @param target  a File*; where that is null, nothing is written any more.
+/// libarchive's sink. @param target  a TarWriter::Target.
 la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::size_t size) {
+  auto& to = *static_cast<TarWriter::Target*>(target);
   try {
-    File* const file = *static_cast<File**>(target);
-    if (file != nullptr) file->write({static_cast<const char*>(bytes), size});
+    if (to.file != nullptr) to.file->write({static_cast<const char*>(bytes), size});
     return static_cast<la_ssize_t>(size);
   } catch (const Error& e) {
-    archive_set_error(writer, e.code() == ErrorCode::kNoSpace ? ENOSPC : EIO, "%s", e.what());
+    to.failure = std::current_exception();
+    archive_set_error(writer, EIO, "%s", e.what());
     return -1;
   }
 }
@@ -67,7 +68,7 @@ TarWriter::TarWriter(const std::string& path) : file_(path), archive_(archive_wr
 }
 
 TarWriter::~TarWriter() {
-  target_ = nullptr;  // freeing it ends the archive
+  target_.file = nullptr;  // freeing it ends the archive
   archive_write_free(archive_);
 }
 
@@ -130,6 +131,7 @@ void TarWriter::write(std::string_view bytes) {
 
 void TarWriter::require(int result, const char* action) {
   if (result == ARCHIVE_OK) return;
+  if (target_.failure) std::rethrow_exception(target_.failure);
   throw_errno(archive_errno(archive_), action, file_.temporary_path());
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -33,13 +34,19 @@ class TarWriter {
   /// What members of so many bytes make as a file, with the end marker and tar's padding.
   static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
+  /// Where libarchive's bytes go, and what became of them.
+  struct Target {
+    File* file;  ///< null: nothing is written any more
+    std::exception_ptr failure;
+  };
+
  private:
   void begin(const std::string& name, std::uint64_t size_bytes);
   void write(std::string_view bytes);
   void require(int result, const char* action);
 
   AtomicFile file_;
-  File* target_ = &file_.file();
+  Target target_{&file_.file(), nullptr};
   archive* archive_;
 };
 

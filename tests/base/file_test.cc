@@ -178,6 +178,29 @@ TEST(AtomicFileTest, TheNameMayBeChosenLate) {
   EXPECT_THAT(dir.list(), ElementsAre("f.1234"));
 }
 
+TEST(AtomicFileTest, OneThatIsKeptStaysAndIsGoneOnWith) {
+  const TempDir dir;
+  {
+    AtomicFile file(dir / "f");
+    file.file().write("half, ");
+    write_file(dir / "f.begun", "of another time");
+    file.keep_as(dir / "f.begun");
+    EXPECT_THAT(dir.list(), ElementsAre("f.begun"));
+    EXPECT_EQ(File::open_or_create(dir / "f.begun").try_lock(), FileLock::kHeldByAnother);
+    file.file().write("kept");
+  }
+  EXPECT_EQ(read_file(dir / "f.begun"), "half, kept");
+  {
+    File begun = File::open_or_create(dir / "f.begun");
+    ASSERT_EQ(begun.try_lock(), FileLock::kTaken);
+    AtomicFile file(dir / "f", std::move(begun));
+    file.file().write_at(10, ", whole");
+    file.commit();
+  }
+  EXPECT_THAT(dir.list(), ElementsAre("f"));
+  EXPECT_EQ(read_file(dir / "f"), "half, kept, whole");
+}
+
 TEST(AtomicFileTest, AMissingDirectoryIsNotFound) {
   const TempDir dir;
   EXPECT_EQ(error_code([&] { AtomicFile(dir / "none/f"); }), ErrorCode::kNotFound);

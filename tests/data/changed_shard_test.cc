@@ -110,7 +110,47 @@ TEST_F(ChangedShardTest, ReplacedWithSizeAndTimeRestoredIsSeenByItsFirstHeader) 
   expect_only_shard_1_fails(
       Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
       {"the shard changed since it was indexed, though its size and time did not",
-       "', offset 0; run `shardwise verify`"});
+       "', offset 0; run `shardwise index` again"});
+  EXPECT_EQ(update_index(shards_.index_path()).shards_scanned, 1u);
+  const Dataset data = Dataset::open(shards_.index_path());
+  const Sample first = data[kPerShard];
+  EXPECT_EQ(first.key(), "eir/000010");
+}
+
+TEST_F(ChangedShardTest, WhatWasWrittenToStaysStaleThoughAnotherFileTakesItsName) {
+  const Dataset data = Dataset::open(shards_.index_path());
+  const Sample held = data[kPerShard];
+  const std::string whole = read_file(shards_.path(1));
+  std::string edited = whole;
+  edited[512] ^= 1;
+  write_file(shards_.path(1), edited);
+  EXPECT_EQ(error_code([&] { held.copy("bin"); }), ErrorCode::kStaleIndex);
+  write_file(shards_.dir() / "new", whole);
+  ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
+  EXPECT_EQ(error_code([&] { held.copy("bin"); }), ErrorCode::kStaleIndex);
+  EXPECT_THAT(error_text([&] { data[kPerShard].copy("bin"); }),
+              HasSubstr("was written to while it was open: sample 10 "));
+  fs::remove(shards_.path(1));
+  EXPECT_EQ(error_code([&] { held.copy("bin"); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(wrong_with(data, 0), "");
+}
+
+// Reproducible packing, and copies that keep times.
+TEST(ChangedCompressedShardTest, ANewOneOfTheSameSizeAndTimeIsNotTakenFromTheCache) {
+  const test::TempDir dir;
+  const auto cache = ShardCache::open({.directory = dir / "cache"});
+  std::vector<std::string> came;
+  for (const std::string content : {"old", "new"}) {
+    std::string bytes =
+        test::compress(test::TarBuilder().file("k.txt", content).end().bytes(), Compression::kGzip);
+    ASSERT_LT(bytes.size(), 400u);
+    bytes.resize(400);  // zeros may follow a stream
+    write_file(dir / "s.tar.gz", bytes);
+    set_old_time(dir / "s.tar.gz");
+    build_index(dir / (content + ".idx"), {dir / "s.tar.gz"});
+    came.emplace_back(Dataset::open(dir / (content + ".idx"), {.cache = cache})[0].copy("txt"));
+  }
+  EXPECT_THAT(came, ::testing::ElementsAre("old", "new"));
 }
 
 TEST_F(ChangedShardTest, TruncatedBeforeTheFirstTouchIsStale) {
@@ -128,7 +168,9 @@ TEST_F(ChangedShardTest, DeletedIsNotFound) {
   ASSERT_EQ(::unlink(shards_.path(1).c_str()), 0);
   const Dataset data = Dataset::open(shards_.index_path());
   expect_only_shard_1_fails(data, ErrorCode::kNotFound,
-                            {"cannot examine: '", "(No such file or directory); check the path"});
+                            {"shard not found: '",
+                             "(No such file or directory; 1 of 3 shards is "
+                             "missing); the index stores paths relative"});
 }
 
 TEST_F(ChangedShardTest, ADirectoryInItsPlaceIsATypedError) {

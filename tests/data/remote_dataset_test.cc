@@ -102,6 +102,32 @@ TEST_F(RemoteDatasetTest, IsIndexedInOnePassAndReadThroughTheCache) {
   expect_all_samples(data);
 }
 
+TEST_F(RemoteDatasetTest, UrlsInPlaceOfAnIndexWillDo) {
+  std::string list;
+  for (const std::string& url : serve()) list += url + "\n";
+  test::write_file(dir_ / "list.txt", list);
+  const auto open = [&] {
+    return Dataset::open("@" + (dir_ / "list.txt"),
+                         {.cache = cache(), .index_cache = {.directory = dir_ / "idx"}});
+  };
+  expect_all_samples(open());
+  const int gets = total_gets();
+  expect_all_samples(open());
+  EXPECT_EQ(total_gets(), gets) << "nothing is read again";
+  server_.serve("/19.tar",
+                {.body = TarBuilder().file("new.txt", "x").end().bytes(), .etag = "\"v2\""});
+  const Dataset changed = open();
+  EXPECT_EQ(changed.get("new").copy("txt"), "x");
+  EXPECT_EQ(total_gets(), gets + 2) << "for the index, and for the cache";
+
+  // A server that says nothing of versions: the shard may always be another.
+  server_.serve("/odd.tar", {.body = TarBuilder().file("1.txt", "x").end().bytes(), .etag = ""});
+  for (int i = 1; i < 4; ++i) {
+    Dataset::open(server_.url("/odd.tar"), {.index_cache = {.directory = dir_ / "idx"}});
+    EXPECT_EQ(server_.gets("/odd.tar"), i);
+  }
+}
+
 TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
   const auto urls = serve();
   std::vector<std::string> files;
@@ -208,6 +234,47 @@ TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
   EXPECT_EQ(again.cache()->stats().fetched, 0u);
 }
 
+// faults.md 47
+TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRead) {
+  build_index(index_path(), serve(Compression::kGzip), {.remote = remote()});
+  const auto file = [&](const Dataset& data, std::uint64_t shard) {
+    return dir_ / "cache/shards/" + ShardCache::name_of(*data.cache_request(shard)) + ".tar";
+  };
+  {
+    const auto data = Dataset::open(index_path(), {.cache = cache()});
+    expect_all_samples(data);
+    const std::string first = test::read_file(file(data, 0));
+    test::write_file(file(data, 0), test::read_file(file(data, 1)));
+    test::write_file(file(data, 1), first);
+  }
+  const auto data = Dataset::open(index_path(), {.cache = cache()});
+  expect_all_samples(data);
+  EXPECT_EQ(data.cache()->stats().fetched, 2u);
+  EXPECT_THAT(data.cache()->verify().damaged, ::testing::IsEmpty());
+}
+
+// faults.md 3
+TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
+  build_index(index_path(), serve(), {.remote = remote(cache())});
+  ASSERT_EQ(cache()->used_bytes(), kShards * shard_bytes_);
+  const std::uint64_t budget = kShards / 2 * shard_bytes_;
+  const auto data =
+      Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(5))});
+  // Every shard is in use all the time.
+  const auto sampler = make_sampler(data, {.seed = 3, .kind = Chunked{5, 200}});
+  ShardPrefetcher prefetcher(data, *sampler, {.num_threads = 1});
+  ASSERT_TRUE(prefetcher.is_active());
+  std::uint64_t samples = 0;
+  while (const auto number = sampler->next()) {
+    const Sample sample = data[*number];
+    ASSERT_EQ(sample["txt"], "text " + std::string(sample.key()));
+    prefetcher.reached(++samples);
+  }
+  EXPECT_EQ(samples, data.size());
+  EXPECT_LE(data.cache()->used_bytes(), budget + 2 * shard_bytes_) << "and what is mapped beside";
+  EXPECT_EQ(data.cache()->stats().evicted, std::uint64_t{kShards - kShards / 2});
+}
+
 TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data = Dataset::open(index_path());
@@ -223,7 +290,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
   const int before = total_gets();
   const auto data = Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
   expect_all_samples(data);
-  EXPECT_EQ(total_gets() - before, 5) << "one request a sample";
+  EXPECT_EQ(total_gets() - before, 5 + 4) << "one request a sample, and one a shard";
   server_.serve("/0.tar", {.body = std::string(shard_bytes_, 'x'), .etag = "\"v2\""});
   EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kStaleIndex);
 }
@@ -270,6 +337,42 @@ std::string repeated(const std::string& word) {
   std::string words;
   for (int i = 0; i < 2 * kSamples; ++i) words += word;
   return words;
+}
+
+// faults.md 47
+TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) {
+  const std::string before = tar_of("old."), after = tar_of("new!", true);
+  ASSERT_EQ(before.size(), after.size());
+  for (const bool hashes : {false, true}) {
+    for (const bool by_time : {false, true}) {
+      const auto serve_one = [&](const std::string& body) {
+        server_.serve("/x.tar", {.body = body,
+                                 .etag = by_time ? "" : "\"v1\"",
+                                 .last_modified = "Mon, 02 Jan 2023 00:00:00 GMT"});
+      };
+      serve_one(before);
+      build_index(index_path(), {server_.url("/x.tar")},
+                  {.content = {.hashes = hashes}, .remote = remote()});
+      const auto open = [&] {
+        return Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+      };
+      const int gets = server_.gets("/x.tar");
+      const auto data = open();
+      EXPECT_EQ(all_words(data), repeated("old."));
+      EXPECT_EQ(server_.gets("/x.tar") - gets, 2 * kSamples + (hashes ? 0 : 1))
+          << "the header once, unless hashes say more";
+      serve_one(after);
+      const auto changed = open();
+      for (const std::uint64_t i : {0, kSamples - 1}) {
+        EXPECT_EQ(error_code([&] { changed[i]; }), ErrorCode::kStaleIndex);
+      }
+      EXPECT_THAT(error_text([&] { changed[0]; }),
+                  AllOf(HasSubstr("/x.tar"),
+                        HasSubstr(hashes ? "the bytes that came are not those that were indexed"
+                                         : "though its size and validator did not"),
+                        HasSubstr("offset")));
+    }
+  }
 }
 
 struct ReuploadCase {

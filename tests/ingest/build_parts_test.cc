@@ -1,12 +1,18 @@
 // Building in parts, merging, bringing up to date, and going on with a build that was cut off.
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string_view>
 
 #include "shardwise/base/fault_point.h"
+#include "shardwise/base/file.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -14,17 +20,11 @@
 namespace shardwise {
 namespace {
 
+using test::table_of;
 using test::TarBuilder;
 using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string table_of(const TempDir& dir, const std::string& index) {
-  for (const std::string& name : dir.list()) {
-    if (name.starts_with(index + ".") && name.ends_with(".table")) return name;
-  }
-  return {};
-}
 
 BuildOptions part(std::uint64_t number, std::uint64_t count) {
   BuildOptions options;
@@ -124,15 +124,18 @@ TEST(UpdateTest, TakesTheShardsAndContentThatTheIndexNames) {
   EXPECT_EQ(test::error_code([&] { update_index(dir / "none.idx"); }), ErrorCode::kNotFound);
 }
 
-/// Runs a build in a child that is killed when the journal has been written `flushes` times.
+/// Runs a build in a child that is killed when it comes to a fault point for the n-th time: by
+/// default, when the journal has been written so often.
 void build_and_be_killed(const std::string& index, const std::vector<std::string>& shards,
-                         BuildOptions options, int flushes) {
+                         BuildOptions options, int n, std::string_view where = "journal.flushed") {
   const pid_t pid = ::fork();
   if (pid == 0) {
     static int left = 0;
-    left = flushes;
+    static std::string_view deadly;
+    left = n;
+    deadly = where;
     set_fault_handler([](const char* name) {
-      if (std::string_view(name) == "journal.flushed" && --left == 0) ::raise(SIGKILL);
+      if (name == deadly && --left == 0) ::raise(SIGKILL);
     });
     options.journal_bytes = 1;
     build_index(index, shards, options);
@@ -186,21 +189,167 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
   build_index(dir / "whole.idx", shards);
   const std::string table = test::read_file(dir / table_of(dir, "whole.idx"));
   build_and_be_killed(dir / "t.idx", shards, {}, 3);
-  const std::string journal = test::read_file(dir / "t.idx.journal");
-  const auto expect_right = [&](const std::string& bytes, std::size_t at) {
-    test::write_file(dir / "t.idx.journal", bytes);
+  const std::string journal = dir / "t.idx.journal";
+  const std::map<std::string, std::string> left = {
+      {journal, test::read_file(journal)},
+      {journal + ".table", test::read_file(journal + ".table")}};
+  const auto expect_right = [&](const std::string& damaged, const std::string& bytes,
+                                std::size_t at) {
+    for (const auto& [path, whole] : left) test::write_file(path, whole);
+    test::write_file(damaged, bytes);
     build_index(dir / "t.idx", shards, {.num_threads = 1});
-    ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << at;
+    ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << damaged << " " << at;
     std::filesystem::remove(dir / "t.idx");
+    for (const auto& [path, whole] : left) ASSERT_FALSE(std::filesystem::exists(path)) << damaged;
   };
-  expect_right("", 0);
-  expect_right("something else", 0);
-  for (std::size_t i = 0; i < journal.size(); i += 7) {
-    std::string damaged = journal;
-    damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
-    expect_right(damaged, i);
-    expect_right(journal.substr(0, i), i);
+  for (const auto& [path, whole] : left) {
+    expect_right(path, "", 0);
+    expect_right(path, "something else", 0);
+    for (std::size_t i = 0; i < whole.size(); i += 7) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
+      expect_right(path, damaged, i);
+      expect_right(path, whole.substr(0, i), i);
+    }
   }
+}
+
+/// What this process has written so far, bytes.
+std::uint64_t written_bytes() {
+  std::ifstream io("/proc/self/io");
+  for (std::string name, value; io >> name >> value;) {
+    if (name == "wchar:") return std::stoull(value);
+  }
+  throw std::runtime_error("the kernel does not say what is written");
+}
+
+TEST(JournalTest, TheTableIsWrittenOnInItsPlace) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 6, 2000);
+  build_and_be_killed(dir / "t.idx", shards, {}, 5);
+  const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
+  const std::uint64_t before = written_bytes();
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 5U);
+  const std::uint64_t written = written_bytes() - before;
+  EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
+  // One segment, the table's other sections, and the catalogue.
+  EXPECT_LT(written, begun.size_bytes * 3 / 4);
+}
+
+// A build that was killed when its table had taken the place of an earlier one, of which the
+// records are.
+TEST(JournalTest, RecordsOfAnotherTableAreNotBelieved) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 5, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
+  build_and_be_killed(dir / "t.idx", {shards[4], shards[3]}, {}, 1, "journal.table_kept");
+  EXPECT_GE(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_scanned, 1U);
+  build_index(dir / "whole.idx", shards);
+  EXPECT_EQ(test::read_file(dir / table_of(dir, "t.idx")),
+            test::read_file(dir / table_of(dir, "whole.idx")));
+}
+
+TEST(JournalTest, WhateverChangesInTheListNothingIsScannedTwice) {
+  const TempDir dir;
+  const auto all = test::write_shards(dir, 8, 5);
+  const std::vector<std::string> shards(all.begin(), all.begin() + 6);
+  const std::vector<std::vector<std::string>> lists = {
+      {all[6], all[0], all[1], all[2], all[3]},  // a new one before
+      {all[0], all[1], all[7], all[2], all[3]},  // between
+      {all[0], all[2], all[1], all[3]},          // another order
+      {all[3], all[0], all[1]},
+      {all[2], all[0], all[1]}};
+  for (const auto& list : lists) {
+    build_and_be_killed(dir / "t.idx", shards, {}, 4);  // has 0 to 3
+    build_and_be_killed(dir / "t.idx", list, {}, 1);    // and again, after the first that is moved
+    const BuildPlan plan = plan_index(dir / "t.idx", list);
+    const BuildReport report = build_index(dir / "t.idx", list, {.num_threads = 1});
+    EXPECT_EQ(report.shards_scanned, 0U);
+    EXPECT_EQ(plan.read.size(), report.shards_scanned);
+    EXPECT_EQ(plan.resumed.size(), report.shards_resumed);
+    build_index(dir / "whole.idx", list);
+    EXPECT_EQ(test::read_file(dir / table_of(dir, "t.idx")),
+              test::read_file(dir / table_of(dir, "whole.idx")));
+    for (const char* name : {"t.idx", "whole.idx"}) {
+      std::filesystem::remove(dir / table_of(dir, name));
+      std::filesystem::remove(dir / name);
+    }
+  }
+}
+
+TEST(JournalTest, AnUpdateThatWasKilledIsGoneOnWith) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 8, 5);
+  build_index(dir / "t.idx", {shards.begin(), shards.begin() + 4});
+  build_and_be_killed(dir / "t.idx", shards, {}, 6);  // four taken over, two scanned
+  const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
+  const BuildReport report = build_index(dir / "t.idx", shards, {.num_threads = 1});
+  EXPECT_EQ(report.shards_resumed, 2U);
+  EXPECT_EQ(report.shards_reused, 6U);
+  EXPECT_EQ(report.shards_scanned, 2U);
+  EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
+  Index::open(dir / "t.idx")->check();
+}
+
+// Between its two renames a build that is killed leaves a table that no index has.
+TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsNotScannedAgain) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 5, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
+  ASSERT_THAT(dir.list(), testing::Contains(testing::MatchesRegex("t\\.idx\\.[0-9a-f]*\\.table")));
+  ASSERT_FALSE(std::filesystem::exists(dir / "t.idx"));
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 5U);
+  Index::open(dir / "t.idx")->check();
+  EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
+}
+
+TEST(JournalTest, ABuildThatFailsCutsTheTableBehindWhatIsRecorded) {
+  const TempDir dir;
+  auto shards = test::write_shards(dir, 3, 5);
+  shards.push_back(dir / "text.tar");
+  test::write_file(shards.back(), "no tar");
+  BuildOptions options;
+  options.num_threads = 1;
+  options.journal_age = std::chrono::hours(1);
+  build_index(dir / "one.idx", {shards[0]});
+  const SegmentView one = Index::open(dir / "one.idx")->segment(0);
+  ASSERT_EQ(one.num_samples(), 5U);
+  // More than the first segment and its row, less than two: written at the second shard, and not at
+  // the third.
+  options.journal_bytes = 900;
+  EXPECT_THROW(build_index(dir / "t.idx", shards, options), CorruptShard);
+  const std::uint64_t cut = file_identity(dir / "t.idx.journal.table").size_bytes;
+  shards.pop_back();
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[1]));
+  build_index(dir / "two.idx", {shards[0], shards[1]});
+  EXPECT_LT(cut, file_identity(dir / table_of(dir, "two.idx")).size_bytes);
+}
+
+// Who may read the table is decided by what the index holds at last, not by who began it.
+TEST(JournalTest, IsPrivateAsTheIndexIs) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 5, 4);
+  const auto mode_of = [&](const std::string& name) {
+    struct stat st {};
+    EXPECT_EQ(::stat((dir / name).c_str(), &st), 0) << name;
+    return st.st_mode & 0777U;
+  };
+  const unsigned usual = mode_of("train-000000.tar");
+  ASSERT_NE(usual, 0600U) << "the umask hides what is tested";
+  BuildOptions secret;
+  secret.sources = {"http://me:hush@host/a.tar"};
+  build_and_be_killed(dir / "t.idx", shards, secret, 2);
+  EXPECT_EQ(mode_of("t.idx.journal"), 0600U);
+  EXPECT_EQ(mode_of("t.idx.journal.table"), 0600U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_resumed, 2U);
+  EXPECT_EQ(mode_of("t.idx"), usual);
+  EXPECT_EQ(mode_of(table_of(dir, "t.idx")), usual);
+
+  build_and_be_killed(dir / "u.idx", shards, {}, 2);
+  EXPECT_EQ(mode_of("u.idx.journal.table"), usual);
+  EXPECT_EQ(build_index(dir / "u.idx", shards, secret).shards_resumed, 2U);
+  EXPECT_EQ(mode_of("u.idx"), 0600U);
+  EXPECT_EQ(mode_of(table_of(dir, "u.idx")), 0600U);
 }
 
 TEST(JournalTest, AShortBuildLeavesNone) {

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "ingest/expanded_shard.h"
+#include "ingest/shard_bytes.h"
 #include "shardwise/base/text.h"
 #include "shardwise/tar/tar_scanner.h"
 #include "support/support.h"
@@ -38,10 +38,10 @@ Outcome scan(const std::filesystem::path& path, bool libarchive_only) {
   Outcome outcome;
   const test::TempDir dir;
   try {
-    const ExpandedShard file({.path = path.string()},
-                             {.temporary = dir / "x",
-                              .keep = [](std::string_view, std::uint64_t) { return true; },
-                              .tick = [](std::uint64_t) {}});
+    const ShardBytes file({.path = path.string()},
+                          {.temporary = dir / "x",
+                           .keep = [](std::string_view, std::uint64_t) { return true; },
+                           .tick = [](std::uint64_t) {}});
     scan_tar(file.bytes(), path.string(), {.libarchive_only = libarchive_only},
              [&](const TarMember& m) {
                outcome.members.push_back(

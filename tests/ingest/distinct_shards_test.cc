@@ -4,6 +4,7 @@
 
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
+#include "support/shards.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -12,15 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 using test::error_code;
 using test::error_text;
-using test::TarBuilder;
+using test::tar_of;
 using test::TempDir;
 using test::write_file;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string tar_of(const std::string& key) {
-  return TarBuilder().file(key + ".txt", "text of " + key).end().bytes();
-}
 
 TEST(DistinctShardsTest, AShardUnderAnotherNameIsRefusedWithBoth) {
   const TempDir dir;

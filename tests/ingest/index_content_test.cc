@@ -62,7 +62,7 @@ TEST(IndexContentTest, ACancelIsHeardInALongTailOfZeros) {
   BuildOptions options;
   options.num_threads = 1;
   options.cancel = &cancel;
-  options.progress = [&](const BuildProgress& at) {
+  options.progress = [&](const Progress& at) {
     reached = at.bytes_done;
     if (reached > 16 * kMiB) cancel = true;
   };

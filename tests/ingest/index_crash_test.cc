@@ -12,6 +12,7 @@
 
 #include "shardwise/base/fault_point.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/relocate.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -135,6 +136,44 @@ TEST(IndexCrashTest, AMergeThatIsKilledAtEveryFaultPointLeavesTheOldOrTheNewInde
     ++points;
   }
   EXPECT_GE(points, 15) << "the merge passed fewer fault points than it has";
+}
+
+TEST(IndexCrashTest, ARelocationThatIsKilledAtEveryFaultPointLeavesTheOldOrTheNewNames) {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  const std::string index = dir / "t.idx", old_place = dir / "old", new_place = dir / "new";
+  fs::create_directory(old_place);
+  std::vector<std::string> shards;
+  for (const std::string& shard : test::write_shards(dir, kOldShards, 30)) {
+    shards.push_back(old_place + "/" + fs::path(shard).filename().string());
+    fs::rename(shard, shards.back());
+  }
+  int points = 0;
+  for (bool finished = false; !finished; ++points) {
+    build_index(index, shards);
+    fs::rename(old_place, new_place);
+    const auto relocate = [&] { return relocate_index(index, {{old_place, new_place}}); };
+    const int status = in_child([&] {
+      countdown = points;
+      set_fault_handler(die_at_zero);
+      relocate();
+    });
+    finished = WIFEXITED(status);
+    const auto opened = Index::open(index);
+    opened->check();
+    const bool is_old = opened->shard(0).path.starts_with(old_place);
+    for (std::uint64_t i = 0; i < opened->num_shards(); ++i) {
+      EXPECT_TRUE(opened->shard(i).path.starts_with(is_old ? old_place : new_place));
+    }
+    EXPECT_FALSE(finished && is_old);
+    if (is_old) {
+      EXPECT_EQ(relocate().shards_scanned, 0U);
+    }
+    EXPECT_EQ(update_index(index).shards_moved, 0U);
+    EXPECT_EQ(dir.list().size(), 3U) << "strays were left at fault point " << points;
+    fs::rename(new_place, old_place);
+  }
+  EXPECT_GE(points, 5) << "the relocation passed fewer fault points than it has";
 }
 
 TEST(IndexCrashTest, KilledAtRandomFiveHundredTimesLeavesTheOldOrTheNewIndex) {

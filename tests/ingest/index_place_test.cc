@@ -13,6 +13,7 @@
 #include "shardwise/ingest/index_builder.h"
 #include "support/flock.h"
 #include "support/process.h"
+#include "support/shards.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -28,7 +29,7 @@ using ::testing::SizeIs;
 
 /// A shard of one sample in a file of its own.
 std::string make_shard(const std::string& path, const std::string& key) {
-  test::write_file(path, test::TarBuilder().file(key + ".txt", "text of " + key).end().bytes());
+  test::write_file(path, test::tar_of(key));
   return path;
 }
 

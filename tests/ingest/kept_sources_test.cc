@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::error_code;
 using test::error_text;
+using test::tar_of;
 using test::TarBuilder;
 using test::TempDir;
 using test::write_file;
@@ -23,10 +24,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string tar_of(const std::string& key) {
-  return TarBuilder().file(key + ".txt", "text of " + key).end().bytes();
-}
 
 BuildReport build_from(const std::string& path, const std::vector<std::string>& sources,
                        BuildOptions options = {}) {

@@ -423,10 +423,10 @@ TEST_F(WidsClaimsTest, Md5IsCheckedOnlyWhenAskedFor) {
   const std::string claim =
       R"({"url":")" + shards_[0] + R"(","nsamples":4,"md5sum":"00000000000000000000000000000000"})";
   std::uint64_t last = 0;
-  EXPECT_THAT(check(claim, {.md5 = true,
-                            .progress = [&](std::uint64_t done, std::uint64_t) { last = done; }}),
-              AllOf(HasSubstr("'" + shards_[0] + "' has md5 "),
-                    HasSubstr(", not 00000000000000000000000000000000 as in")));
+  EXPECT_THAT(
+      check(claim, {.md5 = true, .progress = [&](const Progress& at) { last = at.bytes_done; }}),
+      AllOf(HasSubstr("'" + shards_[0] + "' has md5 "),
+            HasSubstr(", not 00000000000000000000000000000000 as in")));
   EXPECT_EQ(last, std::filesystem::file_size(shards_[0]));
   EXPECT_NO_THROW(check_against_descriptor(*Index::open(dir_ / "x.idx"),
                                            read_wids_descriptor(dir_ / "d.json")));

@@ -9,7 +9,7 @@
 #include <shardwise/shardwise.h>
 
 std::uint64_t one_rank(const char* index, const std::function<void(std::string_view, std::int64_t)>& use) {
-  auto data = shardwise::Dataset::open(index);          // maps the index; a shard when first touched
+  auto data = shardwise::Dataset::open(index);          // or shards: "data/train", "train-{00..99}.tar"
   shardwise::DistributedChunkedSampler order(
       data, {.seed = 17, .chunk_size = 1000}, {.rank = 0, .world_size = 8});
   order.set_epoch(3);

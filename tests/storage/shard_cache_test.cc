@@ -1,5 +1,6 @@
 #include "shardwise/storage/shard_cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "shardwise/base/fault_point.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
 #include "storage/fetch_support.h"
@@ -251,6 +253,169 @@ TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
   EXPECT_THAT(files(), IsEmpty());
   wanted.validator = local_validator(identity.size_bytes, identity.mtime_ns);
   EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0));
+}
+
+/// Sets when a file was written, to a time that it was not.
+void set_mtime(const std::string& path, std::int64_t mtime_ns) {
+  const timespec times[2] = {{0, UTIME_OMIT}, {mtime_ns / 1'000'000'000, mtime_ns % 1'000'000'000}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks) {
+  const auto cache = ShardCache::open(options());
+  for (const int i : {0, 1}) read(*cache, i);
+  const auto file = [&](int i) {
+    return dir_ / "cache/shards/" + ShardCache::name_of(request(i)) + ".tar";
+  };
+  std::filesystem::rename(file(0), dir_ / "x");
+  std::filesystem::rename(file(1), file(0));
+  std::filesystem::rename(dir_ / "x", file(1));
+  for (int round = 0; round < 3; ++round) {
+    for (const int i : {0, 1}) EXPECT_EQ(read(*cache, i), body(i)) << "they were exchanged";
+  }
+  EXPECT_EQ(cache->stats().fetched, 4u);
+
+  std::string bytes = body(0);
+  bytes[kShardBytes / 2] ^= 1;
+  test::write_file(file(0), bytes);
+  set_mtime(file(0), 1'000'000'000);
+  EXPECT_EQ(read(*cache, 0), body(0)) << "its time says so";
+
+  const std::int64_t then = file_identity(file(0)).mtime_ns;
+  test::write_file(file(0), std::string(512, '\0') + body(0).substr(512));
+  set_mtime(file(0), then);
+  EXPECT_EQ(read(*cache, 0), body(0)) << "its start says so";
+  EXPECT_EQ(cache->stats().fetched, 6u);
+  EXPECT_THAT(cache->verify().damaged, IsEmpty());
+}
+
+TEST_F(ShardCacheTest, ACacheThatWasCopiedIsReadOnceAndNotFetchedAgain) {
+  read(*ShardCache::open(options()), 0);
+  const std::string name = dir_ / "cache/shards/" + ShardCache::name_of(request(0));
+  set_mtime(name + ".tar", 1'000'000'000);
+  const std::string before = test::read_file(name + ".json");
+  const auto cache = ShardCache::open(options());
+  EXPECT_EQ(read(*cache, 0), body(0));
+  const std::string after = test::read_file(name + ".json");
+  EXPECT_NE(after, before) << "its new time is known from now on";
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(test::read_file(name + ".json"), after);
+  EXPECT_EQ(server_.gets(path(0)), 1);
+}
+
+// faults.md 47
+TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
+  const std::uint64_t seed = test::seed_of("SHARDWISE_CACHE_DAMAGE_SEED", 20'261'123);
+  std::mt19937_64 random(seed);
+  const auto cache = ShardCache::open(options());
+  for (int trial = 0; trial < 300; ++trial) {
+    const int i = static_cast<int>(random() % 4);
+    const int other = (i + 1) % 4;
+    for (const int k : {i, other}) ASSERT_EQ(read(*cache, k), body(k)) << "trial " << trial;
+    const auto stem = [&](int k) {
+      return dir_ / "cache/shards/" + ShardCache::name_of(request(k));
+    };
+    const std::string shard = stem(i) + ".tar", record = stem(i) + ".json";
+    const std::int64_t then = file_identity(shard).mtime_ns;
+    const auto write = [&](const std::string& path, const std::string& bytes) {
+      test::write_file(path, bytes);
+      if (path == shard) set_mtime(path, then + 1);  // the clock may not have gone on
+    };
+    const auto flip = [&](std::string bytes, std::size_t below) {
+      const std::size_t bit = random() % (8 * below);
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+      return bytes;
+    };
+    const std::uint64_t kind = random() % 9;
+    switch (kind) {
+      case 0:
+        write(shard, flip(body(i), kShardBytes));
+        break;
+      case 1:
+        write(shard, flip(body(i), 4096));
+        set_mtime(shard, then);
+        break;
+      case 2:
+        write(shard, body(other));
+        break;
+      case 3:
+        write(shard, body(i).substr(0, random() % kShardBytes));
+        break;
+      case 4:
+        write(shard, body(i) + "x");
+        break;
+      case 5:
+        std::filesystem::copy_file(stem(other) + ".json", record,
+                                   std::filesystem::copy_options::overwrite_existing);
+        break;
+      case 6: {
+        const std::string text = test::read_file(record);
+        write(record, flip(text, text.size()));
+        break;
+      }
+      case 7:
+        write(record, "");
+        break;
+      default:
+        write(shard, std::string(kShardBytes, '\0'));
+    }
+    ASSERT_EQ(read(*cache, i), body(i)) << "trial " << trial << ", damage " << kind;
+    cache->remove(ShardCache::name_of(request(i)));
+  }
+}
+
+TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor) {
+  {
+    const auto cache = ShardCache::open(options());
+    for (const int i : {1, 2, 3, 4, 5, 0}) read(*cache, i);
+  }
+  const auto cache = ShardCache::open(options(3));
+  EXPECT_EQ(cache->used_bytes(), 6 * kShardBytes) << "nobody used it";
+  const std::map<std::string, NextUse> future{
+      {ShardCache::name_of(request(1)), {.kind = NextUse::Kind::kInUse}},
+      {ShardCache::name_of(request(2)), {.kind = NextUse::Kind::kAt, .position = 70, .shard = 2}},
+      {ShardCache::name_of(request(3)), {.kind = NextUse::Kind::kAt, .position = 50, .shard = 3}},
+      {ShardCache::name_of(request(4)), {.kind = NextUse::Kind::kNever, .shard = 4}},
+  };
+  const auto next_use = [&](const std::string& name) {
+    const auto found = future.find(name);
+    return found == future.end() ? NextUse{} : found->second;
+  };
+  EXPECT_EQ(test::read_file(cache->get(request(0), next_use).path()), body(0));
+  std::vector<std::string> left;
+  for (const CacheEntry& entry : cache->entries()) left.push_back(entry.name);
+  EXPECT_THAT(left, testing::UnorderedElementsAre(ShardCache::name_of(request(0)),
+                                                  ShardCache::name_of(request(1)),
+                                                  ShardCache::name_of(request(3))))
+      << "unknown, never, and farthest went";
+  EXPECT_EQ(cache->stats().evicted, 3u);
+  EXPECT_EQ(cache->stats().fetched, 0u);
+}
+
+TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesThoughAllOfItIsNeededButNotFromUnderItsUser) {
+  const auto all_needed = [](const std::string&) { return NextUse{.kind = NextUse::Kind::kInUse}; };
+  const auto large = ShardCache::open(options());
+  for (int i = 0; i < 7; ++i) read(*large, i);
+  std::vector<CachedShard> used;
+  for (const int i : {0, 1}) used.push_back(large->get(request(i)));
+
+  const auto cache = ShardCache::open(options(3));
+  EXPECT_EQ(test::read_file(cache->get(request(7), all_needed).path()), body(7));
+  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
+  for (const CachedShard& shard : used) EXPECT_TRUE(std::filesystem::exists(shard.path()));
+  EXPECT_EQ(cache->stats().evicted, 4u);
+  EXPECT_EQ(test::read_file(cache->get(request(6), all_needed).path()), body(6))
+      << "the last one that was used stayed";
+  EXPECT_EQ(cache->stats().fetched, 1u);
+
+  const auto small = ShardCache::open(options(1));
+  small->get(request(0), all_needed);
+  EXPECT_EQ(small->used_bytes(), 2 * kShardBytes) << "both are in use";
+  used.clear();
+  std::optional<ShardCache::Fetch> fetch;
+  EXPECT_EQ(small->begin_ahead(request(2), 1, all_needed, fetch), ShardCache::Ahead::kNotNow);
+  EXPECT_EQ(small->used_bytes(), kShardBytes) << "now they are not";
 }
 
 TEST_F(ShardCacheTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
@@ -663,6 +828,20 @@ TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
             "");
   EXPECT_THAT(files(), SizeIs(2));
   EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
+}
+
+// faults.md 5
+TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {
+  const auto cache = ShardCache::open(options());
+  set_fault_handler([](const char* point) {
+    if (std::string_view(point) == "atomic_file.before_sync") {
+      throw Error(ErrorCode::kNoSpace, "the disk is full", "", "");
+    }
+  });
+  EXPECT_EQ(error_code([&] { cache->get(request(0)); }), ErrorCode::kNoSpace);
+  set_fault_handler(nullptr);
+  EXPECT_THAT(files(), IsEmpty());
+  EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
 }
 
 TEST_F(ShardCacheTest, AfterForkTheChildHasHoldsOfItsOwn) {

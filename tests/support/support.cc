@@ -129,6 +129,17 @@ TarBuilder& TarBuilder::end() {
   return *this;
 }
 
+std::string tar_of(const std::string& key) {
+  return TarBuilder().file(key + ".txt", "text of " + key).end().bytes();
+}
+
+std::string table_of(const TempDir& dir, const std::string& index) {
+  for (const std::string& name : dir.list()) {
+    if (name.starts_with(index + ".") && name.ends_with(".table")) return name;
+  }
+  return {};
+}
+
 std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int samples_per_shard,
                                       const std::string& prefix) {
   std::vector<std::string> paths;

@@ -108,6 +108,22 @@ TEST(TarScannerTest, LongNamesOfAllDialectsAreWhole) {
   EXPECT_THAT(scan(ustar.bytes()).members, ElementsAre(Member{name, 512, 1}));
 }
 
+// libarchive leaves out the second slash; Python's tarfile, and so webdataset, and GNU tar do not.
+TEST(TarScannerTest, ASlashStandsBetweenPrefixAndNameWhateverThePrefixEndsWith) {
+  const auto header = [](const std::string& prefix) {
+    std::string block = TarBuilder::header("a.txt", '0', 1);
+    block.replace(345, prefix.size(), prefix);
+    TarBuilder::fix_checksum(block.data());
+    return block;
+  };
+  const std::string data = "1" + std::string(511, '\0');
+  TarBuilder tar;
+  tar.raw(header("pre/")).raw(data).raw(header("pre")).raw(data).raw(header("/")).raw(data).end();
+  EXPECT_THAT(scan(tar.bytes()).members,
+              ElementsAre(Member{"pre//a.txt", 512, 1}, Member{"pre/a.txt", 1536, 1},
+                          Member{"//a.txt", 2560, 1}));
+}
+
 TEST(TarScannerTest, NamesAreBytes) {
   const std::string latin1 = "caf\xe9.txt";
   const std::string control = "a\nb\x01.txt";

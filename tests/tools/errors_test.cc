@@ -60,8 +60,9 @@ TEST(ErrorsTest, IndexOfAnotherVersion) {
 
 TEST(ErrorsTest, NoIndexAtAll) {
   const TempDir dir;
-  write_file(dir / "a.tar", small_shard(0, 3));
-  expect_failure(shardwise({"info", dir / "a.tar"}), {dir / "a.tar", "not a Shardwise index", ";"});
+  write_file(dir / "notes.txt", "a text");
+  expect_failure(shardwise({"info", dir / "notes.txt"}),
+                 {dir / "notes.txt", "not a Shardwise index", ";"});
 }
 
 TEST(ErrorsTest, UnwritableOutput) {
@@ -88,6 +89,10 @@ TEST(ErrorsTest, LimitOnTheSizeOfFiles) {
   expect_failure(with_small_files({"index", "-o", dir / "x.idx", dir / "a.tar"}),
                  {"x.idx", "File too large", "(ulimit -f)"});
   EXPECT_THAT(dir.list(), testing::ElementsAre("a.tar"));
+  std::filesystem::create_directory(dir / "in");
+  write_file(dir / "in/a.bin", std::string(100'000, 'x'));
+  expect_failure(with_small_files({"pack", "--files", dir / "in", "-o", dir / "out"}),
+                 {"out", "File too large", "(ulimit -f)"});
   shardwise_output({"index", "-o", dir / "x.idx", dir / "a.tar"});
   const Finished listed = with_small_files({"ls", dir / "x.idx"});
   EXPECT_EQ(listed.code, 1);

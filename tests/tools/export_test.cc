@@ -1,6 +1,7 @@
 // `shardwise export`, and descriptors as a SOURCE of `shardwise index`.
 
 #include "descriptor_claims.h"
+#include "shardwise/index/index.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise_program.h"
 
@@ -99,8 +100,8 @@ TEST(DescriptorSourceTest, ItsClaimsAreHeldAgainstTheIndex) {
   const SmallIndex index;
   const std::string json = index.dir() / "all.json";
   const auto check = [&](bool md5) {
-    tools::check_descriptor_claims(index.path(), read_sources({json}).descriptors, nullptr, md5,
-                                   true);
+    tools::check_descriptor_claims(*Index::open(index.path()), read_sources({json}).descriptors,
+                                   nullptr, md5, true);
   };
   shardwise_output({"export", index.path(), "--format", "wids", "--md5", "-o", json});
   EXPECT_NO_THROW(check(true));

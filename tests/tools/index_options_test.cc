@@ -1,5 +1,6 @@
 // The options of `shardwise index` that say what goes into an index, and what is left out.
 
+#include "shardwise/base/text.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {
@@ -174,6 +175,42 @@ TEST(UpdateTest, OptionsThatChangeAnIndexNeedSource) {
   EXPECT_THAT(none.err, HasSubstr("SOURCE is required"));
 }
 
+TEST(MissingShardsTest, WhatWasMissingIsTakenWhenItComes) {
+  const TempDir dir;
+  const auto shard = [&](int i) { return dir / ("p" + std::to_string(i) + ".tar"); };
+  for (const int i : {0, 2}) write_file(shard(i), small_shard(i * 10, 3));
+  const auto samples = [&] { return info(dir / "x.idx")["samples"]; };
+  shardwise_output({"index", "--drop-missing", "-o", dir / "x.idx", dir / "p{0..2}.tar"});
+  EXPECT_EQ(samples(), 6);
+  const Finished still = shardwise({"index", "-o", dir / "x.idx"});
+  EXPECT_EQ(still.code, 1);
+  EXPECT_THAT(still.err, HasSubstr("p1.tar"));
+  write_file(shard(1), small_shard(10, 3));
+  shardwise_output({"index", "-o", dir / "x.idx"});
+  EXPECT_EQ(samples(), 9);
+  std::filesystem::remove(shard(2));  // its server is away for a day
+  shardwise_output({"index", "--drop-missing", "-o", dir / "x.idx"});
+  EXPECT_EQ(samples(), 6);
+  write_file(shard(2), small_shard(20, 3));
+  shardwise_output({"index", "-o", dir / "x.idx"});
+  EXPECT_EQ(samples(), 9);
+}
+
+TEST(IndexJsonTest, PathsThatAreNotUtf8AreHexadecimal) {
+  const TempDir dir;
+  write_file(dir / "a.tar", small_shard(0, 3));
+  write_file(dir / "b\xff.tar", small_shard(10, 3));
+  shardwise_output({"index", "-o", dir / "x.idx", dir / "a.tar", dir / "b\xff.tar"});
+  const auto plan = nlohmann::json::parse(
+      shardwise_output({"index", "--dry-run", "--json", "-o", dir / "x.idx", dir / "a.tar"}));
+  EXPECT_EQ(plan["gone"].size(), 0u);
+  EXPECT_EQ(plan["gone_hex"], nlohmann::json::array({shardwise::hex(dir / "b\xff.tar")}));
+  EXPECT_EQ(plan["unchanged"], nlohmann::json::array({dir / "a.tar"}));
+  const auto report = nlohmann::json::parse(
+      shardwise_output({"index", "--json", "-o", dir / "x.idx", dir / "a.tar"}));
+  EXPECT_EQ(report["gone_hex"], plan["gone_hex"]);
+}
+
 TEST(KeptOptionsTest, TheyHoldUntilOthersAreGiven) {
   const SmallIndex index;
   const std::string a = index.dir() / "a.tar", b = index.dir() / "b.tar";
@@ -192,8 +229,11 @@ TEST(KeptOptionsTest, TheyHoldUntilOthersAreGiven) {
   EXPECT_THAT(build({}), HasSubstr("--column cls=cls, --hash, --unique-keys\n"));
   EXPECT_EQ(info(index.path())["hashes"], true);
   EXPECT_EQ(info(index.path())["unique_keys"], true);
-  EXPECT_THAT(build({"--on-bad", "error", "--column", "label=cls"}),
-              HasSubstr("is given: --hash, --unique-keys\n"));
+  EXPECT_THAT(
+      build({"--on-bad", "error", "--column", "label=cls"}),
+      AllOf(HasSubstr("is given: --hash, --unique-keys\n"),
+            HasSubstr("columns of the index before that are not named any more, and gone from "
+                      "it: 'cls'\n")));
   const auto changed = info(index.path());
   EXPECT_EQ(changed["on_bad"], "error");
   EXPECT_EQ(changed["columns"].size(), 1U);

@@ -30,6 +30,8 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const;
+  pid_t pid() const noexcept { return pid_; }
+  std::string err_so_far() const { return read_file(dir_ / "err"); }
   Finished wait();
 
  private:

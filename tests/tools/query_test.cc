@@ -62,13 +62,14 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   tar.file("h.json", R"({"v": "\\u0000"})").file("h.cls", "\\u0000");
   tar.file("j.json", R"({"v": "x\u0000\ud800"})").file("j.cls", "x");
   tar.file("i.json", R"({"v": {"w": 18446744073709551615}})").file("i.cls", "x");
+  tar.file("k.json", R"({"v": "\ud800", "w": "\u0000"})").file("k.cls", "x");
   write_file(dir / "a.tar", tar.end().bytes());
   shardwise_output(
       {"index", "-o", dir / "x.idx", "--column", "cls", "--column", "v=json:$.v", dir / "a.tar"});
   const std::string output = shardwise_output(
       {"query", dir / "x.idx", "--json", "SELECT key, v, typeof(v) AS t, cls FROM samples"});
   const auto rows = json_lines(output);
-  ASSERT_EQ(rows.size(), 10U);
+  ASSERT_EQ(rows.size(), 11U);
   const auto expect = [&](std::size_t i, const nlohmann::json& v, const char* type) {
     const bool is_blob = std::string_view(type) == "blob";
     EXPECT_EQ(rows[i]["t"], type) << rows[i];
@@ -86,8 +87,9 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   expect(5, "1e400", "text");
   expect(6, -0.25, "real");
   expect(7, "\\u0000", "text");
-  expect(8, R"("x\u0000\ud800")", "text");
+  expect(8, "22785c75303030305c756438303022", "blob");  // "x\u0000\ud800" as it is written
   expect(9, R"({"w":18446744073709551615})", "text");
+  expect(10, "eda080", "blob");
 }
 
 TEST_F(ColumnsTest, AFieldThatNoSampleHasGivesNulls) {
@@ -270,7 +272,8 @@ TEST(QueryCommandTest, WrongUsageAndWrongFiles) {
   const SmallIndex index;
   EXPECT_EQ(shardwise({"query", index.path()}).code, 2);
   EXPECT_EQ(shardwise({"query", index.path(), "SELECT 1", "more"}).code, 2);
-  for (const std::string& path : {index.dir() / "none.idx", index.dir() / "a.tar"}) {
+  write_file(index.dir() / "notes.txt", "a text");
+  for (const std::string& path : {index.dir() / "none.idx", index.dir() / "notes.txt"}) {
     const Finished finished = shardwise({"query", path, "SELECT 1"});
     EXPECT_EQ(finished.code, 1);
     EXPECT_THAT(finished.err, HasSubstr(path));

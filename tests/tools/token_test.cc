@@ -223,6 +223,26 @@ TEST(RunOptionsTest, ListsHaveJson) {
   EXPECT_EQ(when["step"], 1);
 }
 
+TEST(RunOptionsTest, KeysInJsonAreTheBytesThatTheyAre) {
+  const TempDir dir;
+  write_file(dir / "k.tar", test::TarBuilder()
+                                .file("a\\b.txt", "")
+                                .file("a\\\\b.txt", "")
+                                .file("a\xff.txt", "")
+                                .end()
+                                .bytes());
+  shardwise_output({"index", "--quiet", "-o", dir / "k.idx", dir / "k.tar"});
+  const auto lines = lines_of(shardwise_output(
+      {"explain", dir / "k.idx", "--no-shuffle", "--step", "0", "--batch", "3", "--json"}));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0])["key"], "a\\b");
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["key"], "a\\\\b");
+  EXPECT_EQ(nlohmann::json::parse(lines[2])["key_hex"], "61ff");
+  const auto shown = lines_of(
+      shardwise_output({"explain", dir / "k.idx", "--no-shuffle", "--step", "0", "--batch", "3"}));
+  EXPECT_THAT(shown.at(2), HasSubstr("a\\xff"));
+}
+
 TEST(TokenCommandTest, ACutCheckpointIsNoCheckpoint) {
   const SmallIndex index;
   const std::string bytes = tools::to_bytes({token_of(index.path()), std::string(1000, 'x')});

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -30,14 +29,7 @@ std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
   return ShardCache::open({.directory = options.directory, .create = false});
 }
 
-std::string utc(std::int64_t time_ns) {
-  const std::time_t seconds = time_ns / 1'000'000'000;
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string utc(std::int64_t time_ns) { return utc_text(time_ns / 1'000'000'000); }
 
 std::string shown_url(const CacheEntry& entry) {
   return entry.url.empty() ? "?" : escaped(entry.url);
@@ -90,12 +82,7 @@ void list(const CacheCommandOptions& options, Output& out) {
 void verify(const CacheCommandOptions& options, Output& out) {
   const std::shared_ptr<ShardCache> cache = open(options);
   Progress progress("verifying", Unit::kBytes, options.quiet);
-  const std::uint64_t total = cache->used_bytes();
-  std::uint64_t done = 0;
-  const CacheCheck check = cache->verify(&interrupt_flag(), [&](std::uint64_t bytes) {
-    done += bytes;
-    progress.update(done, total, [] { return std::string(); });
-  });
+  const CacheCheck check = cache->verify(interrupt_token(), progress.of_bytes());
   progress.clear();
   nlohmann::ordered_json damaged = nlohmann::ordered_json::array();
   std::uint64_t left = 0;

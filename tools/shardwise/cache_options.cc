@@ -64,6 +64,21 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
       ->type_name(kSizeType);
 }
 
+void add_lookup_options(CLI::App& command, ShardLookup& lookup) {
+  constexpr const char* kGroup = "Shards that moved";
+  command
+      .add_option("--root", lookup.root,
+                  "look for the shards below this folder, by the paths that the index stores; of "
+                  "absolute ones by what follows the deepest folder that they share")
+      ->type_name("DIR")
+      ->group(kGroup);
+  command
+      .add_flag("--accept-times", lookup.accept_times,
+                "take copies of the shards, which have other times than the index: known by size, "
+                "first bytes and some headers")
+      ->group(kGroup);
+}
+
 void add_cache_options(CLI::App& command, CacheArguments& arguments) {
   constexpr const char* kGroup = "Remote and compressed shards";
   CLI::Option* const cache =
@@ -112,8 +127,8 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                            }});
 }
 
-Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
-                     bool allow_part, const std::atomic<bool>* cancel) {
+Dataset open_dataset(const std::string& index, const ShardLookup& lookup, Access access,
+                     const CacheArguments& arguments, bool allow_part, const CancelToken& cancel) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) {
     data_bytes = cached_bytes(Dataset::open(index, {.allow_part = allow_part}));
@@ -122,6 +137,8 @@ Dataset open_dataset(const std::string& index, Access access, const CacheArgumen
                                .cache = open_cache(arguments, data_bytes),
                                .fetchers = make_fetchers(arguments),
                                .cancel = cancel,
+                               .root = lookup.root,
+                               .accept_times = lookup.accept_times,
                                .allow_part = allow_part});
 }
 

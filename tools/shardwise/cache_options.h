@@ -1,12 +1,13 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/index.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
 
@@ -38,6 +39,10 @@ struct CacheArguments {
   bool allow_pipe = false;
 };
 
+/// Adds --root and --accept-times, for commands that open shards. `lookup` must live as long as
+/// `command` does.
+void add_lookup_options(CLI::App& command, ShardLookup& lookup);
+
 /// Adds --cache, --cache-bytes, --cache-bypass-large and --allow-pipe. `arguments` must live as
 /// long as `command` does.
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
@@ -48,7 +53,8 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
 /// A data set with its cache. `allow_part` and `cancel` as DatasetOptions has them.
-Dataset open_dataset(const std::string& index, Access access, const CacheArguments& arguments,
-                     bool allow_part, const std::atomic<bool>* cancel = nullptr);
+Dataset open_dataset(const std::string& index, const ShardLookup& lookup, Access access,
+                     const CacheArguments& arguments, bool allow_part,
+                     const CancelToken& cancel = {});
 
 }  // namespace shardwise::tools

@@ -6,6 +6,7 @@
 
 #include "cache_options.h"
 #include "commands.h"
+#include "first_use.h"
 #include "interrupt.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -17,10 +18,12 @@ namespace {
 
 struct CatOptions {
   std::string index;
+  FirstUse first_use;
   std::optional<std::string> key;
   std::optional<std::string> sample;  ///< with --key there is none, and FIELD comes in its place
   std::optional<std::string> field;
   std::string access = "map";
+  ShardLookup lookup;
   CacheArguments cache;
   bool force = false;
   bool header = false;
@@ -93,8 +96,11 @@ void run(const CatOptions& options, Output& out) {
                                "is for the list of fields, which FIELD replaces");
   }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
-  const Dataset data = open_dataset(options.index, parse_access(options.access), options.cache,
-                                    /*allow_part=*/true, &interrupt_flag());
+  FirstUse first_use = options.first_use;
+  first_use.allow_pipe = options.cache.allow_pipe;
+  const Dataset data = open_dataset(index_path(options.index, first_use), options.lookup,
+                                    parse_access(options.access), options.cache,
+                                    /*allow_part=*/true, interrupt_token());
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);
@@ -109,7 +115,7 @@ void add_cat_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "cat", "Write one field's bytes; without FIELD, show the sample's fields and their sizes");
   const auto options = std::make_shared<CatOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command->add_option("--key", options->key, "the sample with this key, instead of SAMPLE");
   command->add_option("SAMPLE", options->sample, "the sample's number, from 0; not with --key")
       ->type_name("");
@@ -124,7 +130,9 @@ void add_cat_command(CLI::App& program, Output& out) {
   command->add_flag("--header", options->header,
                     "name the columns of the list of fields; on a terminal they always are");
   command->add_flag("--json", options->json, "print the list of fields as one JSON object");
+  add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
+  add_first_use_options(*command, options->first_use);
   command->footer(
       "Examples:\n  shardwise cat train.idx 42 jpg > 42.jpg\n"
       "  shardwise cat train.idx --key n01440764/000042");

@@ -5,21 +5,17 @@
 
 namespace shardwise::tools {
 
-void check_descriptor_claims(const std::string& index,
-                             const std::vector<WidsDescriptor>& descriptors, RemoteShards* remote,
-                             bool md5, bool quiet) {
+void check_descriptor_claims(const Index& index, const std::vector<WidsDescriptor>& descriptors,
+                             RemoteShards* remote, bool md5, bool quiet) {
   if (descriptors.empty()) return;
   Progress progress("checking md5", Unit::kBytes, quiet);
   WidsCheckOptions options;
   options.md5 = md5;
   options.remote = remote;
-  options.cancel = &interrupt_flag();
-  options.progress = [&](std::uint64_t bytes_done, std::uint64_t num_bytes) {
-    progress.update(bytes_done, num_bytes, [] { return std::string(); });
-  };
-  const std::shared_ptr<const Index> opened = Index::open(index);
+  options.cancel = interrupt_token();
+  options.progress = progress.of_bytes();
   for (const WidsDescriptor& descriptor : descriptors) {
-    check_against_descriptor(*opened, descriptor, options);
+    check_against_descriptor(index, descriptor, options);
   }
 }
 

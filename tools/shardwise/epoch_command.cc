@@ -33,9 +33,9 @@ struct EpochOptions {
   std::uint64_t batch = 64;
   std::string decode = "none";
   std::string access = "map";
+  ShardLookup lookup;
   CacheArguments cache;
   PrefetchOptions prefetch;
-  bool quiet = false;
   bool json = false;
 };
 
@@ -204,18 +204,22 @@ Run open_epoch(const EpochOptions& options) {
       return Dataset::open(index, {.access = access,
                                    .cache = cache,
                                    .fetchers = make_fetchers(options.cache),
-                                   .cancel = &interrupt_flag(),
+                                   .cancel = interrupt_token(),
+                                   .root = options.lookup.root,
+                                   .accept_times = options.lookup.accept_times,
                                    .allow_part = options.run.order.allow_part});
     }
-    Dataset data =
-        open_dataset(index, access, options.cache, options.run.order.allow_part, &interrupt_flag());
+    Dataset data = open_dataset(index, options.lookup, access, options.cache,
+                                options.run.order.allow_part, interrupt_token());
     cache = data.cache();
     return data;
   };
   if (options.run.index.empty() && options.run.order.mix.empty()) {
     throw CLI::RequiredError("INDEX");
   }
-  return open_run(options.run, {.batch_size = options.batch}, open);
+  RunArguments arguments = options.run;
+  arguments.first_use.allow_pipe = options.cache.allow_pipe;
+  return open_run(arguments, {.batch_size = options.batch}, open);
 }
 
 void run(const EpochOptions& options, Output& out) {
@@ -234,7 +238,7 @@ void run(const EpochOptions& options, Output& out) {
     }
   }
 
-  Progress progress("loading", Unit::kSamples, options.quiet);
+  Progress progress("loading", Unit::kSamples, options.run.first_use.quiet);
   EpochReport report(data.fingerprint());
   for (const std::uint64_t rank : ranks) {
     load_rank(options, data, *first->for_rank(rank), num_samples, progress, report);
@@ -308,7 +312,6 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command->add_option("--decode", options->decode, "what is made of the bytes; none: they are read")
       ->check(CLI::IsMember({"none"}))
       ->capture_default_str();
-  command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print one JSON object");
   command
       ->add_option(
@@ -318,6 +321,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
           "remote shards only the samples, one request each")
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
+  add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
   command
       ->add_option("--prefetch", options->prefetch.num_threads,

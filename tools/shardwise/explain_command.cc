@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "options.h"
 #include "order_options.h"
+#include "shardwise/base/text.h"
 #include "table.h"
 
 namespace shardwise::tools {
@@ -26,10 +27,10 @@ void print_json(const RankStep& rank, std::size_t place, const SampleNames* name
   std::string line = fmt::format("{{\"rank\":{},\"place\":{},\"sample\":{}", rank.rank, place,
                                  rank.samples[place]);
   if (names != nullptr) {
-    line += ",\"key\":";
-    append_json_string(line, names->key);
-    line += ",\"shard\":";
-    append_json_string(line, names->shard);
+    line += ',';
+    append_json_name(line, "key", names->key);
+    line += ',';
+    append_json_name(line, "shard", names->shard);
   }
   out.print("{}}}\n", line);
 }
@@ -54,8 +55,8 @@ void run(const ExplainOptions& options, Output& out) {
       std::vector<std::string> cells = {std::to_string(rank.rank),
                                         std::to_string(rank.samples[place])};
       if (names) {
-        cells.push_back(names->key);
-        cells.push_back(names->shard);
+        cells.push_back(escaped(names->key));
+        cells.push_back(escaped(names->shard));
       }
       table.add(std::move(cells));
     }

@@ -3,7 +3,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cache_options.h"
 #include "commands.h"
+#include "first_use.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "shardwise/base/text.h"
@@ -15,23 +17,22 @@ namespace {
 
 struct ExportOptions {
   std::string index;
+  ShardLookup lookup;
+  FirstUse first_use;
   std::string format;
   std::string output;
   std::string name;
   bool md5 = false;
-  bool quiet = false;
   bool json = false;
 };
 
 void export_wids(const Index& index, const ExportOptions& options) {
-  Progress progress("reading for md5", Unit::kBytes, options.quiet);
+  Progress progress("reading for md5", Unit::kBytes, options.first_use.quiet);
   WidsExportOptions wids;
   wids.name = options.name;
   wids.md5 = options.md5;
-  wids.cancel = &interrupt_flag();
-  wids.progress = [&](std::uint64_t bytes_done, std::uint64_t num_bytes) {
-    progress.update(bytes_done, num_bytes, [] { return std::string(); });
-  };
+  wids.cancel = interrupt_token();
+  wids.progress = progress.of_bytes();
   write_wids_descriptor(index, options.output, wids);
 }
 
@@ -40,12 +41,13 @@ void run(const ExportOptions& options, Output& out) {
   if (!wids && (options.md5 || !options.name.empty())) {
     throw CLI::ValidationError("--format dali", "--md5 and --name are for wids descriptors");
   }
-  const std::shared_ptr<const Index> index = Index::open(options.index);
+  const std::shared_ptr<const Index> index =
+      Index::open(index_path(options.index, options.first_use), options.lookup);
   std::vector<std::string> files = {options.output};
   if (wids) {
     export_wids(*index, options);
   } else {
-    files = write_dali_index(*index, options.output, &interrupt_flag());
+    files = write_dali_index(*index, options.output, interrupt_token());
   }
   if (options.json) {
     const nlohmann::ordered_json json = {{"index", options.index},
@@ -66,7 +68,7 @@ void add_export_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "export", "Write what other readers take an index for: a wids descriptor, or DALI's files");
   const auto options = std::make_shared<ExportOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command
       ->add_option("--format", options->format,
                    "wids: one JSON file; dali: a folder of index files, one a shard")
@@ -77,8 +79,9 @@ void add_export_command(CLI::App& program, Output& out) {
       ->type_name("OUT");
   command->add_option("--name", options->name, "wids: the data set's name")->type_name("NAME");
   command->add_flag("--md5", options->md5, "wids: read every shard for its md5sum");
-  command->add_flag("--quiet", options->quiet, "show no progress");
+  add_lookup_options(*command, options->lookup);
   command->add_flag("--json", options->json, "print one JSON object");
+  add_first_use_options(*command, options->first_use);
   command->footer(
       "Example:\n  shardwise export train.idx --format wids -o train.json\n"
       "  shardwise export train.idx --format dali -o train-dali");

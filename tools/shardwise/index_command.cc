@@ -1,11 +1,13 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "build_notes.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "descriptor_claims.h"
@@ -17,6 +19,7 @@
 #include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/source_list.h"
 #include "table.h"
 
@@ -38,6 +41,8 @@ struct IndexOptions {
   bool unique_keys = false;
   bool forget = false;
   bool drop_missing = false;
+  bool accept_times = false;
+  std::vector<std::string> relocations;
   std::optional<BuildPart> part;
   CacheArguments cache;
   bool keep = false;
@@ -47,46 +52,59 @@ struct IndexOptions {
   bool json = false;
 };
 
-/// The shards that a report is about, by path, without secrets. What is missing was left out, and a
-/// part does not begin with the first SOURCE: only the index knows which shard has which number.
-struct Noted {
-  Noted(const Index& index, const BuildReport& report, std::vector<std::string> other_files)
-      : without_end_marker(paths_of(index, report.without_end_marker)),
-        concatenated(paths_of(index, report.concatenated)),
-        with_trailing_bytes(paths_of(index, report.with_trailing_bytes)),
-        without_checksum(paths_of(index, report.without_checksum)),
-        left_out(std::move(other_files)) {
-    for (const std::string& path : report.dropped) dropped.push_back(without_secrets(path));
-    for (const std::string& path : report.gone) gone.push_back(without_secrets(path));
-  }
+std::vector<std::string> shown(const std::vector<std::string>& paths) {
+  std::vector<std::string> texts;
+  for (const std::string& path : paths) texts.push_back(without_secrets(path));
+  return texts;
+}
 
-  static std::vector<std::string> paths_of(const Index& index,
-                                           const std::vector<std::uint64_t>& numbers) {
-    std::vector<std::string> paths;
-    for (const std::uint64_t number : numbers) {
-      paths.push_back(without_secrets(index.shard(number).path));
-    }
-    return paths;
-  }
+/// The shards that a report is about, by path, without secrets; and what lies beside them.
+struct Noted {
+  Noted(const BuildReport& report, std::vector<std::string> other_files, IndexHints beside)
+      : without_end_marker(shown(report.without_end_marker)),
+        concatenated(shown(report.concatenated)),
+        with_trailing_bytes(shown(report.with_trailing_bytes)),
+        without_checksum(shown(report.without_checksum)),
+        left_out(std::move(other_files)),
+        hints(std::move(beside)),
+        dropped(shown(report.dropped)),
+        gone(shown(report.gone)) {}
 
   std::vector<std::string> without_end_marker;
   std::vector<std::string> concatenated;
   std::vector<std::string> with_trailing_bytes;
   std::vector<std::string> without_checksum;
   std::vector<std::string> left_out;  ///< files that are no shards
+  IndexHints hints;
   std::vector<std::string> dropped;
   std::vector<std::string> gone;
 };
 
-/// "a.tar, b.tar and 12 more"
-std::string some_of(const std::vector<std::string>& paths) {
-  constexpr std::size_t kShown = 3;
-  std::string text;
-  for (std::size_t i = 0; i < paths.size() && i < kShown; ++i) {
-    text += (i == 0 ? "" : ", ") + in_quotes(paths[i]);
+/// The index that was built; nothing, with a note, if that of another build lies there by now.
+std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
+  std::shared_ptr<const Index> index = Index::open(options.index);
+  const IndexSummary summary = index->summary();
+  if (summary.fingerprint == report.summary.fingerprint &&
+      summary.content == report.summary.content) {
+    return index;
   }
-  if (paths.size() > kShown) text += fmt::format(" and {} more", paths.size() - kShown);
-  return text;
+  say("note", fmt::format("another build has replaced {} since: what lies beside the shards, and "
+                          "what descriptors say of them, was not checked",
+                          in_quotes(options.index)));
+  return nullptr;
+}
+
+/// Adds the paths as an array of `name`; those that are not UTF-8 in hexadecimal as another.
+void add_paths(nlohmann::ordered_json& json, const std::string& name,
+               const std::vector<std::string>& paths) {
+  json[name] = nlohmann::ordered_json::array();
+  for (const std::string& path : paths) {
+    if (is_utf8(path)) {
+      json[name].push_back(path);
+    } else {
+      json[name + "_hex"].push_back(hex(path));
+    }
+  }
 }
 
 /// What the index that is there already was built with, unless it is to be forgotten.
@@ -136,13 +154,24 @@ std::string kept_options(const IndexOptions& options, const IndexContent& conten
   return text;
 }
 
+/// "'c1', 'c2'": the columns that the index before had and this one has not.
+std::string dropped_columns(const IndexContent& before, const IndexContent& now) {
+  std::string text;
+  for (const Column& column : before.columns) {
+    const bool is_there = std::any_of(now.columns.begin(), now.columns.end(),
+                                      [&](const Column& c) { return c.name == column.name; });
+    if (!is_there) text += (text.empty() ? "" : ", ") + in_quotes(column.name);
+  }
+  return text;
+}
+
 /// What lies in the directories and is not named like a shard, without the index's own files.
 std::vector<std::string> left_out(const IndexOptions& options, const SourceList& sources) {
   namespace fs = std::filesystem;
   const fs::path index(options.index);
   const fs::path home = index.has_parent_path() ? index.parent_path() : ".";
   std::vector<std::string> files;
-  for (const std::string& file : sources.left_out) {
+  for (const std::string& file : without_hints(sources.left_out)) {
     std::error_code failed;
     const fs::path path(file);
     const bool is_own = path.filename().native().starts_with(index.filename().native()) &&
@@ -191,10 +220,7 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
     say("note", fmt::format("{} of the index before not named any more, and gone from it: {}",
                             counted(noted.gone.size(), "shard"), some_of(noted.gone)));
   }
-  if (!noted.left_out.empty()) {
-    say("note", fmt::format("{} in the folders left out, not named like a shard: {}",
-                            counted(noted.left_out.size(), "file"), some_of(noted.left_out)));
-  }
+  say_files_left_out(noted.left_out);
   if (!noted.without_end_marker.empty()) {
     say("note",
         fmt::format("{} without the marker that ends an archive; one that was cut between two "
@@ -218,6 +244,10 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             counted(noted.without_checksum.size(), "shard"),
                             some_of(noted.without_checksum)));
   }
+  if (report.shards_moved > 0) {
+    say("note", fmt::format("{} of another path or time than before, not read again",
+                            counted(report.shards_moved, "shard")));
+  }
   if (report.shards_resumed > 0) {
     say("note", fmt::format("{} taken over from a build that did not finish",
                             counted(report.shards_resumed, "shard")));
@@ -230,10 +260,8 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
     say("note", fmt::format("{} in no sample: directories, links, devices",
                             counted(report.num_not_samples, "member")));
   }
-  if (report.summary.num_skipped > 0) {
-    say("note", fmt::format("{} left out; see shardwise ls --left-out {}",
-                            counted(report.summary.num_skipped, "member"), options.index));
-  }
+  say_members_left_out(report.summary.num_skipped, options.index);
+  say_stale_hints(noted.hints);
 }
 
 void print_json(const IndexOptions& options, const BuildReport& report, const Noted& noted,
@@ -242,14 +270,17 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
   for (std::size_t i = 0; i < report.without_value.size(); ++i) {
     without_value[report.summary.content.columns[i].name] = report.without_value[i];
   }
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json stale_hints = nlohmann::ordered_json::array();
+  for (const IndexHints::Stale& hint : noted.hints.stale) {
+    stale_hints.push_back({{"path", hint.path}, {"why", hint.why}});
+  }
+  nlohmann::ordered_json json = {
       {"index", options.index},
       {"shards", report.summary.num_shards},
       {"shards_scanned", report.shards_scanned},
       {"shards_reused", report.shards_reused},
+      {"shards_moved", report.shards_moved},
       {"shards_resumed", report.shards_resumed},
-      {"dropped", noted.dropped},
-      {"gone", noted.gone},
       {"left_out", noted.left_out.size()},
       {"samples", report.summary.num_samples},
       {"members", report.summary.num_members},
@@ -258,13 +289,17 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"fingerprint", to_string(report.summary.fingerprint)},
       {"not_samples", report.num_not_samples},
       {"skipped", report.summary.num_skipped},
-      {"without_end_marker", noted.without_end_marker},
-      {"concatenated", noted.concatenated},
-      {"with_trailing_bytes", noted.with_trailing_bytes},
-      {"without_checksum", noted.without_checksum},
       {"without_value", without_value},
+      {"hints", noted.hints.agreeing.size() + noted.hints.stale.size()},
+      {"stale_hints", std::move(stale_hints)},
       {"seconds", seconds},
   };
+  add_paths(json, "dropped", noted.dropped);
+  add_paths(json, "gone", noted.gone);
+  add_paths(json, "without_end_marker", noted.without_end_marker);
+  add_paths(json, "concatenated", noted.concatenated);
+  add_paths(json, "with_trailing_bytes", noted.with_trailing_bytes);
+  add_paths(json, "without_checksum", noted.without_checksum);
   out.print("{}\n", json_text(json));
 }
 
@@ -277,11 +312,7 @@ void print_plan(const IndexOptions& options, const BuildPlan& plan, Output& out)
       {"gone", plan.gone}};
   if (options.json) {
     nlohmann::ordered_json json = {{"index", options.index}, {"dry_run", true}};
-    for (const auto& [kind, shards] : kinds) {
-      nlohmann::ordered_json paths = nlohmann::ordered_json::array();
-      for (const std::string& shard : shards) paths.push_back(without_secrets(shard));
-      json[kind] = std::move(paths);
-    }
+    for (const auto& [kind, shards] : kinds) add_paths(json, kind, shown(shards));
     json["bytes_to_read"] = plan.bytes_to_read;
     out.print("{}\n", json_text(json));
     return;
@@ -312,7 +343,7 @@ BuildReport saying_how_to_continue(const IndexOptions& options, const Build& bui
     return build();
   } catch (const Cancelled&) {
     if (!is_kept()) throw;
-    throw Interrupted("interrupted; what was read is kept: run the same command to continue");
+    throw Interrupted(kInterruptedAndKept);
   } catch (const Error& e) {
     if (!is_kept()) throw;
     throw Error(e.code(), std::string(e.what()) +
@@ -320,15 +351,55 @@ BuildReport saying_how_to_continue(const IndexOptions& options, const Build& bui
   }
 }
 
+void report_build(const IndexOptions& options, const BuildReport& report, const Noted& noted,
+                  double seconds, Output& out) {
+  if (options.json) return print_json(options, report, noted, seconds, out);
+  out.print("{}: {} in {} ({} read, {} unchanged), {} of {}, {:.2f} s\n", escaped(options.index),
+            counted(report.summary.num_samples, "sample"),
+            counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
+            human_count(report.shards_reused), counted(report.summary.num_members, "member"),
+            human_bytes(report.summary.content_bytes), seconds);
+  print_notes(options, report, noted);
+}
+
+void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
+  const bool had_words = !index_sources(options.index).empty();
+  std::vector<Relocation> relocations;
+  {
+    const std::shared_ptr<const Index> index = Index::open(options.index);
+    for (const std::string& text : options.relocations) {
+      relocations.push_back(parse_relocation(text, *index));
+    }
+  }
+  const Progress progress("relocating", Unit::kBytes, options.quiet);
+  const BuildReport report = relocate_index(options.index, relocations, build);
+  const double seconds = progress.seconds();
+  report_build(options, report, Noted(report, {}, {}), seconds, out);
+  if (had_words && index_sources(options.index).empty()) {
+    say("note",
+        "the words that the index was built of stand for other shards now: from now on it names "
+        "its shards one by one");
+  }
+}
+
+bool has_remote_shards(const SourceList& sources) {
+  return std::any_of(sources.shards.begin(), sources.shards.end(),
+                     [](const std::string& shard) { return is_fetched_url(shard); });
+}
+
 void run(const IndexOptions& options, Output& out) {
   BuildOptions build;
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
   build.remote = make_remote_shards(make_fetchers(options.cache), options.keep ? cache : nullptr,
-                                    &interrupt_flag());
-  const std::vector<std::string> words =
-      options.sources.empty() ? index_sources(options.index) : options.sources;
-  const bool update = words.empty();
-  const SourceList sources = update ? SourceList() : read_sources(words, build.remote.get());
+                                    interrupt_token());
+  build.accept_times = options.accept_times;
+  build.cancel = interrupt_token();
+  if (!options.relocations.empty()) return relocate(options, build, out);
+  const SourceList sources = options.sources.empty()
+                                 ? read_index_sources(options.index, build.remote.get())
+                                 : read_sources(options.sources, build.remote.get());
+  const bool update = options.sources.empty() && sources.shards.empty();
+  build.remote = remembering_states(build.remote, sources.shards);
   const KeptContent kept(options);
   if (options.check_md5 && sources.descriptors.empty()) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
@@ -339,13 +410,7 @@ void run(const IndexOptions& options, Output& out) {
   build.sources = sources.sources;
   build.drop_missing = options.drop_missing;
   build.part = options.part;
-  build.cancel = &interrupt_flag();
-  build.progress = [&](const BuildProgress& at) {
-    progress.update(at.bytes_done, at.num_bytes, [&] {
-      return fmt::format("{} of {}, {}", human_count(at.shards_done),
-                         counted(at.num_shards, "shard"), counted(at.samples, "sample"));
-    });
-  };
+  build.progress = [&](const auto& at) { show(progress, at); };
   if (options.dry_run) {
     print_plan(options,
                update ? plan_update(options.index, build)
@@ -353,33 +418,42 @@ void run(const IndexOptions& options, Output& out) {
                out);
     return;
   }
+  if (has_remote_shards(sources)) {
+    for (const WidsDescriptor& descriptor : sources.descriptors) {
+      if (!options.part) check_remote_sizes(descriptor, build.remote.get());
+    }
+    const BuildPlan plan = plan_index(options.index, sources.shards, build);
+    if (!options.quiet) {
+      say_what_is_fetched(remote_reading(plan, sources, build.remote.get()));
+    }
+  }
   const BuildReport report = saying_how_to_continue(options, [&] {
     return update ? update_index(options.index, build)
                   : build_index(options.index, sources.shards, build);
   });
   progress.clear();
   const double seconds = progress.seconds();
-  if (!options.part && report.dropped.empty()) {
-    check_descriptor_claims(options.index, sources.descriptors, build.remote.get(),
-                            options.check_md5, options.quiet);
-  } else if (!sources.descriptors.empty()) {
-    say("note", "what the descriptor says of its shards was not checked: not all of them are here");
+  IndexHints hints;
+  if (const auto index = built_index(options, report)) {
+    if (!options.part && report.dropped.empty()) {
+      check_descriptor_claims(*index, sources.descriptors, build.remote.get(), options.check_md5,
+                              options.quiet);
+    } else if (!sources.descriptors.empty()) {
+      say("note",
+          "what the descriptor says of its shards was not checked: not all of them are here");
+    }
+    hints = check_hints(*index, interrupt_token());
   }
-
-  const Noted noted(*Index::open(options.index), report, left_out(options, sources));
-  if (options.json) {
-    print_json(options, report, noted, seconds, out);
-    return;
-  }
-  out.print("{}: {} in {} ({} read, {} unchanged), {} of {}, {:.2f} s\n", escaped(options.index),
-            counted(report.summary.num_samples, "sample"),
-            counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
-            human_count(report.shards_reused), counted(report.summary.num_members, "member"),
-            human_bytes(report.summary.content_bytes), seconds);
-  print_notes(options, report, noted);
+  const Noted noted(report, left_out(options, sources), std::move(hints));
+  report_build(options, report, noted, seconds, out);
+  if (options.json) return;
   if (options.sources.empty()) return;
   if (kept.is_lost) {
     say("note", "the index before could not be read: only the options given now were taken");
+  }
+  if (const std::string text = dropped_columns(kept.content, build.content); !text.empty()) {
+    say("note",
+        "columns of the index before that are not named any more, and gone from it: " + text);
   }
   if (const std::string text = kept_options(options, build.content); !text.empty()) {
     say("note", "kept from the index before, unless --forget is given: " + text);
@@ -448,6 +522,16 @@ void add_index_command(CLI::App& program, Output& out) {
       ->add_flag("--drop-missing", options->drop_missing,
                  "leave shards out that do not exist, instead of failing")
       ->excludes(check_md5);
+  command->add_flag("--accept-times", options->accept_times,
+                    "take over shards that were copied, and have new times, without reading them: "
+                    "known by size, first bytes and some headers");
+  CLI::Option* const relocate =
+      command
+          ->add_option("--relocate", options->relocations,
+                       "what lay below OLD, a folder or the beginning of URLs, is below NEW: "
+                       "rewrite the index, without SOURCE, and read no shard; may be given again")
+          ->type_name("OLD=NEW")
+          ->allow_extra_args(false);
   add_cache_options(*command, options->cache);
   command->add_flag("--keep", options->keep, "keep remote shards in the cache once they were read")
       ->needs("--cache");
@@ -476,8 +560,16 @@ void add_index_command(CLI::App& program, Output& out) {
   for (const char* name : {"--column", "--hash", "--unique-keys", "--forget", "--part"}) {
     command->get_option(name)->group("What the index holds");
   }
+  for (const char* name : {"--accept-times", "--relocate"}) {
+    command->get_option(name)->group("Shards that moved");
+  }
+  for (const char* name : {"--drop-missing", "--check-md5", "--dry-run", "--keep", "SOURCE"}) {
+    relocate->excludes(command->get_option(name));
+  }
   command->get_option("--keep")->group("Remote and compressed shards");
-  command->footer("Example:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'");
+  command->footer(
+      "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
+      "  shardwise index -o train.idx --relocate /data/old=/data/new");
   command->callback([options, content = std::move(content), &out] {
     for (const CLI::Option* option : content) {
       if (!options->sources.empty() || option->count() == 0) continue;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "first_use.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
 
@@ -17,6 +18,7 @@ constexpr std::uint64_t kSkippedShown = 20;
 
 struct InfoOptions {
   std::string index;
+  FirstUse first_use;
   bool json = false;
 };
 
@@ -120,7 +122,8 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
 }
 
 void run(const InfoOptions& options, Output& out) {
-  const std::shared_ptr<const Index> index = Index::open(options.index);
+  const std::shared_ptr<const Index> index =
+      Index::open(index_path(options.index, options.first_use));
   const IndexSummary summary = index->summary();
   if (options.json) {
     print_json(*index, summary, out);
@@ -162,9 +165,10 @@ void add_info_command(CLI::App& program, Output& out) {
       "info",
       "Show shards, samples, members, bytes, fields, fingerprint, and how an index was built");
   const auto options = std::make_shared<InfoOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command->add_flag("--json", options->json, "print one JSON object");
-  command->footer("Example:\n  shardwise info train.idx");
+  add_first_use_options(*command, options->first_use);
+  command->footer("Examples:\n  shardwise info train.idx\n  shardwise info data/train");
   command->callback([options, &out] { run(*options, out); });
 }
 

@@ -7,8 +7,7 @@
 namespace shardwise::tools {
 namespace {
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set it");
+CancelToken::Flag interrupted{false};
 
 void on_signal(int) { interrupted.store(true); }
 
@@ -28,7 +27,10 @@ void install_signal_handlers() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
-const std::atomic<bool>& interrupt_flag() { return interrupted; }
+const CancelToken& interrupt_token() {
+  static const CancelToken token(&interrupted);
+  return token;
+}
 
 void throw_if_interrupted() {
   if (interrupted.load()) throw Cancelled("interrupted");

@@ -1,19 +1,18 @@
 #pragma once
 
-#include <atomic>
-
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::tools {
 
-/// From now on the first SIGINT or SIGTERM sets the flag below, and a second one of its kind ends
+/// From now on the first SIGINT or SIGTERM cancels the token below, and a second one of its kind ends
 /// the process at once. A signal that is ignored when the program starts (nohup, a job in the
 /// background of a script) stays ignored. Also ignores SIGPIPE and SIGXFSZ, so that a write to a
 /// closed pipe, or beyond the limit on the size of files, is an error.
 void install_signal_handlers();
 
-/// Becomes true at the first Ctrl-C; long work in the library polls it.
-const std::atomic<bool>& interrupt_flag();
+/// Says at the first Ctrl-C that long work in the library shall stop.
+const CancelToken& interrupt_token();
 
 /// Thrown instead of Cancelled where there is more to say than that nothing was left half-written.
 class Interrupted : public Cancelled {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "first_use.h"
 #include "interrupt.h"
 #include "options.h"
 #include "shardwise/base/text.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct LsOptions {
   std::string index;
+  FirstUse first_use;
   bool json = false;
   bool header = false;
   bool left_out = false;
@@ -134,7 +136,8 @@ void list_left_out(const LsOptions& options, const Index& index, Output& out) {
 }
 
 void run(const LsOptions& options, Output& out) {
-  const std::shared_ptr<const Index> index = Index::open(options.index);
+  const std::shared_ptr<const Index> index =
+      Index::open(index_path(options.index, options.first_use));
   if (options.left_out) {
     if (options.shard) index->shard(*options.shard);  // is there one?
     list_left_out(options, *index, out);
@@ -172,7 +175,7 @@ void add_ls_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("ls", "List every member: shard, sample, key, field, offset and size");
   const auto options = std::make_shared<LsOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command->add_option("--shard", options->shard, "only this shard, counted from 0")
       ->check(kWholeNumber)
       ->type_name("N");
@@ -185,6 +188,7 @@ void add_ls_command(CLI::App& program, Output& out) {
   command->add_flag("--header", options->header,
                     "name the columns first; on a terminal they always are");
   command->add_flag("--json", options->json, "print one JSON object a line");
+  add_first_use_options(*command, options->first_use);
   command->footer("Example:\n  shardwise ls train.idx --limit 10");
   command->callback([options, &out] { run(*options, out); });
 }

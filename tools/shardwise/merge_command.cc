@@ -23,8 +23,8 @@ struct MergeOptions {
 void run(const MergeOptions& options, Output& out) {
   Progress progress("merging", Unit::kBytes, options.quiet);
   BuildOptions build;
-  build.cancel = &interrupt_flag();
-  build.progress = [&](const BuildProgress& at) {
+  build.cancel = interrupt_token();
+  build.progress = [&](const auto& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
       return fmt::format("{} of {}", human_count(at.shards_done), counted(at.num_shards, "shard"));
     });

@@ -295,8 +295,7 @@ MixedDataset open_data(const OrderArguments& arguments, const std::string& index
 }
 
 void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size) {
-  CLI::Option* const index =
-      command.add_option("INDEX", arguments.index, "the index")->type_name("");
+  CLI::Option* const index = add_index_argument(command, arguments.index);
   if (with_size) {
     command.add_option("--size", arguments.size, "number of samples, instead of INDEX")
         ->check(kWholeNumber)
@@ -326,6 +325,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
       ->type_name("FILE")
       ->excludes(token)
       ->group("A run that was begun");
+  add_first_use_options(command, arguments.first_use);
 }
 
 namespace {
@@ -390,7 +390,9 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
   if (token) refuse_beside_token(arguments);
   Run run;
   if (!arguments.index.empty() || !arguments.order.mix.empty()) {
-    run.data = open_data(arguments.order, arguments.index, open);
+    run.data = open_data(arguments.order, arguments.index, [&](const std::string& name) {
+      return open(index_path(name, arguments.first_use));
+    });
   } else if (arguments.order.where) {
     throw_usage("--where needs an index");
   }
@@ -417,8 +419,7 @@ SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {
   const std::uint64_t in_index = part.number_in_index(sample - data.first_sample(number));
   const std::uint64_t shard = index.shard_of(in_index);
   const auto local = static_cast<std::uint32_t>(in_index - index.first_sample(shard));
-  return {escaped(index.segment(shard).key(local)),
-          escaped(without_secrets(index.shard(shard).path))};
+  return {std::string(index.segment(shard).key(local)), without_secrets(index.shard(shard).path)};
 }
 
 }  // namespace shardwise::tools

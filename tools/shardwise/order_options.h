@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "first_use.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/order/order.h"
 #include "shardwise/order/sampler.h"
@@ -72,6 +73,7 @@ MixedDataset open_data(const OrderArguments& arguments, const std::string& index
 struct RunArguments {
   OrderArguments order;
   std::string index;
+  FirstUse first_use;
   std::optional<std::uint64_t> size;
   std::uint64_t world_size = 1;
   std::optional<std::uint64_t> rank;
@@ -80,8 +82,8 @@ struct RunArguments {
   std::string checkpoint;
 };
 
-/// Adds INDEX, --size if wanted, the order's options, --epoch, --world, --rank, --token and
-/// --checkpoint.
+/// Adds INDEX, --size if wanted, the order's options, --epoch, --world, --rank, --token,
+/// --checkpoint, and the options of add_first_use_options().
 void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size);
 
 /// What is asked about.
@@ -102,6 +104,7 @@ void add_step_size(CLI::App& command, StepSize& step);
 /// What was given. Errors: CLI::RequiredError if nothing was.
 StepSize checked(const StepSize& given);
 
+/// @param open  is given the path of an index, also where a SOURCE was named.
 /// Errors: CLI::Error for wrong usage; those of the library.
 Run open_run(const RunArguments& arguments, const StepSize& step,
              const std::function<Dataset(const std::string& index)>& open);
@@ -112,8 +115,8 @@ Run open_run(const RunArguments& arguments, const SampleSet& samples);
 
 /// The key and the shard of a sample, as lists show them.
 struct SampleNames {
-  std::string key;
-  std::string shard;
+  std::string key;    // the bytes as they are
+  std::string shard;  // its path, without secrets
 };
 SampleNames names_of(const MixedDataset& data, std::uint64_t sample);
 

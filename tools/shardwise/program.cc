@@ -85,7 +85,10 @@ int run_program(int argc, char** argv) {
     say("error", "interrupted; nothing was left half-written");
     return kExitInterrupted;
   } catch (const std::bad_alloc&) {
-    return failed(out, "not enough memory");
+    return failed(
+        out,
+        "not enough memory; raise the limit on the address space (ulimit -v), or run with "
+        "fewer threads");
   } catch (const std::exception& e) {
     return failed(out, e.what());
   }

@@ -100,6 +100,11 @@ void Progress::update(std::uint64_t done, std::uint64_t total,
   }
 }
 
+ProgressCallback Progress::of_bytes() {
+  return
+      [this](const auto& at) { update(at.bytes_done, at.num_bytes, [] { return std::string(); }); };
+}
+
 void Progress::clear() {
   if (!drawn_) return;
   clear_bar();

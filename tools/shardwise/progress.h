@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/base/progress.h"
+
 namespace shardwise::tools {
 
 enum class Unit : std::uint8_t { kBytes, kSamples };
@@ -37,6 +39,8 @@ class Progress {
 
   /// Cheap; draws only now and then.
   void update(std::uint64_t done, std::uint64_t total, const std::function<std::string()>& detail);
+  /// Updates it by the bytes that the library says are done.
+  ProgressCallback of_bytes();
   /// Wipes the bar, so that other text can be printed.
   void clear();
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "commands.h"
+#include "first_use.h"
 #include "interrupt.h"
 #include "options.h"
 #include "schema.h"
@@ -24,6 +25,7 @@ namespace {
 
 struct QueryOptions {
   std::string index;
+  FirstUse first_use;
   std::string sql;
   QueryLimits limits;
   bool json = false;
@@ -136,7 +138,8 @@ void print_schema(const Index& index, const QueryOptions& options, Output& out) 
 }
 
 void run(const QueryOptions& options, Output& out) {
-  const std::shared_ptr<const Index> index = Index::open(options.index);
+  const std::shared_ptr<const Index> index =
+      Index::open(index_path(options.index, options.first_use));
   const std::string sql = sql_of(options.sql);
   if (const std::size_t begin = sql.find_first_not_of(" \t\r\n");
       begin != std::string::npos && sql[begin] == '.') {
@@ -145,7 +148,7 @@ void run(const QueryOptions& options, Output& out) {
     throw CLI::ValidationError("SQL", "the only command with a dot is .schema");
   }
   Query query(index, sql, options.limits);
-  query.set_cancel(&interrupt_flag());
+  query.set_cancel(interrupt_token());
   const std::vector<std::string> names = json_names(query.columns());
   std::vector<TableColumn> columns;
   for (const std::string& name : query.columns()) {
@@ -175,7 +178,7 @@ void add_query_command(CLI::App& program, Output& out) {
       "Run read-only SQL over an index: over its samples, members, shards and fields, and the "
       "columns that `index --column` asked for");
   const auto options = std::make_shared<QueryOptions>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command
       ->add_option("SQL", options->sql,
                    "one SELECT; - reads it from standard input, @FILE from a file; .schema shows "
@@ -188,6 +191,7 @@ void add_query_command(CLI::App& program, Output& out) {
   command->add_flag("--json", options->json, "print one JSON object a row");
   command->add_flag("--header", options->header,
                     "name the columns first; on a terminal they always are");
+  add_first_use_options(*command, options->first_use);
   command->footer(
       "Keys are compared byte by byte, or as COLLATE says; json_each and json_tree take JSON "
       "apart. "

@@ -6,12 +6,14 @@
 
 #include "cache_options.h"
 #include "commands.h"
+#include "first_use.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
+#include "shardwise/index/missing_shards.h"
 #include "shardwise/ingest/verify.h"
 #include "table.h"
 
@@ -20,9 +22,9 @@ namespace {
 
 struct VerifyArguments {
   std::string index;
+  ShardLookup lookup;
+  FirstUse first_use;
   bool full = false;
-  bool allow_pipe = false;
-  bool quiet = false;
   bool header = false;
   bool json = false;
 };
@@ -43,33 +45,40 @@ void print_result(const ShardInfo& shard, const std::optional<std::string>& prob
 }
 
 void run(const VerifyArguments& options, Output& out) {
-  const std::shared_ptr<const Index> index = Index::open(options.index);
+  const std::shared_ptr<const Index> index =
+      Index::open(index_path(options.index, options.first_use), options.lookup);
   index->check();
   const IndexSummary summary = index->summary();
-  Progress progress("verifying", Unit::kBytes, options.quiet);
+  Progress progress("verifying", Unit::kBytes, options.first_use.quiet);
   std::uint64_t bytes_done = 0;
   std::uint64_t num_different = 0;
+  std::uint64_t num_missing = 0;
+  std::optional<ShardInfo> first_missing;
   CacheArguments how;
-  how.allow_pipe = options.allow_pipe;
-  const auto remote = make_remote_shards(make_fetchers(how), nullptr, &interrupt_flag());
+  how.allow_pipe = options.first_use.allow_pipe;
+  const auto remote = make_remote_shards(make_fetchers(how), nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
   if (options.header && !tabular && !options.json) out.print("state    shard\n");
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
     const ShardInfo shard = index->shard(number);
-    const auto show = [&](std::uint64_t bytes) {
-      progress.update(bytes_done + std::min(bytes, shard.size_bytes), summary.shard_bytes, [&] {
+    const auto show = [&](const auto& at) {
+      progress.update(bytes_done + at.bytes_done, summary.shard_bytes, [&] {
         return fmt::format("{} of {}", human_count(number), counted(summary.num_shards, "shard"));
       });
     };
-    show(0);
+    show(shardwise::Progress());
     const std::optional<std::string> problem = verify_shard(*index, number,
                                                             {.full = options.full,
-                                                             .cancel = &interrupt_flag(),
+                                                             .cancel = interrupt_token(),
                                                              .remote = remote.get(),
                                                              .progress = show});
     num_different += problem ? 1 : 0;
+    if (problem && is_missing(shard)) {
+      ++num_missing;
+      if (!first_missing) first_missing = shard;
+    }
     if (tabular) {
       table.add(
           {problem ? "DIFFERS" : "ok", escaped(without_secrets(shard.path)), problem.value_or("")});
@@ -83,10 +92,17 @@ void run(const VerifyArguments& options, Output& out) {
   }
   progress.clear();
   if (tabular) table.finish();
+  const std::string shards = counted(summary.num_shards, "shard");
+  if (num_missing > 0 && num_missing == num_different) {
+    throw NotFound(fmt::format("{} of {} {} missing", human_count(num_missing), shards,
+                               num_missing == 1 ? "is" : "are"),
+                   in_quotes(options.index), how_to_find(*index, *first_missing));
+  }
   if (num_different > 0) {
     throw StaleIndex(
-        fmt::format("{} of {} differ from what was indexed", human_count(num_different),
-                    counted(summary.num_shards, "shard")),
+        fmt::format(
+            "{} of {} differ from what was indexed{}", human_count(num_different), shards,
+            num_missing == 0 ? "" : fmt::format(", {} of them missing", human_count(num_missing))),
         in_quotes(options.index),
         "restore the shards, or run shardwise index again to take them as they are now");
   }
@@ -98,15 +114,16 @@ void add_verify_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "verify", "Check every shard against the index: its size, its time, and each of its headers");
   const auto options = std::make_shared<VerifyArguments>();
-  command->add_option("INDEX", options->index, "the index")->required()->type_name("");
+  add_index_argument(*command, options->index)->required();
   command->add_flag("--full", options->full,
                     "also check every byte, against the hashes of `shardwise index --hash`");
-  command->add_flag("--allow-pipe", options->allow_pipe,
+  add_lookup_options(*command, options->lookup);
+  command->add_flag("--allow-pipe", options->first_use.allow_pipe,
                     "run the commands of pipe: URLs, without a shell");
-  command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--header", options->header,
                     "name the columns first; on a terminal they always are");
   command->add_flag("--json", options->json, "print one JSON object a shard");
+  add_first_use_options(*command, options->first_use);
   command->footer("Example:\n  shardwise verify train.idx");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -26,7 +26,10 @@ constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
 
 void catch_signals() {
   struct sigaction action {};
-  action.sa_handler = [](int signal) { train::stop_signal = signal; };
+  action.sa_handler = [](int signal) {
+    train::stop_signal = signal;
+    train::stop_requested = true;
+  };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
 }

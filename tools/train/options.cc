@@ -37,8 +37,9 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
   app.set_version_flag("-V,--version", version, "show versions, and exit");
   app.set_help_flag("-h,--help", "show this help, and exit");
   constexpr auto kMany = std::uint64_t{1} << 40;
-  app.add_option("--train", options.train_index, "index to train on; or --mix");
-  app.add_option("--eval", options.eval_index, "index to evaluate on after each epoch");
+  app.add_option("--train", options.train_index,
+                 "index to train on, or one SOURCE, whose index is built at first use; or --mix");
+  app.add_option("--eval", options.eval_index, "the same, to evaluate on after each epoch");
   app.add_option("--epochs", options.epochs, "epochs in total, those before --resume counted")
       ->check(CLI::Range(std::uint64_t{1}, kMany))
       ->capture_default_str();
@@ -105,11 +106,15 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
         }
       },
       "map (default): shards are mapped; read: for shards that may be truncated under the run");
+  tools::add_lookup_options(app, options.lookup);
+  app.add_option("--eval-root", options.eval_root, "the same for the shards of --eval")
+      ->type_name("DIR")
+      ->needs("--eval")
+      ->group(app.get_option("--root")->get_group());
   tools::add_cache_options(app, options.cache);
   app.add_flag("--json", options.json, "one JSON object a line on stdout");
-  app.add_flag("--quiet", options.quiet, "no progress on stderr");
-
   tools::add_order_options(app, options.order);
+  tools::add_first_use_options(app, options.first_use);
 
   tools::Output out;
   try {
@@ -125,6 +130,8 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
                                  CLI::ExitCodes::ValidationError);
     }
     tools::check_order_options(options.order);
+    options.first_use.allow_pipe = options.cache.allow_pipe;
+    options.first_use.cancel = &stop_requested;
     return true;
   } catch (const CLI::Error& e) {
     tools::say("error", std::string(e.what()) + "; see shardwise-train --help");

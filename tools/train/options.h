@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cache_options.h"
+#include "first_use.h"
 #include "order_options.h"
 #include "shardwise/data/dataset.h"
 
@@ -32,9 +33,11 @@ struct Options {
   bool allow_changes = false;  ///< on resuming, of data or order at the border of an epoch
   int local_ranks = 0;         ///< 0: this process is a rank, or alone
   Access access = Access::kMap;
+  ShardLookup lookup;     ///< of the index to train on, or of all of a mixture
+  std::string eval_root;  ///< the same as its root, of the index to evaluate on
   tools::CacheArguments cache;
+  tools::FirstUse first_use;
   bool json = false;
-  bool quiet = false;
 
   tools::OrderArguments order;  ///< of the training samples
 };

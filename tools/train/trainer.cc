@@ -30,6 +30,7 @@
 namespace shardwise::train {
 
 std::atomic<int> stop_signal{0};
+std::atomic<bool> stop_requested{false};
 
 namespace {
 
@@ -217,7 +218,7 @@ class Reporter {
   Reporter(const Options& options, bool speaks)
       : json_(options.json),
         speaks_(speaks),
-        progress_(speaks && !options.quiet),
+        progress_(speaks && !options.first_use.quiet),
         terminal_(::isatty(STDERR_FILENO) != 0) {}
 
   void progress(std::uint64_t epoch, std::uint64_t step, std::uint64_t steps, double loss,
@@ -431,12 +432,15 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
           options.compute_threads > 0 ? options.compute_threads : share};
 }
 
-Dataset open_dataset(const std::string& index, const Options& options,
+Dataset open_dataset(const std::string& index, const std::string& root, const Options& options,
                      const std::shared_ptr<ShardCache>& cache = nullptr) {
-  return Dataset::open(index, {.access = options.access,
-                               .cache = cache,
-                               .fetchers = tools::make_fetchers(options.cache),
-                               .allow_part = options.order.allow_part});
+  return Dataset::open(tools::index_path(index, options.first_use),
+                       {.access = options.access,
+                        .cache = cache,
+                        .fetchers = tools::make_fetchers(options.cache),
+                        .root = root,
+                        .accept_times = options.lookup.accept_times,
+                        .allow_part = options.order.allow_part});
 }
 
 ProcessGroup* current_group = nullptr;  // for rank_prefix()
@@ -459,7 +463,7 @@ std::string rank_prefix() {
 /// The samples to train on: an index, or the indexes of a mixture.
 MixedDataset open_training(const Options& options, const std::shared_ptr<ShardCache>& cache) {
   return tools::open_data(options.order, options.train_index, [&](const std::string& index) {
-    return open_dataset(index, options, cache);
+    return open_dataset(index, options.lookup.root, options, cache);
   });
 }
 
@@ -475,7 +479,8 @@ void check(const Options& options, int world_size) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }
   if (!options.eval_index.empty()) {
-    require_samples(open_dataset(options.eval_index, options), options.eval_index);
+    require_samples(open_dataset(options.eval_index, options.eval_root, options),
+                    options.eval_index);
   }
   if (options.checkpoint.empty()) return;
   const bool is_there = std::filesystem::exists(options.checkpoint);
@@ -502,14 +507,17 @@ void train(const Options& options) {
   std::shared_ptr<ShardCache> cache;
   const MixedDataset data =
       tools::open_data(options.order, options.train_index, [&](const std::string& index) {
-        if (cache) return open_dataset(index, options, cache);
+        if (cache) return open_dataset(index, options.lookup.root, options, cache);
         Dataset part =
-            tools::open_dataset(index, options.access, options.cache, options.order.allow_part);
+            tools::open_dataset(tools::index_path(index, options.first_use), options.lookup,
+                                options.access, options.cache, options.order.allow_part);
         cache = part.cache();
         return part;
       });
   std::optional<Dataset> eval;
-  if (!options.eval_index.empty()) eval = open_dataset(options.eval_index, options, cache);
+  if (!options.eval_index.empty()) {
+    eval = open_dataset(options.eval_index, options.eval_root, options, cache);
+  }
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);
   libtorch::GradientAverager gradients(run.model->parameters());

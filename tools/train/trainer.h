@@ -9,6 +9,8 @@ namespace shardwise::train {
 
 /// Set by a signal handler: the run ends at the next step.
 extern std::atomic<int> stop_signal;
+/// Set with it: what is being read for an index ends at once.
+extern std::atomic<bool> stop_requested;
 
 /// Checks, before any rank is started, what every rank would stumble over.
 /// Errors: as train().

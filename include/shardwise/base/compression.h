@@ -18,6 +18,9 @@ SHARDWISE_EXPORT std::string_view compression_name(Compression compression) noex
 /// The other way round. Errors: InvalidArgument, with the valid names.
 SHARDWISE_EXPORT Compression parse_compression(std::string_view name);
 
+/// The name without the ".gz", ".zst", ".xz", ".bz2" or ".lz4" that it ends with, if it does.
+SHARDWISE_EXPORT std::string_view without_compression_suffix(std::string_view name) noexcept;
+
 /// By content, never by name: from the first bytes of a file, of which 512 are looked at. Skippable
 /// frames in front, as pzstd writes them, are stepped over; where they reach further it is zstd.
 SHARDWISE_EXPORT Compression detect_compression(std::string_view first_bytes) noexcept;

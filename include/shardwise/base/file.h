@@ -71,6 +71,8 @@ class SHARDWISE_EXPORT File {
   void write(std::string_view bytes);
   /// Writes all of `bytes` at `offset`; does not move the position.
   void write_at(std::uint64_t offset, std::string_view bytes);
+  /// Gives the file another name instead of its own; what had that name loses it.
+  void rename(const std::string& path);
   /// Makes the file this long: cuts it, or adds a hole.
   void resize(std::uint64_t size_bytes);
   /// Forces content and size to the device.
@@ -114,20 +116,28 @@ class SHARDWISE_EXPORT File {
 class SHARDWISE_EXPORT AtomicFile {
  public:
   explicit AtomicFile(std::string path);
+  /// Goes on with a file that another writer kept under some name, see keep_as(), and commits it as
+  /// `path`. REQUIRES: `kept` is open for writing, and locked.
+  AtomicFile(std::string path, File kept);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   File& file() noexcept { return file_; }
+  /// Until commit().
   const std::string& temporary_path() const noexcept { return file_.path(); }
   /// The name that commit() will use may be chosen late, once the content is known.
   void set_path(std::string path) { path_ = std::move(path); }
+  /// Gives the temporary file this name, under which it stays if it is not committed. It keeps its
+  /// lock.
+  void keep_as(const std::string& name);
   /// After commit the file keeps its lock until this object is destroyed.
   void commit();
 
  private:
   std::string path_;
   File file_;
+  bool stays_ = false;  // if it is not committed
   bool committed_ = false;
 };
 

@@ -28,6 +28,9 @@ SHARDWISE_EXPORT bool is_hex(std::string_view text) noexcept;
 /// one or does not fit.
 SHARDWISE_EXPORT std::optional<std::int64_t> parse_int64(std::string_view text) noexcept;
 
+/// "2026-11-22T10:45:00Z": a time in seconds since the Unix epoch, in UTC, by ISO 8601.
+SHARDWISE_EXPORT std::string utc_text(std::int64_t seconds);
+
 /// "1.5 GiB", "831 B": for people, in powers of 1,024.
 SHARDWISE_EXPORT std::string human_bytes(std::uint64_t num_bytes);
 

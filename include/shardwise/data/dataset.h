@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"
+#include "shardwise/ingest/index_cache.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
 #include "shardwise/storage/shard_pool.h"
@@ -35,8 +36,8 @@ enum class Access : std::uint8_t {
   /// time, after they were read. Otherwise the Dataset throws.
   kRead,
   /// As kRead; and of remote shards only the samples that are asked for are brought, one request
-  /// each, unless their fields lie far apart. For sparse views and single samples; an epoch is
-  /// better served by a cache.
+  /// each, unless their fields lie far apart; and once, unless the index has hashes, each one's
+  /// first header. For sparse views and single samples; an epoch is better served by a cache.
   kRange,
 };
 
@@ -54,12 +55,18 @@ struct DatasetOptions {
   std::shared_ptr<ShardCache> cache = nullptr;
   /// Brings remote samples with Access::kRange; none: as the cache, or the standard ones.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
-  /// If it becomes true, fetching and waiting for what another fetches end with Cancelled. It must
-  /// outlive the data set and its samples.
-  const std::atomic<bool>* cancel = nullptr;
+  /// Ends fetching, and waiting for what another fetches, with Cancelled.
+  CancelToken cancel = {};
+  /// As ShardLookup has them: a folder below which all shards are looked for; and whether copies of
+  /// shards, with times of their own, are taken for the shards.
+  std::string root = {};
+  bool accept_times = false;
   /// Take an index that is one part of several (see BuildPart), too: an epoch over it leaves out
   /// what is in the others.
   bool allow_part = false;
+  /// Where and how an index is built of shards that Dataset::open is given in place of one. What
+  /// brings remote ones, and what cancels, is as above where its `build` says nothing.
+  IndexCacheOptions index_cache = {};
 };
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
@@ -78,9 +85,14 @@ class SHARDWISE_EXPORT Dataset {
  public:
   /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
   /// is first touched.
-  /// Errors: as Index::open; InvalidArgument if it is a part, unless `options` allow it.
+  /// @param path  or what read_sources() takes as one source: a directory, "train-{00..99}.tar", a
+  ///   URL. Its index is then built at first use, and brought up to date when shards changed, as
+  ///   index_for() says: also how the two are told apart, how processes share it, and the cost.
+  /// Errors: as Index::open and index_for; InvalidArgument if it is a part, unless `options` allow
+  ///   it.
   static Dataset open(const std::string& path, const DatasetOptions& options = {});
-  /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open().
+  /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
+  /// `options` have a root or accept_times that the index was not opened with.
   explicit Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options = {});
 
   std::uint64_t size() const noexcept;
@@ -91,7 +103,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
   ///   checks its records. With Access::kRead one pread(2) and fstat(2) more.
   /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
-  ///   gone); CorruptIndex; kIo (it cannot be read); Unsupported (remote or compressed, and there
+  ///   gone; the text says how many are, and where they are looked for); CorruptIndex; kIo (it cannot be read); Unsupported (remote or compressed, and there
   ///   is no cache); those of ShardCache::get. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   Sample operator[](std::uint64_t index) const;

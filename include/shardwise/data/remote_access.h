@@ -1,8 +1,8 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/ingest/remote_shards.h"
 #include "shardwise/storage/fetcher.h"
@@ -19,12 +19,11 @@ namespace shardwise {
 /// @param fetchers  none: the standard ones. What is returned shares them.
 /// @param keep      none; otherwise every shard is fetched whole into this cache, expanded if it is
 ///                  compressed, and read there. Shared, too.
-/// @param cancel    if it becomes true, what is being read ends with Cancelled. It must outlive
-///                  what is returned.
+/// @param cancel    ends what is being read with Cancelled.
 /// Threads: what is returned may be used by any at once.
 /// Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
 SHARDWISE_EXPORT std::shared_ptr<RemoteShards> make_remote_shards(
     std::shared_ptr<const Fetchers> fetchers = nullptr, std::shared_ptr<ShardCache> keep = nullptr,
-    const std::atomic<bool>* cancel = nullptr);
+    const CancelToken& cancel = {});
 
 }  // namespace shardwise

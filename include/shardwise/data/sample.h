@@ -66,7 +66,8 @@ class SHARDWISE_EXPORT Sample {
   /// A copy of a field, for when the sample does not live as long, or nothing may be taken from a
   /// shard that changed.
   /// Errors: NotFound; StaleIndex if the mapped file was written to since it was opened (a file
-  ///   that took its place by rename does no harm); kIo if it cannot be read.
+  ///   that took its place by rename does no harm; but then, unless a copy was refused before, it
+  ///   cannot be seen any more that the mapped one was written to); kIo if it cannot be read.
   /// Cost: the copy, and a stat where the shard is mapped.
   std::string copy(std::string_view field) const;
 

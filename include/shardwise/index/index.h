@@ -67,6 +67,7 @@ struct ShardInfo {
   Hash128 header_hash = {};             ///< of every header block in the shard, in order
   std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
   std::uint64_t segment_checksum = 0;   ///< of its segment in the offset table
+  bool any_time = false;                ///< ShardLookup::accept_times
 
   friend bool operator==(const ShardInfo&, const ShardInfo&) = default;
 };
@@ -119,6 +120,22 @@ struct IndexSummary {
   std::uint64_t num_skipped = 0;
 };
 
+/// Where the shards of an index are looked for, and by what they are known.
+struct ShardLookup {
+  /// A folder below which all shards are looked for, and nowhere else: one that the index stores
+  /// relative to its own folder under that relative path; one that it stores by an absolute path
+  /// under what follows the deepest folder that all such shards share. Symbolic links below it are
+  /// followed. Empty: shards are where the index says.
+  std::string root = {};
+  /// A local shard may have another time than the index has, for copies have: it is known by its
+  /// size, its first 512 bytes and the headers of some members, up to eight, its last among them.
+  /// A shard that was changed and passes all that is not noticed; `shardwise verify` holds every
+  /// header against the index, with --full every byte.
+  bool accept_times = false;
+
+  friend bool operator==(const ShardLookup&, const ShardLookup&) = default;
+};
+
 /// An index opened for reading: sample number or key -> where its members lie.
 ///
 /// Immutable; any thread. It is a snapshot: a later `build_index` on the same path does not change
@@ -127,15 +144,18 @@ struct IndexSummary {
 class SHARDWISE_EXPORT Index {
  public:
   /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format
-  ///   version; the text says to build it again).
-  static std::shared_ptr<const Index> open(const std::string& path);
+  ///   version; the text says to build it again). With a root: NotFound if it is no folder;
+  ///   Unsupported if it or a shard is a URL; InvalidArgument if a shard's path has ".." in it.
+  /// Cost: with a root, some us a shard more.
+  static std::shared_ptr<const Index> open(const std::string& path, const ShardLookup& lookup = {});
 
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
   ~Index();
 
   const std::string& path() const noexcept;  ///< links followed
-  std::uint64_t size() const noexcept;       ///< samples
+  const ShardLookup& lookup() const noexcept;
+  std::uint64_t size() const noexcept;  ///< samples
   std::uint64_t num_members() const noexcept;
   std::uint64_t num_shards() const noexcept;
   /// Of the samples' numbering and of every shard's headers: equal for equal shards in equal order,
@@ -185,7 +205,8 @@ class SHARDWISE_EXPORT Index {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Throws StaleIndex unless a file with this size and time is the shard that was indexed.
+/// Throws StaleIndex unless a file with this size and time is the shard that was indexed; whatever
+/// the time is where the shard may have any.
 SHARDWISE_EXPORT void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes,
                                         std::int64_t mtime_ns);
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/index/index.h"
 
@@ -56,8 +56,8 @@ class SHARDWISE_EXPORT Query {
   /// column < columns().size().
   MetadataValue value(std::size_t column) const noexcept;
 
-  /// Makes next() stop with Cancelled soon after `cancel` becomes true.
-  void set_cancel(const std::atomic<bool>* cancel) noexcept;
+  /// Makes next() stop with Cancelled soon after `cancel` says so.
+  void set_cancel(const CancelToken& cancel) noexcept;
 
  private:
   struct Impl;

@@ -1,29 +1,22 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/remote_shards.h"
+#include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
-
-struct BuildProgress {
-  std::uint64_t shards_done = 0;
-  std::uint64_t num_shards = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t bytes_done = 0;  ///< of shards, gone through so far or known to be unchanged
-  std::uint64_t num_bytes = 0;
-};
 
 /// One of several builds, on several machines perhaps, that merge_indexes joins.
 struct BuildPart {
@@ -40,43 +33,52 @@ struct BuildOptions {
   /// them anew. None: it takes the shards that the index has.
   std::vector<std::string> sources = {};
   /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
-  /// a part is built.
+  /// a part is built. The index then keeps the paths of all, so that update_index() looks for them
+  /// again.
   bool drop_missing = false;
+  /// Take over shards that were copied without reading them: of another time, or validator, but of
+  /// the size, the first 512 bytes and some headers that the index has. What was changed, and
+  /// passes that, is not noticed; see ShardLookup.
+  bool accept_times = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<BuildPart> part = {};
-  /// Called after each shard, and now and then while a large one is read: by one thread at a time,
-  /// not always the same.
-  std::function<void(const BuildProgress&)> progress = {};
+  /// Called after each shard, and now and then while a large one is read. Shards that are taken
+  /// over count as done.
+  ProgressCallback progress = {};
   /// Brings remote shards; none: they are an error.
   std::shared_ptr<RemoteShards> remote = nullptr;
-  /// If it becomes true the build stops with Cancelled, and the index is as it was.
-  const std::atomic<bool>* cancel = nullptr;
+  /// Stops the build with Cancelled; the index is as it was.
+  CancelToken cancel = {};
   /// How much work a build that is killed may lose: see build_index.
   std::uint64_t journal_bytes = std::uint64_t{8} << 20;
   std::chrono::milliseconds journal_age{1000};
 };
 
+/// What a build did, and made: also where another build replaced the index by now.
 struct BuildReport {
   IndexSummary summary;
   std::uint64_t shards_scanned = 0;
-  std::uint64_t shards_reused = 0;   ///< taken over: unchanged since they were scanned
+  std::uint64_t shards_reused = 0;  ///< taken over: unchanged since they were scanned
+  std::uint64_t shards_moved = 0;  ///< of them, under another path, or of another time, than before
   std::uint64_t shards_resumed = 0;  ///< of them, from a build that did not finish
   std::vector<std::string> dropped;  ///< paths of missing shards that were left out
   std::vector<std::string> gone;  ///< paths of shards that the index had, and were not named again
-  std::vector<std::uint64_t> without_value;        ///< samples whose value is null, for each column
-  std::uint64_t num_not_samples = 0;               ///< links, directories, devices
-  std::vector<std::uint64_t> without_end_marker;   ///< shards that end at a member without it
-  std::vector<std::uint64_t> concatenated;         ///< shards that hold more than one archive
-  std::vector<std::uint64_t> with_trailing_bytes;  ///< shards with rubbish after their end marker
-  /// Compressed shards without a checksum over their content: only content hashes find damage.
-  std::vector<std::uint64_t> without_checksum;
+  std::vector<std::uint64_t> without_value;     ///< samples whose value is null, for each column
+  std::uint64_t num_not_samples = 0;            ///< links, directories, devices
+  std::vector<std::string> without_end_marker;  ///< paths of shards that end at a member without it
+  std::vector<std::string> concatenated;        ///< paths of shards that hold more than one archive
+  std::vector<std::string>
+      with_trailing_bytes;  ///< paths of shards with rubbish after their end marker
+  /// Paths of compressed shards without a checksum over their content: only hashes find damage.
+  std::vector<std::string> without_checksum;
 };
 
 /// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
-/// `path`, or brings the one that is there up to date: shards with the same path, size and
-/// mtime_ns, or URL, size and validator, are not read again. Afterwards the index holds these
-/// shards and no others; samples are numbered in this order of shards, and within a shard as they
-/// lie.
+/// `path`, or brings the one that is there up to date: shards with the same path, size, mtime_ns and
+/// first 512 bytes, or URL, size and validator, are not read again; nor are local shards that moved:
+/// which have another path than any that the index has, but the size, mtime_ns and first 512 bytes
+/// of one that is not at its path any more, and of no other. Afterwards the index holds these shards
+/// and no others; samples are numbered in this order of shards, and within a shard as they lie.
 ///
 /// Samples follow WebDataset: the basename of a member is cut at its first dot; before it, with the
 /// directories, is the key; after it, lower-cased, the field; consecutive members of one key are a
@@ -90,14 +92,14 @@ struct BuildReport {
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
 /// written under a temporary name, synced and renamed, the catalogue last: that rename is the
 /// moment at which the new index exists. A reader sees the old index or the new one. A build that
-/// takes longer than a second keeps `path.journal` meanwhile; if it is killed, fails or is
-/// cancelled, the next build goes on from there: at most `journal_bytes` of table and `journal_age`
-/// of scanning are done again. What a killed build left is removed by the next. Two builds of one
-/// path at once are safe; the last to finish wins.
+/// takes longer than a second keeps `path.journal` and, as `path.journal.table`, the unfinished
+/// table; if it is killed, fails or is cancelled, the next build writes on there: at most
+/// `journal_bytes` of table and `journal_age` of scanning are done again. What a killed build left
+/// is removed by the next. Two builds of one path at once are safe; the last to finish wins.
 ///
 /// Threads: makes its own, and joins them.
 /// Cost: one pass over the headers (all bytes with hashes).
-/// Memory: the records of a few shards a thread, `journal_bytes`, 16 bytes a sample up to 64 MiB
+/// Memory: the records of a few shards a thread, 16 bytes a sample up to 64 MiB
 ///   (half as much again while that buffer grows), and 1 to 2 KB a shard.
 /// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
 ///   Cancelled; InvalidArgument if `shards` is empty or holds a shard twice, under whatever names.
@@ -136,6 +138,11 @@ SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
 /// none if there were none. With read_sources() they give the shards that update_index() takes.
 /// Errors: as Index::open; InvalidArgument if it is a part.
 SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path);
+
+/// read_sources() of these words: what update_index() takes; empty if there are none.
+/// Errors: as both.
+SHARDWISE_EXPORT SourceList read_index_sources(const std::string& path,
+                                               RemoteShards* remote = nullptr);
 
 /// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
 /// is byte for byte the one that a single build makes. No shard is read or looked at.

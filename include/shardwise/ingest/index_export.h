@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise {
@@ -21,9 +21,9 @@ struct WidsExportOptions {
   /// Reads every byte of every shard, for its md5sum.
   bool md5 = false;
   /// Called after each piece that is read for md5.
-  std::function<void(std::uint64_t bytes_done, std::uint64_t num_bytes)> progress = {};
-  /// If it becomes true the export stops with Cancelled, and the old file, if any, stays.
-  const std::atomic<bool>* cancel = nullptr;
+  ProgressCallback progress = {};
+  /// Stops the export with Cancelled; the old file, if any, stays.
+  CancelToken cancel = {};
 };
 
 /// Writes the wids descriptor (see wids_descriptor.h) of all shards of `index`, in order, to
@@ -63,7 +63,8 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 /// Source: tools/wds2idx.py (version v1.2) and dali/operators/reader/loader/webdataset_loader.cc,
 ///   which parses it, in DALI at 0aa2ef5f and 010a519f. Unlike wds2idx, members that are in no
 ///   sample by WebDataset's rule (links, names without a field) are left out.
-SHARDWISE_EXPORT std::vector<std::string> write_dali_index(
-    const Index& index, const std::string& directory, const std::atomic<bool>* cancel = nullptr);
+SHARDWISE_EXPORT std::vector<std::string> write_dali_index(const Index& index,
+                                                           const std::string& directory,
+                                                           const CancelToken& cancel = {});
 
 }  // namespace shardwise

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
@@ -52,5 +53,12 @@ class SHARDWISE_EXPORT RemoteShards {
   virtual void keep_expanded(const std::string& url, const State& state, const std::string& path,
                              Compression compression, std::uint64_t expanded_bytes) = 0;
 };
+
+/// The same, but a shard's state is asked for once, and known from then on: for one piece of work
+/// that looks at its shards several times. The states of those of `shards` that are remote are asked
+/// for now, 16 at a time; what cannot be had now is asked for again when it is wanted, and then is an
+/// error.
+SHARDWISE_EXPORT std::shared_ptr<RemoteShards> remembering_states(
+    std::shared_ptr<RemoteShards> remote, const std::vector<std::string>& shards);
 
 }  // namespace shardwise

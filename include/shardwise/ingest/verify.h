@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/remote_shards.h"
 
@@ -15,11 +15,11 @@ namespace shardwise {
 struct VerifyOptions {
   /// Also hold every byte against the hashes that the index was built with.
   bool full = false;
-  const std::atomic<bool>* cancel = nullptr;
+  CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.
   RemoteShards* remote = nullptr;
-  /// Called now and then with how many of the shard's bytes, as it is stored, were gone through.
-  std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
+  /// Of this one shard.
+  ProgressCallback progress = {};
 };
 
 /// Holds a shard against the index: its size and time, each header and each member's place, size,

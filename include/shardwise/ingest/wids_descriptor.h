@@ -1,14 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/remote_shards.h"
 
@@ -109,9 +109,9 @@ struct WidsCheckOptions {
   /// Reads every byte of each shard that has an md5sum. Off, because it costs what indexing saves.
   bool md5 = false;
   /// Called after each piece of a shard that is read for its md5sum.
-  std::function<void(std::uint64_t bytes_done, std::uint64_t num_bytes)> progress = {};
-  /// If it becomes true the check stops with Cancelled.
-  const std::atomic<bool>* cancel = nullptr;
+  ProgressCallback progress = {};
+  /// Stops the check with Cancelled.
+  CancelToken cancel = {};
   /// Brings remote shards for their md5sum; none: that is an error.
   RemoteShards* remote = nullptr;
 };
@@ -127,5 +127,9 @@ struct WidsCheckOptions {
 /// Cost: O(shards); with md5 a pass over their bytes, on one thread.
 SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
                                                const WidsCheckOptions& options = {});
+
+/// Holds the file sizes that `descriptor` claims of remote shards against what their servers say,
+/// before anything is read. Errors: Mismatch as check_against_descriptor; those of `remote`.
+SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor, RemoteShards* remote);
 
 }  // namespace shardwise

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -8,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise {
@@ -44,8 +44,8 @@ struct FetchRequest {
   /// If not empty: the file must (still) have this validator, else StaleIndex, and nothing of it
   /// comes. A strong ETag is asked for (If-Match); others are held against what the answer says.
   std::string validator = {};
-  /// If it becomes true the fetch stops within about a second, with Cancelled.
-  const std::atomic<bool>* cancel = nullptr;
+  /// Stops the fetch within about a second, with Cancelled.
+  CancelToken cancel = {};
 };
 
 /// Brings files of one or several URL schemes.
@@ -56,7 +56,7 @@ struct FetchRequest {
 ///                    the options allow; what the sink has by then is not the file.
 ///   NotFound         the server says that there is no such file (404, 410).
 ///   StaleIndex       the file is not the one that `validator` stands for.
-///   Cancelled        `cancel` became true.
+///   Cancelled        `cancel` said so.
 ///   InvalidArgument  a malformed URL or range.
 ///   Unsupported      a scheme that nobody brings, or a command without FetchOptions::allow_pipe.
 /// The texts name the URL without user, password and the values of its query, and no other secret.

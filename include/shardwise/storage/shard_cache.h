@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -10,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/base/progress.h"
 #include "shardwise/storage/fetcher.h"
 
 namespace shardwise {
@@ -45,8 +46,12 @@ namespace shardwise {
 //     "source_size", "source_hash"   bytes, and XXH3-128 as [high, low], of the file at its source
 //     "size", "hash"                 the same of what lies here, expanded
 //     "checked_as"   CacheRequest::checked_as of the check that it passed, or null
+//     "mtime_ns"     when what lies here was written, since the Unix epoch
+//     "start_hash"   XXH3-64 of its first 4096 bytes
 //
-// Where the hash of the source's file is asked for, a shard is that one only if its record says so.
+// Whenever a shard is taken from the cache its time and its start are held against its record; where
+// one differs (somebody wrote to it, or the directory was copied), it is read, and is that shard
+// only if its hash is still what the record says. Where the hash of the source's file is asked for, a shard is that one only if its record says so.
 // A shard without a record, which a power cut may leave, is what its name says, of no known hash,
 // and checked by nobody. What lies under a name and is not what is asked for is replaced, but never
 // while somebody uses it: then what is asked for is fetched to a file of its own. The files are the
@@ -116,8 +121,8 @@ struct CacheRequest {
   /// What `check` holds a shard against, as a hash: one in the cache that passed the check of
   /// another is another, and one that passed none is checked. Nothing: it is taken unchecked.
   std::optional<Hash128> checked_as = {};
-  /// If it becomes true the call ends with Cancelled.
-  const std::atomic<bool>* cancel = nullptr;
+  /// Ends the call with Cancelled.
+  CancelToken cancel = {};
 };
 
 /// The validator of a local file.
@@ -195,7 +200,9 @@ struct CacheRemoval {
 ///
 /// What is evicted when room is needed: among shards that no process maps, the one whose next use
 /// is farthest, where that is known (see NextUseOf; leaves_before() of replacement.h decides);
-/// before those the ones of which it is not known, least recently used first.
+/// before those the ones of which it is not known, least recently used first. If others filled it
+/// beyond this one's budget, it comes down to that when the first shard is asked for, and whenever
+/// room is made: in that order, at last also what is needed now and mapped by nobody.
 ///
 /// Threads and processes: internally synchronised. After fork() the child may go on using it; what
 /// the parent's threads were fetching stays theirs, and the child waits for it as other processes
@@ -259,9 +266,8 @@ class SHARDWISE_EXPORT ShardCache {
 
   /// Sorted by last use, oldest first. Cost: O(shards).
   std::vector<CacheEntry> entries() const;
-  /// Reads all shards, and holds them against their hashes. `progress` is given each one's bytes.
-  CacheCheck verify(const std::atomic<bool>* cancel = nullptr,
-                    const std::function<void(std::uint64_t bytes)>& progress = nullptr) const;
+  /// Reads all shards, and holds them against their hashes.
+  CacheCheck verify(const CancelToken& cancel = {}, const ProgressCallback& progress = {}) const;
   /// Removes shards that were not used lately until they take `max_bytes` or less, and those named.
   CacheRemoval prune(std::uint64_t max_bytes);
   /// Removes one shard, unless it is in use.

@@ -22,7 +22,7 @@ struct ShardPlace {
   RemoteShards::State state = {};  ///< of a remote shard
 };
 
-struct ExpandOptions {
+struct ShardBytesOptions {
   /// Path beside which nameless files are made, for what is kept of a shard that is no plain local
   /// file.
   std::string temporary;
@@ -40,12 +40,12 @@ struct ExpandOptions {
 /// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
 /// an image of what it expands to. A file that is truncated meanwhile does not end the process:
 /// what is gone reads as zeros, and require_unchanged() throws. One thread, to the end of its life.
-class ExpandedShard {
+class ShardBytes {
  public:
   /// Errors: NotFound, kIo; CorruptShard and Unsupported from expanding; kNoSpace; those of
   /// `remote`.
-  ExpandedShard(const ShardPlace& place, const ExpandOptions& options);
-  ~ExpandedShard();
+  ShardBytes(const ShardPlace& place, const ShardBytesOptions& options);
+  ~ShardBytes();
 
   Compression compression() const noexcept { return compression_; }
   /// True if it is compressed in a form that carries no checksum over its content.
@@ -59,7 +59,7 @@ class ExpandedShard {
   void require_unchanged() const;
   /// hash64 of the first 512 bytes of the file as it is stored.
   std::uint64_t first_block_hash() const noexcept { return first_block_hash_; }
-  /// hash128 of the file as it is stored. REQUIRES: options.hash.
+  /// hash128 of the file as it is stored. REQUIRES: options.hash, or a compressed shard.
   Hash128 stored_hash() const;
   std::string_view bytes() const noexcept { return image_ ? image_->bytes() : file_->bytes(); }
 
@@ -75,9 +75,9 @@ class ExpandedShard {
   void done() const;
 
  private:
-  void open_file(MappedFile file, const ExpandOptions& options);
-  void expand_into(HeaderImage::Writer& writer, const ExpandOptions& options);
-  void stream(const ExpandOptions& options);
+  void open_file(MappedFile file, const ShardBytesOptions& options);
+  void expand_into(HeaderImage::Writer& writer, const ShardBytesOptions& options);
+  void stream(const ShardBytesOptions& options);
 
   const ShardPlace place_;
   std::optional<RemoteShards::Copy> copy_;

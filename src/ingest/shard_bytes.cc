@@ -1,4 +1,4 @@
-#include "ingest/expanded_shard.h"
+#include "ingest/shard_bytes.h"
 
 #include <sys/mman.h>
 
@@ -31,8 +31,7 @@ Compression shard_compression(std::string_view stored_bytes) noexcept {
   return detect_compression(stored_bytes);
 }
 
-ExpandedShard::ExpandedShard(const ShardPlace& place, const ExpandOptions& options)
-    : place_(place) {
+ShardBytes::ShardBytes(const ShardPlace& place, const ShardBytesOptions& options) : place_(place) {
   if (place_.remote == nullptr) {
     open_file(MappedFile::open(place_.path), options);
     mtime_ns_ = file_->identity().mtime_ns;
@@ -43,9 +42,9 @@ ExpandedShard::ExpandedShard(const ShardPlace& place, const ExpandOptions& optio
   }
 }
 
-ExpandedShard::~ExpandedShard() = default;
+ShardBytes::~ShardBytes() = default;
 
-void ExpandedShard::open_file(MappedFile file, const ExpandOptions& options) {
+void ShardBytes::open_file(MappedFile file, const ShardBytesOptions& options) {
   file_.emplace(std::move(file));
   const std::string_view stored = file_->bytes();
   guard_.emplace(stored.data(), stored.size());
@@ -65,7 +64,7 @@ void ExpandedShard::open_file(MappedFile file, const ExpandOptions& options) {
   }
 }
 
-void ExpandedShard::expand_into(HeaderImage::Writer& writer, const ExpandOptions& options) {
+void ShardBytes::expand_into(HeaderImage::Writer& writer, const ShardBytesOptions& options) {
   ExpandingReader reader(file_->bytes(), compression_, without_secrets(place_.path));
   std::string piece(kPieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
@@ -78,7 +77,7 @@ void ExpandedShard::expand_into(HeaderImage::Writer& writer, const ExpandOptions
 }
 
 /// Reads a remote shard once, from front to back; what it has no use for it does not ask for.
-void ExpandedShard::stream(const ExpandOptions& options) {
+void ShardBytes::stream(const ShardBytesOptions& options) {
   RemoteShards& remote = *place_.remote;
   const RemoteShards::State& state = place_.state;
   Hasher128 hasher;
@@ -139,7 +138,7 @@ void ExpandedShard::stream(const ExpandOptions& options) {
   size_bytes_ = image_->bytes().size();
 }
 
-void ExpandedShard::require_unchanged() const {
+void ShardBytes::require_unchanged() const {
   if (!file_) return;  // each answer was held to the validator
   const bool whole = !guard_->damaged();
   if (whole && (place_.remote != nullptr || file_identity(place_.path) == file_->identity()))
@@ -148,11 +147,11 @@ void ExpandedShard::require_unchanged() const {
                    "wait until it is complete, then run again");
 }
 
-Hash128 ExpandedShard::stored_hash() const {
+Hash128 ShardBytes::stored_hash() const {
   return streamed_hash_ ? *streamed_hash_ : hash128(file_->bytes());
 }
 
-void ExpandedShard::done() const {
+void ShardBytes::done() const {
   if (stopped_) {
     throw CorruptShard("a header that cannot be read ended the expansion, but not the scan",
                        in_quotes(place_.path), "repack the shard");
@@ -162,12 +161,12 @@ void ExpandedShard::done() const {
                                bytes().size());
 }
 
-void ExpandedShard::at_member(std::uint64_t data_offset) noexcept {
+void ShardBytes::at_member(std::uint64_t data_offset) noexcept {
   if (is_in_place()) read_ahead_.at(data_offset);
   forget_before(data_offset);
 }
 
-void ExpandedShard::forget_before(std::uint64_t offset) noexcept {
+void ShardBytes::forget_before(std::uint64_t offset) noexcept {
   constexpr std::uint64_t kStepBytes = std::uint64_t{8} << 20;  // a multiple of any page size
   if (offset - forgotten_ < 2 * kStepBytes) return;
   const std::uint64_t end = offset / kStepBytes * kStepBytes;

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise {
+
+/// What long work asks now and then whether it shall stop. It shares a flag with whoever may say so;
+/// by default there is none, and nobody does. A cheap value; any thread.
+///
+/// The flag is an atomic that needs no lock, so that a signal handler may set it.
+class SHARDWISE_EXPORT CancelToken {
+ public:
+  using Flag = std::atomic<bool>;
+  static_assert(Flag::is_always_lock_free, "a signal handler may set it");
+
+  CancelToken() = default;
+  /// Stops when `flag`, unless that is null, becomes true. It must outlive what has the token.
+  CancelToken(const Flag* flag) noexcept  // NOLINT(google-explicit-constructor): &flag is one
+      : flag_(std::shared_ptr<const Flag>(), flag) {}
+  /// The same of a flag that lives as long as any token of it.
+  CancelToken(std::shared_ptr<const Flag> flag) noexcept  // NOLINT(google-explicit-constructor)
+      : flag_(std::move(flag)) {}
+
+  /// True if it has a flag.
+  bool can_be_cancelled() const noexcept { return flag_ != nullptr; }
+  bool is_cancelled() const noexcept {
+    return flag_ != nullptr && flag_->load(std::memory_order_relaxed);
+  }
+  /// Errors: Cancelled.
+  void throw_if_cancelled() const {
+    if (is_cancelled()) throw_cancelled();
+  }
+
+ private:
+  [[noreturn]] static void throw_cancelled();
+
+  std::shared_ptr<const Flag> flag_;
+};
+
+}  // namespace shardwise

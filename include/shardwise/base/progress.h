@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace shardwise {
+
+/// How far some long work is. Totals are known from the beginning; what a kind of work does not
+/// count is 0.
+struct Progress {
+  std::uint64_t bytes_done = 0;  ///< of shards as they are stored
+  std::uint64_t num_bytes = 0;
+  std::uint64_t shards_done = 0;
+  std::uint64_t num_shards = 0;
+  std::uint64_t samples = 0;  ///< found so far
+};
+
+/// Is called now and then, by one thread at a time, not always the same. What it throws ends the
+/// work.
+using ProgressCallback = std::function<void(const Progress&)>;
+
+}  // namespace shardwise

@@ -1,0 +1,57 @@
+#include "shardwise/index/missing_shards.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+
+bool is_missing(const ShardInfo& shard) {
+  if (is_fetched_url(shard.path)) return false;
+  std::error_code failed;
+  return std::filesystem::status(shard.path, failed).type() ==
+         std::filesystem::file_type::not_found;
+}
+
+std::string count_missing_shards(const Index& index) {
+  constexpr std::uint64_t kMost = 1000;
+  const std::uint64_t num_shards = index.num_shards();
+  const std::uint64_t num_looked_at = std::min(num_shards, kMost);
+  std::uint64_t num_missing = 0;
+  for (std::uint64_t i = 0; i < num_looked_at; ++i) {
+    const std::uint64_t rest = num_shards % num_looked_at;
+    const std::uint64_t shard = num_shards / num_looked_at * i + std::min(i, rest);
+    num_missing += is_missing(index.shard(shard)) ? 1 : 0;
+  }
+  return (num_looked_at < num_shards ? "at least " : "") + std::to_string(num_missing) + " of " +
+         std::to_string(num_shards) + (num_shards == 1 ? " shard" : " shards") +
+         (num_missing == 1 ? " is missing" : " are missing");
+}
+
+std::string how_to_find(const Index& index, const ShardInfo& shard) {
+  if (!index.lookup().root.empty()) {
+    return "shards are looked for below " + in_quotes(index.lookup().root) +
+           ", as --root (DatasetOptions::root) says: give the folder in which this one's path ends "
+           "as it does here";
+  }
+  const std::string where =
+      shard.url.starts_with('/')
+          ? "the index stores this path"
+          : "the index stores paths relative to its own folder, " +
+                in_quotes(std::filesystem::absolute(directory_of(index.path())).string());
+  return where +
+         ": bring the shards there, say where they are with --root DIR (DatasetOptions::root), or "
+         "write it into the index with `shardwise index -o INDEX --relocate OLD=NEW`";
+}
+
+NotFound missing_shard_error(const Index& index, const ShardInfo& shard, const std::string& note) {
+  return NotFound("shard not found",
+                  in_quotes(shard.path) + " (No such file or directory" +
+                      (note.empty() ? "" : "; ") + note + ")",
+                  how_to_find(index, shard));
+}
+
+}  // namespace shardwise

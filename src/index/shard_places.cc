@@ -1,0 +1,68 @@
+#include "index/shard_places.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/normal_path.h"
+#include "index/index_files.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+bool is_absolute(const std::string& url) { return url.starts_with('/'); }
+
+/// The folder of the absolute path `path`, without a slash at its end: "" for what lies in "/".
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+template <class E>
+[[noreturn]] void refuse(std::string_view what, const std::string& where) {
+  throw E(what, in_quotes(without_secrets(where)),
+          "write where the shards are into the index instead: `shardwise index -o INDEX --relocate "
+          "OLD=NEW`");
+}
+
+bool goes_up(const std::string& url) { return ("/" + url + "/").find("/../") != std::string::npos; }
+
+}  // namespace
+
+ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const ShardLookup& lookup)
+    : home_(std::move(home)) {
+  if (lookup.root.empty()) return;
+  if (is_fetched_url(lookup.root)) {
+    refuse<Unsupported>("shards are looked for below a folder, not a URL", lookup.root);
+  }
+  std::error_code failed;
+  if (!std::filesystem::is_directory(lookup.root, failed)) {
+    throw NotFound("no folder to look for shards in", in_quotes(lookup.root),
+                   "give the folder that holds the shards as --root (DatasetOptions::root)");
+  }
+  root_ = normal_absolute_path(lookup.root);
+  if (root_ == "/") root_.clear();
+  root_ += '/';
+  std::optional<std::string> shared;
+  for (std::uint64_t i = 0; i < catalogue.meta().summary.num_shards; ++i) {
+    const std::string url = catalogue.shard(i).url;
+    if (is_fetched_url(url)) {
+      refuse<Unsupported>("a remote shard, which has no place below a folder", url);
+    }
+    if (goes_up(url)) {
+      refuse<InvalidArgument>("a shard whose stored path may lead out of a folder", url);
+    }
+    if (!is_absolute(url)) continue;
+    if (!shared) shared = folder_of(url);
+    while (!url.starts_with(*shared + "/")) shared = folder_of(*shared);
+  }
+  shared_ = shared.value_or("") + "/";
+}
+
+std::string ShardPlaces::path_of(const std::string& url) const {
+  if (root_.empty()) return resolve_url(home_, url);
+  if (is_absolute(url)) return root_ + url.substr(shared_.size());
+  return root_ + (url.starts_with("./") ? url.substr(2) : url);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,77 @@
+#include "ingest/assembly.h"
+
+#include <ctime>
+#include <utility>
+
+#include "base/private_file.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+Assembly::Assembly(const std::string& path, const IndexContent& content,
+                   const std::optional<IndexPart>& part, std::vector<std::string> sources,
+                   bool is_secret, AtomicFile& table)
+    : table_(path, table), catalogue_(path), sources_(std::move(sources)) {
+  if (is_secret) make_private(catalogue_.file());
+  set_mode_as(catalogue_.file(), table.file());
+  summary_.content = content;
+  summary_.part = part;
+}
+
+std::uint64_t Assembly::append(ShardPart& part) {
+  ShardInfo& row = part.row;
+  row.first_sample = summary_.num_samples;
+  const std::uint64_t offset = table_.append(part.segment, part.key_hashes, part.table_offset);
+  catalogue_.add_shard(row);
+  for (SkippedMember& member : part.skipped) {
+    member.shard = urls_.size();
+    catalogue_.add_skipped(member);
+  }
+  for (const FieldInfo& field : part.fields) {
+    FieldInfo& total = fields_[field.name];
+    total.name = field.name;
+    total.num_members += field.num_members;
+    total.bytes += field.bytes;
+    summary_.content_bytes += field.bytes;
+  }
+  fingerprint_.update_u64(row.expanded_bytes);
+  fingerprint_.update_u64(row.header_hash.high);
+  fingerprint_.update_u64(row.header_hash.low);
+  fingerprint_.update_u64(row.num_samples);
+  fingerprint_.update_u64(row.num_members);
+  summary_.num_samples += row.num_samples;
+  summary_.num_members += row.num_members;
+  summary_.shard_bytes += row.size_bytes;
+  summary_.num_skipped += part.skipped.size();
+  urls_.push_back(row.url);
+  return offset;
+}
+
+void Assembly::finish(const CancelToken& cancel) {
+  table_.finish(
+      summary_.content.unique_keys,
+      [&](std::uint64_t shard) { return without_secrets(urls_[shard]); }, cancel);
+  summary_.fields.clear();
+  for (const auto& [name, field] : fields_) {
+    catalogue_.add_field(field);
+    summary_.fields.push_back(field);
+  }
+  summary_.fingerprint = fingerprint_.digest();
+  summary_.built_with = "shardwise " SHARDWISE_VERSION;
+  summary_.built_at = utc_text(std::time(nullptr));
+  summary_.num_shards = table_.header().num_shards;
+  catalogue_.finish({.table_file = table_.path().substr(table_.path().rfind('/') + 1),
+                     .table_checksum = table_.header().header_checksum,
+                     .num_fields = fields_.size(),
+                     .sources = sources_,
+                     .summary = summary_});
+}
+
+void Assembly::commit() {
+  table_.commit();
+  catalogue_.commit();
+  SHARDWISE_FAULT_POINT("build.committed");
+}
+
+}  // namespace shardwise

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "index/catalogue.h"
+#include "index/table_writer.h"
+#include "ingest/shard_scan.h"
+#include "shardwise/base/cancel.h"
+#include "shardwise/base/hash.h"
+
+namespace shardwise {
+
+/// Puts shards' parts one behind the other into new index files.
+class Assembly {
+ public:
+  /// @param sources    what the shards were named by, as the index keeps it.
+  /// @param is_secret  nobody but its owner is to read the index.
+  /// @param table      an unfinished table, perhaps with the first parts in it.
+  Assembly(const std::string& path, const IndexContent& content,
+           const std::optional<IndexPart>& part, std::vector<std::string> sources, bool is_secret,
+           AtomicFile& table);
+
+  /// Appends a part, whose row has its url. @return where its segment lies in the table.
+  std::uint64_t append(ShardPart& part);
+
+  std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
+
+  /// Writes all that is left of both files, so that what commit() does cannot want for room.
+  /// Errors: CorruptShard if a key comes in two shards and must not; Cancelled.
+  void finish(const CancelToken& cancel);
+  /// Gives the files their names: the moment at which the new index exists.
+  void commit();
+
+  /// After finish:
+  const IndexSummary& summary() const noexcept { return summary_; }
+  /// The table's final path.
+  const std::string& table_path() const noexcept { return table_.path(); }
+
+ private:
+  TableWriter table_;
+  CatalogueWriter catalogue_;
+  std::vector<std::string> urls_;
+  std::map<std::string, FieldInfo> fields_;
+  const std::vector<std::string> sources_;
+  IndexSummary summary_;
+  Hasher128 fingerprint_;
+};
+
+}  // namespace shardwise

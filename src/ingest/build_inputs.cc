@@ -1,0 +1,256 @@
+#include "ingest/build_inputs.h"
+
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "ingest/kept_words.h"
+#include "ingest/moved_shards.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+namespace {
+
+bool scans_alike(const IndexContent& a, const IndexContent& b) {
+  return scan_options_hash(a) == scan_options_hash(b);
+}
+
+/// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; InvalidArgument if it
+/// is among `named`; those of `remote`.
+Rescan look_at(const std::string& shard, const std::string& index_path,
+               const std::shared_ptr<RemoteShards>& remote, DistinctShards& named) {
+  Rescan source;
+  source.place.path = shard;
+  source.url = url_of_path(index_path, shard);
+  if (!is_fetched_url(shard)) {
+    const FileIdentity identity = file_identity(shard);
+    named.add_file(shard, identity);
+    source.size_bytes = identity.size_bytes;
+    source.mtime_ns = identity.mtime_ns;
+    return source;
+  }
+  if (!remote) {
+    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(shard)),
+                      "give BuildOptions::remote");
+  }
+  named.add_url(shard);
+  source.place.remote = remote.get();
+  source.place.state = remote->state(shard);
+  source.size_bytes = source.place.state.size_bytes.value_or(0);
+  return source;
+}
+
+void require_valid(const std::string& path, const std::vector<std::string>& shards,
+                   const BuildOptions& options) {
+  if (shards.empty()) {
+    throw InvalidArgument("no shards to index", in_quotes(path), "name at least one shard");
+  }
+  for (std::size_t i = 0; i < options.content.columns.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (options.content.columns[i].name != options.content.columns[j].name) continue;
+      throw InvalidArgument("two metadata columns have one name",
+                            in_quotes(options.content.columns[i].name),
+                            "name one of them otherwise: NAME=FIELD:JSONPATH");
+    }
+  }
+  const BadPolicies& policies = options.content.policies;
+  if (policies.damage == OnBad::kKeep || policies.no_field == OnBad::kKeep ||
+      policies.duplicate_field == OnBad::kKeep) {
+    throw InvalidArgument("the policy `keep` is for repeated keys only", in_quotes(path),
+                          "take `error` or `skip`");
+  }
+  if (options.part && (options.part->number < 1 || options.part->number > options.part->count)) {
+    throw InvalidArgument("no part " + std::to_string(options.part->number) + " of " +
+                              std::to_string(options.part->count),
+                          in_quotes(path), "parts are numbered from 1: 1/4, 2/4, 3/4, 4/4");
+  }
+}
+
+/// The part's shards: from the first to before the second.
+std::pair<std::size_t, std::size_t> range_of(const BuildPart& part, std::size_t num_shards) {
+  return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
+}
+
+/// What tells a list of shards from others: every shard's url, in order.
+Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& shards) {
+  Hasher128 hasher;
+  for (const std::string& shard : shards) {
+    const std::string url = url_of_path(path, shard);
+    hasher.update_u64(url.size());
+    hasher.update(url);
+  }
+  return hasher.digest();
+}
+
+/// A wrong path, or a disk that is not there, must not make an empty index of a good one.
+void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
+  if (!found.empty() || missing.empty()) return;
+  const std::size_t num_others = missing.size() - 1;
+  throw NotFound("none of the shards exists",
+                 in_quotes(without_secrets(missing.front())) +
+                     (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more"),
+                 "check the paths");
+}
+
+/// The shards themselves as what they were named by: those that are missing now are looked for
+/// again. None if a path would be taken for a pattern.
+std::vector<std::string> words_of_paths(const std::string& index_path,
+                                        const std::vector<std::string>& shards) {
+  std::vector<std::string> words;
+  for (const std::string& shard : shards) {
+    if (!is_fetched_url(shard) && is_pattern(shard)) return {};
+    words.push_back(kept_word(index_path, shard));
+  }
+  return words;
+}
+
+/// The rows of an index, by url.
+std::unordered_map<std::string, ShardInfo> rows_of(const Donor& donor) {
+  std::unordered_map<std::string, ShardInfo> rows;
+  for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
+    ShardInfo row = donor.files.catalogue().shard(i);
+    std::string url = row.url;
+    rows.emplace(std::move(url), std::move(row));
+  }
+  return rows;
+}
+
+/// Where the shards of the rows are, in their order.
+std::vector<std::string> paths_of(const std::unordered_map<std::string, ShardInfo>& rows,
+                                  const std::string& home) {
+  std::map<std::uint64_t, std::string> paths;
+  for (const auto& [url, row] : rows) paths.emplace(row.number, resolve_url(home, url));
+  std::vector<std::string> in_order;
+  for (auto& [number, path] : paths) in_order.push_back(std::move(path));
+  return in_order;
+}
+
+/// True if the index need not be told of the shard again: of a local one its first header is looked
+/// at, too, for there are many tools that set times.
+bool is_unchanged(const Donor& old, const ShardInfo& row, const Rescan& now,
+                  const BuildOptions& options) {
+  if (now.place.remote != nullptr && is_same(row, now)) return true;
+  return !difference_from(old, row, now, options.accept_times);
+}
+
+}  // namespace
+
+std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const std::string> shards,
+                                 const BuildOptions& options, DistinctShards& named,
+                                 std::vector<std::string>& missing) {
+  std::vector<Rescan> found;
+  for (const std::string& shard : shards) {
+    options.cancel.throw_if_cancelled();
+    try {
+      found.push_back(look_at(shard, index_path, options.remote, named));
+    } catch (const NotFound&) {
+      if (is_fetched_url(shard) && !options.drop_missing) throw;
+      missing.push_back(shard);
+    }
+  }
+  return found;
+}
+
+void require_none_missing(const std::vector<std::string>& missing, std::size_t num_shards,
+                          std::string_view remedy) {
+  if (missing.empty()) return;
+  const std::string how_many =
+      std::to_string(missing.size()) + " of " + std::to_string(num_shards) + " shards";
+  throw NotFound(num_shards == 1
+                     ? "the shard does not exist"
+                     : how_many + (missing.size() == 1 ? " does" : " do") + " not exist",
+                 (missing.size() == 1 ? "" : "the first is ") +
+                     in_quotes(without_secrets(missing.front())) + " (No such file or directory)",
+                 remedy);
+}
+
+const std::string& url_of(const Source& source) {
+  const auto* const reuse = std::get_if<Reuse>(&source);
+  return reuse != nullptr ? reuse->row.url : std::get<Rescan>(source).url;
+}
+
+std::uint64_t size_of(const Source& source) {
+  const auto* const reuse = std::get_if<Reuse>(&source);
+  return reuse != nullptr ? reuse->row.size_bytes : std::get<Rescan>(source).size_bytes;
+}
+
+bool is_same(const ShardInfo& row, const Rescan& now) {
+  const RemoteShards::State& state = now.place.state;
+  const bool is_known =
+      now.place.remote == nullptr || (state.size_bytes && !state.validator.empty());
+  return is_known && row.size_bytes == now.size_bytes && row.mtime_ns == now.mtime_ns &&
+         row.validator == state.validator;
+}
+
+std::uint64_t scan_options_hash(const IndexContent& content) {
+  std::string text = std::to_string(kIndexVersion) + " " + to_string(content.policies) +
+                     (content.hashes ? " hashes" : "");
+  for (const Column& column : content.columns) text += "\n" + to_string(column);
+  return hash64(text);
+}
+
+BuildInputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
+                        const BuildOptions& options) {
+  require_valid(path, shards, options);
+  BuildInputs inputs;
+  const auto range = options.part ? range_of(*options.part, shards.size())
+                                  : std::pair<std::size_t, std::size_t>(0, shards.size());
+  if (options.part) {
+    inputs.part = {options.part->number, options.part->count, shards.size(),
+                   hash_of_list(path, shards)};
+  }
+  for (const std::string& word : options.sources) inputs.words.push_back(kept_word(path, word));
+  inputs.old = open_old_index(path);
+  const Donor* const old = inputs.old.get();
+  const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
+  std::unordered_map<std::string, ShardInfo> old_rows;
+  if (old != nullptr) old_rows = rows_of(*old);
+  DistinctShards named;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (range.first <= i && i < range.second) continue;
+    // In another part; that it may be a shard of this one by another name is all that matters here.
+    options.cancel.throw_if_cancelled();
+    named.add_if_there(shards[i]);
+  }
+  const std::span<const std::string> own =
+      std::span(shards).subspan(range.first, range.second - range.first);
+  std::vector<Rescan> found = look_at_each(path, own, options, named, inputs.missing);
+  if (!options.drop_missing) {
+    constexpr std::string_view kMoved =
+        "; the index stores paths relative to its own folder where they lie below it: if the "
+        "shards moved, name them where they are, or give --relocate OLD=NEW";
+    require_none_missing(
+        inputs.missing, own.size(),
+        "check the path" + std::string(old == nullptr ? std::string_view() : kMoved) +
+            "; --drop-missing (BuildOptions::drop_missing) leaves out what is gone");
+  }
+  // Of the old index: what is named again. The shard may be another, or not be there; and one that
+  // it had by this name may have moved to another.
+  std::vector<std::string> named_again;
+  for (Rescan& source : found) {
+    const auto had = old_rows.find(source.url);
+    if (had == old_rows.end()) {
+      inputs.sources.emplace_back(std::move(source));
+    } else if (can_reuse && is_unchanged(*old, had->second, source, options)) {
+      inputs.sources.emplace_back(reuse_of(*old, had->second, source));
+      old_rows.erase(had);
+    } else {
+      named_again.push_back(source.url);
+      inputs.sources.emplace_back(std::move(source));
+    }
+  }
+  for (const std::string& shard : inputs.missing) named_again.push_back(url_of_path(path, shard));
+  if (can_reuse) recognise(*old, options.accept_times, inputs.sources, old_rows);
+  for (const std::string& url : named_again) old_rows.erase(url);
+  if (!inputs.part) require_any(inputs.sources, inputs.missing);
+  if (!inputs.missing.empty() && inputs.words.empty()) inputs.words = words_of_paths(path, shards);
+  if (old != nullptr) inputs.gone = paths_of(old_rows, old->home);
+  return inputs;
+}
+
+}  // namespace shardwise

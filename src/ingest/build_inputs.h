@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ingest/distinct_shards.h"
+#include "ingest/donor.h"
+#include "ingest/shard_bytes.h"
+#include "shardwise/index/index.h"
+#include "shardwise/ingest/index_builder.h"
+
+namespace shardwise {
+
+/// A shard that is to be read.
+struct Rescan {
+  ShardPlace place;
+  std::string url;  ///< as the index is to store it
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;  ///< of a local file
+};
+
+/// A shard whose records another index has.
+struct Reuse {
+  const Donor* donor = nullptr;
+  /// The donor's, but for `url` and `path`: as the new index is to store it, and as it was named;
+  /// and, of a shard that was copied, its time and validator.
+  ShardInfo row;
+};
+
+/// A shard that is to be put into an index.
+using Source = std::variant<Rescan, Reuse>;
+
+const std::string& url_of(const Source& source);
+std::uint64_t size_of(const Source& source);
+
+/// True if the shard is known to be still the one that was scanned when it had this row.
+bool is_same(const ShardInfo& row, const Rescan& now);
+
+/// Of everything that decides what the scan of a shard gives.
+std::uint64_t scan_options_hash(const IndexContent& content);
+
+/// What a build has to go by: the index that is there, and the shards as they look now.
+struct BuildInputs {
+  std::unique_ptr<Donor> old;
+  std::optional<IndexPart> part;
+  std::vector<std::string> words;  ///< what the shards were named by, as the index keeps it
+  std::vector<Source> sources;
+  std::vector<std::string> missing;  ///< paths that are not there, and are left out
+  std::vector<std::string> gone;     ///< paths that the index has, and were not named again
+};
+
+/// Looks at shards, without reading them, in their order. Those that are not there go to `missing`.
+/// Errors: NotFound of a remote one, unless `options` drop what is missing; kIo; Unsupported;
+///   InvalidArgument if one is among `named`, where they go; those of RemoteShards.
+std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const std::string> shards,
+                                 const BuildOptions& options, DistinctShards& named,
+                                 std::vector<std::string>& missing);
+
+/// Throws NotFound if any is missing, of so many that were looked at.
+void require_none_missing(const std::vector<std::string>& missing, std::size_t num_shards,
+                          std::string_view remedy);
+
+/// Looks at all shards, and finds those that did not change. Errors: as build_index.
+BuildInputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
+                        const BuildOptions& options);
+
+}  // namespace shardwise

@@ -1,0 +1,224 @@
+#include "ingest/build_run.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "index/index_files.h"
+#include "ingest/assembly.h"
+#include "ingest/build_journal.h"
+#include "ingest/rewrite_catalogue.h"
+#include "ingest/shard_scan.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/ordered_pipeline.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+/// What building and merging have in common: sources in, index out.
+class BuildRun {
+ public:
+  BuildRun(const std::string& path, const BuildInputs& inputs, const IndexContent& content,
+           const BuildOptions& options)
+      : path_(path), inputs_(inputs), content_(content), options_(options) {
+    report_.without_value.resize(content_.columns.size());
+    report_.dropped = inputs_.missing;
+    report_.gone = inputs_.gone;
+    progress_.num_shards = inputs_.sources.size();
+    for (const Source& source : inputs_.sources) progress_.num_bytes += size_of(source);
+  }
+
+  BuildReport run() {
+    sweep_temporaries(path_);
+    BuildJournal journal(path_, scan_options_hash(content_),
+                         {options_.journal_bytes, options_.journal_age, holds_secrets()});
+    const bool keeps_table = is_as_before();
+    report_.shards_moved = count_moved();
+    if (keeps_table && report_.shards_moved == 0 && inputs_.old->sources() == inputs_.words) {
+      sync_directory_of(path_);  // the build that made it may have been killed before it did
+      report_unchanged();
+    } else if (keeps_table && rewrite_catalogue(path_, inputs_, holds_secrets())) {
+      report_unchanged();
+    } else {
+      assemble(journal);
+    }
+    journal.remove();
+    const Donor* const old = inputs_.old.get();
+    sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);
+    return std::move(report_);
+  }
+
+ private:
+  bool holds_secrets() const {
+    const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
+    return std::any_of(inputs_.words.begin(), inputs_.words.end(), is_secret) ||
+           std::any_of(inputs_.sources.begin(), inputs_.sources.end(),
+                       [&](const Source& source) { return is_secret(url_of(source)); });
+  }
+
+  /// True if the index is to hold what it holds, by other names perhaps.
+  bool is_as_before() const {
+    const Donor* const old = inputs_.old.get();
+    if (old == nullptr || old->summary().num_shards != inputs_.sources.size() ||
+        old->summary().content != content_ || old->summary().part != inputs_.part) {
+      return false;
+    }
+    std::uint64_t number = 0;
+    return std::all_of(inputs_.sources.begin(), inputs_.sources.end(), [&](const Source& source) {
+      const auto* const reuse = std::get_if<Reuse>(&source);
+      return reuse != nullptr && reuse->donor == old && reuse->row.number == number++;
+    });
+  }
+
+  /// Of the shards that the old index has, those by another name or with another time.
+  std::uint64_t count_moved() const {
+    const Donor* const old = inputs_.old.get();
+    const auto num =
+        std::count_if(inputs_.sources.begin(), inputs_.sources.end(), [&](const Source& source) {
+          const auto* const reuse = std::get_if<Reuse>(&source);
+          if (reuse == nullptr || reuse->donor != old) return false;
+          const ShardInfo row = old->files.catalogue().shard(reuse->row.number);
+          return row.url != reuse->row.url || row.mtime_ns != reuse->row.mtime_ns ||
+                 row.validator != reuse->row.validator;
+        });
+    return static_cast<std::uint64_t>(num);
+  }
+
+  void report_unchanged() {
+    const Donor& old = *inputs_.old;
+    report_.summary = old.summary();
+    report_.summary.fields = old.files.catalogue().fields();
+    progress_.shards_done = inputs_.sources.size();
+    progress_.samples = old.summary().num_samples;
+    progress_.bytes_done = progress_.num_bytes;
+    for (const Source& source : inputs_.sources) {
+      const ShardInfo& row = std::get<Reuse>(source).row;
+      note(row);
+      if (content_.columns.empty()) continue;
+      count_nulls(old.files.segment(row.number, row.segment_checksum));
+    }
+    report_.shards_reused = inputs_.sources.size();
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  /// Scans on all threads, and appends the parts in shard order.
+  void assemble(BuildJournal& journal) {
+    const std::vector<Source>& sources = inputs_.sources;
+    Assembly assembly(path_, content_, inputs_.part, inputs_.words, holds_secrets(),
+                      journal.begin_table(sources));
+    const unsigned wanted = options_.num_threads != 0
+                                ? options_.num_threads
+                                : std::max(1U, std::thread::hardware_concurrency());
+    const auto threads = static_cast<unsigned>(std::clamp<std::size_t>(sources.size(), 1, wanted));
+    std::size_t next = 0;
+    OrderedPipeline<const Source*, ShardPart> pipeline(
+        [&]() -> std::optional<const Source*> {
+          if (next == sources.size()) return std::nullopt;
+          return &sources[next++];
+        },
+        [&](const Source* const& source) { return make_part(*source, journal); },
+        {.num_threads = threads, .prefetch = std::size_t{2} * threads});
+    while (auto part = pipeline.next()) {
+      options_.cancel.throw_if_cancelled();
+      append(*std::move(part), assembly, journal);
+    }
+    options_.cancel.throw_if_cancelled();
+    assembly.finish(options_.cancel);
+    journal.add_end(assembly.table_path());
+    assembly.commit();
+    report_.summary = assembly.summary();
+  }
+
+  /// What the index is to hold of a shard. On any thread.
+  ShardPart make_part(const Source& source, const BuildJournal& journal) {
+    SHARDWISE_FAULT_POINT("build.scan_shard");
+    options_.cancel.throw_if_cancelled();
+    const auto* const reuse = std::get_if<Reuse>(&source);
+    std::optional<ShardPart> part = journal.find(source);
+    if (!part && reuse == nullptr) return scan(std::get<Rescan>(source));
+    if (!part) part = reuse->donor->take_over(reuse->row);
+    count_bytes(part->row.size_bytes);
+    return *std::move(part);
+  }
+
+  /// Counts all of the shard's bytes, as they are gone through.
+  ShardPart scan(const Rescan& source) {
+    std::uint64_t counted = 0;
+    const auto went_through = [&](std::uint64_t stored_bytes) {
+      const std::uint64_t at = std::min(stored_bytes, source.size_bytes);
+      if (at <= counted) return;
+      count_bytes(at - std::exchange(counted, at), true);
+    };
+    ShardPart part = scan_shard(source.place, {.policies = content_.policies,
+                                               .columns = content_.columns,
+                                               .hash = content_.hashes,
+                                               .temporary = path_,
+                                               .cancel = options_.cancel,
+                                               .progress = went_through});
+    part.row.url = source.url;
+    count_bytes(part.row.size_bytes - counted);
+    return part;
+  }
+
+  void count_bytes(std::uint64_t num_bytes, bool report = false) {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.bytes_done += num_bytes;
+    if (report && options_.progress) options_.progress(progress_);
+  }
+
+  void append(ShardPart part, Assembly& assembly, BuildJournal& journal) {
+    journal.add(part, assembly.append(part));
+    std::string ignored;
+    if (!content_.columns.empty()) count_nulls(*SegmentView::check(part.segment, &ignored));
+    const std::lock_guard lock(progress_mutex_);
+    note(part.row);
+    ++(part.reused ? report_.shards_reused : report_.shards_scanned);
+    if (part.resumed) ++report_.shards_resumed;
+    ++progress_.shards_done;
+    progress_.samples = assembly.num_samples();
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  void count_nulls(const SegmentView& segment) {
+    for (std::uint32_t column = 0; column < content_.columns.size(); ++column) {
+      for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+        if (segment.value(column, i).type == ValueType::kNull) ++report_.without_value[column];
+      }
+    }
+  }
+
+  std::string path_of(const ShardInfo& row) const {
+    return resolve_url(directory_of(path_), row.url);
+  }
+
+  void note(const ShardInfo& row) {
+    report_.num_not_samples += row.num_not_samples;
+    if (!row.end_marker) report_.without_end_marker.push_back(path_of(row));
+    if (row.num_archives > 1) report_.concatenated.push_back(path_of(row));
+    if (row.trailing_bytes > 0) report_.with_trailing_bytes.push_back(path_of(row));
+    if (row.unchecked) report_.without_checksum.push_back(path_of(row));
+  }
+
+  const std::string& path_;
+  const BuildInputs& inputs_;
+  const IndexContent& content_;
+  const BuildOptions& options_;
+  std::mutex progress_mutex_;
+  Progress progress_;  // guarded by progress_mutex_ while shards are scanned
+  BuildReport report_;
+};
+
+}  // namespace
+
+BuildReport run_build(const std::string& path, const BuildInputs& inputs,
+                      const IndexContent& content, const BuildOptions& options) {
+  return BuildRun(path, inputs, content, options).run();
+}
+
+}  // namespace shardwise

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "index/index_files.h"
+#include "ingest/shard_scan.h"
+
+namespace shardwise {
+
+/// An index whose shards' records are taken over. Immutable; any thread.
+struct Donor {
+  /// Errors: NotFound; CorruptIndex; VersionMismatch. Cost: reads all of both files.
+  explicit Donor(const std::string& path);
+
+  const IndexSummary& summary() const noexcept { return files.catalogue().meta().summary; }
+  const std::vector<std::string>& sources() const noexcept {
+    return files.catalogue().meta().sources;
+  }
+  /// What it has of a shard. @param row  the shard's, of this index; only its url may be another.
+  ShardPart take_over(const ShardInfo& row) const;
+
+  IndexFiles files;
+  std::string home;  ///< the directory that urls are relative to
+  std::map<std::uint64_t, std::vector<SkippedMember>> skipped;  ///< by shard
+};
+
+/// Opens the index that is at `path` already, to take over what did not change. Nothing if there is
+/// none, or none that is whole and of this version: then all is scanned.
+/// Errors: InvalidArgument if what is there is no index.
+std::unique_ptr<Donor> open_old_index(const std::string& path);
+
+}  // namespace shardwise

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "shardwise/index/index.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+
+/// Brings at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its end.
+using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
+
+/// Holds a shard of the right size against the index by a few of its bytes: its first 512, and, if
+/// it is not compressed, the headers right before the data of up to eight members, evenly spread,
+/// the last one among them, which must be headers of files of those sizes.
+/// @return  nothing if they could be those of the shard that was indexed, else what differs.
+/// Cost: up to nine calls of `read`. Errors: those of `read`.
+std::optional<std::string> difference_at_a_glance(const ShardInfo& row, const SegmentView& segment,
+                                                  const ReadShard& read);
+
+/// The first 512 bytes alone.
+std::optional<std::string> difference_at_start(const ShardInfo& row, const ReadShard& read);
+
+}  // namespace shardwise

@@ -1,0 +1,396 @@
+#include "shardwise/ingest/index_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/ascii.h"
+#include "base/normal_path.h"
+#include "base/own_directory.h"
+#include "ingest/foreign_index.h"
+#include "ingest/glance.h"
+#include "ingest/shard_scan.h"
+#include "ingest/source_names.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+#include "shardwise/index/offset_table.h"
+#include "shardwise/ingest/wids_descriptor.h"
+#include "shardwise/tar/tar_scanner.h"
+#include "tar/tar_header.h"
+
+namespace shardwise {
+namespace fs = std::filesystem;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kPurpose = "a folder for indexes";
+constexpr std::string_view kIndexSuffix = ".idx";
+constexpr std::string_view kLockSuffix = ".lock";
+constexpr std::size_t kNameLength = 32;  // hexadecimal digits of a Hash128
+constexpr std::time_t kDaySeconds = 24 * 60 * 60;
+constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
+constexpr std::string_view kInstead =
+    "run `shardwise index -o INDEX SOURCE`, and name INDEX in its place";
+constexpr std::string_view kNameFolder =
+    "name another folder (IndexCacheOptions::directory, --index-cache DIR), or run "
+    "`shardwise index -o INDEX SOURCE`, and name INDEX in its place";
+
+bool has_any(const std::string& text, std::string_view characters) {
+  return text.find_first_of(characters) != std::string::npos;
+}
+
+/// True if the content of a file that exists says that it is an index.
+bool holds_an_index(const std::string& path) {
+  char first[kTarBlockBytes];
+  std::size_t got = 0;
+  try {
+    got = File::open_read(path).read_at(0, first, sizeof first);
+  } catch (const Error&) {
+    return !is_named_like_a_shard(path) && !is_named_like_a_descriptor(path);
+  }
+  const std::string_view bytes(first, got);
+  if (bytes.starts_with("SQLite format 3")) return true;
+  if (is_named_like_a_shard(path) || is_named_like_a_descriptor(path)) return false;
+  return shard_compression(bytes) == Compression::kNone &&
+         !(got == sizeof first && tar::has_valid_checksum(first));
+}
+
+/// The variable's value, if it is an absolute path.
+std::optional<std::string> folder_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  if (value == nullptr || value[0] != '/') return std::nullopt;
+  return value;
+}
+
+std::string folder_of(const IndexCacheOptions& options) {
+  if (!options.directory.empty()) return normal_absolute_path(options.directory);
+  if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache + "/shardwise";
+  if (const auto home = folder_in("HOME")) return *home + "/.cache/shardwise";
+  throw InvalidArgument("no folder for an index that is built at first use",
+                        "neither XDG_CACHE_HOME nor HOME is set", kNameFolder);
+}
+
+/// A word of SourceList::sources, or a shard, that means the same in every working folder.
+std::string absolute_word(const std::string& word) {
+  if (is_fetched_url(word)) return word;
+  const std::size_t pattern = word.find_first_of(kPatternCharacters);
+  if (pattern == std::string::npos) return normal_absolute_path(word);
+  const std::size_t slash = word.rfind('/', pattern);
+  if (slash == std::string::npos) return normal_absolute_path(".") + "/" + word;
+  const std::string folder = normal_absolute_path(word.substr(0, slash + 1));
+  return (folder == "/" ? "" : folder) + word.substr(slash);
+}
+
+std::vector<std::string> absolute_words(const std::vector<std::string>& words) {
+  std::vector<std::string> absolute;
+  absolute.reserve(words.size());
+  for (const std::string& word : words) absolute.push_back(absolute_word(word));
+  return absolute;
+}
+
+/// The name of a source's index: of what was named, and of all that decides what an index of it
+/// holds.
+std::string name_of(const SourceList& sources, const IndexContent& content) {
+  Hasher128 hasher;
+  const auto add = [&](std::string_view text) {
+    hasher.update_u64(text.size());
+    hasher.update(text);
+  };
+  hasher.update_u64(kIndexVersion);
+  add(to_string(content.policies));
+  hasher.update_u64(content.columns.size());
+  for (const Column& column : content.columns) add(to_string(column));
+  hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
+  // Without words the shards are what was named: they are the same for ever.
+  const bool has_words = !sources.sources.empty();
+  hasher.update_u64(has_words ? 1 : 0);
+  for (const std::string& word : has_words ? sources.sources : sources.shards) add(word);
+  return to_string(hasher.digest());
+}
+
+/// True if the shard is the one that was indexed, as far as its first block can tell.
+bool is_current(const ShardInfo& shard, RemoteShards* remote) {
+  if (!is_fetched_url(shard.path)) {
+    const File file = File::open_read(shard.path);
+    const FileIdentity identity = file_identity(file.fd(), shard.path);
+    return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
+           !difference_at_start(shard, [&](std::uint64_t offset, std::size_t size) {
+             std::string bytes(size, '\0');
+             bytes.resize(file.read_at(offset, bytes.data(), size));
+             return bytes;
+           });
+  }
+  if (remote == nullptr) return false;  // who builds will say so
+  const RemoteShards::State state = remote->state(shard.path);
+  return !state.validator.empty() && state.validator == shard.validator &&
+         state.size_bytes == shard.size_bytes;
+}
+
+/// True if the index at `path` is one of these shards, as they are now, with that content.
+bool is_current(const std::string& path, const std::vector<std::string>& shards,
+                const BuildOptions& build) try {
+  if (::access(path.c_str(), F_OK) != 0) return false;
+  const std::shared_ptr<const Index> index = Index::open(path);
+  if (index->num_shards() != shards.size() || index->content() != build.content) return false;
+  for (std::uint64_t i = 0; i < index->num_shards(); ++i) {
+    build.cancel.throw_if_cancelled();
+    const ShardInfo shard = index->shard(i);
+    if (shard.path != shards[i] || !is_current(shard, build.remote.get())) return false;
+  }
+  return true;
+} catch (const Cancelled&) {
+  throw;
+} catch (const Error&) {
+  return false;  // damaged, of another version, or a shard is gone: the builder mends it, or says so
+}
+
+std::string this_process() {
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return "process " + std::to_string(::getpid()) + " on " + host;
+}
+
+/// The index in a folder at one path, and who may build it.
+class Place {
+ public:
+  Place(const std::string& folder, const std::string& name)
+      : folder_(folder), path_(folder + "/" + name + std::string(kIndexSuffix)) {}
+
+  const std::string& path() const noexcept { return path_; }
+  std::string lock_path() const { return path_ + std::string(kLockSuffix); }
+
+  /// Waits until this process may build. The right ends with what is returned, and with the process.
+  /// Errors: Cancelled; those of making files.
+  File take_turn(const IndexCacheOptions& options) const {
+    constexpr std::chrono::milliseconds kLongestPause{100};
+    constexpr std::chrono::seconds kFirstWord{1}, kNextWord{10};
+    const Clock::time_point start = Clock::now();
+    Clock::time_point next_word = start + kFirstWord;
+    std::chrono::milliseconds pause{1};
+    for (;; pause = std::min(pause * 2, kLongestPause)) {
+      options.build.cancel.throw_if_cancelled();
+      File file = File::open_or_create(lock_path());
+      switch (file.try_lock()) {
+        case FileLock::kUnsupported:
+          return file;
+        case FileLock::kTaken:
+          if (!file.has_name()) continue;  // it was removed since it was opened
+          file.resize(0);
+          file.write_at(0, this_process());
+          return file;
+        case FileLock::kHeldByAnother:
+          break;
+      }
+      if (const auto now = Clock::now(); now >= next_word) {
+        next_word = now + kNextWord;
+        if (options.on_wait) {
+          options.on_wait(builder(file),
+                          std::chrono::duration_cast<std::chrono::milliseconds>(now - start));
+        }
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  /// After a build that failed: without an index, and a journal to go on from, the lock's file goes.
+  /// REQUIRES: it is this process's turn.
+  void leave_nothing_empty() const noexcept {
+    if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
+      return;
+    }
+    ::unlink(lock_path().c_str());
+  }
+
+  /// Notes that the index is in use. Never throws: then it may be removed early, and is built again.
+  void note_use() const noexcept {
+    struct stat status {};
+    if (::stat(lock_path().c_str(), &status) != 0) return;
+    if (std::time(nullptr) - status.st_mtim.tv_sec < kDaySeconds) return;
+    ::utimensat(AT_FDCWD, lock_path().c_str(), nullptr, 0);
+  }
+
+  /// Removes what nobody used for long, but this. Never throws: what stays only costs room.
+  void remove_others_unused() const noexcept {
+    try {
+      for (const auto& entry : fs::directory_iterator(folder_)) {
+        const std::string name = entry.path().filename().string();
+        if (name.size() != kNameLength + kIndexSuffix.size() + kLockSuffix.size() ||
+            !is_hex(name.substr(0, kNameLength)) || !name.ends_with(kLockSuffix)) {
+          continue;
+        }
+        const Place other(folder_, name.substr(0, kNameLength));
+        if (other.path() != path_ && other.is_unused()) other.remove();
+      }
+    } catch (const std::exception&) {
+      // See above.
+    }
+  }
+
+ private:
+  static std::string builder(const File& file) {
+    std::string text(512, '\0');
+    text.resize(file.read_at(0, text.data(), text.size()));
+    return text.empty() ? "another process" : text;
+  }
+
+  bool is_unused() const {
+    struct stat status {};
+    return ::stat(lock_path().c_str(), &status) == 0 &&
+           std::time(nullptr) - status.st_mtim.tv_sec > kUnusedSeconds;
+  }
+
+  void remove() const {
+    File file = File::open_or_create(lock_path());
+    if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
+    ::unlink(path_.c_str());  // first: without it there is no index
+    const std::string start = fs::path(path_).filename().string() + ".";
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(start)) ::unlink(entry.path().c_str());  // the lock, too
+    }
+  }
+
+  const std::string folder_;
+  const std::string path_;
+};
+
+void check_claims(const std::string& path, const SourceList& sources) {
+  if (sources.descriptors.empty()) return;
+  const std::shared_ptr<const Index> index = Index::open(path);
+  for (const WidsDescriptor& descriptor : sources.descriptors) {
+    check_against_descriptor(*index, descriptor);
+  }
+}
+
+/// Calls what makes files in the folder; where that fails, says what to do.
+template <class Call>
+auto in_folder(const Call& call) {
+  try {
+    return call();
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::kCancelled) throw;
+    throw Error(e.code(), std::string(e.what()) + "; or " + std::string(kNameFolder));
+  }
+}
+
+void build(const Place& place, const SourceList& sources, const BuildOptions& how,
+           const IndexCacheOptions& options) {
+  if (options.on_build) {
+    const BuildPlan plan = plan_index(place.path(), sources.shards, how);
+    options.on_build(place.path(), remote_reading(plan, sources, how.remote.get()));
+  }
+  const BuildReport report = build_index(place.path(), sources.shards, how);
+  if (options.on_built) options.on_built(place.path(), sources, report);
+}
+
+std::string index_of_source(const std::string& name, const IndexCacheOptions& options) {
+  if (!options.build_missing) {
+    throw InvalidArgument(
+        "shards where an index is wanted, and none is to be built for them "
+        "(IndexCacheOptions::build_missing)",
+        in_quotes(without_secrets(name)), kInstead);
+  }
+  const std::string folder = folder_of(options);
+  SourceList sources = read_sources({name}, options.build.remote.get());
+  sources.shards = absolute_words(sources.shards);
+  sources.sources = absolute_words(sources.sources);
+  BuildOptions how = options.build;
+  how.sources = sources.sources;
+  how.part.reset();
+  how.drop_missing = false;
+  if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
+  for (const WidsDescriptor& descriptor : sources.descriptors) {
+    check_remote_sizes(descriptor, how.remote.get());
+  }
+  const Place place(folder, name_of(sources, how.content));
+  if (::access(folder.c_str(), F_OK) == 0) require_own_directory(folder, kPurpose);
+  if (!is_current(place.path(), sources.shards, how)) {
+    in_folder([&] { make_directories(folder); });
+    require_own_directory(folder, kPurpose);
+    const File turn = in_folder([&] { return place.take_turn(options); });
+    if (!is_current(place.path(), sources.shards, how)) {
+      try {
+        build(place, sources, how, options);
+      } catch (...) {
+        place.leave_nothing_empty();
+        throw;
+      }
+      place.remove_others_unused();
+    }
+  }
+  place.note_use();
+  check_claims(place.path(), sources);
+  return place.path();
+}
+
+void refuse_foreign_index(const std::string& path) {
+  const ForeignIndex kind = foreign_index_at(path);
+  if (kind == ForeignIndex::kNone) return;
+  throw InvalidArgument("an index file of " + std::string(name_of(kind)) + ", not of Shardwise",
+                        in_quotes(path),
+                        "name the shard, " + in_quotes(shard_of_foreign_index(path, kind)) +
+                            ", or the folder of all shards");
+}
+
+}  // namespace
+
+bool names_an_index(const std::string& name) {
+  if (name == "-" || name.starts_with('@') || is_fetched_url(name)) return false;
+  struct stat status {};
+  if (::stat(name.c_str(), &status) == 0) {
+    if (S_ISREG(status.st_mode)) return holds_an_index(name);
+    return !S_ISDIR(status.st_mode);
+  }
+  if (to_lower(name).ends_with(kIndexSuffix)) return true;
+  return !has_any(name, kPatternCharacters) && !is_named_like_a_shard(name) &&
+         !is_named_like_a_descriptor(name);
+}
+
+std::string index_for(const std::string& name, const IndexCacheOptions& options) {
+  if (!names_an_index(name)) return index_of_source(name, options);
+  refuse_foreign_index(name);
+  return name;
+}
+
+RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
+                             RemoteShards* remote) {
+  RemoteReading reading;
+  std::unordered_map<std::string_view, std::uint64_t> claimed;
+  for (const WidsDescriptor& descriptor : sources.descriptors) {
+    for (const WidsDataset& set : descriptor.datasets) {
+      for (const WidsShard& shard : set.shards) {
+        if (shard.size_bytes) claimed.emplace(shard.path, *shard.size_bytes);
+      }
+    }
+  }
+  for (const std::string& shard : plan.read) {
+    if (!is_fetched_url(shard)) continue;
+    ++reading.num_shards;
+    const auto claim = claimed.find(shard);
+    if (const auto size = remote->state(shard).size_bytes) {
+      reading.bytes += *size;
+    } else if (claim != claimed.end()) {
+      reading.bytes += claim->second;
+    } else {
+      ++reading.num_unknown;
+    }
+  }
+  return reading;
+}
+
+}  // namespace shardwise

@@ -1,0 +1,124 @@
+#include "ingest/moved_shards.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "ingest/glance.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/offset_table.h"
+
+namespace shardwise {
+namespace {
+
+/// Ends the reading of a remote shard of which enough came.
+struct Enough {};
+
+std::string read_remote(const Rescan& shard, std::uint64_t offset, std::size_t size) {
+  std::string bytes;
+  const RemoteShards::State& state = shard.place.state;
+  const std::uint64_t end = std::min<std::uint64_t>(offset + size, shard.size_bytes);
+  if (offset >= end) return bytes;
+  try {
+    shard.place.remote->read(shard.place.path, state, state.has_ranges ? offset : 0,
+                             state.has_ranges ? std::optional(end) : std::nullopt,
+                             [&](std::string_view came) {
+                               bytes += came;
+                               if (bytes.size() >= size) throw Enough();
+                             });
+  } catch (const Enough&) {
+    bytes.resize(size);
+  }
+  return bytes;
+}
+
+ReadShard reader_of(const Rescan& shard) {
+  if (shard.place.remote != nullptr) {
+    return [&shard](std::uint64_t offset, std::size_t size) {
+      return read_remote(shard, offset, size);
+    };
+  }
+  return [file = std::make_shared<const File>(File::open_read(shard.place.path))](
+             std::uint64_t offset, std::size_t size) {
+    std::string bytes(size, '\0');
+    bytes.resize(file->read_at(offset, bytes.data(), size));
+    return bytes;
+  };
+}
+
+/// Size, time and first header; of a size and time that do not matter 0.
+using Looks = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
+
+}  // namespace
+
+std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
+                                           const Rescan& now, bool accept_times) {
+  if (now.size_bytes != row.size_bytes) {
+    return std::to_string(now.size_bytes) + " bytes now, " + std::to_string(row.size_bytes) +
+           " then";
+  }
+  const RemoteShards::State& state = now.place.state;
+  if (is_same(row, now)) return difference_at_start(row, reader_of(now));
+  if (!accept_times) {
+    return now.place.remote != nullptr || !row.validator.empty()
+               ? "its source tells another version"
+               : "its time is another";
+  }
+  if (now.place.remote != nullptr && state.validator.empty() && !row.content_hash) {
+    return "its server tells no version of it (no ETag, no Last-Modified), and the index has no "
+           "hash";
+  }
+  const bool is_readable_anywhere = now.place.remote == nullptr || state.has_ranges;
+  const ReadShard read = reader_of(now);
+  if (!is_readable_anywhere) return difference_at_start(row, read);
+  return difference_at_a_glance(row, donor.files.segment(row.number, row.segment_checksum), read);
+}
+
+Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now) {
+  Reuse reuse{&donor, row};
+  reuse.row.path = now.place.path;
+  reuse.row.url = now.url;
+  reuse.row.mtime_ns = now.mtime_ns;
+  reuse.row.validator = now.place.state.validator;
+  return reuse;
+}
+
+void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,
+               std::unordered_map<std::string, ShardInfo>& unnamed) {
+  const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
+  std::map<Looks, std::vector<const ShardInfo*>> had;
+  for (const auto& [url, row] : unnamed) {
+    if (!row.validator.empty() || row.mtime_ns == 0) continue;  // a remote one
+    had[{row.size_bytes, time_of(row.mtime_ns), row.first_header_hash}].push_back(&row);
+  }
+  if (had.empty()) return;
+  std::map<Looks, std::vector<Source*>> found;
+  for (Source& source : sources) {
+    const auto* const now = std::get_if<Rescan>(&source);
+    if (now == nullptr || now->place.remote != nullptr) continue;
+    const Looks least{now->size_bytes, time_of(now->mtime_ns), 0};
+    const auto first = had.lower_bound(least);
+    if (first == had.end() || std::get<0>(first->first) != std::get<0>(least) ||
+        std::get<1>(first->first) != std::get<1>(least)) {
+      continue;
+    }
+    const std::uint64_t header = hash64(reader_of(*now)(0, kTarBlockBytes));
+    found[{std::get<0>(least), std::get<1>(least), header}].push_back(&source);
+  }
+  for (const auto& [looks, same] : found) {
+    const auto rows = had.find(looks);
+    if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
+    const ShardInfo row = *rows->second.front();
+    const auto& now = std::get<Rescan>(*same.front());
+    if (difference_from(old, row, now, accept_times)) continue;
+    *same.front() = reuse_of(old, row, now);
+    unnamed.erase(row.url);
+  }
+}
+
+}  // namespace shardwise

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ingest/build_inputs.h"
+#include "ingest/donor.h"
+
+namespace shardwise {
+
+// Shards that an index has, at other places or with other times than it knows them by.
+
+/// What tells that the shard is not the one that `donor` has in this row; nothing if it is taken
+/// for it. A shard whose size and time, or validator, are those of the row is held against its
+/// first 512 bytes; another only if `accept_times`, and then as difference_at_a_glance() does.
+/// Errors: NotFound, kIo; those of RemoteShards.
+std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
+                                           const Rescan& now, bool accept_times);
+
+/// The shard, as the index is to have it from now on: with its place and time of now.
+Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now);
+
+/// Looks among `sources` for local shards that `old` has by a name in `unnamed`: of the same size,
+/// time (any, if `accept_times`) and first 512 bytes. One that could be several of them, and
+/// several that could be one, are read. What is found becomes a Reuse, and leaves `unnamed`.
+/// Cost: one read of 512 bytes for each shard of a size and time that one of them has.
+void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,
+               std::unordered_map<std::string, ShardInfo>& unnamed);
+
+}  // namespace shardwise

@@ -1,0 +1,221 @@
+#include "shardwise/ingest/relocate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/normal_path.h"
+#include "ingest/build_run.h"
+#include "ingest/distinct_shards.h"
+#include "ingest/kept_words.h"
+#include "ingest/moved_shards.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/file.h"
+#include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+/// True if bytes in it are written as %XX.
+bool is_encoded(const std::string& place) {
+  return is_remote_url(place) && scheme_of(place) != "s3";
+}
+
+/// A folder, a file or the beginning of URLs, in one spelling: without a slash at its end.
+std::string normal_place(const std::string& place) {
+  if (place.empty()) {
+    throw InvalidArgument("a relocation without a folder", "", "write OLD=NEW");
+  }
+  if (is_command_url(place)) {
+    throw Unsupported("a command cannot be relocated", in_quotes(redacted_url(place)),
+                      "name folders, or URLs");
+  }
+  std::string normal = is_remote_url(place) ? place : normal_absolute_path(place);
+  while (normal.ends_with('/')) normal.pop_back();
+  return normal;
+}
+
+bool lies_in(const std::string& place, const std::string& folder) {
+  return place == folder || place.starts_with(folder + "/");
+}
+
+/// One that is checked, in normal spelling.
+class Move {
+ public:
+  explicit Move(const Relocation& relocation)
+      : from_(normal_place(relocation.from)), to_(normal_place(relocation.to)) {}
+
+  const std::string& from() const noexcept { return from_; }
+  bool crosses_kinds() const { return is_remote_url(from_) != is_remote_url(to_); }
+  bool holds(const std::string& place) const { return lies_in(place, from_); }
+  /// Where a place that it holds is now. Errors: InvalidArgument if that cannot be said.
+  std::string apply(const std::string& place) const {
+    std::string rest = place.substr(from_.size());
+    if (is_encoded(from_) && !is_encoded(to_)) {
+      const auto decoded = percent_decoded(rest.substr(0, rest.find_first_of("?#")));
+      if (!decoded) refuse(place);
+      rest = *decoded;
+    } else if (!is_encoded(from_) && is_encoded(to_)) {
+      rest = percent_encoded(rest, "/");
+    }
+    const bool is_folder = !is_remote_url(to_);
+    if (is_folder &&
+        ((rest + "/").find("/../") != std::string::npos || rest.find('\0') != std::string::npos)) {
+      refuse(place);
+    }
+    return to_ + rest;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& place) {
+    throw InvalidArgument("a URL that gives no path below a folder",
+                          in_quotes(without_secrets(place)), "index the files anew");
+  }
+
+  std::string from_, to_;
+};
+
+class Moves {
+ public:
+  explicit Moves(const std::vector<Relocation>& relocations) {
+    for (const Relocation& relocation : relocations) moves_.emplace_back(relocation);
+    // The longest first: the first that fits counts.
+    std::stable_sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
+      return a.from().size() > b.from().size();
+    });
+  }
+
+  const Move* find(const std::string& place) const {
+    const auto found = std::find_if(moves_.begin(), moves_.end(),
+                                    [&](const Move& move) { return move.holds(place); });
+    return found == moves_.end() ? nullptr : &*found;
+  }
+  const std::vector<Move>& all() const noexcept { return moves_; }
+
+  /// The words as they are now; none if some of them cannot be said any more.
+  std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
+    for (std::string& word : words) {
+      // Its folder, and what is a pattern in it.
+      const std::size_t pattern = word.find_first_of(is_fetched_url(word) ? "{" : "*?[{");
+      const std::size_t cut =
+          pattern == std::string::npos ? word.size() : word.rfind('/', pattern) + 1;
+      std::string folder = word.substr(0, cut);
+      if (!is_fetched_url(word)) folder = normal_absolute_path(folder.empty() ? "." : folder);
+      while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+      const Move* const move = find(folder);
+      const bool splits = std::any_of(moves_.begin(), moves_.end(), [&](const Move& other) {
+        return &other != move && lies_in(other.from(), folder);
+      });
+      if (splits || (move != nullptr && move->crosses_kinds())) return {};
+      if (move == nullptr) continue;
+      word = move->apply(folder) + (pattern == std::string::npos ? "" : "/") + word.substr(cut);
+    }
+    return words;
+  }
+
+ private:
+  std::vector<Move> moves_;
+};
+
+/// Where a shard of an index is looked for, in the spelling of normal_place().
+std::string place_of(const std::string& path) {
+  return is_fetched_url(path) ? path : normal_absolute_path(path);
+}
+
+}  // namespace
+
+Relocation parse_relocation(const std::string& text, const Index& index) {
+  std::vector<Relocation> possible;
+  for (std::size_t at = text.find('='); at != std::string::npos; at = text.find('=', at + 1)) {
+    if (at > 0 && at + 1 < text.size()) {
+      possible.push_back({text.substr(0, at), text.substr(at + 1)});
+    }
+  }
+  if (possible.size() > 1) {
+    std::erase_if(possible, [&](const Relocation& relocation) {
+      const Move move(relocation);
+      for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+        if (move.holds(place_of(index.shard(i).path))) return false;
+      }
+      return true;
+    });
+  }
+  if (possible.size() == 1) return possible[0];
+  throw InvalidArgument("no relocation", in_quotes(text),
+                        "write OLD=NEW, where shards of the index are said to lie below OLD");
+}
+
+BuildReport relocate_index(const std::string& index_path,
+                           const std::vector<Relocation>& relocations,
+                           const BuildOptions& options) {
+  const std::string path = behind_links(index_path);
+  BuildInputs inputs;
+  inputs.old = std::make_unique<Donor>(path);
+  const Donor& old = *inputs.old;
+  const std::vector<std::string> words = index_sources(path);
+  const Moves moves(relocations);
+  std::vector<std::string> places;
+  for (std::uint64_t i = 0; i < old.summary().num_shards; ++i) {
+    places.push_back(place_of(resolve_url(old.home, old.files.catalogue().shard(i).url)));
+  }
+  for (const Move& move : moves.all()) {
+    if (std::any_of(places.begin(), places.end(),
+                    [&](const std::string& place) { return move.holds(place); })) {
+      continue;
+    }
+    throw InvalidArgument(
+        "no shard of the index lies below " + in_quotes(without_secrets(move.from())),
+        in_quotes(path),
+        "name the folder where it looks for them: the first is " +
+            (places.empty() ? "none" : in_quotes(without_secrets(places.front()))));
+  }
+  std::vector<std::string> moved;
+  std::vector<const Move*> move_of;
+  DistinctShards named;
+  for (const std::string& place : places) {
+    move_of.push_back(moves.find(place));
+    if (move_of.back() != nullptr) {
+      moved.push_back(move_of.back()->apply(place));
+    } else {
+      named.add_if_there(place);
+    }
+  }
+  const std::vector<Rescan> shards = look_at_each(path, moved, options, named, inputs.missing);
+  require_none_missing(inputs.missing, moved.size(),
+                       "check where the shards are: what follows `=`");
+  std::uint64_t num_different = 0;
+  std::string first_different;
+  auto now = shards.begin();
+  for (std::uint64_t i = 0; i < places.size(); ++i) {
+    options.cancel.throw_if_cancelled();
+    ShardInfo row = old.files.catalogue().shard(i);
+    if (move_of[i] == nullptr) {
+      row.path = places[i];
+      inputs.sources.emplace_back(Reuse{&old, std::move(row)});
+      continue;
+    }
+    const Rescan& shard = *now++;
+    if (const auto difference = difference_from(old, row, shard, options.accept_times)) {
+      if (num_different++ > 0) continue;
+      first_different = in_quotes(without_secrets(shard.place.path)) + " (" + *difference + ")";
+      continue;
+    }
+    inputs.sources.emplace_back(reuse_of(old, row, shard));
+  }
+  if (num_different > 0) {
+    throw StaleIndex(
+        std::to_string(num_different) + " of " + std::to_string(shards.size()) +
+            (shards.size() == 1 ? " shard is" : " shards are") + " not what was indexed; the first",
+        first_different,
+        "if they were copied, take them with other times: --accept-times "
+        "(BuildOptions::accept_times); otherwise name them as SOURCE: what changed is read anew");
+  }
+  for (const std::string& word : moves.apply_to_words(words)) {
+    inputs.words.push_back(kept_word(path, word));
+  }
+  return run_build(path, inputs, old.summary().content, options);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,84 @@
+#include "shardwise/ingest/remote_shards.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/fork.h"
+#include "shardwise/base/ordered_pipeline.h"
+#include "shardwise/base/url.h"
+
+namespace shardwise {
+namespace {
+
+/// Many, since it is the network that takes the time.
+constexpr unsigned kAskedAtOnce = 16;
+
+class RememberedStates : public RemoteShards {
+ public:
+  explicit RememberedStates(std::shared_ptr<RemoteShards> remote) : remote_(std::move(remote)) {}
+
+  bool runs_commands() const override { return remote_->runs_commands(); }
+  State state(const std::string& url) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto it = states_.find(url); it != states_.end()) return it->second;
+    }
+    State state = remote_->state(url);
+    const std::lock_guard lock(mutex_);
+    return states_.emplace(url, std::move(state)).first->second;
+  }
+  void read(const std::string& url, const State& state, std::uint64_t begin,
+            std::optional<std::uint64_t> end,
+            const std::function<void(std::string_view)>& take) override {
+    remote_->read(url, state, begin, end, take);
+  }
+  std::optional<Copy> copy(const std::string& url, const State& state) override {
+    return remote_->copy(url, state);
+  }
+  void keep_expanded(const std::string& url, const State& state, const std::string& path,
+                     Compression compression, std::uint64_t expanded_bytes) override {
+    remote_->keep_expanded(url, state, path, compression, expanded_bytes);
+  }
+
+ private:
+  const std::shared_ptr<RemoteShards> remote_;
+  Mutex mutex_;
+  std::map<std::string, State> states_;  // guarded by mutex_
+};
+
+}  // namespace
+
+std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> remote,
+                                                 const std::vector<std::string>& shards) {
+  auto remembered = std::make_shared<RememberedStates>(std::move(remote));
+  std::vector<const std::string*> asked;
+  for (const std::string& shard : shards) {
+    if (is_fetched_url(shard)) asked.push_back(&shard);
+  }
+  if (asked.empty()) return remembered;
+  std::size_t next = 0;
+  OrderedPipeline<const std::string*, bool> pipeline(
+      [&]() -> std::optional<const std::string*> {
+        if (next == asked.size()) return std::nullopt;
+        return asked[next++];
+      },
+      [&](const std::string* const& url) {
+        try {
+          remembered->state(*url);
+          return true;
+        } catch (const Cancelled&) {
+          throw;
+        } catch (const Error&) {
+          return false;  // who wants it will hear of it
+        }
+      },
+      {.num_threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
+  while (const auto is_known = pipeline.next()) {
+    if (!*is_known) break;  // a server that is not there is not asked a thousand times
+  }
+  return remembered;
+}
+
+}  // namespace shardwise

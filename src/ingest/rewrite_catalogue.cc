@@ -1,0 +1,57 @@
+#include "ingest/rewrite_catalogue.h"
+
+#include <variant>
+
+#include "base/private_file.h"
+#include "index/catalogue.h"
+#include "index/index_files.h"
+#include "shardwise/base/error.h"
+#include "shardwise/base/fault_point.h"
+#include "shardwise/base/file.h"
+
+namespace shardwise {
+namespace {
+
+/// The table, locked, so that no build sweeps it; none if that cannot be had.
+std::optional<File> hold_table(const std::string& path, const IndexFiles& files) {
+  const std::string& name = files.catalogue().meta().table_file;
+  // A table that bears the name of another index is swept without asking for a lock.
+  if (owner_of_table(name) != std::string_view(path).substr(path.rfind('/') + 1)) {
+    return std::nullopt;
+  }
+  try {
+    File table = File::open_to_lock(files.table_path());
+    if (table.try_lock() != FileLock::kTaken || !table.has_name()) return std::nullopt;
+    return table;
+  } catch (const NotFound&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool is_secret) {
+  const IndexFiles& files = inputs.old->files;
+  const std::optional<File> table = hold_table(path, files);
+  if (!table) return false;
+  CatalogueWriter catalogue(path);
+  if (is_secret) make_private(catalogue.file());
+  try {
+    set_mode_as(catalogue.file(), *table);
+  } catch (const Error&) {
+    return false;  // the table is another user's
+  }
+  for (const Source& source : inputs.sources) catalogue.add_shard(std::get<Reuse>(source).row);
+  for (const SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
+    catalogue.add_skipped(member);
+  }
+  for (const FieldInfo& field : files.catalogue().fields()) catalogue.add_field(field);
+  CatalogueMeta meta = files.catalogue().meta();
+  meta.sources = inputs.words;
+  catalogue.finish(meta);
+  catalogue.commit();
+  SHARDWISE_FAULT_POINT("build.committed");
+  return true;
+}
+
+}  // namespace shardwise

@@ -1,0 +1,259 @@
+// Shards that are not where their index says: --root, copies with new times, and what the errors
+// say of those that are missing.
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/shards.h"
+#include "index/catalogue.h"
+#include "index/index_files.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/index/missing_shards.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/storage/shard_cache.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+namespace fs = std::filesystem;
+using test::error_code;
+using test::error_text;
+using test::set_old_time;
+using test::shard_bytes;
+using test::Shards;
+using test::TempDir;
+using test::write_file;
+using test::wrong_with;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr Access kBoth[] = {Access::kMap, Access::kRead};
+
+/// Moves the shards from beside their index into `folder`.
+void move_away(const Shards& shards, const std::string& folder) {
+  fs::create_directories(folder);
+  for (const std::string& path : shards.paths()) {
+    fs::rename(path, folder + "/" + fs::path(path).filename().string());
+  }
+}
+
+TEST(RootTest, ShardsStoredByRelativePathsAreReadBelowIt) {
+  const Shards shards(3, 10);
+  const TempDir other;
+  move_away(shards, other / "data");
+  for (const Access access : kBoth) {
+    const Dataset data =
+        Dataset::open(shards.index_path(), {.access = access, .root = other / "data"});
+    EXPECT_EQ(wrong_with(data), "");
+    const Sample first = data[0];
+    EXPECT_EQ(first.shard_path(), other / "data/train-0.tar");
+  }
+}
+
+TEST(RootTest, ARelativeRootStaysWhereItWasWhenTheProcessGoesElsewhere) {
+  const Shards shards(1, 10);
+  move_away(shards, shards.dir() / "data");
+  const fs::path here = fs::current_path();
+  fs::current_path(shards.dir().path());
+  const Dataset data = Dataset::open("train.idx", {.root = "data"});
+  fs::current_path(here);
+  EXPECT_EQ(wrong_with(data), "");
+}
+
+TEST(RootTest, OfAbsolutePathsWhatFollowsTheFolderThatTheyShareIsLookedFor) {
+  const TempDir dir, home, other;
+  std::vector<std::string> paths;
+  for (const char* name : {"a/train/0.tar", "a/train/1.tar", "a/extra/0.tar"}) {
+    fs::create_directories((dir / name).substr(0, (dir / name).rfind('/')));
+    write_file(dir / name, shard_bytes(10 * paths.size(), 10));
+    paths.push_back(dir / name);
+  }
+  build_index(home / "x.idx", paths);
+  fs::rename(dir / "a", other / "moved");
+  const Dataset data = Dataset::open(home / "x.idx", {.root = other / "moved"});
+  EXPECT_EQ(wrong_with(data), "");
+  EXPECT_EQ(data.index().shard(2).path, other / "moved/extra/0.tar");
+  EXPECT_EQ(data.index().shard(2).url, dir / "a/extra/0.tar") << "what is stored stays";
+}
+
+TEST(RootTest, NothingIsLookedForOutsideOfIt) {
+  const Shards shards(2, 10);
+  const TempDir empty;
+  // The shards are where the index says, and still not read: the user said where to look.
+  const Dataset data = Dataset::open(shards.index_path(), {.root = empty.path()});
+  EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
+  EXPECT_THAT(error_text([&] { data[0]; }),
+              AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
+                    HasSubstr("2 of 2 shards are missing"),
+                    HasSubstr("shards are looked for below '" + empty.path() + "', as --root")));
+}
+
+TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
+  const Shards shards(1, 10);
+  const auto open = [&](const std::string& root) {
+    return [&shards, root] { Dataset::open(shards.index_path(), {.root = root}); };
+  };
+  EXPECT_EQ(error_code(open(shards.dir() / "none")), ErrorCode::kNotFound);
+  EXPECT_THAT(error_text(open(shards.dir() / "none")),
+              AllOf(HasSubstr("no folder to look for shards in: '" + shards.dir() / "none'"),
+                    HasSubstr("--root (DatasetOptions::root)")));
+  EXPECT_EQ(error_code(open(shards.path(0))), ErrorCode::kNotFound);
+  EXPECT_EQ(error_code(open("https://host/data")), ErrorCode::kUnsupported);
+  EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD=NEW"));
+}
+
+/// Writes the catalogue of an index anew, with this url of its only shard.
+void set_url(const std::string& index, const std::string& url) {
+  const IndexFiles files(index);
+  CatalogueWriter writer(index);
+  ShardInfo row = files.catalogue().shard(0);
+  row.url = url;
+  writer.add_shard(row);
+  for (const FieldInfo& field : files.catalogue().fields()) writer.add_field(field);
+  writer.finish(files.catalogue().meta());
+  writer.commit();
+}
+
+TEST(RootTest, NoStoredPathLeadsOutOfIt) {
+  const Shards shards(1, 10);
+  const TempDir other;
+  const std::string name = "/" + shards.name(0);
+  fs::create_directory(other / "data");
+  fs::copy_file(shards.path(0), other.path() + name);
+  const auto open = [&] { Dataset::open(shards.index_path(), {.root = other / "data"}); };
+  for (const std::string& url :
+       {".." + name, "sub/../.." + name, "/a/../.." + name, "./.." + name, std::string("..")}) {
+    set_url(shards.index_path(), url);
+    EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument) << url;
+    EXPECT_THAT(error_text(open), HasSubstr("a shard whose stored path may lead out of a folder"));
+  }
+  set_url(shards.index_path(), "https://host" + name);
+  EXPECT_EQ(error_code(open), ErrorCode::kUnsupported);
+  EXPECT_THAT(error_text(open),
+              AllOf(HasSubstr("a remote shard, which has no place below a folder"),
+                    HasSubstr("--relocate OLD=NEW")));
+  // What looks like a URL below the root is a file there.
+  for (const char* url : {"/x/pipe:touch y", "./pipe:touch y"}) {
+    set_url(shards.index_path(), url);
+    EXPECT_EQ(Index::open(shards.index_path(), {.root = other / "data"})->shard(0).path,
+              other / "data/pipe:touch y");
+  }
+}
+
+TEST(RootTest, AnIndexThatIsOpenKeepsItsOwn) {
+  const Shards shards(1, 10);
+  const auto index = Index::open(shards.index_path());
+  EXPECT_EQ(error_code([&] { Dataset(index, {.root = shards.dir().path()}); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_code([&] { Dataset(index, {.accept_times = true}); }),
+            ErrorCode::kInvalidArgument);
+  const auto rooted = Index::open(shards.index_path(), {.root = shards.dir().path()});
+  EXPECT_EQ(wrong_with(Dataset(rooted)), "");
+  EXPECT_EQ(wrong_with(Dataset(rooted, {.root = shards.dir().path()})), "");
+}
+
+TEST(AcceptTimesTest, CopiesAreReadIfAsked) {
+  const Shards shards(3, 10);
+  for (const std::string& path : shards.paths()) set_old_time(path, 1'100'000'000);
+  for (const Access access : kBoth) {
+    EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path(), {.access = access})[0]; }),
+                AllOf(HasSubstr("the shard changed since it was indexed"),
+                      HasSubstr("--accept-times (DatasetOptions::accept_times)")));
+    EXPECT_EQ(
+        wrong_with(Dataset::open(shards.index_path(), {.access = access, .accept_times = true})),
+        "");
+  }
+}
+
+TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
+  const Shards shards(3, 10);
+  std::string cut = shard_bytes(10, 10);
+  cut += std::string(512, '\0');
+  write_file(shards.path(1), cut);  // another size
+  // The same size and first header, and then another member: a header that is looked at is away.
+  std::string other = shard_bytes(20, 10);
+  const std::size_t size = other.size();
+  other.replace(512, size - 512, std::string(size - 512, 'x'));
+  write_file(shards.path(2), other);
+  for (const Access access : kBoth) {
+    const Dataset data =
+        Dataset::open(shards.index_path(), {.access = access, .accept_times = true});
+    EXPECT_EQ(wrong_with(data, 0), "");
+    EXPECT_THAT(error_text([&] { data[10]; }), HasSubstr("bytes now"));
+    EXPECT_EQ(error_code([&] { data[20]; }), ErrorCode::kStaleIndex);
+    EXPECT_THAT(error_text([&] { data[20]; }),
+                AllOf(HasSubstr("the shard is not the one that was indexed, nor a copy of it"),
+                      HasSubstr(shards.path(2)), HasSubstr("no header of a member of")));
+  }
+  // One whose first header alone is another.
+  other = shard_bytes(20, 10);
+  other[0] = 'e';
+  test::TarBuilder::fix_checksum(other.data());
+  write_file(shards.path(2), other);
+  const Dataset data = Dataset::open(shards.index_path(), {.accept_times = true});
+  EXPECT_THAT(error_text([&] { data[20]; }), HasSubstr("first 512 bytes differ"));
+}
+
+TEST(AcceptTimesTest, ACompressedCopyComesThroughTheCache) {
+  const TempDir dir;
+  write_file(dir / "a.tar.gz", test::compress(shard_bytes(0, 10), Compression::kGzip));
+  set_old_time(dir / "a.tar.gz");
+  build_index(dir / "x.idx", {dir / "a.tar.gz"});
+  set_old_time(dir / "a.tar.gz", 1'100'000'000);
+  const auto cache = ShardCache::open({.directory = dir / "cache"});
+  EXPECT_EQ(error_code([&] { Dataset::open(dir / "x.idx", {.cache = cache})[0]; }),
+            ErrorCode::kStaleIndex);
+  EXPECT_EQ(wrong_with(Dataset::open(dir / "x.idx", {.cache = cache, .accept_times = true})), "");
+}
+
+TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
+  const Shards shards(11, 2);
+  const TempDir other;
+  move_away(shards, other / "data");
+  for (const Access access : kBoth) {
+    const Dataset data = Dataset::open(shards.index_path(), {.access = access});
+    EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
+    EXPECT_THAT(
+        error_text([&] { data[4]; }),
+        AllOf(HasSubstr("shard not found: '" + shards.path(2) + "' (No such file or directory"),
+              HasSubstr("11 of 11 shards are missing"),
+              HasSubstr("the index stores paths relative to its own folder, '" +
+                        shards.dir().path() + "'"),
+              HasSubstr("--root DIR (DatasetOptions::root)"),
+              HasSubstr("shardwise index -o INDEX --relocate OLD=NEW")));
+  }
+  fs::rename(other / "data/train-0.tar", shards.path(0));
+  EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path())[4]; }),
+              HasSubstr("10 of 11 shards are missing"));
+}
+
+TEST(MissingShardsTest, AnAbsolutePathIsNotSaidToBeRelative) {
+  const Shards shards(1, 2);
+  const TempDir home;
+  build_index(home / "x.idx", shards.paths());
+  fs::remove(shards.path(0));
+  EXPECT_THAT(error_text([&] { Dataset::open(home / "x.idx")[0]; }),
+              AllOf(HasSubstr("1 of 1 shard is missing"), HasSubstr("the index stores this path"),
+                    Not(HasSubstr("relative"))));
+}
+
+TEST(MissingShardsTest, OfVeryManySomeAreLookedAt) {
+  const TempDir dir;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 1003; ++i) {
+    paths.push_back(dir / (std::to_string(i) + ".tar"));
+    write_file(paths.back(), shard_bytes(static_cast<std::uint64_t>(i), 1));
+  }
+  build_index(dir / "x.idx", paths);
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_EQ(count_missing_shards(*index), "at least 0 of 1003 shards are missing");
+  for (const std::string& path : paths) fs::remove(path);
+  EXPECT_EQ(count_missing_shards(*index), "at least 1000 of 1003 shards are missing");
+}
+
+}  // namespace
+}  // namespace shardwise

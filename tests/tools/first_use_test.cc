@@ -1,0 +1,403 @@
+// A SOURCE where a command wants an INDEX, with real processes.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "served_shards.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+namespace fs = std::filesystem;
+
+class FirstUseTest : public testing::Test {
+ protected:
+  FirstUseTest() {
+    fs::create_directory(data());
+    write_file(data() + "/a.tar", small_shard(0, 3));
+    write_file(data() + "/b.tar", small_shard(3, 4));
+  }
+
+  std::string data() const { return dir_ / "data"; }
+  std::string folder() const { return dir_ / "indexes"; }
+  /// The arguments with --index-cache.
+  std::vector<std::string> with_folder(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--index-cache", folder()});
+    return arguments;
+  }
+  Finished use(std::vector<std::string> arguments) const {
+    return shardwise(with_folder(std::move(arguments)));
+  }
+  std::string output(std::vector<std::string> arguments) const {
+    return shardwise_output(with_folder(std::move(arguments)));
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(FirstUseTest, TheSecondCommandFindsWhatTheFirstBuilt) {
+  const Finished first = use({"info", data()});
+  EXPECT_EQ(first.code, 0);
+  EXPECT_THAT(first.out, HasSubstr("samples      7\n"));
+  EXPECT_THAT(first.err, AllOf(StartsWith("shardwise: note: indexed 2 shards (2 read) in "),
+                               HasSubstr(" s, kept for the next time in '" + folder() + "/")));
+  const Finished second = use({"info", data()});
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err, "");
+}
+
+TEST_F(FirstUseTest, EveryCommandThatTakesAnIndexTakesASource) {
+  const SmallIndex whole;  // of the same shards
+  const std::string pattern = data() + "/{a,b}.tar";
+  const auto same = [&](std::vector<std::string> arguments) {
+    std::vector<std::string> with_index = arguments;
+    with_index.insert(with_index.begin() + 1, whole.path());
+    arguments.insert(arguments.begin() + 1, pattern);
+    EXPECT_EQ(output(arguments), shardwise_output(with_index)) << arguments[0];
+  };
+  same({"cat", "4", "jpg"});
+  same({"cat", "--key", "5", "jpg"});
+  same({"query", "SELECT sample, key FROM samples"});
+  same({"order", "--seed", "3"});
+  same({"when", "--batch", "2", "--sample", "5"});
+}
+
+TEST_F(FirstUseTest, TheOthersToo) {
+  const std::string by_source =
+      output({"order", "--mix", data() + "/a.tar=1," + data() + "/b.tar=2", "--epoch-size", "20"});
+  EXPECT_EQ(lines_of(by_source).size(), 20U);
+  EXPECT_THAT(output({"explain", data(), "--step", "0", "--batch", "2"}), HasSubstr(".tar"));
+  EXPECT_THAT(output({"ls", data(), "--limit", "1"}), HasSubstr("/a.tar\t0\t0\tjpg\t512\t7\n"));
+  EXPECT_THAT(output({"verify", data()}), HasSubstr("ok       " + data() + "/b.tar\n"));
+  EXPECT_THAT(output({"epoch", data()}), HasSubstr("7 samples, each exactly once: proven"));
+  EXPECT_THAT(output({"plan", data(), "--nodes", "1", "--cache-bytes", "1G"}), Not(IsEmpty()));
+  output({"export", data(), "--format", "dali", "-o", dir_ / "dali"});
+  EXPECT_TRUE(fs::exists(dir_ / "dali/a.idx"));
+}
+
+TEST_F(FirstUseTest, ShardsThatComeAreSeenAndOnlyTheyAreRead) {
+  use({"info", data()});
+  write_file(data() + "/c.tar", small_shard(7, 5));
+  const Finished grown = use({"epoch", data()});
+  EXPECT_THAT(grown.err, HasSubstr("note: indexed 3 shards (1 read)"));
+  EXPECT_THAT(grown.out, HasSubstr("12 samples, each exactly once: proven"));
+  const Finished quiet = use({"epoch", "--quiet", data()});
+  EXPECT_EQ(quiet.err, "");
+}
+
+TEST_F(FirstUseTest, TheFoldersOfTheUserAreTaken) {
+  const auto info = [&](const std::vector<std::string>& variables) {
+    std::vector<std::string> command = {"/usr/bin/env", "-u", "HOME", "-u", "XDG_CACHE_HOME"};
+    command.insert(command.end(), variables.begin(), variables.end());
+    command.insert(command.end(), {SHARDWISE_PROGRAM, "info", data()});
+    return run(std::move(command));
+  };
+  EXPECT_EQ(info({"XDG_CACHE_HOME=" + (dir_ / "xdg")}).code, 0);
+  EXPECT_TRUE(fs::exists(dir_ / "xdg/shardwise"));
+  EXPECT_EQ(info({"HOME=" + (dir_ / "home")}).code, 0);
+  EXPECT_TRUE(fs::exists(dir_ / "home/.cache/shardwise"));
+  expect_failure(info({}), {"neither XDG_CACHE_HOME nor HOME is set", "with --index-cache DIR",
+                            "`shardwise index -o INDEX SOURCE`"});
+}
+
+TEST_F(FirstUseTest, RefusedASourceSaysWhatToRun) {
+  expect_failure(shardwise({"info", data(), "--no-index-cache"}),
+                 {"shards where an index is wanted", "(--no-index-cache)", data(),
+                  "run `shardwise index -o INDEX SOURCE`"});
+  const SmallIndex whole;
+  EXPECT_EQ(shardwise({"info", whole.path(), "--no-index-cache"}).code, 0);
+  EXPECT_EQ(use({"info", data(), "--no-index-cache"}).code, 2);
+}
+
+TEST_F(FirstUseTest, AMistypedIndexIsNotFound) {
+  expect_failure(use({"info", data() + "/train.idx"}), {"train.idx", "check the path"});
+  expect_failure(use({"info", data() + "/trian"}), {"trian", "check the path"});
+  expect_failure(use({"info", data() + "/c.tar"}), {"c.tar", "check the path"});
+  EXPECT_FALSE(fs::exists(folder()) && !fs::is_empty(folder()));
+}
+
+/// Runs `shardwise` as a user who is not root, at home in `home`; as who we are, if that is not root.
+Finished as_user(const std::string& home, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command;
+  if (::geteuid() == 0) {
+    command = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  }
+  command.insert(command.end(), {"/usr/bin/env", "-u", "XDG_CACHE_HOME", "HOME=" + home});
+  command.push_back(SHARDWISE_PROGRAM);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run(std::move(command));
+}
+
+TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
+  const std::string home = dir_ / "home";
+  fs::create_directory(home);
+  const auto read_only = fs::perms::owner_read | fs::perms::owner_exec | fs::perms::group_read |
+                         fs::perms::group_exec | fs::perms::others_read | fs::perms::others_exec;
+  fs::permissions(dir_.path(), read_only);
+  fs::permissions(data(), read_only);
+  const bool is_root = ::geteuid() == 0;
+  ASSERT_TRUE(!is_root || ::chown(home.c_str(), 65534, 65534) == 0);
+  const Finished finished = as_user(home, {"info", data()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("samples      7\n"));
+  EXPECT_TRUE(fs::exists(home + "/.cache/shardwise"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(data()), {}), 2);
+  // Where the user may not write, and what is another's.
+  expect_failure(as_user(data(), {"info", data()}),
+                 {"cannot make the directory: '" + data() + "/.cache'", "Permission denied",
+                  "or name another folder with --index-cache DIR"});
+  if (is_root) {
+    expect_failure(as_user(home, {"info", data(), "--index-cache", data()}),
+                   {"cannot be a folder for indexes (it belongs to another user)", data()});
+  }
+  fs::permissions(dir_.path(), fs::perms::owner_all);
+  fs::permissions(data(), fs::perms::owner_all);
+}
+
+TEST_F(FirstUseTest, AFailedBuildIsTriedAgain) {
+  write_file(data() + "/c.tar", "no tar");
+  for (int i = 0; i < 2; ++i) {
+    const Finished failed = use({"info", data()});
+    EXPECT_EQ(failed.code, 1);
+    EXPECT_THAT(failed.err, HasSubstr("c.tar"));
+  }
+  write_file(data() + "/c.tar", small_shard(7, 1));
+  EXPECT_THAT(output({"info", data()}), HasSubstr("samples      8\n"));
+}
+
+TEST_F(FirstUseTest, OfManyCommandsAtOnceOneReadsTheShards) {
+  for (int round = 0; round < 5; ++round) {
+    write_file(data() + "/r" + std::to_string(round) + ".tar", small_shard(100 * round + 100, 50));
+    std::vector<std::unique_ptr<Process>> commands;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<std::string> command = with_folder({SHARDWISE_PROGRAM, "info", "--json", data()});
+      commands.push_back(std::make_unique<Process>(command));
+    }
+    int builders = 0;
+    for (const auto& command : commands) {
+      const Finished finished = command->wait();
+      EXPECT_EQ(finished.code, 0) << finished.err;
+      EXPECT_EQ(nlohmann::json::parse(finished.out)["samples"], 7 + 50 * (round + 1));
+      builders += finished.err.find("note: indexed") != std::string::npos ? 1 : 0;
+    }
+    EXPECT_EQ(builders, 1) << round;
+  }
+}
+
+/// Shards that take seconds to index, and little space.
+class SlowFirstUseTest : public FirstUseTest {
+ protected:
+  static constexpr int kSamples = 2000;
+  static constexpr int kShards = 600;
+
+  SlowFirstUseTest() {
+    fs::remove_all(data());
+    fs::create_directory(data());
+    TarBuilder tar;
+    for (int i = 0; i < kSamples; ++i) tar.file(std::to_string(i) + ".txt", "");
+    const std::string shard = compress(tar.end().bytes(), Compression::kGzip);
+    for (int i = 0; i < kShards; ++i) {
+      write_file(data() + "/" + std::to_string(i) + ".tar.gz", shard);
+    }
+  }
+
+  std::vector<std::string> command() const {
+    return with_folder({SHARDWISE_PROGRAM, "info", "--json", data()});
+  }
+  bool exists(std::string_view suffix) const {
+    if (!fs::exists(folder())) return false;
+    for (const auto& entry : fs::directory_iterator(folder())) {
+      if (entry.path().string().ends_with(suffix)) return true;
+    }
+    return false;
+  }
+  void wait_for(std::string_view suffix) const {
+    while (!exists(suffix)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  /// Waits until the process has the lock's file open: it waits for its turn, or has it.
+  static void wait_until_in_line(pid_t pid) {
+    const std::string open = "/proc/" + std::to_string(pid) + "/fd";
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      std::error_code ended;
+      for (const auto& entry : fs::directory_iterator(open, ended)) {
+        std::error_code closed;
+        if (fs::read_symlink(entry.path(), closed).string().ends_with(".lock")) return;
+      }
+    }
+  }
+  static void expect_whole(const Finished& finished) {
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    EXPECT_EQ(nlohmann::json::parse(finished.out)["samples"], kSamples * kShards);
+  }
+};
+
+TEST_F(SlowFirstUseTest, WhenTheBuilderIsKilledTheNextGoesOn) {
+  Process first(command());
+  wait_for(".idx.journal");
+  Process second(command());
+  Process third(command());
+  wait_until_in_line(second.pid());
+  wait_until_in_line(third.pid());
+  first.send(SIGKILL);
+  EXPECT_EQ(first.wait().code, 128 + SIGKILL);
+  const Finished ends[] = {second.wait(), third.wait()};
+  int builders = 0;
+  for (const Finished& end : ends) {
+    expect_whole(end);
+    builders += end.err.find("note: indexed") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(builders, 1) << ends[0].err << ends[1].err;
+  EXPECT_FALSE(exists(".journal"));
+  EXPECT_FALSE(exists(".tmp"));
+}
+
+TEST_F(SlowFirstUseTest, AfterCtrlCTheNextGoesOnFromThere) {
+  Process first(command());
+  wait_for(".idx.journal");
+  Process waiting(command());
+  wait_until_in_line(waiting.pid());
+  waiting.send(SIGINT);
+  const Finished gave_up = waiting.wait();
+  EXPECT_EQ(gave_up.code, 130);
+  first.send(SIGINT);
+  const Finished stopped = first.wait();
+  EXPECT_EQ(stopped.code, 130);
+  EXPECT_THAT(stopped.err, HasSubstr("interrupted; what was read is kept: run the same command to "
+                                     "continue\n"));
+  EXPECT_TRUE(exists(".journal.table")) << "which the next goes on from";
+  expect_whole(run(command()));
+}
+
+TEST_F(SlowFirstUseTest, WhoWaitsSaysForWhom) {
+  Process first(command());
+  wait_for(".idx.journal");
+  first.send(SIGSTOP);
+  Process second(command());
+  while (second.err_so_far().find('\n') == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(second.err_so_far(),
+              AllOf(StartsWith("shardwise: waiting: "),
+                    HasSubstr(" s for process " + std::to_string(first.pid()) + " on "),
+                    HasSubstr(", which builds the index\n")));
+  first.send(SIGCONT);
+  expect_whole(first.wait());
+  expect_whole(second.wait());
+}
+
+class RemoteFirstUseTest : public testing::Test {
+ protected:
+  Finished use(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--index-cache", shards_.dir / "indexes"});
+    return shardwise(std::move(arguments));
+  }
+  int heads() const {
+    int count = 0;
+    for (int i = 0; i < ServedShards::kShards; ++i) {
+      count += shards_.server.count("HEAD", ServedShards::path(i));
+    }
+    return count;
+  }
+
+  ServedShards shards_;
+};
+
+TEST_F(RemoteFirstUseTest, AUrlIsASource) {
+  const std::string url = shards_.server.url("/0.tar");
+  const Finished first = use({"cat", url, "3", "jpg", "--cache", shards_.cache()});
+  EXPECT_EQ(first.out, "image 103") << first.err;
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard to be read from other machines, " +
+                                    std::string("41.0 KiB at most\n")));
+  const Finished second = use({"cat", url, "3", "jpg", "--access", "range"});
+  EXPECT_EQ(second.out, "image 103") << second.err;
+  EXPECT_EQ(second.err, "");
+  shards_.server.serve(ServedShards::path(0),
+                       {.body = small_shard(500, ServedShards::kSamples), .etag = "\"v2\""});
+  EXPECT_EQ(use({"cat", url, "3", "jpg", "--access", "range"}).out, "image 503");
+}
+
+TEST_F(RemoteFirstUseTest, StatesAreAskedForOnceAndBytesAreSaidFirst) {
+  const Finished first = use({"info", shards_.pattern()});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards to be read from other machines, "
+                                    "410.0 KiB at most\n"));
+  EXPECT_EQ(heads(), ServedShards::kShards);
+  EXPECT_EQ(shards_.gets(), ServedShards::kShards);
+  EXPECT_EQ(use({"info", shards_.pattern()}).err, "");
+  EXPECT_EQ(heads(), 2 * ServedShards::kShards);
+  EXPECT_EQ(shards_.gets(), ServedShards::kShards);
+}
+
+TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
+  const auto serve = [&](std::size_t size, int num_samples) {
+    shards_.server.serve(
+        "/train.json",
+        {.body =
+             nlohmann::json{
+                 {"wids_version", 1},
+                 {"shardlist", {{{"url", "0.tar"}, {"filesize", size}, {"nsamples", num_samples}}}}}
+                 .dump()});
+  };
+  const std::string url = shards_.server.url("/train.json");
+  const std::string size = std::to_string(ServedShards::shard_bytes());
+  serve(ServedShards::shard_bytes() + 1, ServedShards::kSamples);
+  const std::string wrong = "is " + size + " bytes long, not ";
+  expect_failure(use({"info", url}), {"/0.tar", wrong, "/train.json"});
+  expect_failure(shardwise({"index", "-o", shards_.index(), url}), {"/0.tar", wrong});
+  EXPECT_EQ(shards_.gets(), 0) << "nothing was read";
+  EXPECT_FALSE(fs::exists(shards_.index()));
+  serve(ServedShards::shard_bytes(), ServedShards::kSamples);
+  const Finished right = shardwise({"index", "-o", shards_.index(), url});
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard to be read from other machines, "
+                                    "41.0 KiB at most\n"));
+  EXPECT_EQ(shardwise({"index", "-o", shards_.index(), url}).err, "") << "nothing is to be read";
+  serve(ServedShards::shard_bytes(), ServedShards::kSamples + 1);
+  EXPECT_THAT(use({"info", url}).err, HasSubstr("has 20 samples, not 21 as in"));
+}
+
+TEST(HintsTest, OnesThatDoNotFitAreNotedAndCounted) {
+  const TempDir dir;
+  write_file(dir / "a.tar", small_shard(0, 3));
+  write_file(dir / "b.tar", small_shard(3, 4));
+  const TempDir out;
+  const std::vector<std::string> index = {"index", "-o", out / "x.idx", dir.path()};
+  shardwise_output(index);
+  shardwise_output({"export", out / "x.idx", "--format", "dali", "-o", dir.path()});
+  const auto json = [&] {
+    return nlohmann::json::parse(
+        shardwise_output({"index", "--json", "-o", out / "x.idx", dir.path()}));
+  };
+  auto report = json();
+  EXPECT_EQ(report["shards"], 2) << "they are no shards";
+  EXPECT_EQ(report["left_out"], 0);
+  EXPECT_EQ(report["hints"], 2);
+  EXPECT_THAT(report["stale_hints"], IsEmpty());
+
+  write_file(dir / "b.tar", small_shard(3, 5));
+  const Finished stale = shardwise(index);
+  EXPECT_EQ(stale.code, 0);
+  EXPECT_EQ(stale.err, "shardwise: note: stale index file of another program, not used here: '" +
+                           (dir / "b.idx") + "': it has 4 samples, the shard 5\n");
+  report = json();
+  EXPECT_EQ(report["hints"], 2);
+  EXPECT_EQ(report["samples"], 8);
+  ASSERT_EQ(report["stale_hints"].size(), 1U);
+  EXPECT_EQ(report["stale_hints"][0]["path"], dir / "b.idx");
+  expect_failure(shardwise({"info", dir / "b.idx"}), {"an index file of DALI, not of Shardwise",
+                                                      "name the shard, '" + (dir / "b.tar")});
+}
+
+}  // namespace
+}  // namespace shardwise::test

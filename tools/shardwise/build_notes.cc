@@ -1,0 +1,65 @@
+#include "build_notes.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "output.h"
+#include "shardwise/base/text.h"
+
+namespace shardwise::tools {
+
+void show(Progress& progress, const shardwise::Progress& at) {
+  progress.update(at.bytes_done, at.num_bytes, [&] {
+    return fmt::format("{} of {}, {}", human_count(at.shards_done), counted(at.num_shards, "shard"),
+                       counted(at.samples, "sample"));
+  });
+}
+
+std::string some_of(const std::vector<std::string>& paths) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < paths.size() && i < kShown; ++i) {
+    text += (i == 0 ? "" : ", ") + in_quotes(paths[i]);
+  }
+  if (paths.size() > kShown) text += fmt::format(" and {} more", paths.size() - kShown);
+  return text;
+}
+
+std::vector<std::string> without_hints(const std::vector<std::string>& files) {
+  std::vector<std::string> others;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(others),
+               [](const std::string& file) { return !is_index_hint(file); });
+  return others;
+}
+
+void say_what_is_fetched(const RemoteReading& remote) {
+  if (remote.num_shards == 0) return;
+  say("note", fmt::format("{} to be read from other machines, {} at most{}",
+                          counted(remote.num_shards, "shard"), human_bytes(remote.bytes),
+                          remote.num_unknown == 0
+                              ? ""
+                              : fmt::format(", without {} of which nobody says the size",
+                                            human_count(remote.num_unknown))));
+}
+
+void say_files_left_out(const std::vector<std::string>& files) {
+  if (files.empty()) return;
+  say("note", fmt::format("{} in the folders left out, not named like a shard: {}",
+                          counted(files.size(), "file"), some_of(files)));
+}
+
+void say_members_left_out(std::uint64_t num_members, const std::string& index) {
+  if (num_members == 0) return;
+  say("note", fmt::format("{} left out; see shardwise ls --left-out {}",
+                          counted(num_members, "member"), index));
+}
+
+void say_stale_hints(const IndexHints& hints) {
+  for (const IndexHints::Stale& hint : hints.stale) {
+    say("note", fmt::format("stale index file of another program, not used here: {}: {}",
+                            in_quotes(hint.path), hint.why));
+  }
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "progress.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/index_cache.h"
+#include "shardwise/ingest/index_hints.h"
+
+namespace shardwise::tools {
+
+// What is said of a build on standard error, by `shardwise index` and where an index is built at
+// first use.
+
+/// Of a build that was interrupted and left a journal.
+inline constexpr const char* kInterruptedAndKept =
+    "interrupted; what was read is kept: run the same command to continue";
+
+void show(Progress& progress, const shardwise::Progress& at);
+
+/// "a.tar, b.tar and 12 more"
+std::string some_of(const std::vector<std::string>& paths);
+
+/// `files` without index files of other programs, of which say_stale_hints() speaks.
+std::vector<std::string> without_hints(const std::vector<std::string>& files);
+
+// These say nothing where there is nothing to say.
+
+/// Of shards that are about to be read: how much comes from other machines.
+void say_what_is_fetched(const RemoteReading& remote);
+/// Of files in folders that are not named like a shard.
+void say_files_left_out(const std::vector<std::string>& files);
+void say_members_left_out(std::uint64_t num_members, const std::string& index);
+/// Of index files of other programs that do not fit their shards.
+void say_stale_hints(const IndexHints& hints);
+
+}  // namespace shardwise::tools

@@ -1,0 +1,87 @@
+#include "first_use.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+
+#include "build_notes.h"
+#include "cache_options.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+#include "shardwise/base/text.h"
+#include "shardwise/data/remote_access.h"
+
+namespace shardwise::tools {
+
+CLI::Option* add_index_argument(CLI::App& command, std::string& index) {
+  return command
+      .add_option("INDEX", index,
+                  "the index; or one SOURCE, as `shardwise index` takes them: its index is then "
+                  "built at first use, and brought up to date")
+      ->type_name("");
+}
+
+void add_first_use_options(CLI::App& command, FirstUse& first_use) {
+  constexpr const char* kGroup = "A SOURCE in place of INDEX";
+  command.add_flag("--quiet", first_use.quiet, "show no progress");
+  CLI::Option* const directory =
+      command
+          .add_option("--index-cache", first_use.directory,
+                      "the folder for its index; without it $XDG_CACHE_HOME/shardwise, or "
+                      "~/.cache/shardwise")
+          ->type_name("DIR")
+          ->group(kGroup);
+  command
+      .add_flag("--no-index-cache", first_use.refused, "refuse it, instead of building an index")
+      ->excludes(directory)
+      ->group(kGroup);
+}
+
+std::string index_path(const std::string& name, const FirstUse& first_use) {
+  const CancelToken cancel =
+      first_use.cancel.can_be_cancelled() ? first_use.cancel : interrupt_token();
+  Progress progress("indexing", Unit::kBytes, first_use.quiet);
+  std::string built;
+  IndexCacheOptions options;
+  options.directory = first_use.directory;
+  options.build_missing = !first_use.refused;
+  options.build.cancel = cancel;
+  if (!names_an_index(name)) {
+    CacheArguments how;
+    how.allow_pipe = first_use.allow_pipe;
+    options.build.remote = make_remote_shards(make_fetchers(how), nullptr, cancel);
+  }
+  options.build.progress = [&](const auto& at) { show(progress, at); };
+  options.on_build = [&](const std::string& index, const RemoteReading& remote) {
+    built = index;
+    if (!first_use.quiet) say_what_is_fetched(remote);
+  };
+  options.on_built = [&](const std::string& index, const SourceList& sources,
+                         const BuildReport& report) {
+    progress.clear();
+    if (first_use.quiet) return;
+    say("note",
+        fmt::format("indexed {} ({} read) in {:.1f} s, kept for the next time in {}",
+                    counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
+                    progress.seconds(), in_quotes(index)));
+    say_files_left_out(without_hints(sources.left_out));
+    say_members_left_out(report.summary.num_skipped, index);
+    say_stale_hints(check_hints(*Index::open(index), cancel));
+  };
+  options.on_wait = [&](const std::string& builder, std::chrono::milliseconds waited) {
+    if (first_use.quiet) return;
+    say("waiting", fmt::format("{} s for {}, which builds the index", waited.count() / 1000,
+                               escaped(builder)));
+  };
+  try {
+    return index_for(name, options);
+  } catch (const Cancelled&) {
+    if (built.empty() || !std::filesystem::exists(built + ".journal")) throw;
+    throw Interrupted(kInterruptedAndKept);
+  }
+}
+
+}  // namespace shardwise::tools

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "shardwise/base/cancel.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace shardwise::tools {
+
+/// INDEX, where it may also be one SOURCE, whose index is built at first use. The same for every
+/// command that reads an index.
+struct FirstUse {
+  std::string directory;  ///< --index-cache; empty: the user's
+  bool refused = false;   ///< --no-index-cache
+  bool quiet = false;
+  bool allow_pipe = false;
+  CancelToken cancel = {};  ///< none: that of Ctrl-C
+};
+
+/// Adds INDEX.
+CLI::Option* add_index_argument(CLI::App& command, std::string& index);
+/// Adds --quiet, --index-cache and --no-index-cache. `first_use` must live as long as `command` does.
+void add_first_use_options(CLI::App& command, FirstUse& first_use);
+
+/// The path of the index that `name` is, or whose shards it names, as index_for() gives it; on
+/// standard error a progress bar while it is built, who builds it otherwise, and what came of it.
+/// Errors: those of index_for; Interrupted.
+std::string index_path(const std::string& name, const FirstUse& first_use);
+
+}  // namespace shardwise::tools
