@@ -34,11 +34,7 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
   opened->file = finding(index, info, [&] { return File::open_read(info.path); });
   opened->identity = file_identity(opened->file.fd(), info.path);
   require_indexed(info, info.any_time ? index.segment(number) : SegmentView(), opened->identity,
-                  [&](std::uint64_t offset, std::size_t size) {
-                    std::string bytes(size, '\0');
-                    bytes.resize(opened->file.read_at(offset, bytes.data(), size));
-                    return bytes;
-                  });
+                  reader_of(opened->file));
   return opened;
 }
 

@@ -22,6 +22,14 @@ bool is_header_of(const MemberRecord& member, const ReadShard& read) {
 
 }  // namespace
 
+ReadShard reader_of(const File& file) {
+  return [&file](std::uint64_t offset, std::size_t size) {
+    std::string bytes(size, '\0');
+    bytes.resize(file.read_at(offset, bytes.data(), size));
+    return bytes;
+  };
+}
+
 std::optional<std::string> difference_at_start(const ShardInfo& row, const ReadShard& read) {
   if (hash64(read(0, tar::kBlockBytes)) == row.first_header_hash) return std::nullopt;
   return "its first 512 bytes differ";

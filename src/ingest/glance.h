@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "shardwise/base/file.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/offset_table.h"
 
@@ -12,6 +13,9 @@ namespace shardwise {
 
 /// Brings at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its end.
 using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
+
+/// The same of a local file, which must live as long.
+ReadShard reader_of(const File& file);
 
 /// Holds a shard of the right size against the index by a few of its bytes: its first 512, and, if
 /// it is not compressed, the headers right before the data of up to eight members, evenly spread,

@@ -129,11 +129,7 @@ bool is_current(const ShardInfo& shard, RemoteShards* remote) {
     const File file = File::open_read(shard.path);
     const FileIdentity identity = file_identity(file.fd(), shard.path);
     return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
-           !difference_at_start(shard, [&](std::uint64_t offset, std::size_t size) {
-             std::string bytes(size, '\0');
-             bytes.resize(file.read_at(offset, bytes.data(), size));
-             return bytes;
-           });
+           !difference_at_start(shard, reader_of(file));
   }
   if (remote == nullptr) return false;  // who builds will say so
   const RemoteShards::State state = remote->state(shard.path);

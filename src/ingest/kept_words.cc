@@ -1,16 +1,19 @@
 #include "ingest/kept_words.h"
 
+#include "ingest/source_names.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/url.h"
 
 namespace shardwise {
 
-bool is_pattern(const std::string& word) { return word.find_first_of("*?[{") != std::string::npos; }
+bool is_pattern(const std::string& word) {
+  return word.find_first_of(kPatternCharacters) != std::string::npos;
+}
 
 std::string kept_word(const std::string& index_path, const std::string& word) {
   if (is_fetched_url(word)) return word;
   if (!is_pattern(word)) return url_of_path(index_path, word);
-  const std::size_t slash = word.rfind('/', word.find_first_of("*?[{"));
+  const std::size_t slash = word.rfind('/', word.find_first_of(kPatternCharacters));
   // The pattern itself stays as it is: "*/.." is not the folder before it.
   const std::string folder = slash == std::string::npos ? "." : word.substr(0, slash + 1);
   const std::string pattern = slash == std::string::npos ? word : word.substr(slash + 1);

@@ -44,11 +44,7 @@ ReadShard reader_of(const Rescan& shard) {
     };
   }
   return [file = std::make_shared<const File>(File::open_read(shard.place.path))](
-             std::uint64_t offset, std::size_t size) {
-    std::string bytes(size, '\0');
-    bytes.resize(file->read_at(offset, bytes.data(), size));
-    return bytes;
-  };
+             std::uint64_t offset, std::size_t size) { return reader_of(*file)(offset, size); };
 }
 
 /// Size, time and first header; of a size and time that do not matter 0.

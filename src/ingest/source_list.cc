@@ -149,7 +149,7 @@ class Expander {
     const int status = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
     std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
-    const std::size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+    const std::size_t slash = pattern.rfind('/', pattern.find_first_of(kGlobCharacters));
     const bool has_folder =
         slash == std::string::npos || fs::exists(pattern.substr(0, slash + 1), ignored);
     if (status == GLOB_NOMATCH || (status == 0 && matches.empty()) || !has_folder) {
