@@ -292,43 +292,32 @@ TEST_F(TrainTest, ResampledEpochsAreProvenAsOrderedAndCheckpointed) {
 
 TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunReads) {
   const std::string checkpoint = dir_ / "run.pt";
-  const std::vector<std::string> common = {"--train",
-                                           dir_ / "train.idx",
-                                           "--batch-size",
-                                           "7",
-                                           "--local-ranks",
-                                           "2",
-                                           "--epochs",
-                                           "2",
-                                           "--checkpoint",
-                                           checkpoint,
-                                           "--quiet",
-                                           "--seed",
-                                           "9",
-                                           "--chunk",
-                                           "11",
-                                           "--window",
-                                           "3",
-                                           "--log-samples"};
-  auto with_log = [&](const std::string& log, std::vector<std::string> more) {
+  const std::vector<std::string> common = {
+      "--train", dir_ / "train.idx", "--batch-size", "7", "--local-ranks", "2",  "--epochs",
+      "2",       "--quiet",          "--seed",       "9", "--chunk",       "11", "--window",
+      "3",       "--log-samples"};
+  const auto with = [&](const std::string& log, const std::string& checkpoint_file,
+                        const std::vector<std::string>& more) {
     std::vector<std::string> all = common;
-    all.push_back(log);
+    all.insert(all.end(), {log, "--checkpoint", checkpoint_file});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
   {
-    Trainer trainer(dir_, with_log(dir_ / "first", {"--checkpoint-steps", "3"}));
+    Trainer trainer(dir_, with(dir_ / "first", checkpoint, {"--checkpoint-steps", "3"}));
     for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
     ::kill(trainer.pid(), SIGKILL);
     trainer.wait();
   }
+  // Ranks whose parent was killed stop by themselves, and may write one checkpoint more meanwhile:
+  // from here on, what was found first is explained and resumed.
   ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0);
   test::write_file(dir_ / "kept.pt", test::read_file(checkpoint));
   const std::string command = std::string(SHARDWISE_PROGRAM) + " explain " + (dir_ / "train.idx") +
                               " --checkpoint " + (dir_ / "kept.pt") +
                               " --world 2 --batch 7 --step 0 > " + (dir_ / "explained");
   ASSERT_EQ(std::system(command.c_str()), 0);
-  const auto resumed = run(dir_, with_log(dir_ / "second", {"--resume"}));
+  const auto resumed = run(dir_, with(dir_ / "second", dir_ / "kept.pt", {"--resume"}));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   for (const std::string rank : {"0", "1"}) {
     std::vector<std::string> explained;
