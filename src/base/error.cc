@@ -85,6 +85,9 @@ void throw_errno(int errno_value, std::string_view action, std::string_view path
     case ENFILE:
       throw NoDescriptor(what, where + " (" + reason + ")",
                          "raise the limit of open files (ulimit -n)");
+    case ENAMETOOLONG:
+      throw InvalidArgument(what, where + " (" + reason + ")",
+                            "choose a shorter name: of an index, one of at most 200 bytes");
     default:
       throw Error(ErrorCode::kIo, what, where + " (" + reason + ")", "");
   }

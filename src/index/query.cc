@@ -38,7 +38,7 @@ int authorize(void*, int action, const char*, const char* second, const char*, c
 /// As SQLite advises for databases and SQL that are not trusted.
 void limit(sqlite3* db) {
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 26);
-  sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
+  sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, static_cast<int>(kMaxQueryBytes));
   sqlite3_limit(db, SQLITE_LIMIT_COLUMN, 1000);
   sqlite3_limit(db, SQLITE_LIMIT_EXPR_DEPTH, 200);
   sqlite3_limit(db, SQLITE_LIMIT_COMPOUND_SELECT, 20);

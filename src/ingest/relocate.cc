@@ -10,6 +10,7 @@
 #include "ingest/distinct_shards.h"
 #include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
+#include "ingest/source_names.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
@@ -98,7 +99,7 @@ class Moves {
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
       // Its folder, and what is a pattern in it.
-      const std::size_t pattern = word.find_first_of(is_fetched_url(word) ? "{" : "*?[{");
+      const std::size_t pattern = word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
       const std::size_t cut =
           pattern == std::string::npos ? word.size() : word.rfind('/', pattern) + 1;
       std::string folder = word.substr(0, cut);

@@ -124,6 +124,7 @@ class Grouper {
         first = i;
       }
     }
+    refuse_bad_values(drop);
     if (!any) return hashes;
     builder_.drop_samples(drop);
     std::size_t kept = 0;
@@ -138,29 +139,49 @@ class Grouper {
   std::vector<SkippedMember>& skipped() noexcept { return skipped_; }
 
  private:
+  struct BadValue {
+    std::uint32_t sample;
+    std::uint64_t header_offset;
+    std::string member;
+    std::string what;
+    std::string_view remedy;
+  };
+
   void set_columns(const TarMember& member, std::string_view field, std::string_view data) {
     for (std::size_t i = 0; i < options_.columns.size(); ++i) {
       if (!same_field(options_.columns[i].field, field)) continue;
       if (member.size_bytes > kMaxColumnFieldBytes) {
-        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name,
-               "a field above 1 MiB cannot be a metadata column", "ask for another column");
-        continue;
-      }
-      if (const auto why = columns_->too_large(i, data)) {
-        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name, *why,
-               "take another field, or a part of one: FIELD:JSONPATH");
-        continue;
-      }
-      const auto value = columns_->read(i, data);
-      if (value) {
+        refuse_value(member, "a field above 1 MiB cannot be a metadata column",
+                     "ask for another column");
+      } else if (const auto why = columns_->too_large(i, data)) {
+        refuse_value(member, *why, "take another field, or a part of one: FIELD:JSONPATH");
+      } else if (const auto value = columns_->read(i, data)) {
         builder_.set_value(static_cast<std::uint32_t>(i), *value);
       } else {
-        refuse(LeftOut::kDamage, options_.policies.damage, member.header_offset, member.name,
-               "no JSON, where the column " + in_quotes(options_.columns[i].name) +
-                   " is to be taken from it",
-               "mend the shard, or ask for another column");
+        refuse_value(member,
+                     "no JSON, where the column " + in_quotes(options_.columns[i].name) +
+                         " is to be taken from it",
+                     "mend the shard, or ask for another column");
       }
     }
+  }
+
+  /// A value that a column cannot take, of the last sample. It is no fault of a sample that is left
+  /// out at the end.
+  void refuse_value(const TarMember& member, std::string what, std::string_view remedy) {
+    bad_values_.push_back({builder_.num_samples() - 1, member.header_offset,
+                           std::string(member.name), std::move(what), remedy});
+    if (options_.policies.repeated_key != OnBad::kSkip) refuse_bad_values({});
+  }
+
+  /// @param drop  the samples that are left out; empty: none
+  void refuse_bad_values(const std::vector<bool>& drop) {
+    for (const BadValue& bad : bad_values_) {
+      if (!drop.empty() && drop[bad.sample]) continue;
+      refuse(LeftOut::kDamage, options_.policies.damage, bad.header_offset, bad.member, bad.what,
+             bad.remedy);
+    }
+    bad_values_.clear();
   }
 
   std::string where(std::uint64_t offset, std::string_view name) const {
@@ -194,6 +215,7 @@ class Grouper {
   std::optional<ColumnReader> columns_;
   std::vector<std::uint64_t> header_offsets_;  // of each sample's first member
   std::vector<SkippedMember> skipped_;
+  std::vector<BadValue> bad_values_;
 };
 
 /// The members of a compressed shard whose data the scan reads.

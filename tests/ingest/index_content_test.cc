@@ -262,6 +262,23 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   EXPECT_EQ(index->summary().num_skipped, 1U);
 }
 
+TEST(IndexContentTest, JsonOfASampleThatIsLeftOutIsNoFault) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("a.json", R"({"w": 3})").file("b.json", "{").file("a.json", "{");
+  const std::string shard = one_shard(dir, tar);
+  BuildOptions options;
+  options.content.columns = {parse_column("json:$.w")};
+  options.content.policies.repeated_key = OnBad::kSkip;
+  EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
+              HasSubstr("offset 1024, member 'b.json'"));
+  options.content.policies.damage = OnBad::kSkip;
+  build_index(dir / "x.idx", {shard}, options);
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
+  EXPECT_EQ(index->summary().num_skipped, 2U) << "b's value, and the second a once";
+}
+
 TEST(IndexContentTest, OtherContentIsReadAnewAndTheSameIsNot) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);

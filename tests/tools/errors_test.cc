@@ -68,6 +68,11 @@ TEST(ErrorsTest, NoIndexAtAll) {
 TEST(ErrorsTest, UnwritableOutput) {
   const TempDir dir;
   write_file(dir / "a.tar", small_shard(0, 3));
+  for (const std::size_t length : {240U, 250U, 300U}) {
+    expect_failure(
+        shardwise({"index", "-o", dir / std::string(length, 'x'), dir / "a.tar"}),
+        {"File name too long", "choose a shorter name: of an index, one of at most 200 bytes"});
+  }
   expect_failure(shardwise({"index", "-o", dir / "none/x.idx", dir / "a.tar"}),
                  {dir / "none/x.idx", "check the path"});
   // Root may write where modes forbid it, so a place where nobody can.

@@ -235,6 +235,8 @@ TEST(QueryCommandTest, TheQueryComesFromStandardInputOrAFileToo) {
   EXPECT_EQ(shardwise_output({"query", index.path(), "@" + index.dir() / "q.sql"}), "7\n");
   expect_failure(shardwise({"query", index.path(), "@" + index.dir() / "none.sql"}),
                  {index.dir() / "none.sql", "check the path"});
+  expect_failure(shardwise({"query", index.path(), "@/dev/zero"}),
+                 {"a query above 1.0 MiB", "'/dev/zero'"});
 }
 
 TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {

@@ -4,8 +4,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <filesystem>
-
 #include "build_notes.h"
 #include "cache_options.h"
 #include "interrupt.h"
@@ -79,7 +77,7 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
   try {
     return index_for(name, options);
   } catch (const Cancelled&) {
-    if (built.empty() || !std::filesystem::exists(built + ".journal")) throw;
+    if (built.empty() || !has_journal(built)) throw;
     throw Interrupted(kInterruptedAndKept);
   }
 }

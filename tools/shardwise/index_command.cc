@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -107,10 +108,12 @@ void add_paths(nlohmann::ordered_json& json, const std::string& name,
   }
 }
 
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
 /// What the index that is there already was built with, unless it is to be forgotten.
 struct KeptContent {
   explicit KeptContent(const IndexOptions& options) {
-    if (options.forget || !std::filesystem::exists(options.index)) return;
+    if (options.forget || !is_there(options.index)) return;
     try {
       content = Index::open(options.index)->summary().content;
     } catch (const CorruptIndex&) {
@@ -338,14 +341,13 @@ void print_plan(const IndexOptions& options, const BuildPlan& plan, Output& out)
 /// Runs a build; where it ends early and leaves a journal, says that the next one goes on from it.
 template <class Build>
 BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
-  const auto is_kept = [&] { return std::filesystem::exists(options.index + ".journal"); };
   try {
     return build();
   } catch (const Cancelled&) {
-    if (!is_kept()) throw;
+    if (!has_journal(options.index)) throw;
     throw Interrupted(kInterruptedAndKept);
   } catch (const Error& e) {
-    if (!is_kept()) throw;
+    if (!has_journal(options.index)) throw;
     throw Error(e.code(), std::string(e.what()) +
                               "; then run the same command to continue: what was read is kept");
   }
@@ -577,7 +579,7 @@ void add_index_command(CLI::App& program, Output& out) {
                                  " needs SOURCE: without any the index is updated with the options "
                                  "that it was built with");
     }
-    if (options->sources.empty() && !std::filesystem::exists(options->index)) {
+    if (options->sources.empty() && !is_there(options->index)) {
       throw CLI::RequiredError("SOURCE");
     }
     run(*options, out);

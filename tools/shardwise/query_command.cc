@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -106,18 +105,27 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
   out.print("{}}}\n", line);
 }
 
-std::string read_all(std::istream& in) {
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+/// All of it, which may be a pipe, or a file without an end.
+std::string read_query(std::istream& in, const std::string& name) {
+  std::string text;
+  for (char piece[4096]; in.read(piece, sizeof piece) || in.gcount() > 0;) {
+    text.append(piece, static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kMaxQueryBytes) {
+      throw InvalidArgument("a query above " + human_bytes(kMaxQueryBytes), name,
+                            "check that it is one: SQL, as text");
+    }
+  }
+  return text;
 }
 
 /// The SQL itself, "-" for standard input, or "@file".
 std::string sql_of(const std::string& text) {
-  if (text == "-") return read_all(std::cin);
+  if (text == "-") return read_query(std::cin, "standard input");
   if (!text.starts_with('@')) return text;
   const std::string path = text.substr(1);
   std::ifstream file(path);
   if (!file) throw_errno(errno, "cannot open the file with the query", path);
-  return read_all(file);
+  return read_query(file, in_quotes(path));
 }
 
 void print_schema(const Index& index, const QueryOptions& options, Output& out) {
