@@ -40,8 +40,8 @@ void catalogue_target(std::string_view input);
 /// A wids descriptor's text; there is no control byte.
 void descriptor_target(std::string_view input);
 
-/// A compressed file. Byte 0, bit 0 clear: any bytes, through every codec. Set: which change is made
-/// where in a file that is whole; what comes out is right, or it is refused.
+/// A compressed file. Byte 0, bit 0 clear: any bytes, through every codec. Set: which change is
+/// made where in a file that is whole; what comes out is right, or it is refused.
 void expand_target(std::string_view input);
 
 struct NamedTarget {

@@ -17,8 +17,8 @@ void make_directory(const std::string& path);
 /// The same, and of those above it what is missing.
 void make_directories(const std::string& path);
 
-/// Throws unless it is a directory of this user's to which nobody else may write. A link to one will
-/// do: what it leads to is checked.
+/// Throws unless it is a directory of this user's to which nobody else may write. A link to one
+/// will do: what it leads to is checked.
 /// Errors: NotFound, kIo; InvalidArgument.
 void require_own_directory(const std::string& path, std::string_view purpose);
 

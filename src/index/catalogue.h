@@ -18,8 +18,8 @@
 namespace shardwise {
 
 // The catalogue: a SQLite database with application_id kApplicationId and user_version
-// kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name, and
-// never changed; its rename to the index's path is the moment at which an index exists.
+// kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name,
+// and never changed; its rename to the index's path is the moment at which an index exists.
 //
 //   meta     one row a name: which table, how it was built, the totals, and `checksum`
 //   shards   one row a shard                  | of each row `checksum` is over all else of it, and
@@ -38,8 +38,8 @@ struct CatalogueMeta {
   std::string table_file;  ///< name beside the catalogue
   std::uint64_t table_checksum = 0;
   std::uint64_t num_fields = 0;
-  /// What the shards were named by, where that may stand for others later (see SourceList); relative
-  /// to the index's directory as shards' urls are.
+  /// What the shards were named by, where that may stand for others later (see SourceList);
+  /// relative to the index's directory as shards' urls are.
   std::vector<std::string> sources;
   IndexSummary summary;  ///< but for its fields
 };

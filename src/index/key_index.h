@@ -113,8 +113,8 @@ struct WrittenKeys {
   std::uint64_t checksum = 0;
 };
 
-/// Writes the key section at `offset` of `file`, in order and through small buffers; nothing but the
-/// blocks' hashes is held whole. `see` is given every pair in order of hash, then sample.
+/// Writes the key section at `offset` of `file`, in order and through small buffers; nothing but
+/// the blocks' hashes is held whole. `see` is given every pair in order of hash, then sample.
 WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
                        const std::function<void(std::uint64_t hash, std::uint64_t sample)>& see);
 

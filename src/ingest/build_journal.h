@@ -69,8 +69,8 @@ class BuildJournal {
   /// thread.
   std::optional<ShardPart> find(const Source& source) const;
 
-  /// The table that is to be written: the earlier build's, cut behind the first of `sources` that it
-  /// holds, or a new one. What find() gave of others it gives still. Errors: kNoSpace, kIo.
+  /// The table that is to be written: the earlier build's, cut behind the first of `sources` that
+  /// it holds, or a new one. What find() gave of others it gives still. Errors: kNoSpace, kIo.
   AtomicFile& begin_table(const std::vector<Source>& sources);
   /// Notes that the part was put into the table at `offset`. Errors: kNoSpace, kIo.
   void add(const ShardPart& part, std::uint64_t offset);

@@ -11,7 +11,8 @@
 
 namespace shardwise {
 
-/// Brings at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its end.
+/// Brings at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its
+/// end.
 using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
 
 /// The same of a local file, which must live as long.

@@ -152,7 +152,8 @@ bool is_current(const std::string& path, const std::vector<std::string>& shards,
 } catch (const Cancelled&) {
   throw;
 } catch (const Error&) {
-  return false;  // damaged, of another version, or a shard is gone: the builder mends it, or says so
+  // Damaged, of another version, or a shard is gone: the builder mends it, or says so.
+  return false;
 }
 
 std::string this_process() {
@@ -170,7 +171,8 @@ class Place {
   const std::string& path() const noexcept { return path_; }
   std::string lock_path() const { return path_ + std::string(kLockSuffix); }
 
-  /// Waits until this process may build. The right ends with what is returned, and with the process.
+  /// Waits until this process may build. The right ends with what is returned, and with the
+  /// process.
   /// Errors: Cancelled; those of making files.
   File take_turn(const IndexCacheOptions& options) const {
     constexpr std::chrono::milliseconds kLongestPause{100};
@@ -203,8 +205,8 @@ class Place {
     }
   }
 
-  /// After a build that failed: without an index, and a journal to go on from, the lock's file goes.
-  /// REQUIRES: it is this process's turn.
+  /// After a build that failed: without an index, and a journal to go on from, the lock's file
+  /// goes. REQUIRES: it is this process's turn.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;
@@ -212,7 +214,8 @@ class Place {
     ::unlink(lock_path().c_str());
   }
 
-  /// Notes that the index is in use. Never throws: then it may be removed early, and is built again.
+  /// Notes that the index is in use. Never throws: then it may be removed early, and is built
+  /// again.
   void note_use() const noexcept {
     struct stat status {};
     if (::stat(lock_path().c_str(), &status) != 0) return;

@@ -250,7 +250,8 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
   out.commit();
 }
 
-/// Throws if wids would number the samples otherwise: it knows nothing of what the index leaves out.
+/// Throws if wids would number the samples otherwise: it knows nothing of what the index leaves
+/// out.
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
   std::uint64_t num_found = 0;  // of those that were left out, by wids
   for (const SkippedMember& member : index.skipped(num_skipped)) {

@@ -150,7 +150,8 @@ class Candidates {
   std::unordered_map<std::string, std::unordered_set<std::string>> names_;  // by folder
 };
 
-/// How the file at `path` differs from the shard; nothing if it is none that can be held against it.
+/// How the file at `path` differs from the shard; nothing if it is none that can be held against
+/// it.
 std::optional<std::string> difference(const std::string& path, const Index& index,
                                       const ShardInfo& shard) {
   const ForeignIndex kind = foreign_index_at(path);

@@ -6,8 +6,8 @@
 namespace shardwise {
 
 /// Whether the kernel reads ahead in a mapped shard of which only the headers are wanted. It begins
-/// without: of large members a scan then reads a page each, not gigabytes. Where members turn out to
-/// be so small that reading them all costs no more than jumping over them, it reads ahead. One
+/// without: of large members a scan then reads a page each, not gigabytes. Where members turn out
+/// to be so small that reading them all costs no more than jumping over them, it reads ahead. One
 /// thread.
 class ReadAhead {
  public:

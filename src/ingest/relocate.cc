@@ -99,7 +99,8 @@ class Moves {
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
       // Its folder, and what is a pattern in it.
-      const std::size_t pattern = word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
+      const std::size_t pattern =
+          word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
       const std::size_t cut =
           pattern == std::string::npos ? word.size() : word.rfind('/', pattern) + 1;
       std::string folder = word.substr(0, cut);

@@ -324,7 +324,8 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
-    // All bytes of a compressed one were gone through: it is told from another of its size and time.
+    // All bytes of a compressed one were gone through: it is told from another of its size and
+    // time.
     if (hash || shard.compression() != Compression::kNone) {
       part.row.content_hash = shard.stored_hash();
     }

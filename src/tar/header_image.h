@@ -15,8 +15,8 @@ namespace shardwise {
 /// member stands in its place, so that it can be scanned like the tar itself.
 ///
 /// The data that is left out is exactly what scan_tar steps over, because both read headers with
-/// tar::read_raw_entry. Where a scan finds that there are no more headers, or none that can be read,
-/// what it looks at is kept: what stands in the place of a header, and one header behind it.
+/// tar::read_raw_entry. Where a scan finds that there are no more headers, or none that can be
+/// read, what it looks at is kept: what stands in the place of a header, and one header behind it.
 ///
 /// One pass; memory is a few MiB. Disk: the headers, a page each at least, and what `keep` asks
 /// for. One thread.

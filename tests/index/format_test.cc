@@ -1,5 +1,5 @@
-// The index as docs/formats/index.md specifies it: read by a program that was written from that page
-// alone, and the schema held against the page.
+// The index as docs/formats/index.md specifies it: read by a program that was written from that
+// page alone, and the schema held against the page.
 
 #include <array>
 #include <cstdio>
@@ -38,7 +38,8 @@ std::vector<std::string> run(const std::string& command, int& status) {
   return lines;
 }
 
-/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here has.
+/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here
+/// has.
 nlohmann::json value_json(const MetadataValue& value) {
   switch (value.type) {
     case ValueType::kNull:

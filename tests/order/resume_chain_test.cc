@@ -1,7 +1,7 @@
 // Random chains of resumes against a naive model of what the headers promise.
 //
-// A chain is the life of a run: an order over some samples, a few epochs of it, read in pieces. Each
-// piece has another number of ranks, another batch size and more entries in its skip list, and
+// A chain is the life of a run: an order over some samples, a few epochs of it, read in pieces.
+// Each piece has another number of ranks, another batch size and more entries in its skip list, and
 // begins with samplers that were made anew and resume from a token that was written as text. The
 // model knows only the order of each epoch as one rank reads it with nothing left out, and lists of
 // numbers; what the ranks deliver must be what it says, step by step.
@@ -633,7 +633,8 @@ class Chain {
     return shares;
   }
 
-  /// `shares` had rows [first, end) of the walk: in turn, or dealt in any way with the same numbers.
+  /// `shares` had rows [first, end) of the walk: in turn, or dealt in any way with the same
+  /// numbers.
   void check_step(const Piece& piece, const std::vector<Samples>& shares, std::uint64_t first,
                   std::uint64_t end) {
     std::vector<Samples> expected(piece.shares);

@@ -1,5 +1,6 @@
-// What the scanner accepts, archives one after another too, is what GNU tar and Python's tarfile read there: odd archives by the
-// hundred, of all types, dialects and special headers. What it refuses may be anything.
+// What the scanner accepts, archives one after another too, is what GNU tar and Python's tarfile
+// read there: odd archives by the hundred, of all types, dialects and special headers. What it
+// refuses may be anything.
 
 #include <cstdlib>
 #include <map>

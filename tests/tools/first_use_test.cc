@@ -127,7 +127,8 @@ TEST_F(FirstUseTest, AMistypedIndexIsNotFound) {
   EXPECT_FALSE(fs::exists(folder()) && !fs::is_empty(folder()));
 }
 
-/// Runs `shardwise` as a user who is not root, at home in `home`; as who we are, if that is not root.
+/// Runs `shardwise` as a user who is not root, at home in `home`; as who we are, if that is not
+/// root.
 Finished as_user(const std::string& home, const std::vector<std::string>& arguments) {
   std::vector<std::string> command;
   if (::geteuid() == 0) {

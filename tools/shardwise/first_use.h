@@ -23,7 +23,8 @@ struct FirstUse {
 
 /// Adds INDEX.
 CLI::Option* add_index_argument(CLI::App& command, std::string& index);
-/// Adds --quiet, --index-cache and --no-index-cache. `first_use` must live as long as `command` does.
+/// Adds --quiet, --index-cache and --no-index-cache. `first_use` must live as long as `command`
+/// does.
 void add_first_use_options(CLI::App& command, FirstUse& first_use);
 
 /// The path of the index that `name` is, or whose shards it names, as index_for() gives it; on

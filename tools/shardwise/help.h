@@ -8,7 +8,8 @@ namespace shardwise::tools {
 /// Lays help out, folded to a width: what a command does, how it is called, its arguments, its
 /// options by group (those without a group first, since they are the common ones), its
 /// sub-commands by group, and the footer. In a footer a line that is indented is an example, and is
-/// broken only as a shell allows. Where an option takes a size, the help says how sizes are written.
+/// broken only as a shell allows. Where an option takes a size, the help says how sizes are
+/// written.
 class HelpFormatter : public CLI::FormatterBase {
  public:
   explicit HelpFormatter(std::size_t width) : width_(width) {}

@@ -19,8 +19,8 @@ struct TableColumn {
 };
 
 /// A list for people and for scripts. On a terminal: a header, columns aligned to the widest of the
-/// first rows, wider from a row on that needs it, and lines cut to the terminal's width. Elsewhere: cells separated by tabs, as they
-/// come, without a header unless it is asked for.
+/// first rows, wider from a row on that needs it, and lines cut to the terminal's width. Elsewhere:
+/// cells separated by tabs, as they come, without a header unless it is asked for.
 ///
 /// Rows are written as they come, but for the first kRowsMeasured on a terminal. One thread.
 /// Errors: those of Output.

@@ -17,8 +17,9 @@ enum class Cut : unsigned char { kEnd, kStart };
 /// character is cut in two.
 std::string cut_to_width(std::string_view text, std::size_t width, Cut cut = Cut::kEnd);
 
-/// `text` in lines that end before column `width`, broken at blanks. Each begins in column `indent`:
-/// the first has its blanks already. Line ends in it stay; a word that is too wide stays whole.
+/// `text` in lines that end before column `width`, broken at blanks. Each begins in column
+/// `indent`: the first has its blanks already. Line ends in it stay; a word that is too wide stays
+/// whole.
 std::string folded(std::string_view text, std::size_t width, std::size_t indent = 0);
 
 /// A command to copy, broken with backslashes at blanks outside of quotes, where it is wider than

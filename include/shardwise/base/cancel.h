@@ -8,8 +8,8 @@
 
 namespace shardwise {
 
-/// What long work asks now and then whether it shall stop. It shares a flag with whoever may say so;
-/// by default there is none, and nobody does. A cheap value; any thread.
+/// What long work asks now and then whether it shall stop. It shares a flag with whoever may say
+/// so; by default there is none, and nobody does. A cheap value; any thread.
 ///
 /// The flag is an atomic that needs no lock, so that a signal handler may set it.
 class SHARDWISE_EXPORT CancelToken {

@@ -53,8 +53,8 @@ class SHARDWISE_EXPORT ExpandingReader {
 
   /// Fills `buffer`; fewer bytes only at the end, and then all checksums were right: what was given
   /// before is not to be believed until then.
-  /// Errors: CorruptShard (damaged or truncated, with the offsets in the file and in what it expands
-  ///   to); Unsupported (beyond the limits, or it needs a dictionary).
+  /// Errors: CorruptShard (damaged or truncated, with the offsets in the file and in what it
+  ///   expands to); Unsupported (beyond the limits, or it needs a dictionary).
   std::size_t read(char* buffer, std::size_t size);
   /// Expanded bytes read so far.
   std::uint64_t position() const noexcept;

@@ -103,8 +103,9 @@ class SHARDWISE_EXPORT Dataset {
   /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
   ///   checks its records. With Access::kRead one pread(2) and fstat(2) more.
   /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
-  ///   gone; the text says how many are, and where they are looked for); CorruptIndex; kIo (it cannot be read); Unsupported (remote or compressed, and there
-  ///   is no cache); those of ShardCache::get. The dataset stays usable.
+  ///   gone; the text says how many are, and where they are looked for); CorruptIndex; kIo (it
+  ///   cannot be read); Unsupported (remote or compressed, and there is no cache); those of
+  ///   ShardCache::get. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   Sample operator[](std::uint64_t index) const;
 

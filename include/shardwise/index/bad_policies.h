@@ -15,7 +15,8 @@ enum class OnBad : std::uint8_t {
   kKeep    ///< take it as it is; for `repeated_key` only
 };
 
-/// What to do with a link whose name has a field, so that without it a sample would lack that field.
+/// What to do with a link whose name has a field, so that without it a sample would lack that
+/// field.
 enum class OnLink : std::uint8_t {
   kError,   ///< throw, naming shard, offset, member and target; no index is made
   kSkip,    ///< leave it out, as webdataset does
@@ -50,8 +51,8 @@ struct SHARDWISE_EXPORT BadPolicies {
   friend bool operator==(const BadPolicies&, const BadPolicies&) = default;
 };
 
-/// "error" or "skip" if all are the same, else as "damage=error,no-field=skip,...", with ",link=..."
-/// at its end unless that is an error.
+/// "error" or "skip" if all are the same, else as "damage=error,no-field=skip,...", with
+/// ",link=..." at its end unless that is an error.
 SHARDWISE_EXPORT std::string to_string(const BadPolicies& policies);
 /// The other way round. Errors: InvalidArgument.
 SHARDWISE_EXPORT BadPolicies parse_bad_policies(std::string_view text);

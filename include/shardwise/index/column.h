@@ -13,10 +13,10 @@ namespace shardwise {
 /// The value is SQLite's: with a JSON path, what json_extract gives (objects and arrays as JSON
 /// text); without, an integer or a real if the field holds just that, blanks around it left out,
 /// else a text, or a blob if it is not UTF-8. Null if the sample has no such field, or the field no
-/// such path. Nothing is cut or rounded: a whole number that does not fit 64 bits is the text of its
-/// digits, a number beyond a double's range is its text, and a text with a NUL or a lone surrogate
-/// is a blob. Refused are fields above 1 MiB and, without a JSON path, what is not UTF-8 above 4 KiB
-/// and text that is no JSON above 64 KiB.
+/// such path. Nothing is cut or rounded: a whole number that does not fit 64 bits is the text of
+/// its digits, a number beyond a double's range is its text, and a text with a NUL or a lone
+/// surrogate is a blob. Refused are fields above 1 MiB and, without a JSON path, what is not UTF-8
+/// above 4 KiB and text that is no JSON above 64 KiB.
 struct Column {
   std::string name;       ///< in SQL: letters, digits and _, in lower case
   std::string field;      ///< lower case

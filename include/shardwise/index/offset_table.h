@@ -14,9 +14,9 @@
 
 namespace shardwise {
 
-// The offset table: the hot path of an index. One file, little-endian, mapped read-only and shared by
-// all processes through the page cache; nothing in it is parsed. docs/formats/index.md specifies it
-// and the catalogue beside it.
+// The offset table: the hot path of an index. One file, little-endian, mapped read-only and shared
+// by all processes through the page cache; nothing in it is parsed. docs/formats/index.md specifies
+// it and the catalogue beside it.
 //
 //   TableHeader        128 bytes: magic, version, counts, where the sections lie, checksums
 //   segments           one a shard, in shard order

@@ -74,11 +74,12 @@ struct BuildReport {
 };
 
 /// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
-/// `path`, or brings the one that is there up to date: shards with the same path, size, mtime_ns and
-/// first 512 bytes, or URL, size and validator, are not read again; nor are local shards that moved:
-/// which have another path than any that the index has, but the size, mtime_ns and first 512 bytes
-/// of one that is not at its path any more, and of no other. Afterwards the index holds these shards
-/// and no others; samples are numbered in this order of shards, and within a shard as they lie.
+/// `path`, or brings the one that is there up to date: shards with the same path, size, mtime_ns
+/// and first 512 bytes, or URL, size and validator, are not read again; nor are local shards that
+/// moved: which have another path than any that the index has, but the size, mtime_ns and first 512
+/// bytes of one that is not at its path any more, and of no other. Afterwards the index holds these
+/// shards and no others; samples are numbered in this order of shards, and within a shard as they
+/// lie.
 ///
 /// Samples follow WebDataset: the basename of a member is cut at its first dot; before it, with the
 /// directories, is the key; after it, lower-cased, the field; consecutive members of one key are a

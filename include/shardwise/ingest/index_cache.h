@@ -11,17 +11,17 @@
 
 namespace shardwise {
 
-// Indexes that are built at first use: who names shards where an index is wanted gets one, kept in a
-// folder of the user's, and brought up to date whenever the shards changed.
+// Indexes that are built at first use: who names shards where an index is wanted gets one, kept in
+// a folder of the user's, and brought up to date whenever the shards changed.
 //
 //   <folder>/<32 hex digits>.idx          the index, and beside it its offset table
 //   <folder>/<32 hex digits>.idx.lock     locked by who builds it, and says who that is; its time is
 //                                         when the index was last opened, give or take a day
 //
-// The digits are a hash of what was named, in absolute paths, and of the options that decide what an
-// index holds: so processes in different working folders agree on one, and a source that grows keeps
-// its own. Indexes that nobody opened for 30 days are removed when another one is built. The folder
-// may be removed by hand at any time when nobody builds.
+// The digits are a hash of what was named, in absolute paths, and of the options that decide what
+// an index holds: so processes in different working folders agree on one, and a source that grows
+// keeps its own. Indexes that nobody opened for 30 days are removed when another one is built. The
+// folder may be removed by hand at any time when nobody builds.
 
 /// What a build is about to bring from elsewhere.
 struct RemoteReading {
@@ -55,19 +55,21 @@ struct IndexCacheOptions {
 ///
 /// What exists goes by its content: a directory, a tar, a compressed file, and what is named like
 /// a shard or a descriptor, is a source, a SQLite file an index. Of what does not exist lists (`-`,
-/// `@list.txt`), URLs, patterns, and names of shards and descriptors are sources, and all else, with
-/// every name that ends in `.idx`, is an index: so a mistyped one is not found, and never built.
+/// `@list.txt`), URLs, patterns, and names of shards and descriptors are sources, and all else,
+/// with every name that ends in `.idx`, is an index: so a mistyped one is not found, and never
+/// built.
 /// Cost: reads 512 bytes.
 SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 
 /// The path of the index that `name` stands for: itself, if it names one; otherwise that of the
-/// source's in the folder, built now if there is none, and brought up to date if the source changed:
-/// shards came, changed or went. What a descriptor claims of its shards is held against it.
+/// source's in the folder, built now if there is none, and brought up to date if the source
+/// changed: shards came, changed or went. What a descriptor claims of its shards is held against
+/// it.
 ///
-/// One process builds an index at a time. Others that want it wait, and then find it; if the builder
-/// is killed the next one goes on from where it was. Where the file system has no locks nobody
-/// waits, and each builds for itself: safe, and more work. On NFS locks hold between machines, unless
-/// it is mounted with `nolock` or `local_lock`.
+/// One process builds an index at a time. Others that want it wait, and then find it; if the
+/// builder is killed the next one goes on from where it was. Where the file system has no locks
+/// nobody waits, and each builds for itself: safe, and more work. On NFS locks hold between
+/// machines, unless it is mounted with `nolock` or `local_lock`.
 ///
 /// Threads: safe concurrently; of several that want one index one builds.
 /// Cost: if nothing changed, the listing of directories and 512 bytes of each shard, some us each;

@@ -55,9 +55,9 @@ class SHARDWISE_EXPORT RemoteShards {
 };
 
 /// The same, but a shard's state is asked for once, and known from then on: for one piece of work
-/// that looks at its shards several times. The states of those of `shards` that are remote are asked
-/// for now, 16 at a time; what cannot be had now is asked for again when it is wanted, and then is an
-/// error.
+/// that looks at its shards several times. The states of those of `shards` that are remote are
+/// asked for now, 16 at a time; what cannot be had now is asked for again when it is wanted, and
+/// then is an error.
 SHARDWISE_EXPORT std::shared_ptr<RemoteShards> remembering_states(
     std::shared_ptr<RemoteShards> remote, const std::vector<std::string>& shards);
 
