@@ -350,6 +350,30 @@ TEST_F(MovedTest, ATableThatAnotherBuildHoldsIsWrittenAnew) {
   ::close(fd);
 }
 
+TEST_F(MovedTest, WhatWasLeftOutIsKnownAfterwards) {
+  test::TarBuilder tar;
+  tar.file("README", "no field").file("a.txt", "1");
+  write_file(shard("old", 0), tar.bytes());
+  BuildOptions options;
+  options.content.policies.no_field = OnBad::kSkip;
+  build_index(index(), paths_, options);
+  const auto skipped = Index::open(index())->skipped(100);
+  ASSERT_EQ(skipped.size(), 1U);
+  move();
+  EXPECT_EQ(relocate_index(index(), {{folder("old"), folder("new")}}).shards_scanned, 0U);
+  EXPECT_EQ(Index::open(index())->skipped(100), skipped);
+  EXPECT_EQ(Index::open(index())->summary().num_skipped, 1U);
+}
+
+TEST_F(MovedTest, AnIndexOfAnotherNameGetsATableOfItsOwn) {
+  const std::string renamed = home_ / "y.idx";
+  fs::rename(index(), renamed);
+  move();
+  EXPECT_EQ(relocate_index(renamed, {{folder("old"), folder("new")}}).shards_scanned, 0U);
+  build_index(index(), paths_in(folder("new"), 2));  // sweeps tables of its own name
+  EXPECT_EQ(wrong_with(Dataset::open(renamed)), "");
+}
+
 TEST_F(MovedTest, TheEqualsSignsOfARelocation) {
   const auto opened = Index::open(index());
   const Relocation plain = parse_relocation("/a=/b", *opened);
