@@ -7,6 +7,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/tar/tar_scanner.h"
 #include "tar/tar_header.h"
 
 namespace shardwise {
@@ -23,13 +24,6 @@ constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
 }  // namespace
 
 RemoteShards::~RemoteShards() = default;
-
-Compression shard_compression(std::string_view stored_bytes) noexcept {
-  if (stored_bytes.size() >= tar::kBlockBytes && tar::has_valid_checksum(stored_bytes.data())) {
-    return Compression::kNone;
-  }
-  return detect_compression(stored_bytes);
-}
 
 ShardBytes::ShardBytes(const ShardPlace& place, const ShardBytesOptions& options) : place_(place) {
   if (place_.remote == nullptr) {

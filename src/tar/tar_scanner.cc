@@ -535,4 +535,11 @@ TarScanReport scan_tar(std::string_view archive, const std::string& shard,
   return Scanner(archive, shard, options, visit).run();
 }
 
+Compression shard_compression(std::string_view first_bytes) noexcept {
+  if (first_bytes.size() >= tar::kBlockBytes && tar::has_valid_checksum(first_bytes.data())) {
+    return Compression::kNone;
+  }
+  return detect_compression(first_bytes);
+}
+
 }  // namespace shardwise
