@@ -50,6 +50,8 @@ class RememberedStates : public RemoteShards {
 
 }  // namespace
 
+RemoteShards::~RemoteShards() = default;
+
 std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> remote,
                                                  const std::vector<std::string>& shards) {
   auto remembered = std::make_shared<RememberedStates>(std::move(remote));

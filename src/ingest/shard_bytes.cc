@@ -23,8 +23,6 @@ constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
-RemoteShards::~RemoteShards() = default;
-
 ShardBytes::ShardBytes(const ShardPlace& place, const ShardBytesOptions& options) : place_(place) {
   if (place_.remote == nullptr) {
     open_file(MappedFile::open(place_.path), options);
