@@ -14,6 +14,7 @@
 #include <latch>
 #include <thread>
 
+#include "data/shards.h"
 #include "shardwise/base/file.h"
 #include "shardwise/data/dataset.h"
 #include "support/flock.h"
@@ -162,6 +163,13 @@ TEST_F(IndexCacheTest, WhatDecidesTheContentDecidesTheName) {
   EXPECT_NE(other.index, plain);
   EXPECT_TRUE(Index::open(other.index)->content().hashes);
   EXPECT_FALSE(Index::open(plain)->content().hashes);
+  IndexCacheOptions lenient;
+  lenient.build.content.policies.damage = OnBad::kSkip;
+  EXPECT_NE(open(data(), lenient).index, plain);
+  IndexCacheOptions with_column;
+  with_column.build.content.columns = {parse_column("txt")};
+  EXPECT_NE(open(data(), with_column).index, plain);
+  EXPECT_EQ(open(data()).index, plain);
 }
 
 TEST_F(IndexCacheTest, ChangedShardsAreSeenWhenItIsOpened) {
@@ -189,6 +197,13 @@ TEST_F(IndexCacheTest, ChangedShardsAreSeenWhenItIsOpened) {
   EXPECT_TRUE(open(data()).report);
   EXPECT_TRUE(Index::open(shrunk.index)->find("50"));
   EXPECT_FALSE(open(data()).report);
+  // Of the same time, too: only its first header says so.
+  set_old_time(shard(2));
+  open(data());
+  write_file(shard(2), shard_of(60, 2));
+  set_old_time(shard(2));
+  EXPECT_TRUE(open(data()).report);
+  EXPECT_TRUE(Index::open(shrunk.index)->find("60"));
   EXPECT_EQ(changed.index, shrunk.index);
 }
 
