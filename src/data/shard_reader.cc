@@ -115,8 +115,7 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
   std::uint64_t total = 0;
   for (const Run& run : runs) {
     if (run.size > shard_bytes - total) {
-      throw CorruptIndex("the index is damaged",
-                         sample.describe() + " (its members lie over each other)",
+      throw CorruptIndex("the index is damaged", sample.describe() + " (its members overlap)",
                          "build the index again with `shardwise index`");
     }
     total += run.size;

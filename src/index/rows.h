@@ -108,7 +108,7 @@ Cell to_cell(HashField<Word> hash) {
   return hash_cell(hash.word);
 }
 
-// The other way round. Errors: InvalidArgument for a cell that holds no such value.
+// Sets a value from its cell. Errors: InvalidArgument if the cell holds no such value.
 void from_cell(const Cell& cell, std::int64_t& value);
 void from_cell(const Cell& cell, std::uint64_t& value);
 void from_cell(const Cell& cell, bool& value);

@@ -14,7 +14,7 @@ bool is_pattern(const std::string& word);
 /// character of a pattern is a path.
 std::string kept_word(const std::string& index_path, const std::string& word);
 
-/// The other way round: the words that an index was built with, as paths from here.
+/// The words that an index was built with, as paths from the working folder.
 std::vector<std::string> words_from_here(const IndexFiles& index);
 
 }  // namespace shardwise

@@ -75,7 +75,7 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
     throw Unsupported("a pipe: URL is a command, and none is run", in_quotes(redacted_url(url)),
                       "set FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");
   }
-  throw Unsupported("nobody brings files of the scheme " + in_quotes(scheme),
+  throw Unsupported("no fetcher is registered for the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),
                     "use http, https, s3 or file, or add a fetcher (Fetchers::add)");
 }

@@ -42,7 +42,7 @@ BucketAndKey split(const std::string& url) {
   const bool is_bucket = !bucket.empty() && std::ranges::all_of(bucket, [](char c) {
     return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_';
   });
-  if (!is_bucket || bucket == "." || bucket == "..") refuse("the bucket's name can be none");
+  if (!is_bucket || bucket == "." || bucket == "..") refuse("the bucket's name is not valid");
   if (slash == std::string_view::npos || slash + 1 == rest.size()) refuse("it names no key");
   return {std::string(bucket), std::string(rest.substr(slash + 1))};
 }
@@ -147,7 +147,7 @@ HttpTarget s3_target(const std::string& url, const S3Options& options, const S3A
   }
   target.login_remedy =
       access.access_key_id.empty()
-          ? "no keys were found, so nobody in particular asked: set AWS_ACCESS_KEY_ID and "
+          ? "no keys were found, so the request was anonymous: set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or a profile"
           : "check the keys (from " + access.source + "), the region and the bucket's policy";
   return target;

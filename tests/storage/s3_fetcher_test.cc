@@ -280,9 +280,10 @@ TEST_F(S3FetcherTest, WithoutKeysNothingIsSigned) {
   EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "public");
   EXPECT_EQ(server_.requests().back().header("authorization"), "");
   server_.serve("/bucket/x", {.body = "public", .statuses = {403}});
-  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("(HTTP status 403, after 1 attempt); no keys were found, so nobody in "
-                        "particular asked: set AWS_ACCESS_KEY_ID"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+      HasSubstr("(HTTP status 403, after 1 attempt); no keys were found, so the request was "
+                "anonymous: set AWS_ACCESS_KEY_ID"));
 }
 
 TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {

@@ -129,9 +129,9 @@ std::string names_of(const std::vector<std::uint64_t>& nodes) {
 }
 
 void print_epochs(const FetchPlan& plan, Output& out) {
-  out.print("\nall nodes                  LRU                      next use\n");
-  out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "misses", "bytes",
-            "misses", "bytes");
+  out.print("\nall nodes together         LRU fetches              next-use fetches\n");
+  out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "shards", "bytes",
+            "shards", "bytes");
   for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
     const NodeEpoch all = plan.total(i);
     out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", plan.first_epoch + i,
@@ -142,7 +142,7 @@ void print_epochs(const FetchPlan& plan, Output& out) {
 }
 
 void print_nodes(const FetchPlan& plan, Output& out) {
-  out.print("\n{:<16}{:>15}{:>10}  {:>12}{:>12}\n", "one of nodes", "needs", "", "LRU: bytes",
+  out.print("\n{:<16}{:>15}{:>10}  {:>12}{:>12}\n", "nodes", "each needs", "", "LRU: bytes",
             "next use");
   for (std::size_t i = 0; i < std::min(plan.kinds.size(), kKindsShown); ++i) {
     const NodePlan& kind = plan.kinds[i];

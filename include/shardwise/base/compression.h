@@ -15,7 +15,7 @@ enum class Compression : std::uint8_t { kNone, kGzip, kZstd, kXz, kBzip2, kLz4 }
 
 /// "none", "gzip", "zstd", "xz", "bzip2", "lz4".
 SHARDWISE_EXPORT std::string_view compression_name(Compression compression) noexcept;
-/// The other way round. Errors: InvalidArgument, with the valid names.
+/// Parses what compression_name() returns. Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Compression parse_compression(std::string_view name);
 
 /// The name without the ".gz", ".zst", ".xz", ".bz2" or ".lz4" that it ends with, if it does.

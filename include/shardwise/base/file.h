@@ -10,7 +10,7 @@
 
 namespace shardwise {
 
-/// What tells one file from another, or from itself at another time.
+/// Identifies one version of a file: device, inode, size and time.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

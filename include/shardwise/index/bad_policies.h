@@ -54,7 +54,7 @@ struct SHARDWISE_EXPORT BadPolicies {
 /// "error" or "skip" if all are the same, else as "damage=error,no-field=skip,...", with
 /// ",link=..." at its end unless that is an error.
 SHARDWISE_EXPORT std::string to_string(const BadPolicies& policies);
-/// The other way round. Errors: InvalidArgument.
+/// Parses what to_string() returns. Errors: InvalidArgument.
 SHARDWISE_EXPORT BadPolicies parse_bad_policies(std::string_view text);
 /// "error", "skip", "keep". Errors: InvalidArgument.
 SHARDWISE_EXPORT OnBad parse_on_bad(std::string_view text);

@@ -16,8 +16,8 @@
 
 namespace shardwise {
 
-/// What an index holds beside what lies where. Kept in it, so that it can be brought up to date
-/// without saying it again.
+/// What to index besides where members lie. It is stored in the index, so that update_index() uses
+/// it again.
 struct IndexContent {
   BadPolicies policies = {};
   /// Metadata to take from fields, for queries. Reads those fields.

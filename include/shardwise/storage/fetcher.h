@@ -58,7 +58,8 @@ struct FetchRequest {
 ///   StaleIndex       the file is not the one that `validator` stands for.
 ///   Cancelled        `cancel` said so.
 ///   InvalidArgument  a malformed URL or range.
-///   Unsupported      a scheme that nobody brings, or a command without FetchOptions::allow_pipe.
+///   Unsupported      no fetcher is registered for the scheme; or a command, without
+///                    FetchOptions::allow_pipe.
 /// The texts name the URL without user, password and the values of its query, and no other secret.
 class SHARDWISE_EXPORT Fetcher {
  public:
@@ -115,7 +116,7 @@ struct FetchOptions {
   std::string ca_file = {};
   S3Options s3 = {};
   /// Whether `pipe:command` is run, where fetch() is asked for one. Only for URLs that you wrote
-  /// yourself: whoever can choose the URL runs what he likes.
+  /// yourself: whoever can choose the URL can execute arbitrary commands.
   bool allow_pipe = false;
 };
 
