@@ -209,6 +209,7 @@ void TableWriter::finish(bool unique_keys,
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);
   write_header();
+  file_.file().resize(offset_);  // an earlier build may have written further
   char name[kTableNameLength + 1];
   std::snprintf(name, sizeof name, "%016llx",
                 static_cast<unsigned long long>(header_.header_checksum));

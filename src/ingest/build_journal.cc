@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <variant>
 
 #include "base/private_file.h"
 #include "index/catalogue.h"
 #include "index/rows.h"
+#include "ingest/glance.h"
 #include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/fault_point.h"
@@ -20,6 +22,8 @@ namespace shardwise {
 namespace {
 
 constexpr std::string_view kMagic("SDWJRN4\n", 8);
+constexpr std::string_view kMagicOfAll("SDWJRN");  // of every version
+constexpr std::string_view kTableMagicOfAll("SHARDWT");
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
 
@@ -86,6 +90,26 @@ bool is_of(const ShardInfo& row, const Source& source) {
   return row.url == rescan.url && is_same(row, rescan);
 }
 
+/// True if a build may have left the file: if it is empty, or begins with `magic` or with zeros, as
+/// an unfinished table does, and what power loss cut.
+bool looks_left(const std::string& path, std::string_view magic) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) {
+    return false;
+  }
+  const File file = File::open_read(path);
+  std::string begin(magic.size(), '\0');
+  begin.resize(file.read_at(0, begin.data(), begin.size()));
+  return begin == magic || begin.find_first_not_of('\0') == std::string::npos;
+}
+
+/// True if a local shard begins as it did when it had this row. There are many tools that set times.
+bool begins_alike(const ShardInfo& row, const Rescan& now) {
+  if (now.place.remote != nullptr) return true;
+  const File file = File::open_read(now.place.path);
+  return !difference_at_start(row, reader_of(file));
+}
+
 /// True if the index at `path` has the table of this name; also if that cannot be said.
 bool is_in_use(const std::string& path, const std::string& table_name) {
   try {
@@ -110,6 +134,7 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
   } catch (const Error&) {
     cut(0);  // not to be read: then it is not gone on with
     by_url_.clear();
+    if (!file_) enabled_ = false;  // and, not to be opened, not written either
   }
 }
 
@@ -123,7 +148,22 @@ BuildJournal::~BuildJournal() {
 }
 
 void BuildJournal::open_existing() {
-  if (::access(path_.c_str(), F_OK) != 0) return;
+  const auto is_there = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+  };
+  const bool has_journal = is_there(path_);
+  if (!has_journal && !is_there(table_path_)) return;
+  // One of them may be damaged, and is known by the other.
+  if (!looks_left(path_, kMagicOfAll) && !looks_left(table_path_, kTableMagicOfAll)) {
+    enabled_ = false;
+    return;
+  }
+  if (!has_journal) return;
+  if (pace_.only_looks) {
+    file_ = File::open_read(path_);
+    return read_records();
+  }
   File file = File::open_or_create(path_);
   if (file.try_lock() != FileLock::kTaken) {
     enabled_ = false;
@@ -191,6 +231,10 @@ bool BuildJournal::read_record(std::uint64_t file_bytes, std::string& table_name
 void BuildJournal::open_table(const std::string& table_name) {
   goes_on_ = ::access(table_path_.c_str(), F_OK) == 0;
   if (!goes_on_ && table_name.empty()) return;
+  if (pace_.only_looks) {
+    found_table_ = File::open_read(goes_on_ ? table_path_ : directory_of(path_) + "/" + table_name);
+    return;
+  }
   // What is written to is no link to something else.
   File file = goes_on_ ? File::open_or_create(table_path_)
                        : File::open_to_lock(directory_of(path_) + "/" + table_name);
@@ -231,6 +275,7 @@ std::optional<ShardPart> BuildJournal::find(const Source& source) const {
   // What another index has is taken from there, unless it is in its place already.
   if (!is_of(record.row, source) || (!is_read && !record.in_table)) return std::nullopt;
   try {
+    if (is_read && !begins_alike(record.row, std::get<Rescan>(source))) return std::nullopt;
     ShardPart part = read(record);
     part.reused = true;
     part.resumed = is_read;
@@ -385,6 +430,7 @@ void BuildJournal::write_pending() {
 }
 
 void BuildJournal::remove() noexcept {
+  found_table_.reset();  // nobody sweeps what is locked
   try {
     // Power loss may have left the table alone.
     if (!file_ && enabled_ && ::access(table_path_.c_str(), F_OK) == 0) {

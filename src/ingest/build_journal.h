@@ -47,7 +47,8 @@ namespace shardwise {
 // the segments their checksums, which the rows hold, too: such shards are scanned again.
 
 /// The journal of the index at one path. It holds a lock while it lives; a second build of the same
-/// path at the same time gets none, and does without. One thread, but for find().
+/// path at the same time gets none, and does without. So does one that finds something else under
+/// one of the names, or what it may not write: that stays as it is. One thread, but for find().
 class BuildJournal {
  public:
   /// Records are written when they stand for so many bytes, or are so old, together: a build that
@@ -56,6 +57,8 @@ class BuildJournal {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
     bool is_private = false;  ///< nobody but its owner is to read the file: it holds secrets
+    /// Takes no lock, so that a build that begins meanwhile gets it: find() alone may be called.
+    bool only_looks = false;
   };
 
   /// Reads what an earlier build left, if `options_hash` is the same, and changes nothing.
@@ -65,8 +68,8 @@ class BuildJournal {
   BuildJournal(const BuildJournal&) = delete;
   BuildJournal& operator=(const BuildJournal&) = delete;
 
-  /// The shard, if an earlier build scanned it as it is now, or has it in the table already. Any
-  /// thread.
+  /// The shard, if an earlier build scanned it as it is now (of a local one the first 512 bytes are
+  /// looked at, too), or has it in the table already. Any thread.
   std::optional<ShardPart> find(const Source& source) const;
 
   /// The table that is to be written: the earlier build's, cut behind the first of `sources` that
@@ -107,7 +110,7 @@ class BuildJournal {
   const std::string table_path_;
   const std::uint64_t options_hash_;
   const Pace pace_;
-  bool enabled_ = true;       // false: another build writes it
+  bool enabled_ = true;       // false: another build writes it, or it is none of ours
   std::optional<File> file_;  // locked; none until there is something to keep
   std::uint64_t end_ = 0;     // of it, behind the last good record; 0: it is to be begun
 

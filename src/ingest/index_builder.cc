@@ -76,7 +76,7 @@ BuildPlan plan_index(const std::string& index_path, const std::vector<std::strin
                      const BuildOptions& options) {
   const std::string path = behind_links(index_path);
   BuildInputs inputs = look_at_all(path, shards, options);
-  const BuildJournal journal(path, scan_options_hash(options.content), {});
+  const BuildJournal journal(path, scan_options_hash(options.content), {.only_looks = true});
   BuildPlan plan;
   plan.missing = std::move(inputs.missing);
   plan.gone = std::move(inputs.gone);

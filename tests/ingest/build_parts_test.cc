@@ -1,5 +1,6 @@
 // Building in parts, merging, bringing up to date, and going on with a build that was cut off.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -174,6 +175,100 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   EXPECT_EQ(dir.list().size(), 10U + 4) << "strays were left";
 }
 
+/// Gives shards one size and one time, as many tools do.
+void make_alike(const std::vector<std::string>& shards) {
+  struct timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+  for (const std::string& shard : shards) {
+    std::filesystem::resize_file(shard, 1 << 20);
+    ASSERT_EQ(::utimensat(AT_FDCWD, shard.c_str(), times, 0), 0);
+  }
+}
+
+/// The index at "t.idx", which was gone on with, has the table that a build of these shards makes.
+void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>& shards) {
+  Index::open(dir / "t.idx")->check();
+  build_index(dir / "whole.idx", shards);
+  EXPECT_EQ(test::read_file(dir / table_of(dir, "t.idx")),
+            test::read_file(dir / table_of(dir, "whole.idx")));
+}
+
+TEST(JournalTest, AShardThatBeginsOtherwiseIsScannedAgain) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 4, 40);
+  make_alike(shards);
+  build_and_be_killed(dir / "t.idx", shards, {}, 3);
+  std::filesystem::rename(shards[0], dir / "swapped");
+  std::filesystem::rename(shards[1], shards[0]);
+  std::filesystem::rename(dir / "swapped", shards[1]);
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[2]));
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 1U);
+  expect_as_built_at_once(dir, shards);
+}
+
+TEST(JournalTest, TheTableMayBecomeShorterThanItWas) {
+  const TempDir dir;
+  auto shards = test::write_shards(dir, 4, 40);
+  make_alike(shards);
+  build_and_be_killed(dir / "t.idx", shards, {}, 3);
+  shards.pop_back();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    TarBuilder tar;
+    tar.file("only" + std::to_string(i) + ".txt", "a");
+    test::write_file(shards[i], tar.end().bytes());
+  }
+  make_alike(shards);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_scanned, 3U);
+  expect_as_built_at_once(dir, shards);
+}
+
+TEST(JournalTest, WhatIsNoneOfItsFilesStays) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  const std::string diary = "Dear diary, today I packed my shards.";
+  BuildOptions journaled;
+  journaled.journal_bytes = 1;
+  int n = 0;
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{".journal"}, {".journal.table"}, {".journal", ".journal.table"}}) {
+    for (const bool is_long : {false, true}) {
+      const std::string index = dir / (std::to_string(n++) + ".idx");
+      for (const std::string& name : names) test::write_file(index + name, diary);
+      build_index(index, shards, is_long ? journaled : BuildOptions());
+      for (const std::string& name : names) EXPECT_EQ(test::read_file(index + name), diary);
+      Index::open(index)->check();
+      EXPECT_EQ(std::filesystem::exists(index + ".journal"), names[0] == ".journal");
+      EXPECT_EQ(std::filesystem::exists(index + ".journal.table"),
+                names.back() == ".journal.table");
+    }
+  }
+}
+
+TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  BuildOptions journaled;
+  journaled.journal_bytes = 1;
+  std::filesystem::create_directory(dir / "a.idx.journal");
+  std::filesystem::create_directory(dir / "b.idx.journal.table");
+  std::filesystem::create_symlink("other", dir / "c.idx.journal");
+  ASSERT_EQ(::mkfifo((dir / "d.idx.journal").c_str(), 0600), 0);
+  for (const char* name : {"a.idx", "b.idx", "c.idx", "d.idx"}) {
+    EXPECT_EQ(build_index(dir / name, shards, journaled).shards_scanned, 3U) << name;
+    Index::open(dir / name)->check();
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir / "other"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "c.idx.journal"));
+}
+
+TEST(JournalTest, APlanNeedsNoLockOfIt) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 4, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 2);
+  File held = File::open_or_create(dir / "t.idx.journal");
+  ASSERT_EQ(held.try_lock(), FileLock::kTaken);
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[1]));
+}
+
 TEST(JournalTest, OneOfOtherOptionsIsNotUsed) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 5, 6);
@@ -300,6 +395,17 @@ TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsNotScannedAgain) {
   ASSERT_FALSE(std::filesystem::exists(dir / "t.idx"));
   EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 5U);
   Index::open(dir / "t.idx")->check();
+  EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
+}
+
+// Nor is it kept for ever, if the next build has nothing to do.
+TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsSweptByABuildThatDoesNotNeedIt) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 5, 5);
+  const std::vector<std::string> some(shards.begin(), shards.begin() + 2);
+  build_index(dir / "t.idx", some);
+  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
+  EXPECT_EQ(build_index(dir / "t.idx", some).shards_reused, 2U);
   EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
 }
 
