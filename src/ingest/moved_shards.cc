@@ -11,6 +11,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/base/url.h"
 #include "shardwise/index/offset_table.h"
 
 namespace shardwise {
@@ -45,6 +46,18 @@ ReadShard reader_of(const Rescan& shard) {
   }
   return [file = std::make_shared<const File>(File::open_read(shard.place.path))](
              std::uint64_t offset, std::size_t size) { return reader_of(*file)(offset, size); };
+}
+
+/// True if where the donor has the shard there is still a file of its size and time, and that is not
+/// the one that is looked at by another name.
+bool is_still_there(const Donor& donor, const ShardInfo& row, const Rescan& now) {
+  try {
+    const FileIdentity there = file_identity(resolve_url(donor.home, row.url));
+    return there.size_bytes == row.size_bytes && there.mtime_ns == row.mtime_ns &&
+           there != file_identity(now.place.path);
+  } catch (const Error&) {
+    return false;  // not to be looked at: not there
+  }
 }
 
 /// Size, time and first header; of a size and time that do not matter 0.
@@ -111,6 +124,8 @@ void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const ShardInfo row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());
+    // A copy may lie beside what it is of, but then it is the caller who says that it is one.
+    if (!accept_times && is_still_there(old, row, now)) continue;
     if (difference_from(old, row, now, accept_times)) continue;
     *same.front() = reuse_of(old, row, now);
     unnamed.erase(row.url);

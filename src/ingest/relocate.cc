@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "base/normal_path.h"
 #include "ingest/build_run.h"
@@ -15,6 +17,7 @@
 #include "shardwise/base/file.h"
 #include "shardwise/base/text.h"
 #include "shardwise/base/url.h"
+#include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
 namespace {
@@ -40,6 +43,14 @@ std::string normal_place(const std::string& place) {
 
 bool lies_in(const std::string& place, const std::string& folder) {
   return place == folder || place.starts_with(folder + "/");
+}
+
+/// True if a word that begins with this folder, and goes on with this pattern, would stand for
+/// something else: characters of the folder's name would be taken for a pattern, too.
+bool reads_otherwise(const std::string& folder, const std::string& pattern) {
+  if (folder.find('{') != std::string::npos) return true;
+  return !is_remote_url(folder) && folder.find_first_of("*?[\\") != std::string::npos &&
+         pattern.find_first_of(kGlobCharacters) != std::string::npos;
 }
 
 /// One that is checked, in normal spelling.
@@ -112,7 +123,9 @@ class Moves {
       });
       if (splits || (move != nullptr && move->crosses_kinds())) return {};
       if (move == nullptr) continue;
-      word = move->apply(folder) + (pattern == std::string::npos ? "" : "/") + word.substr(cut);
+      const std::string now = move->apply(folder);
+      if (reads_otherwise(now, word.substr(cut))) return {};
+      word = now + (pattern == std::string::npos ? "" : "/") + word.substr(cut);
     }
     return words;
   }
@@ -124,6 +137,24 @@ class Moves {
 /// Where a shard of an index is looked for, in the spelling of normal_place().
 std::string place_of(const std::string& path) {
   return is_fetched_url(path) ? path : normal_absolute_path(path);
+}
+
+/// True if a descriptor among the words, which says by itself where its shards are, names them in
+/// other places than those where they are now.
+bool descriptors_name_others(const std::vector<std::string>& words,
+                             const std::vector<Source>& sources, RemoteShards* remote) {
+  if (std::none_of(words.begin(), words.end(), is_named_like_a_descriptor)) return false;
+  std::set<std::string> named;
+  try {
+    for (const std::string& shard : read_sources(words, remote).shards) {
+      named.insert(place_of(shard));
+    }
+  } catch (const Error&) {
+    return true;  // what cannot be read any more names nothing
+  }
+  return std::any_of(sources.begin(), sources.end(), [&](const Source& source) {
+    return named.count(place_of(std::get<Reuse>(source).row.path)) == 0;
+  });
 }
 
 }  // namespace
@@ -211,11 +242,15 @@ BuildReport relocate_index(const std::string& index_path,
         std::to_string(num_different) + " of " + std::to_string(shards.size()) +
             (shards.size() == 1 ? " shard is" : " shards are") + " not what was indexed; the first",
         first_different,
-        "if they were copied, take them with other times: --accept-times "
-        "(BuildOptions::accept_times); otherwise name them as SOURCE: what changed is read anew");
+        std::string(options.accept_times
+                        ? ""
+                        : "if they were copied, take them with other times: --accept-times "
+                          "(BuildOptions::accept_times); otherwise ") +
+            "name them as SOURCE: what changed is read anew");
   }
-  for (const std::string& word : moves.apply_to_words(words)) {
-    inputs.words.push_back(kept_word(path, word));
+  const std::vector<std::string> words_now = moves.apply_to_words(words);
+  if (!descriptors_name_others(words_now, inputs.sources, options.remote.get())) {
+    for (const std::string& word : words_now) inputs.words.push_back(kept_word(path, word));
   }
   return run_build(path, inputs, old.summary().content, options);
 }

@@ -177,6 +177,27 @@ TEST_F(MovedTest, AShardBesideItsCopyIsNoShardThatMoved) {
   EXPECT_EQ(report.shards_moved, 0U);
 }
 
+// Of its size, its time and its first header, but with other members; what it could be taken for did
+// not go anywhere.
+TEST_F(MovedTest, AShardWhoseDoubleIsWhereItWasIsRead) {
+  const TempDir doubles;
+  for (const char* name : {"a", "b"}) {
+    test::TarBuilder tar;
+    tar.file("0.txt", "zero").file(std::string("of-") + name + ".txt", "one");
+    write_file(doubles / (name + std::string(".tar")), tar.end().bytes());
+    set_old_time(doubles / (name + std::string(".tar")));
+  }
+  build_index(doubles / "x.idx", {doubles / "a.tar"});
+  EXPECT_THAT(plan_index(doubles / "x.idx", {doubles / "b.tar"}).unchanged, IsEmpty());
+  EXPECT_EQ(build_index(doubles / "x.idx", {doubles / "b.tar"}).shards_scanned, 1U);
+  EXPECT_EQ(Index::open(doubles / "x.idx")->find("of-b"), 1U);
+  // The same file by another way is no double.
+  fs::create_directory_symlink(doubles.path(), doubles / "way");
+  const BuildReport report = build_index(doubles / "x.idx", {doubles / "way/b.tar"});
+  EXPECT_EQ(report.shards_scanned, 0U);
+  EXPECT_EQ(report.shards_moved, 1U);
+}
+
 TEST_F(MovedTest, OtherOptionsReadAnew) {
   move();
   EXPECT_EQ(build_index(index(), paths_in(folder("new"), 4), {.content = {.hashes = true}})
@@ -227,6 +248,51 @@ TEST_F(MovedTest, RelocationRewritesNamesAndWords) {
   EXPECT_EQ(wrong(), "");
   EXPECT_THAT(index_sources(index()), ElementsAre(pattern("new")));
   EXPECT_EQ(update_index(index()).shards_scanned, 0U);
+}
+
+TEST_F(MovedTest, WordsThatTheNewFolderWouldMakeAPatternAreForgotten) {
+  const auto words_after = [&](const std::string& word, const std::string& to) {
+    build_index(index(), paths_, {.sources = {word}});
+    fs::rename(folder("old"), folder(to));
+    relocate_index(index(), {{folder("old"), folder(to)}});
+    const auto words = index_sources(index());
+    EXPECT_EQ(update_index(index()).shards_scanned, 0U) << word << " " << to;
+    EXPECT_EQ(Index::open(index())->num_shards(), 4U) << word << " " << to;
+    fs::rename(folder(to), folder("old"));
+    return words;
+  };
+  EXPECT_THAT(words_after(folder("old") + "/*.tar", "new[1]"), IsEmpty());
+  EXPECT_THAT(words_after(folder("old") + "/*.tar", "n*"), IsEmpty());
+  EXPECT_THAT(words_after(folder("old") + "/*.tar", "back\\slash"), IsEmpty());
+  EXPECT_THAT(words_after(folder("old"), "n{0..1}"), IsEmpty());
+  EXPECT_THAT(words_after(folder("old"), "n{"), IsEmpty());
+  EXPECT_THAT(words_after(pattern("old"), "new[1]"), ElementsAre(pattern("new[1]")));
+  EXPECT_THAT(words_after(folder("old"), "new[1]"), ElementsAre(folder("new[1]")));
+}
+
+TEST_F(MovedTest, ADescriptorThatNamesShardsWhereTheyWereIsForgotten) {
+  const std::string descriptor = home_ / "d.json";
+  const auto describe = [&](const std::string& in) {
+    std::string shards;
+    for (int i = 0; i < 4; ++i) {
+      shards += (i == 0 ? "" : ",") + (R"({"nsamples":5,"url":")" + shard(in, i) + R"("})");
+    }
+    write_file(descriptor, R"({"__kind__":"wids-shard-index-v1","wids_version":1,"shardlist":[)" +
+                               shards + "]}");
+  };
+  describe("old");
+  build_index(index(), paths_, {.sources = {descriptor}});
+  move();
+  relocate_index(index(), {{folder("old"), folder("new")}});
+  EXPECT_THAT(index_sources(index()), IsEmpty());
+  EXPECT_EQ(update_index(index()).shards_scanned, 0U);
+  // One that was written for the new places is the index's word still.
+  fs::rename(folder("new"), folder("old"));
+  build_index(index(), paths_, {.sources = {descriptor}});
+  move();
+  describe("new");
+  relocate_index(index(), {{folder("old"), folder("new")}});
+  EXPECT_THAT(index_sources(index()), ElementsAre(descriptor));
 }
 
 TEST_F(MovedTest, TheLongestRelocationCounts) {
@@ -304,6 +370,10 @@ TEST_F(MovedTest, RelocationRefusesOtherBytesOfTheSameSizeAndTime) {
         relocate_index(index(), {{folder("old"), folder("new")}});
       }),
       AllOf(HasSubstr("1 of 4 shards are not what"), HasSubstr("its first 512 bytes differ")));
+  EXPECT_THAT(error_text([&] {
+                relocate_index(index(), {{folder("old"), folder("new")}}, {.accept_times = true});
+              }),
+              AllOf(HasSubstr("name them as SOURCE"), Not(HasSubstr("accept-times"))));
 }
 
 TEST_F(MovedTest, RelocationNamesWhatItDoesNotFind) {

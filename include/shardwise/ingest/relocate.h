@@ -33,8 +33,9 @@ SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Inde
 /// nothing is written: the shards are to be named, and are read anew.
 ///
 /// The words that the index was built of (BuildOptions::sources) move along; if they stand for
-/// shards that moved and others that did not, or become those of a server, they are forgotten, and
-/// the index names its shards one by one.
+/// shards that moved and others that did not, become those of a server, or would be read as another
+/// pattern (below a folder named `a{b`), or are a descriptor that names them where they were, they
+/// are forgotten, and the index names its shards one by one.
 ///
 /// @param options  num_threads, progress, remote, cancel and accept_times count.
 /// Effects: the catalogue is replaced; the offset table stays, unless another build is at work.
