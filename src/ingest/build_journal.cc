@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/normal_path.h"
 #include "base/private_file.h"
 #include "index/catalogue.h"
 #include "index/rows.h"
@@ -17,6 +18,7 @@
 #include "shardwise/base/fault_point.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/offset_table.h"
+#include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
 namespace {
@@ -103,6 +105,8 @@ bool looks_left(const std::string& path, std::string_view magic) {
   return begin == magic || begin.find_first_not_of('\0') == std::string::npos;
 }
 
+std::string journal_path(const std::string& index_path) { return index_path + ".journal"; }
+
 /// True if a local shard begins as it did when it had this row. There are many tools that set times.
 bool begins_alike(const ShardInfo& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
@@ -123,9 +127,15 @@ bool is_in_use(const std::string& path, const std::string& table_name) {
 
 }  // namespace
 
+bool has_journal(const std::string& path) try {
+  return looks_left(journal_path(behind_links(path)), kMagicOfAll);
+} catch (const Error&) {
+  return false;  // what cannot be read is not gone on with
+}
+
 BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace)
     : index_path_(index_path),
-      path_(index_path + ".journal"),
+      path_(journal_path(index_path)),
       table_path_(path_ + ".table"),
       options_hash_(options_hash),
       pace_(pace) {

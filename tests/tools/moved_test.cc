@@ -59,6 +59,9 @@ TEST_F(MovedShardsTest, WithoutOneTheErrorSaysWhatToDo) {
   EXPECT_EQ(verify.code, 1);
   EXPECT_THAT(verify.err, AllOf(HasSubstr("2 of 2 shards are missing: '" + index_.path() + "'"),
                                 HasSubstr("--relocate OLD=NEW")));
+  for (const std::string& out : {verify.out, shardwise({"verify", index_.path(), "--json"}).out}) {
+    EXPECT_THAT(out, AllOf(HasSubstr("--root DIR"), Not(HasSubstr("DatasetOptions"))));
+  }
   expect_failure(shardwise({"export", index_.path(), "--format", "wids", "-o", other_ / "x.json"}),
                  {"2 of 2 shards are missing"});
   fs::rename(data() + "/a.tar", index_.dir() / "a.tar");
@@ -112,6 +115,8 @@ TEST_F(MovedShardsTest, ARelocationStandsAlone) {
   EXPECT_EQ(code({"--hash"}), 2);
   expect_failure(shardwise({"index", "-o", index_.path(), "--relocate", "/a"}),
                  {"no relocation: '/a'", "write OLD=NEW"});
+  expect_failure(shardwise({"index", "-o", other_ / "none.idx", "--relocate", "/a=/b"}),
+                 {other_ / "none.idx"});
 }
 
 TEST_F(MovedShardsTest, ShardsNamedWhereTheyAreAreNotReadAgain) {

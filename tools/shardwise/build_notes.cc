@@ -1,7 +1,6 @@
 #include "build_notes.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -9,10 +8,6 @@
 #include "shardwise/base/text.h"
 
 namespace shardwise::tools {
-
-bool has_journal(const std::string& index) {
-  return ::access((index + ".journal").c_str(), F_OK) == 0;
-}
 
 void show(Progress& progress, const shardwise::Progress& at) {
   progress.update(at.bytes_done, at.num_bytes, [&] {

@@ -18,8 +18,6 @@ namespace shardwise::tools {
 /// Of a build that was interrupted and left a journal.
 inline constexpr const char* kInterruptedAndKept =
     "interrupted; what was read is kept: run the same command to continue";
-/// True if such a build of this index left one.
-bool has_journal(const std::string& index);
 
 void show(Progress& progress, const shardwise::Progress& at);
 

@@ -579,7 +579,7 @@ void add_index_command(CLI::App& program, Output& out) {
                                  " needs SOURCE: without any the index is updated with the options "
                                  "that it was built with");
     }
-    if (options->sources.empty() && !is_there(options->index)) {
+    if (options->sources.empty() && options->relocations.empty() && !is_there(options->index)) {
       throw CLI::RequiredError("SOURCE");
     }
     run(*options, out);

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
+#include "option_names.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
@@ -69,11 +70,12 @@ void run(const VerifyArguments& options, Output& out) {
       });
     };
     show(shardwise::Progress());
-    const std::optional<std::string> problem = verify_shard(*index, number,
-                                                            {.full = options.full,
-                                                             .cancel = interrupt_token(),
-                                                             .remote = remote.get(),
-                                                             .progress = show});
+    std::optional<std::string> problem = verify_shard(*index, number,
+                                                      {.full = options.full,
+                                                       .cancel = interrupt_token(),
+                                                       .remote = remote.get(),
+                                                       .progress = show});
+    if (problem) problem = with_option_names(*problem);
     num_different += problem ? 1 : 0;
     if (problem && is_missing(shard)) {
       ++num_missing;

@@ -136,6 +136,10 @@ SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptio
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
 
+/// True if a build of the index at `path` did not finish, and left a journal from which the next one
+/// goes on.
+SHARDWISE_EXPORT bool has_journal(const std::string& path);
+
 /// The words of BuildOptions::sources that the index at `path` was built with, as paths from here;
 /// none if there were none. With read_sources() they give the shards that update_index() takes.
 /// Errors: as Index::open; InvalidArgument if it is a part.
