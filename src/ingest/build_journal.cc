@@ -8,9 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/normal_path.h"
 #include "base/private_file.h"
-#include "index/catalogue.h"
 #include "index/rows.h"
 #include "ingest/glance.h"
 #include "shardwise/base/bytes.h"
@@ -112,17 +110,6 @@ bool begins_alike(const ShardInfo& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
   const File file = File::open_read(now.place.path);
   return !difference_at_start(row, reader_of(file));
-}
-
-/// True if the index at `path` has the table of this name; also if that cannot be said.
-bool is_in_use(const std::string& path, const std::string& table_name) {
-  try {
-    return Catalogue(path).meta().table_file == table_name;
-  } catch (const NotFound&) {
-    return false;
-  } catch (const Error&) {
-    return true;
-  }
 }
 
 }  // namespace
@@ -249,8 +236,6 @@ void BuildJournal::open_table(const std::string& table_name) {
   File file = goes_on_ ? File::open_or_create(table_path_)
                        : File::open_to_lock(directory_of(path_) + "/" + table_name);
   if (file.try_lock() != FileLock::kTaken || !file.has_name()) return;
-  // An index has it: it was complete but for the journal's end.
-  if (!goes_on_ && is_in_use(index_path_, table_name)) return;
   found_table_ = std::move(file);
 }
 

@@ -205,6 +205,30 @@ TEST(JournalTest, AShardThatBeginsOtherwiseIsScannedAgain) {
   expect_as_built_at_once(dir, shards);
 }
 
+TEST(JournalTest, AShardThatGrewIsScannedAgain) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 4, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 3);
+  const std::string before = test::read_file(shards[1]);
+  const std::size_t end = before.find_last_not_of('\0') / 512 * 512 + 512;
+  TarBuilder more;
+  test::write_file(shards[1], before.substr(0, end) + more.file("new.txt", "1").end().bytes());
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[2]));
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 2U);
+  expect_as_built_at_once(dir, shards);
+}
+
+TEST(JournalTest, WhatStaysBehindAShardThatChangedIsNotScannedAgain) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 6, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 5);
+  std::filesystem::last_write_time(
+      shards[0], std::filesystem::last_write_time(shards[0]) + std::chrono::seconds(1));
+  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 6U);
+  expect_as_built_at_once(dir, shards);
+}
+
 TEST(JournalTest, TheTableMayBecomeShorterThanItWas) {
   const TempDir dir;
   auto shards = test::write_shards(dir, 4, 40);
@@ -283,6 +307,13 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
   const auto shards = test::write_shards(dir, 4, 3);
   build_index(dir / "whole.idx", shards);
   const std::string table = test::read_file(dir / table_of(dir, "whole.idx"));
+  const auto rows_of = [&](const std::string& name) {
+    const auto index = Index::open(dir / name);
+    std::vector<ShardInfo> rows;
+    for (std::uint64_t i = 0; i < index->num_shards(); ++i) rows.push_back(index->shard(i));
+    return rows;
+  };
+  const auto rows = rows_of("whole.idx");
   build_and_be_killed(dir / "t.idx", shards, {}, 3);
   const std::string journal = dir / "t.idx.journal";
   const std::map<std::string, std::string> left = {
@@ -294,6 +325,7 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
     test::write_file(damaged, bytes);
     build_index(dir / "t.idx", shards, {.num_threads = 1});
     ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << damaged << " " << at;
+    ASSERT_EQ(rows_of("t.idx"), rows) << damaged << " " << at;
     std::filesystem::remove(dir / "t.idx");
     for (const auto& [path, whole] : left) ASSERT_FALSE(std::filesystem::exists(path)) << damaged;
   };
