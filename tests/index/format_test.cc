@@ -1,15 +1,13 @@
 // The index as docs/formats/index.md specifies it: read by a program that was written from that
 // page alone, and the schema held against the page.
 
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "index/rows.h"
 #include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
-#include "support/support.h"
+#include "support/python.h"
 
 namespace shardwise {
 namespace {
@@ -18,28 +16,7 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::HasSubstr;
 
-std::string path_in_source(const std::string& name) { return test::source_dir() + "/" + name; }
-
-/// The lines that a command prints; its status into `status`.
-std::vector<std::string> run(const std::string& command, int& status) {
-  std::vector<std::string> lines;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    text.append(buffer.data(), size);
-  }
-  status = ::pclose(pipe);
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos;
-       begin = end + 1) {
-    lines.push_back(text.substr(begin, end - begin));
-  }
-  return lines;
-}
-
-/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here
-/// has.
+/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here has.
 nlohmann::json value_json(const MetadataValue& value) {
   switch (value.type) {
     case ValueType::kNull:
@@ -103,9 +80,7 @@ std::vector<std::string> write_odd_shards(const TempDir& dir) {
 }
 
 TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
-  int status = 0;
-  run("python3 --version >/dev/null 2>&1", status);
-  if (status != 0) GTEST_SKIP() << "skipped: no python3";
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
   const TempDir dir;
   BuildOptions options;
   for (const char* column : {"cls", "txt", "w=json:$.w", "h=json:$.h"}) {
@@ -115,20 +90,13 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
     options.content.hashes = hashes;
     build_index(dir / "t.idx", write_odd_shards(dir), options);
     const auto index = Index::open(dir / "t.idx");
-    const auto lines = run("python3 '" + path_in_source("tests/index/read_index.py") + "' '" +
-                               index->path() + "' d7/s3 d39/s38 none",
-                           status);
-    EXPECT_EQ(status, 0);
+    const auto lines =
+        test::run_python("tests/index/read_index.py", {index->path(), "d7/s3", "d39/s38", "none"});
     const auto expected = samples_of(*index);
-    ASSERT_GT(lines.size(), expected.size());
+    ASSERT_EQ(lines.size(), expected.size() + 3);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(nlohmann::json::parse(lines[i]), expected[i]) << "sample " << i;
     }
-    if (lines.back() == "no xxhash") {
-      std::printf("skipped: checksums and look-ups, for Python has no package xxhash\n");
-      continue;
-    }
-    ASSERT_EQ(lines.size(), expected.size() + 3);
     EXPECT_EQ(nlohmann::json::parse(lines[expected.size()]), index->find_all("d7/s3"));
     EXPECT_EQ(nlohmann::json::parse(lines[expected.size() + 1]), index->find_all("d39/s38"));
     EXPECT_EQ(lines[expected.size() + 2], "[]");
@@ -136,7 +104,7 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
 }
 
 TEST(IndexFormatTest, ThePageHasTheSchemaToTheLetter) {
-  const std::string page = test::read_file(path_in_source("docs/formats/index.md"));
+  const std::string page = test::read_file(test::source_dir() + "/docs/formats/index.md");
   for (const std::string& sql : {create_table_sql<FieldInfo>(), create_table_sql<ShardInfo>(),
                                  create_table_sql<SkippedMember>()}) {
     EXPECT_THAT(page, HasSubstr("\n" + sql + "\n"));

@@ -1,8 +1,7 @@
 """Reads an index as docs/formats/index.md says, with nothing else: python3 read_index.py INDEX [KEY...]
 
 Prints one JSON line a sample: its key, its shard's url, its metadata, and of each member the field, offset, size and hash;
-then one a KEY: the numbers of the samples that have it. Without the package xxhash nothing is held against a checksum,
-and no KEY is looked up; the last line says so.
+then one a KEY: the numbers of the samples that have it.
 """
 
 import json
@@ -12,16 +11,8 @@ import sqlite3
 import struct
 import sys
 
-try:
-    import xxhash
-
-    def hash64(data, seed=0):
-        return xxhash.xxh3_64_intdigest(data, seed)
-
-    def hash128(data):
-        return xxhash.xxh3_128_intdigest(data)
-except ImportError:
-    xxhash = None
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "support"))
+from xxh3 import hash64, hash128  # noqa: E402
 
 
 def require(truth, what):
@@ -51,9 +42,8 @@ class Index:
         require(self.db.execute("PRAGMA application_id").fetchone()[0] == 0x53445731, "application_id")
         require(self.db.execute("PRAGMA user_version").fetchone()[0] == 3, "user_version")
         self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
-        if xxhash:
-            others = sorted((n.encode(), v.encode()) for n, v in self.meta.items() if n != "checksum")
-            require("%032x" % hash128(b"".join(pack(n) + pack(v) for n, v in others)) == self.meta["checksum"], "meta")
+        others = sorted((n.encode(), v.encode()) for n, v in self.meta.items() if n != "checksum")
+        require("%032x" % hash128(b"".join(pack(n) + pack(v) for n, v in others)) == self.meta["checksum"], "meta")
         self.shards = self.rows("shards", int(self.meta["num_shards"]))
         self.fields = self.rows("fields", int(self.meta["num_fields"]))
         self.skipped = self.rows("skipped", int(self.meta["num_skipped"]))
@@ -64,30 +54,27 @@ class Index:
         require(magic == b"SHARDWT\n" and version == 3 and size == len(self.table), "table header")
         require("%016x" % header_sum == self.meta["table_checksum"], "another table")
         self.entries = [struct.unpack_from("<3Q", self.table, directory + 24 * i) for i in range(self.num_shards + 1)]
-        if xxhash:
-            require(hash64(self.table[:120]) == header_sum, "header checksum")
-            end = directory + 24 * (self.num_shards + 1)
-            require(hash64(self.table[hints:self.keys], hash64(self.table[directory:end])) == directory_sum, "directory")
-            sums = b"".join(self.table[e[0] + 56:e[0] + 64] for e in self.entries[:-1])
-            require(hash128(sums) & (1 << 64) - 1 == segments_sum, "segments")
-            words = (1 << self.bits) + 1 + self.num_samples
-            require(hash64(self.table[self.keys + 8 * words:]) == keys_sum, "keys")
+        require(hash64(self.table[:120]) == header_sum, "header checksum")
+        end = directory + 24 * (self.num_shards + 1)
+        require(hash64(self.table[hints:self.keys], hash64(self.table[directory:end])) == directory_sum, "directory")
+        sums = b"".join(self.table[e[0] + 56:e[0] + 64] for e in self.entries[:-1])
+        require(hash128(sums) & (1 << 64) - 1 == segments_sum, "segments")
+        words = (1 << self.bits) + 1 + self.num_samples
+        require(hash64(self.table[self.keys + 8 * words:]) == keys_sum, "keys")
 
     def rows(self, table, count):
         rows = self.db.execute("SELECT * FROM %s ORDER BY 1" % table).fetchall()
         require(len(rows) == count, table)
         for number, row in enumerate(rows):
             require(row[0] == number, table)
-            if xxhash:
-                require(signed(hash64(b"".join(pack(v) for v in row[:-1]))) == row[-1], table)
+            require(signed(hash64(b"".join(pack(v) for v in row[:-1]))) == row[-1], table)
         return rows
 
     def segment(self, shard):
         data = self.table[self.entries[shard][0]:self.entries[shard + 1][0]]
         n, m, f, c, field_bytes, flags, value_bytes, key_bytes, size, counts_sum, checksum = struct.unpack_from("<6I5Q", data)
         require(size == len(data) and "%016x" % checksum == self.shards[shard][18], "segment")
-        if xxhash:
-            require(hash64(data[:48]) == counts_sum and hash64(data[64:], counts_sum) == checksum, "segment checksum")
+        require(hash64(data[:48]) == counts_sum and hash64(data[64:], counts_sum) == checksum, "segment checksum")
         at = 64
 
         def array(code, count, width):
@@ -144,8 +131,5 @@ if __name__ == "__main__":
     index = Index(sys.argv[1])
     for one in index.samples():
         print(json.dumps(one))
-    if xxhash:
-        for wanted in sys.argv[2:]:
-            print(json.dumps(index.find(wanted)))
-    else:
-        print("no xxhash")
+    for wanted in sys.argv[2:]:
+        print(json.dumps(index.find(wanted)))

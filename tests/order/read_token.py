@@ -1,0 +1,248 @@
+"""Reads and writes resume tokens, written from docs/formats/resume-token.md."""
+
+import base64
+import math
+import re
+import struct
+
+from sample_order import M64, SkipList, WeightedDraw, hash64, require, words
+
+VERSIONS = {"permutation": 1, "epoch_order": 1, "balance": 2, "mixture": 2, "resampled": 1, "wids": 1, "skip": 1}
+KINDS = ("chunked", "sharded", "sequential", "resampled", "wids", "mixture")
+TAILS = ("exact", "drop", "pad")
+UNITS = ("sample", "shard")
+FLAGS = (False, True)
+# What a kind has: name and type of each, in their order.
+OPTIONS = {
+    "chunked": (("chunk_size", None), ("window", None), ("phase", FLAGS)),
+    "sharded": (("window", None),),
+    "sequential": (),
+    "resampled": (("resample", UNITS), ("weights", str)),
+    "wids": (("chunk_size", None), ("shuffle", FLAGS), ("shufflefirst", FLAGS)),
+}
+MOST_REASON = 200
+
+
+class Reader:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def left(self):
+        return len(self.data) - self.at
+
+    def bytes(self, size):
+        require(size <= self.left(), "it ends too early")
+        self.at += size
+        return self.data[self.at - size:self.at]
+
+    def varint(self):
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.bytes(1)[0]
+            require(shift < 63 or byte <= 1, "a number in it is too large")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+
+    def of(self, names):
+        value = self.varint()
+        require(value < len(names), "it names an order that does not exist")
+        return names[value]
+
+    def count(self):
+        value = self.varint()
+        require(value <= self.left(), "it ends too early")
+        return value
+
+    def string(self):
+        return self.bytes(self.count())
+
+    def u64(self):
+        return struct.unpack("<Q", self.bytes(8))[0]
+
+    def u128(self):
+        low = self.u64()
+        return self.u64() << 64 | low
+
+    def kind(self, names):
+        kind = {"sampler": self.of(names)}
+        for name, values in OPTIONS.get(kind["sampler"], ()):
+            kind[name] = self.string().decode("utf-8", "surrogateescape") if values is str else self.of(values) if values else self.varint()
+        if kind["sampler"] == "mixture":
+            kind["parts"] = []
+            for _ in range(self.count()):
+                samples, weight = self.varint(), struct.unpack("<d", self.bytes(8))[0]
+                kind["parts"].append({"samples": samples, "weight": weight, **self.kind(KINDS[:3])})
+        return kind
+
+    def order(self):
+        versions = {}
+        for name in VERSIONS:
+            versions[name] = self.varint()
+            require(versions[name] < 1 << 31, "a version that is none")
+        order = {"samples": self.varint(), "layout": self.varint(), "world": self.varint(), "seed": self.varint(),
+                 "streams": self.varint(), "tail": self.of(TAILS), "balance_bytes": self.of(FLAGS), "epoch_size": self.varint()}
+        return {**order, **self.kind(KINDS), "versions": versions}
+
+
+class Writer:
+    def __init__(self):
+        self.data = b""
+
+    def varint(self, *values):
+        for value in values:
+            while value >= 0x80:
+                self.data += bytes([value & 0x7F | 0x80])
+                value >>= 7
+            self.data += bytes([value])
+
+    def string(self, value):
+        self.varint(len(value))
+        self.data += value
+
+    def u128(self, value):
+        self.data += words(value & M64, value >> 64)
+
+    def kind(self, kind):
+        self.varint(KINDS.index(kind["sampler"]))
+        for name, values in OPTIONS.get(kind["sampler"], ()):
+            value = kind[name]
+            if values is str:
+                self.string(value.encode("utf-8", "surrogateescape"))
+            else:
+                self.varint(values.index(value) if values else value)
+        if kind["sampler"] == "mixture":
+            self.varint(len(kind["parts"]))
+            for part in kind["parts"]:
+                self.varint(part["samples"])
+                self.data += struct.pack("<d", part["weight"])
+                self.kind(part)
+
+    def order(self, order):
+        self.varint(*[order["versions"][name] for name in VERSIONS])
+        self.varint(order["samples"], order["layout"], order["world"], order["seed"], order["streams"])
+        self.varint(TAILS.index(order["tail"]), order["balance_bytes"], order["epoch_size"])
+        self.kind(order)
+
+
+def json_of_order(order):
+    kind = {name: order[name] for name, _ in OPTIONS.get(order["sampler"], ())}
+    if order["sampler"] == "mixture":
+        kind["parts"] = [{**part, "weight": part["weight"] if math.isfinite(part["weight"]) else None} for part in order["parts"]]
+    return {"sampler": order["sampler"], "samples": order["samples"], "seed": order["seed"], **kind,
+            **{name: order[name] for name in ("streams", "tail", "balance_bytes", "epoch_size")},
+            **({"world": order["world"]} if order["world"] else {}),
+            "versions": {name: version for name, version in order["versions"].items() if version}}
+
+
+class Token:
+    def __init__(self):
+        self.skip, self.sums, self.history = SkipList(), None, []
+
+    @staticmethod
+    def from_text(text):
+        text = text.strip(" \t\r\n")
+        begins = re.match(r"sw[0-9]+\.", text)
+        require(begins, "no token")
+        require(begins.group() == "sw2.", "another version")
+        text = text[4:]
+        require(re.fullmatch("[A-Za-z0-9_-]*", text), "no token")
+        text = text[:-1] if len(text) % 4 == 1 else text  # six bits are no byte
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        require(len(data) >= 8 and words(hash64(data[:-8])) == data[-8:], "damaged")
+        reader, token = Reader(data[:-8]), Token()
+        require(reader.bytes(1) == b"\2", "another version")
+        token.fingerprint, token.order = reader.u128(), reader.order()
+        token.epoch, token.position = reader.varint(), reader.varint()
+        sample = 0
+        for _ in range(reader.count()):
+            sample = sample + reader.varint() & M64
+            point = reader.varint(), reader.varint()
+            reason = bytes(byte if byte >= 0x20 else 0x20 for byte in reader.string()[:MOST_REASON])
+            token.skip.add_sample(sample, point, reason.decode("utf-8", "surrogateescape"))
+        for _ in range(reader.count()):
+            epoch, begin, length = reader.varint(), reader.varint(), reader.varint()
+            require(begin + length <= M64, "a number in it is too large")
+            token.skip.add_range(epoch, begin, begin + length)
+        if reader.of(FLAGS):
+            token.sums = reader.varint(), reader.u128(), reader.u128()
+        for _ in range(reader.count()):
+            token.history.append((reader.varint(), reader.u128(), reader.order()))
+        require(reader.left() == 0, "it goes on after its end")
+        return token
+
+    def to_text(self):
+        out = Writer()
+        out.data += b"\2"
+        out.u128(self.fingerprint)
+        out.order(self.order)
+        out.varint(self.epoch, self.position, len(self.skip.samples))
+        before = 0
+        for sample, (point, reason) in sorted(self.skip.samples.items()):
+            out.varint(sample - before, *point)
+            out.string(reason.encode("utf-8", "surrogateescape"))
+            before = sample
+        out.varint(len(self.skip.ranges))
+        for epoch, begin, end in self.skip.ranges:
+            out.varint(epoch, begin, end - begin)
+        out.varint(1 if self.sums else 0)
+        if self.sums:
+            out.varint(self.sums[0])
+            out.u128(self.sums[1])
+            out.u128(self.sums[2])
+        out.varint(len(self.history))
+        for end_epoch, fingerprint, order in self.history:
+            out.varint(end_epoch)
+            out.u128(fingerprint)
+            out.order(order)
+        out.data += words(hash64(out.data))
+        return "sw2." + base64.urlsafe_b64encode(out.data).decode().rstrip("=")
+
+    def as_json(self):
+        left_out = [{"sample": s, "from_epoch": point[0], "from_position": point[1], "reason": reason}
+                    for s, (point, reason) in sorted(self.skip.samples.items())]
+        left_out += [{"epoch": epoch, "begin": begin, "end": end} for epoch, begin, end in self.skip.ranges]
+        return {"epoch": self.epoch, "position": self.position, "delivered": self.sums[0] if self.sums else None,
+                "fingerprint": "%032x" % self.fingerprint, "order": json_of_order(self.order), "left_out": left_out,
+                "history": [{"end_epoch": end, "fingerprint": "%032x" % fingerprint, "order": json_of_order(order)}
+                            for end, fingerprint, order in self.history]}
+
+
+def layout_of(data, order):
+    sampler = order["sampler"]
+    if sampler == "sharded" or sampler == "resampled" and order["resample"] == "shard":
+        return hash64(words(*data.starts))
+    if sampler == "resampled" and order["weights"]:
+        return hash64(words(*WeightedDraw(data.column).shares))
+    layouts, first = [], 0
+    for part in order.get("parts", []):
+        end = first + part["samples"]
+        if part["sampler"] == "sharded":
+            layouts.append(hash64(words(*[v - first for v in data.starts if first <= v <= end])))
+        first = end
+    return hash64(words(*layouts)) if layouts else 0
+
+
+def spec_of(data, order, ranks):
+    """An order as a token has it."""
+    sampler = order["sampler"]
+    used = {"chunked": ["permutation", "epoch_order", "skip"], "sharded": ["permutation", "epoch_order", "skip"],
+            "sequential": ["skip"], "mixture": ["mixture", "permutation", "epoch_order", "skip"], "wids": ["wids"],
+            "resampled": ["resampled", "skip"] + (["permutation"] if order.get("resample") == "shard" else [])}[sampler]
+    used = used + (["balance"] if order["balance_bytes"] else [])
+    spec = {**order, "samples": data.n, "layout": layout_of(data, order), "world": ranks.world if sampler == "wids" else 0,
+            "versions": {name: version if name in used else 0 for name, version in VERSIONS.items()}}
+    if spec["epoch_size"] == data.n:
+        spec["epoch_size"] = 0
+    if sampler == "sequential":
+        spec["seed"] = 0
+    if sampler == "wids" and spec["chunk_size"] == 0:
+        spec["chunk_size"] = 1000000 if ranks.world > 1 else 2000
+    return spec
+
+
+def require_same(token, spec, fingerprint):
+    there, here = Writer(), Writer()
+    there.order(token.order)
+    here.order(spec)
+    require(token.fingerprint == fingerprint and there.data == here.data, "another data set or order")

@@ -1,0 +1,631 @@
+// Orders, proofs and tokens as docs/formats specifies them: the library beside a generator and a
+// reader in Python that were written from those pages alone. (The same for the program:
+// tests/tools/specification_test.cc.)
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "order/arithmetic.h"
+#include "order/deal.h"
+#include "order/mixture_draws.h"
+#include "order/order_test_support.h"
+#include "order/weight_shares.h"
+#include "order/weighted_draw.h"
+#include "shardwise/order/key.h"
+#include "shardwise/order/wids_sampler.h"
+#include "support/python.h"
+
+namespace shardwise {
+namespace {
+
+using nlohmann::json;
+using order_detail::Dealer;
+using order_detail::mix64;
+using order_detail::MixtureDraws;
+using order_detail::WeightedDraw;
+using test::Samples;
+
+constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+
+/// What is asked of the pages, and what the library says.
+class Questions {
+ public:
+  void ask(json request, json expected) {
+    requests_.push_back(std::move(request));
+    expected_.push_back(std::move(expected));
+  }
+  /// Asks what the library refuses.
+  void ask_refused(json request) { ask(std::move(request), nullptr); }
+
+  /// @param at_least  so many are answered, and not refused.
+  void expect_one_answer(std::size_t at_least) const {
+    const std::vector<json> found = test::answers(requests_);
+    std::size_t answered = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const bool refused = found[i].contains("refused");
+      EXPECT_EQ(refused, expected_[i].is_null()) << found[i] << " to " << requests_[i];
+      if (refused) continue;
+      EXPECT_EQ(found[i]["is"], expected_[i]) << requests_[i];
+      ++answered;
+    }
+    EXPECT_GE(answered, at_least) << "of " << found.size();
+  }
+
+ private:
+  std::vector<json> requests_;
+  std::vector<json> expected_;
+};
+
+// Orders in the words of the pages.
+
+json json_of(const Chunked& kind) {
+  return {{"chunk_size", kind.chunk_size}, {"window", kind.window}, {"phase", kind.phase}};
+}
+json json_of(const Sharded& kind) { return {{"window", kind.window}}; }
+json json_of(const Sequential& /*kind*/) { return json::object(); }
+json json_of(const Resampled& kind) {
+  return {{"resample", kind.unit == ResampleUnit::kShard ? "shard" : "sample"},
+          {"weights", kind.weights}};
+}
+json json_of(const Wids& kind) {
+  return {{"chunk_size", kind.chunk_size},
+          {"shuffle", kind.shuffle},
+          {"shufflefirst", kind.shufflefirst}};
+}
+json json_of(const Mixture& kind) {
+  json parts = json::array();
+  for (const MixturePart& part : kind.parts) {
+    json one = {{"samples", part.num_samples}, {"weight", part.weight}};
+    std::visit(
+        [&](const auto& chosen) {
+          one["sampler"] = name_of(chosen);
+          one.update(json_of(chosen));
+        },
+        part.kind);
+    parts.push_back(std::move(one));
+  }
+  return {{"parts", std::move(parts)}};
+}
+json json_of(const Order& order) {
+  json all = {{"sampler", name_of(order.kind)},
+              {"seed", order.seed},
+              {"streams", order.streams},
+              {"tail", tail_name(order.tail)},
+              {"balance_bytes", order.balance_bytes},
+              {"epoch_size", order.epoch_size}};
+  std::visit([&](const auto& kind) { all.update(json_of(kind)); }, order.kind);
+  return all;
+}
+json json_of(const RankOptions& ranks) {
+  return {{"rank", ranks.rank},
+          {"world_size", ranks.world_size},
+          {"batch_size", ranks.batch_size},
+          {"global_batch_size", ranks.global_batch_size},
+          {"replicas", ranks.replicas}};
+}
+json json_of(const AuditSum& sum) {
+  return {sum.count, to_string(sum.hashes), to_string(sum.numbers)};
+}
+
+/// What an order is made over.
+struct Data {
+  std::vector<std::uint64_t> lengths;
+  Hash128 fingerprint;
+  std::vector<std::uint64_t> sizes{};
+  std::vector<double> column{};
+
+  ShardOffsets starts() const { return test::offsets_of(lengths); }
+  std::uint64_t size() const { return starts()->back(); }
+  SampleSet samples() const {
+    return SampleSet::of_shards(lengths)
+        .with_fingerprint(fingerprint)
+        .with_bytes([sizes = sizes](std::uint64_t sample) { return sizes[sample]; })
+        .with_column([column = column](const std::string&) { return column; });
+  }
+  json to_json() const {
+    return {{"n", size()},
+            {"starts", *starts()},
+            {"sizes", sizes},
+            {"column", column},
+            {"fingerprint", to_string(fingerprint)}};
+  }
+};
+
+TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  Questions all;
+  // KeyTest
+  const auto ask_key = [&](std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
+                           std::uint64_t index) {
+    all.ask({{"do", "key"}, {"of", {seed, epoch, static_cast<std::uint64_t>(purpose), index}}},
+            to_string(derive_key(seed, epoch, purpose, index)));
+  };
+  ask_key(17, 3, KeyPurpose::kChunks, 5);
+  ask_key(17, 3, KeyPurpose::kSample, 5);
+  const Hash128 key = sample_key(17, 3, 5);
+  ask_key(key.low, key.high, KeyPurpose::kSample, 9);
+  ask_key(kMost, kMost, KeyPurpose::kPhase, kMost);
+  // PermutationTest
+  for (std::uint64_t n : {1, 2, 5, 8, 63, 64, 65, 100, 511, 512, 1000, 1000003}) {
+    const Permutation permutation(n, {0x0123456789abcdef, 0xfedcba9876543210});
+    Samples of;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(n, 70); ++i) of.push_back(i);
+    json images = json::array();
+    for (const std::uint64_t i : of) images.push_back(permutation(i));
+    all.ask({{"do", "permutation"},
+             {"n", n},
+             {"key", {0x0123456789abcdefU, 0xfedcba9876543210U}},
+             {"of", of}},
+            images);
+  }
+  for (const std::uint64_t n : {std::uint64_t{1'000'000'000'000}, kMaxSamples - 1, kMaxSamples}) {
+    const Permutation permutation(n, {kMost, kMost - 1});
+    all.ask({{"do", "permutation"}, {"n", n}, {"key", {kMost, kMost - 1}}, {"of", {0, 1, n - 1}}},
+            {permutation(0), permutation(1), permutation(n - 1)});
+  }
+  // EpochOrderTest
+  const auto ask_pass = [&](const EpochOrder& order, json request, const Samples& of) {
+    json found = json::array();
+    for (const std::uint64_t p : of) found.push_back(order[p]);
+    request["do"] = "pass";
+    request["of"] = of;
+    request["n"] = order.size();
+    all.ask(std::move(request), std::move(found));
+  };
+  const auto ask_chunked = [&](std::uint64_t n, const Chunked& kind, std::uint64_t seed,
+                               std::uint64_t pass, const Samples& of) {
+    json kind_json = json_of(kind);
+    kind_json["sampler"] = "chunked";
+    ask_pass(EpochOrder::chunked(n, kind.chunk_size, {seed, pass, kind.window, kind.phase}),
+             {{"kind", kind_json}, {"seed", seed}, {"number", pass}}, of);
+  };
+  for (const bool phase : {false, true}) {
+    ask_chunked(23, {5, 1, phase}, 17, 3, test::first_numbers(23));
+    ask_chunked(23, {5, 2, phase}, 17, 3, test::first_numbers(23));
+    ask_chunked(23, {5, 1, phase}, 17, 4, test::first_numbers(23));
+    ask_chunked(8, {100, 1, phase}, 17, 3, test::first_numbers(8));
+    ask_chunked(1'000'000'000'000, {1000, 8, phase}, 17, 3,
+                {0, 1, 123'456'789'012, 999'999'999'999});
+    ask_chunked(kMaxSamples, {kMost, kMost, phase}, kMost, kMost, {0, 1, kMaxSamples - 1});
+    ask_chunked(kMaxSamples, {1, 3, phase}, 1, 2, {0, 1, kMaxSamples - 1});
+  }
+  for (const std::uint64_t window : {1, 2, 5, 9}) {
+    ask_pass(EpochOrder::sharded(test::offsets_of({3, 0, 7, 2, 5}), {17, 3, window}),
+             {{"kind", {{"sampler", "sharded"}, {"window", window}}},
+              {"starts", {0, 3, 3, 10, 12, 17}},
+              {"seed", 17},
+              {"number", 3}},
+             test::first_numbers(17));
+  }
+  // WeightSharesTest, WeightedDrawTest, MixtureDrawsTest
+  using Weights = std::vector<double>;
+  const auto ask_shares = [&](const Weights& weights, std::uint64_t whole) {
+    all.ask({{"do", "shares"}, {"weights", weights}, {"whole", whole}},
+            order_detail::weight_shares(weights, whole, "sample"));
+  };
+  ask_shares({1, 1, 1}, std::uint64_t{1} << 40);
+  ask_shares({0.1, 0, 1e-300, 123.456}, std::uint64_t{1} << 62);
+  ask_shares({5e-324, 1e-310, 0}, std::uint64_t{1} << 62);
+  ask_shares(Weights(1000, 1.7e308), std::uint64_t{1} << 62);
+  const Weights weights{5, 1, 0, 2.5, 1e-12, 40, 3};
+  const WeightedDraw draw(weights);
+  Samples uniform;
+  for (std::uint64_t i = 0; i < 16; ++i) uniform.push_back(mix64(i + 1));
+  uniform.insert(uniform.end(), {0, kMost});
+  json drawn = json::array();
+  for (const std::uint64_t u : uniform) drawn.push_back(draw(u));
+  drawn.push_back(draw.digest());
+  all.ask({{"do", "draws"}, {"weights", weights}, {"of", uniform}}, drawn);
+  for (const Weights& of_mixture :
+       {Weights{5, 1, 2.5}, Weights{1}, Weights{0, 1}, Weights{1, 0, 0, 1e-30, 0}}) {
+    const MixtureDraws draws(of_mixture, 17);
+    Samples slots = test::first_numbers(600);
+    slots.insert(slots.end(), {1'000'000'000'000, MixtureDraws::kMaxSlots - 1});
+    json found = json::array();
+    for (const std::uint64_t slot : slots) {
+      found.push_back({draws.at(slot).dataset, draws.at(slot).draw});
+    }
+    all.ask({{"do", "mixture"}, {"weights", of_mixture}, {"seed", 17}, {"of", slots}}, found);
+  }
+  // DealerTest
+  const auto ask_deal = [&](std::uint64_t world, std::uint64_t step, const Samples& sizes) {
+    std::vector<std::uint32_t> ranks(sizes.size());
+    Dealer(world).deal(step, sizes, ranks);
+    all.ask({{"do", "deal"}, {"world", world}, {"step", step}, {"sizes", sizes}}, ranks);
+  };
+  ask_deal(3, 0, {5, 1, 9, 3, 3, 7});
+  ask_deal(3, 1, {5, 1, 9, 3, 3, 7});
+  ask_deal(3, 7, {5, 1, 9, 3, 3, 7, 0, 2});
+  ask_deal(8, 2, {30, 20, 10});
+  ask_deal(4, 5, Samples(8, 100));
+  ask_deal(std::uint64_t{1} << 31, 3, {7, 8, 9});
+  Samples sizes;
+  for (std::uint64_t i = 0; i < 32; ++i) sizes.push_back((i * i * i * 7919 + 17) % 100'003);
+  ask_deal(4, 123, sizes);
+  for (std::uint64_t& size : sizes) size <<= 46;
+  ask_deal(4, 123, sizes);
+  sizes[7] = kMost;
+  ask_deal(4, 124, sizes);
+  // EpochAuditTest
+  const Hash128 fingerprint{0x1111, 0x2222};
+  const AuditSum sum = AuditSum::of_range(0, 1000, fingerprint);
+  all.ask(
+      {{"do", "sums"}, {"of", test::first_numbers(1000)}, {"fingerprint", to_string(fingerprint)}},
+      json_of(sum));
+  all.ask({{"do", "words"},
+           {"count", sum.count},
+           {"hashes", to_string(sum.hashes)},
+           {"numbers", to_string(sum.numbers)}},
+          sum.to_words());
+  all.expect_one_answer(50);
+}
+
+TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  const auto corpus = test::corpus_dir();
+  if (!corpus) GTEST_SKIP() << "skipped: no corpus here";
+  const json golden = json::parse(test::read_file(*corpus / "order" / "wids_order_golden.json"));
+  Questions all;
+  for (const json& c : golden["cases"]) {
+    const Order order{.seed = c["seed"], .kind = Wids{.shufflefirst = c["shufflefirst"]}};
+    json request{{"order", json_of(order)}, {"epoch", c["epoch"]}};
+    if (c.contains("sampler")) {
+      request["do"] = "shard_list";
+      request["starts"] = *test::offsets_of(c["lengths"].get<Samples>());
+      all.ask(request, c["order"]);
+      continue;
+    }
+    request["do"] = "samples";
+    request["order"]["chunk_size"] = c["chunksize"];
+    request["data"] = {{"n", c["n"]}, {"fingerprint", "0"}};
+    request["ranks"] = {{"rank", c["rank"]}, {"world_size", c["world"]}};
+    all.ask(request, c["order"]);
+  }
+  all.expect_one_answer(50);
+}
+
+// Random orders.
+
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : random_(seed) {}
+
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+  /// Small, or anything.
+  std::uint64_t number() { return one_in(4) ? random_() >> below(64) : below(20); }
+
+  Data data() {
+    Data data{.lengths = {}, .fingerprint = {random_(), random_()}};
+    const std::uint64_t n = one_of({below(3), below(40), below(400)});
+    data.lengths = test::some_lengths(n, 1 + below(50), random_());
+    if (one_in(3)) data.lengths.push_back(0);
+    const unsigned shift = static_cast<unsigned>(below(60));
+    for (std::uint64_t i = 0; i < n; ++i) {
+      data.sizes.push_back(random_() >> shift >> below(4));
+      data.column.push_back(one_in(4) ? 0 : std::ldexp(static_cast<double>(below(1000)), 3));
+    }
+    return data;
+  }
+
+  std::variant<Chunked, Sharded, Sequential> pass_kind() {
+    switch (below(4)) {
+      case 0:
+        return Sharded{.window = one_in(10) ? number() : 1 + below(6)};
+      case 1:
+        return Sequential{};
+      default:
+        return Chunked{.chunk_size = one_in(10) ? number() : 1 + below(40),
+                       .window = one_in(10) ? number() : 1 + below(6),
+                       .phase = one_in(3)};
+    }
+  }
+
+  /// @param starts  where parts of a mixture end as a rule.
+  OrderKind kind(const std::vector<std::uint64_t>& starts) {
+    const auto widened = [](const auto& chosen) -> OrderKind { return chosen; };
+    switch (below(8)) {
+      case 0:
+        return Resampled{};
+      case 1:
+        return Resampled{.weights = one_in(2) ? "w" : ""};
+      case 2:
+        return Resampled{ResampleUnit::kShard, one_in(20) ? "w" : ""};
+      case 3:
+        return Wids{.chunk_size = one_in(4) ? 0 : 1 + below(30),
+                    .shuffle = !one_in(5),
+                    .shufflefirst = one_in(2)};
+      case 4: {
+        Mixture mixture;
+        std::vector<std::uint64_t> ends{starts.back()};
+        for (std::uint64_t left = below(5); left > 0; --left) {
+          ends.push_back(one_in(9) ? below(starts.back() + 1) : starts[below(starts.size())]);
+        }
+        std::sort(ends.begin(), ends.end());
+        std::uint64_t begin = 0;
+        for (const std::uint64_t end : ends) {
+          const double weight = std::ldexp(static_cast<double>(1 + below(99)), -3);
+          mixture.parts.push_back(
+              {end - begin, end == begin && !one_in(9) ? 0 : weight, pass_kind()});
+          begin = end;
+        }
+        return mixture;
+      }
+      default:
+        return std::visit(widened, pass_kind());
+    }
+  }
+
+  Order order(const Data& data) {
+    const std::uint64_t n = data.size();
+    Order order{.seed = one_in(2) ? random_() : below(9), .kind = kind(*data.starts())};
+    if (one_in(3)) order.streams = 1 + below(6);
+    order.tail = one_of({Tail::kExact, Tail::kExact, Tail::kDrop, Tail::kPad});
+    order.balance_bytes = one_in(3);
+    if (one_in(3)) order.epoch_size = one_in(5) ? n : below(150);
+    const bool is_single =
+        std::holds_alternative<Wids>(order.kind) || std::holds_alternative<Mixture>(order.kind);
+    if (is_single && !one_in(20)) {
+      order.streams = 1;
+      order.tail = Tail::kExact;
+    }
+    if (std::holds_alternative<Wids>(order.kind) && !one_in(20)) {
+      order.balance_bytes = false;
+      order.epoch_size = 0;
+    }
+    if (order.epoch_size != 0 && !one_in(20)) order.tail = Tail::kExact;
+    return order;
+  }
+
+  RankOptions ranks(const Order& order) {
+    RankOptions ranks{.world_size = 1 + below(9), .batch_size = 1 + below(6)};
+    if (order.streams > 1 && !one_in(10)) ranks.world_size = order.streams * (1 + below(3));
+    if (one_in(4)) {
+      ranks.replicas = 1 + below(3);
+      if (!one_in(10)) ranks.world_size *= ranks.replicas;
+    }
+    ranks.rank = one_in(40) ? below(12) : below(ranks.world_size);
+    if (one_in(4)) ranks.global_batch_size = 1 + below(40);
+    return ranks;
+  }
+
+  SkipList skip(std::uint64_t n, std::uint64_t epoch) {
+    SkipList skip;
+    if (!one_in(2)) return skip;
+    for (std::uint64_t left = below(n / 4 + 2); left > 0; --left) {
+      const EpochPosition from{one_in(2) ? epoch : below(epoch + 2), below(n + 1)};
+      skip.add_sample(one_in(300) ? n : below(std::max<std::uint64_t>(n, 1)), "why",
+                      one_in(2) ? EpochPosition{} : from);
+    }
+    for (std::uint64_t left = below(4); left > 0; --left) {
+      const std::uint64_t begin = below(n + 5);
+      skip.add_positions(one_in(2) ? epoch : below(epoch + 2), begin, begin + below(n / 5 + 2));
+    }
+    return skip;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+json json_of(const SkipList& skip, json request) {
+  request["skip_samples"] = json::array();
+  for (const auto& [sample, entry] : skip.samples()) {
+    request["skip_samples"].push_back(
+        {sample, entry.from.epoch, entry.from.position, entry.reason});
+  }
+  request["skip_ranges"] = json::array();
+  for (const auto& [begin, end] : skip.ranges()) {
+    request["skip_ranges"].push_back({begin.first, begin.second, end});
+  }
+  return request;
+}
+
+/// Asks for all that `sampler` delivers on its rank, where its tokens stand, and its proof. And for
+/// its token, as long as what it leaves out is what the request says.
+void ask_of(const Sampler& sampler, json request, Generator& random, Questions& all) {
+  request["ranks"] = json_of(
+      RankOptions{.rank = sampler.rank(), .world_size = sampler.world_size(), .batch_size = 1});
+  request["ranks"].update(request["given_ranks"]);
+  Samples steps{0, 1, 2, sampler.steps(), kMost >> 32};
+  steps.push_back(random.below(sampler.steps() + 1));
+  json points = json::array();
+  for (const std::uint64_t step : steps) {
+    const ResumeToken token = sampler.token_after(step);
+    points.push_back({token.epoch, token.position});
+  }
+  json deliveries = json::array();
+  for (std::uint64_t i = 0; i < sampler.size(); ++i) {
+    deliveries.push_back({sampler[i], sampler.position_in_epoch(i)});
+  }
+  json made = request;
+  made["do"] = "make_token";
+  made["after_steps"] = steps.back();
+  if (!request.contains("token")) all.ask(made, sampler.token_after(steps.back()).to_text());
+  request["do"] = "ranks";
+  request["steps"] = steps;
+  request["prove"] = true;
+  all.ask(request, {{"deliveries", deliveries},
+                    {"points", points},
+                    {"before", request["before"]},
+                    {"expected", json_of(sampler.expectation().sum())}});
+}
+
+/// What all ranks deliver in the first steps of a sampler.
+AuditSum delivered_in(const Sampler& sampler, std::uint64_t steps) {
+  AuditSum sum;
+  for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
+    const auto mine = sampler.for_rank(rank);
+    Samples samples(mine->first_of_step(steps));
+    samples.resize(mine->next_batch(samples));
+    sum += AuditSum::of(samples, sampler.fingerprint());
+  }
+  return sum;
+}
+
+/// A run, and half of the time its going on from a token on other ranks.
+void ask_of_random_run(Generator& random, Questions& all) {
+  const Data data = random.data();
+  Order order = random.order(data);
+  const std::uint64_t epoch =
+      random.one_in(30) ? random.number() : random.one_of({std::uint64_t{0}, random.below(9)});
+  const bool is_wids = std::holds_alternative<Wids>(order.kind);
+  if (!is_wids || random.one_in(20)) order.skip = random.skip(data.size(), epoch);
+  const RankOptions ranks = random.ranks(order);
+  json request{{"data", data.to_json()}, {"order", json_of(order)}, {"epoch", epoch}};
+  request["given_ranks"] = json_of(ranks);
+  request["before"] = json_of(AuditSum{});
+  request = json_of(order.skip, request);
+  std::unique_ptr<Sampler> sampler;
+  try {
+    sampler = make_sampler(data.samples(), order, ranks);
+    sampler->set_epoch(epoch);
+  } catch (const Error&) {
+    request["do"] = "ranks";
+    request["ranks"] = json_of(ranks);
+    request["steps"] = json::array();
+    request["prove"] = false;
+    all.ask_refused(request);
+    return;
+  }
+  ask_of(*sampler, request, random, all);
+  if (random.one_in(2)) return;
+  const std::uint64_t steps = random.below(sampler->steps() + 1);
+  const ResumeToken token = sampler->token_after(steps);
+  Order later = order;
+  if (!is_wids) later.skip = random.skip(data.size(), token.epoch);
+  RankOptions others = random.ranks(order);
+  if (is_wids) {
+    others.world_size = ranks.world_size / ranks.replicas * others.replicas;
+    others.rank = random.below(others.world_size);
+  }
+  request["token"] = token.to_text();
+  request["given_ranks"] = json_of(others);
+  if (token.epoch == epoch) request["before"] = json_of(delivered_in(*sampler, steps));
+  request = json_of(later.skip, request);
+  try {
+    sampler = make_sampler(data.samples(), later, others);
+    sampler->resume(token);
+  } catch (const Error&) {
+    return;  // such a refusal was asked for above
+  }
+  ask_of(*sampler, request, random, all);
+}
+
+TEST(SpecificationTest, RandomRunsFollowFromThePages) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  Generator random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Questions all;
+  for (int i = 0; i < 150; ++i) ask_of_random_run(random, all);
+  all.expect_one_answer(200);
+}
+
+// Tokens.
+
+constexpr std::string_view kAlphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+std::string bytes_of(std::string_view text) {
+  std::string bytes;
+  std::uint64_t bits = 0;
+  unsigned num_bits = 0;
+  for (const char c : text.substr(4)) {
+    bits = bits << 6 | kAlphabet.find(c);
+    if ((num_bits += 6) >= 8) bytes += static_cast<char>(bits >> (num_bits -= 8));
+  }
+  return bytes;
+}
+
+/// The token of these bytes, with the checksum that they should have.
+std::string text_of(std::string bytes) {
+  const std::uint64_t checksum = hash64(bytes);
+  for (unsigned i = 0; i < 8; ++i) bytes += static_cast<char>(checksum >> (8 * i));
+  std::string text = "sw2.";
+  std::uint64_t bits = 0;
+  unsigned num_bits = 0;
+  for (const char c : bytes) {
+    bits = bits << 8 | static_cast<unsigned char>(c);
+    for (num_bits += 8; num_bits >= 6; text += kAlphabet[bits >> num_bits & 63]) num_bits -= 6;
+  }
+  if (num_bits > 0) text += kAlphabet[bits << (6 - num_bits) & 63];
+  return text;
+}
+
+void ask_of_token(const std::string& text, Questions& all) {
+  const json request{{"do", "token"}, {"text", text}};
+  std::optional<ResumeToken> token;
+  try {
+    token = ResumeToken::from_text(text);
+  } catch (const Error&) {
+    all.ask_refused(request);
+    return;
+  }
+  all.ask(request, {{"text", token->to_text()},
+                    {"layout", token->spec.layout},
+                    {"sums", token->audit ? json_of(*token->audit) : json(nullptr)}});
+}
+
+ResumeToken random_token(Generator& random) {
+  ResumeToken token;
+  const auto stage = [&] {
+    const Data data = random.data();
+    try {
+      return make_sampler(data.samples(), random.order(data))->spec();
+    } catch (const Error&) {
+      return OrderSpec();
+    }
+  };
+  token.fingerprint = {random.number(), random.number()};
+  token.spec = stage();
+  token.epoch = random.number();
+  token.position = random.number();
+  token.skip = random.skip(random.below(300), random.below(5));
+  if (random.one_in(2)) {
+    token.audit = AuditSum{random.number(), {random.number(), random.number()}, {1, 2}};
+  }
+  for (std::uint64_t left = random.below(3); left > 0; --left) {
+    token.history.push_back({random.number(), {random.number(), random.number()}, stage()});
+  }
+  return token;
+}
+
+TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  Generator random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Questions all;
+  for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.",
+                           " sw2.AA= ", "sw2.AAAAAAAAAAA", "sw2.AAAAAAAAAAAAA"}) {
+    ask_of_token(text, all);
+  }
+  for (int i = 0; i < 120; ++i) {
+    const std::string text = random_token(random).to_text();
+    ask_of_token(text, all);
+    ask_of_token(" \n" + text + "\r\n\t", all);
+    std::string spoiled = text;
+    spoiled[random.below(text.size())] = random.one_of({'A', '_', '.', ' ', '+'});
+    ask_of_token(spoiled, all);
+    ask_of_token(text.substr(0, random.below(text.size())), all);
+    // Other bytes with the checksum that they should have.
+    std::string bytes = bytes_of(text);
+    bytes.resize(bytes.size() - 8);
+    for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
+      char& byte = bytes[random.one_in(2) ? random.below(bytes.size())
+                                          : 17 + random.below(bytes.size() - 17)];
+      byte = static_cast<char>(random.one_of({random.below(256), byte + random.below(3) - 1,
+                                              std::uint64_t{0x80}, std::uint64_t{0xff}}));
+    }
+    ask_of_token(text_of(bytes), all);
+    ask_of_token(text_of(bytes.substr(0, random.below(bytes.size()))), all);
+    ask_of_token(text_of(bytes + '\0'), all);
+  }
+  all.expect_one_answer(250);
+}
+
+}  // namespace
+}  // namespace shardwise

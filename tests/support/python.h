@@ -1,0 +1,60 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/support.h"
+
+namespace shardwise::test {
+
+// The programs beside the tests that were written from the pages of docs/formats alone.
+
+inline bool has_python() { return std::system("python3 --version >/dev/null 2>&1") == 0; }
+
+/// The lines that a program of this source prints, run with these words (which hold no single
+/// quote) and this standard input. Fails the test if it ends with an error.
+inline std::vector<std::string> run_python(const std::string& program,
+                                           const std::vector<std::string>& words,
+                                           const std::string& input = {}) {
+  const TempDir dir;
+  write_file(dir / "input", input);
+  std::string command = "python3 -B '" + source_dir() + "/" + program + "'";
+  for (const std::string& word : words) command += " '" + word + "'";
+  command += " < '" + (dir / "input") + "'";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    text.append(buffer.data(), size);
+  }
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos;
+       begin = end + 1) {
+    lines.push_back(text.substr(begin, end - begin));
+  }
+  return lines;
+}
+
+/// What the pages say to each request, as answer() of tests/order/answer.py takes them: {"is": ...},
+/// or {"refused": why}.
+inline std::vector<nlohmann::json> answers(const std::vector<nlohmann::json>& requests) {
+  std::string input;
+  for (const nlohmann::json& request : requests) input += request.dump() + "\n";
+  std::vector<nlohmann::json> found;
+  for (const std::string& line : run_python("tests/order/answer.py", {"--batch"}, input)) {
+    found.push_back(nlohmann::json::parse(line));
+  }
+  if (found.size() == requests.size()) return found;
+  throw std::runtime_error("not an answer to each request");
+}
+
+}  // namespace shardwise::test
