@@ -10,33 +10,8 @@ namespace shardwise::order_detail {
 /// Deals the samples of a step to ranks so that all get as many samples and nearly as many bytes.
 ///
 /// A pure function of the step, the world and the sizes, in integers: every rank computes the same,
-/// and picks its own. Tests hold golden vectors of it, and kVersion would change with it.
-///
-/// Version 2. n samples of a step, in slots 0 ... n-1, are dealt to `world` ranks. Rank r gets
-/// n / world + (r < n mod world) of them. So only P = min(world, n) ranks, the first, take part.
-///
-///  Sizes   are scaled to 32 bits: size'(i) = size(i) >> max(0, bit_width(largest size) - 32).
-///
-///  Order   Samples are sorted into classes of sizes, 16 to each power of two: with x = size' + 1
-///          and 2^e <= x < 2^(e+1), the class is 16 * e + floor(16 * (x - 2^e) / 2^e). They are
-///          dealt from the highest class down; in a class, from the lowest slot up.
-///
-///  Waves   All loads are 0. Wave k = 0, 1, 2 ... goes through those ranks that have not got all
-///          their samples, in the order of (rank - step) mod P, up if k is even, down if it is odd.
-///          With s the size' of the sample that is next when the wave begins, and
-///
-///              limit = (least load of those ranks) + max(s, floor(sum of all size' / P / 1024)),
-///
-///          each of them whose load was at most `limit` when the wave began gets the next sample,
-///          and its size' is added to the rank's load. Waves end when all samples are dealt.
-///
-/// Why: this is the longest-processing-time rule (the next largest to the least loaded), but a pass
-/// over the ranks at a time instead of a queue. A rank above the limit waits, since the least
-/// loaded one takes the next sample and is then still not above; so who got a huge sample gets none
-/// until all others are level with it, and at the end, as the numbers of samples must be equal, the
-/// smallest. The direction alternates since the first of a wave get its larger samples. The second
-/// term of the limit keeps waves from being thin where sizes no longer matter: beside a sample that
-/// is a thousand times as large as all others together, those are dealt evenly only by number.
+/// and picks its own. docs/formats/order.md specifies it (Balanced bytes, version 2) and says why
+/// it is so; tests hold golden vectors of it, and kVersion would change with it.
 ///
 /// Quality: with log-normal sizes (sigma 1), the largest sum of bytes over the mean one is 1.007 on
 /// average for 8 ranks of 32 samples, and 1.03 for 64 of 32. (There it is the largest sample that

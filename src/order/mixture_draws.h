@@ -21,46 +21,16 @@ struct MixtureDraw {
 /// of slots, 0 up to 2^62; the draws from each data set are numbered from 0, and each of them is in
 /// exactly one slot. Which sample a draw is, is up to the order of its data set.
 ///
-/// Version 2, a function of (weights, seed, slot). D data sets have the shares
-/// weight_shares(weights, 2^62): weights far below the others keep a share, of at least 2^-62.
-///
-///   Before a block. Slots form blocks of 256. The data sets are the first leaves of a complete
-///   binary tree of 2^k leaves, 2^k >= D being the least; the leaves behind them have share 0. Its
-///   nodes are numbered from the root, 1; those below node i are 2i, left, and 2i + 1. Of the first
-///   x draws that node i makes,
-///
-///       left(i, x) = floor((x * r + f) / 2^64)
-///
-///   go to the left, the others to the right, where Q is the sum of the shares below node i, P that
-///   of those below its left node, and
-///
-///       P = Q > 0      r = f = 2^64 - 1, so that left(i, x) = x
-///       P = 0          r = f = 0
-///       else           r = floor(P * 2^64 / Q), f = derive_key(seed, i, kMixturePhase).low
-///
-///   The root makes x = 256 * b draws before block b; what reaches leaf d is the number of draws
-///   from data set d before block b. That number never decreases, and is off from 256 * b * share /
-///   2^62 by less than 5/4 * k, forever, wherever one looks (each node adds less than 1, and its r
-///   less than x / 2^64).
-///
-///   In a block. List the draws of the block by data set, and by number in each. Slot 256 * b + o
-///   has entry P(b, o) of the list, with
-///
-///       P(b, o) = T[T[T[T[o ^ k0] ^ k1] ^ k2] ^ k3] ^ k4
-///       T       = Permutation(256, derive_key(seed, 0, kMixtureBlock, 0))
-///       k0, k1 ..  bytes of scatter(K.low + b * (K.high | 1)), the lowest first, K =
-///                  derive_key(seed, 0, kMixtureBlock, 1), scatter as in permutation.h
-///
-/// So at every border of blocks the counts are exact, and what comes before it is, for each data
-/// set, all draws below a number. Within a block the draws of one data set come in permuted order,
-/// and the count of a data set so far is that of a random order of the block's 256 draws. Where an
-/// epoch of a data set ends within a block, draws of its next epoch may come up to 255 slots before
-/// the last ones of this epoch.
+/// A function of (weights, seed, slot), which docs/formats/order.md specifies (Mixtures, version
+/// 2). At every border of blocks of 256 slots the counts are exact, and what comes before it is,
+/// for each data set, all draws below a number. Within a block the draws of one data set come in
+/// permuted order, and the count of a data set so far is that of a random order of the block's 256
+/// draws.
 ///
 /// Why a tree: floors of running sums alone would give a data set now more, now less than it had
 /// before, since both ends of its part move. Here both sides of each node only grow. Why fractions
 /// of 2^64: one multiplication a node, no division. Why not Permutation for each block: a rank of
-/// many wants a few entries of every block, and T stays in the cache.
+/// many wants a few entries of every block, and one table stays in the cache.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 600 bytes, 16 a leaf, 8 a data set.

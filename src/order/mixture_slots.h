@@ -13,7 +13,7 @@
 
 namespace shardwise::order_detail {
 
-/// Several data sets mixed by weight, as MixtureSampler specifies it: MixtureDraws says which data
+/// Several data sets mixed by weight, see MixtureSampler: MixtureDraws says which data
 /// set each slot draws from, and the order of that data set which sample the draw is.
 class MixtureSlots final : public SlotOrder {
  public:

@@ -7,14 +7,9 @@
 
 namespace shardwise::order_detail {
 
-/// How the n positions of an epoch become n global slots. Immutable; safe from any thread.
-///
-/// The positions form `streams` contiguous runs, the first n mod streams of them one longer, and
-/// slot j is the position number j div streams of run j mod streams:
-///
-///     n = 10, streams = 4      run 0    run 1    run 2  run 3
-///     positions                0 1 2    3 4 5    6 7    8 9
-///     slots 0, 1, 2 ...        0  3  6  8   1  4  7  9   2  5
+/// How the n positions of an epoch become n global slots: they form `streams` contiguous runs,
+/// which are dealt side by side, see docs/formats/order.md (Slots). Immutable; safe from any
+/// thread.
 ///
 /// Rank r of W takes the slots j with j mod W == r (see Partition). So the first t slots are the
 /// same set whatever W is, and a run may go on at any slot with another number of ranks. `streams`

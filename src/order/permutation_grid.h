@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kGridMultiplier1 = 0x9e3779b1U;
 inline constexpr std::uint64_t kGridMultiplier2 = 0x85ebca77U;
 inline constexpr std::uint64_t kLow32 = 0xffffffffU;
 
-/// The permutation of more than 64 numbers, as shardwise/order/permutation.h specifies it: a grid
-/// and the two words of a key, in registers.
+/// The permutation of more than 64 numbers, as docs/formats/order.md specifies it: a grid and the
+/// two words of a key, in registers.
 ///
 /// rows and columns are at most 2^31, and rows * columns is below size + rows < 2^63.
 struct Grid {

@@ -11,7 +11,7 @@
 
 namespace shardwise::order_detail {
 
-/// Draws with replacement, as ResampledSampler specifies them.
+/// Draws with replacement, see ResampledSampler.
 class ResampledSlots final : public SlotOrder {
  public:
   static constexpr unsigned kVersion = 1;

@@ -14,23 +14,16 @@ inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
 /// of weights * whole. A weight of 0 has share 0, any other at least 1. Integers all along, so the
 /// same on every platform.
 ///
-/// Version 1, part of every order that uses it. With E such that the greatest weight is in
-/// [2^(E-1), 2^E):
+/// Part of every order that uses it: docs/formats/order.md (Shares of weights, version 1).
 ///
-///     mass i   floor(weight i * 2^(62 - E)) >> s, with the least s for which the sum of all
-///              floors is below 2^(63 + s)
-///     c(i)     the sum of the masses before i;  C, the sum of all
-///     share i  floor(c(i+1) * whole / C) - floor(c(i) * whole / C), but 1 where that is 0 and
-///              weight i is not. What this adds is taken from the greatest share, of equal ones the
-///              first.
-///
-/// So the share of a weight that is the part p of the sum of n weights is off from p * whole by less
-/// than 1 + (1 + n * p) * whole / 2^62, and that of the greatest also by what was taken from it.
+/// So the share of a weight that is the part p of the sum of n weights is off from p * whole by
+/// less than 1 + (1 + n * p) * whole / 2^62, and that of the greatest also by what was taken from
+/// it.
 ///
 /// REQUIRES: whole >= 2^32 * the number of weights.
 /// Memory: 8 bytes a weight. Cost: about 30 ns a weight.
 /// Errors: InvalidArgument: a weight that is negative or not finite, naming it with `unit` ("data
-/// set", "sample") and its number; all weights 0; more than kMaxWeights.
+///   set", "sample") and its number; all weights 0; more than kMaxWeights.
 std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
                                          std::string_view unit);
 

@@ -8,29 +8,13 @@ namespace shardwise::order_detail {
 
 /// Draws a sample with a probability in proportion to its weight, from a uniform number.
 ///
-/// Version 1, the same on every platform. n samples have the shares weight_shares(weights, n *
-/// 2^32): a weight above 0 is drawn with a probability of at least about 1 / (n * 2^32), a weight
-/// of 0 never. They are laid into n columns of 2^32, each column j holding up to threshold(j) part
-/// of the share of sample j itself and above it part of that of alias(j) (Walker's table):
+/// The same on every platform: n samples have shares of n * 2^32 (weight_shares()), which Walker's
+/// table lays into n columns; docs/formats/order.md specifies it (Draws by weight, version 1). A
+/// weight above 0 is drawn with a probability of at least about 1 / (n * 2^32), a weight of 0
+/// never; probabilities are the shares to within n / 2^63.
 ///
-///     light samples have shares below 2^32, heavy ones the others. One heavy sample h after the
-///     other, in the order of their numbers, has `left` of its share still to place:
-///
-///         left > 2^32    the next light sample l, in the order of numbers, keeps its share as its
-///                        threshold, and h is its alias; left -= 2^32 - share l
-///         else           left is the threshold of h, and the next heavy sample is its alias and
-///                        the next h, with left = its share - (2^32 - that threshold)
-///
-///     The last heavy sample ends with left = 2^32, and is its own alias.
-///
-/// A uniform number u of 64 bits means column j = floor(u * n / 2^64), and there the height y =
-/// floor(u * n mod 2^64 / 2^32): the sample is j if y < threshold(j), else alias(j).
-///
-/// So of the 2^64 numbers, each part of a column gets what it has in it to within 1: probabilities
-/// are the shares to within n / 2^63.
-///
-/// Why a table of aliases and not of running sums: each of the two takes 8 bytes a sample, but there
-/// is nothing to search, so that a draw from many samples costs one miss of the cache.
+/// Why a table of aliases and not of running sums: each of the two takes 8 bytes a sample, but
+/// there is nothing to search, so that a draw from many samples costs one miss of the cache.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 8 bytes a sample, twice that while it is made.

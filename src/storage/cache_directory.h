@@ -15,7 +15,8 @@
 
 namespace shardwise::detail {
 
-/// The files of a shard cache, as shard_cache.h draws them. Immutable; any thread and process.
+/// The files of a shard cache, as docs/formats/cache-directory.md draws them. Immutable; any thread
+/// and process.
 class CacheDirectory {
  public:
   struct Shard {
@@ -43,7 +44,7 @@ class CacheDirectory {
 
     friend bool operator==(const Glance&, const Glance&) = default;
   };
-  /// As shard_cache.h says.
+  /// As that page says.
   struct Record {
     std::string url;
     std::string validator;

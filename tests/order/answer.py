@@ -26,6 +26,7 @@ def data_of_index(path, column):
     samples = list(index.samples())
     values = None
     if column:
+        require(column in names, "no such column")
         values = [sample["values"][names.index(column)] for sample in samples]
         require(all(isinstance(value, (int, float)) for value in values), "no number")
         values = [float(value) for value in values]
@@ -114,7 +115,8 @@ def sampler_of(args):
     """The sampler that the words of the command line mean."""
     token = Token.from_text(args.token) if args.token else None
     mix = [part.rpartition("=") for part in args.mix.split(",")] if args.mix else []
-    parts = [data_of_index(name, args.weights) for name in [m[0] for m in mix] or [args.index] if name]
+    column = token.order.get("weights") if token else args.weights
+    parts = [data_of_index(name, column) for name in [m[0] for m in mix] or [args.index] if name]
     if parts:
         data = joined(parts)
     elif token:
@@ -148,6 +150,22 @@ def of_command_line(argv):
     return args, sampler_of(args).deliveries(getattr(args, "from"), args.limit)
 
 
+def loaded(argv):
+    """What `shardwise epoch` loads with all ranks one after another, and the number of samples that its proof has."""
+    args = parser().parse_args(argv)
+    args.batch = args.batch or 64
+    sampler, delivered = sampler_of(args), []
+    for sampler.ranks.rank in range(sampler.ranks.world):
+        delivered += [sample for sample, _ in sampler.deliveries()]
+    sums = sample_order.sums_of(delivered, sampler.data.fingerprint)
+    token = Token.from_text(args.token) if args.token else None
+    if token and token.sums:
+        sums = sample_order.added(sums, token.sums)
+    assert sums == sampler.expected_sums()
+    expected = sampler.expected_samples()
+    return {"samples": len(delivered), "epoch": sampler.epoch, "proven": len(set(expected) if sampler.is_exact else expected)}
+
+
 # Requests
 
 
@@ -178,6 +196,10 @@ def answer(request):
     if do == "order":  # the words of `shardwise order`
         args, delivered = of_command_line(request["argv"])
         return [list(pair) for pair in delivered] if args.json else [sample for sample, _ in delivered]
+    if do == "epoch":  # the words of `shardwise epoch`
+        return loaded(request["argv"])
+    if do == "token_json":
+        return Token.from_text(request["text"]).as_json()
     if do == "key":
         made = sample_order.key(*request["of"])
         return "%016x%016x" % (made.high, made.low)

@@ -21,7 +21,7 @@ Ranks deal(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// The specification in the header, word by word.
+/// docs/formats/order.md, Balanced bytes, word by word.
 Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   const std::uint64_t n = sizes.size();
   if (n == 0) return {};
@@ -154,6 +154,7 @@ TEST(DealerTest, SlotsOfARankAreThoseDealtToItAscending) {
   }
 }
 
+// docs/formats/order.md, Balanced bytes, version 2.
 TEST(DealerTest, GoldenDealsNeverChange) {
   EXPECT_EQ(deal(3, 0, {5, 1, 9, 3, 3, 7}), (Ranks{2, 0, 0, 2, 1, 1}));
   EXPECT_EQ(deal(3, 1, {5, 1, 9, 3, 3, 7}), (Ranks{0, 1, 1, 0, 2, 2}));

@@ -25,6 +25,7 @@ TEST(EpochAuditTest, ProvesAnEpochInAnyOrder) {
   EXPECT_NO_THROW(audit.prove(expected, 3));
 }
 
+// docs/formats/epoch-proof.md, version 1.
 TEST(EpochAuditTest, GoldenSumNeverChanges) {
   const AuditSum sum = AuditSum::of_range(0, 1000, kFingerprint);
   EXPECT_EQ(sum.count, 1000U);

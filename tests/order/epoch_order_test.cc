@@ -167,6 +167,7 @@ TEST(EpochOrderTest, EqualShardsGiveTheOrderOfEqualChunks) {
             all_of(EpochOrder::chunked(1000, 50, shuffle)));
 }
 
+// docs/formats/order.md, A pass, version 1.
 TEST(EpochOrderTest, GoldenOrdersNeverChange) {
   EXPECT_EQ(
       all_of(EpochOrder::chunked(23, 5, {17, 3, 1})),
@@ -182,6 +183,7 @@ TEST(EpochOrderTest, GoldenOrdersNeverChange) {
   EXPECT_EQ(large.position_of(large[123'456'789'012]), 123'456'789'012U);
 }
 
+// docs/formats/order.md, A pass: Phase.
 TEST(EpochOrderTest, GoldenOrdersWithPhaseNeverChange) {
   EXPECT_EQ(
       all_of(EpochOrder::chunked(23, 5, {17, 3, 2, true})),

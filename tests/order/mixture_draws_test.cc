@@ -17,7 +17,7 @@ using Weights = std::vector<double>;
 constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
 constexpr std::uint64_t kEnd = MixtureDraws::kMaxSlots;
 
-/// The specification, word by word, and block by block.
+/// docs/formats/order.md, Mixtures, word by word, and block by block.
 class NaiveMixture {
  public:
   NaiveMixture(const Weights& weights, std::uint64_t seed)
@@ -330,6 +330,7 @@ TEST(MixtureDrawsTest, HalvesOfBlocksHaveTheSpreadOfADrawWithoutReplacement) {
   EXPECT_NEAR(static_cast<double>(repeats) / (kBlocks * 255.0), 127.0 / 255, 0.002);
 }
 
+// docs/formats/order.md, Mixtures, version 2.
 TEST(MixtureDrawsTest, GoldenMixtureNeverChanges) {
   const MixtureDraws draws(Weights{5, 1, 2.5}, 17);
   EXPECT_EQ(draws.shares(), (std::vector<std::uint64_t>{2712756481427875237, 542551296285575048,

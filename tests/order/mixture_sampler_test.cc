@@ -211,6 +211,7 @@ TEST(MixtureSamplerTest, ResumesOnAnotherNumberOfRanks) {
               testing::HasSubstr("shard lengths differ"));
 }
 
+// docs/formats/order.md, Mixtures, version 2.
 TEST(MixtureSamplerTest, GoldenMixtureNeverChanges) {
   MixtureSampler sampler(three_sets(), mixed(17, 16));
   EXPECT_EQ(delivered(sampler), (Samples{622, 626, 402, 556, 312, 331, 541, 67, 435, 320, 415, 613,

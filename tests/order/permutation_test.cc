@@ -146,6 +146,7 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
   }
 }
 
+// docs/formats/order.md, Permutation, version 1.
 TEST(PermutationTest, IsWhatItsSpecificationSays) {
   const auto first = [](std::uint64_t n) {
     const Permutation permutation(n, Hash128{0x0123456789abcdef, 0xfedcba9876543210});

@@ -5,7 +5,7 @@ import math
 import re
 import struct
 
-from sample_order import M64, SkipList, WeightedDraw, hash64, require, words
+from sample_order import M64, SkipList, WeightedDraw, hash64, require, wids_chunk_size, words
 
 VERSIONS = {"permutation": 1, "epoch_order": 1, "balance": 2, "mixture": 2, "resampled": 1, "wids": 1, "skip": 1}
 KINDS = ("chunked", "sharded", "sequential", "resampled", "wids", "mixture")
@@ -236,8 +236,8 @@ def spec_of(data, order, ranks):
         spec["epoch_size"] = 0
     if sampler == "sequential":
         spec["seed"] = 0
-    if sampler == "wids" and spec["chunk_size"] == 0:
-        spec["chunk_size"] = 1000000 if ranks.world > 1 else 2000
+    if sampler == "wids":
+        spec["chunk_size"] = wids_chunk_size(order, ranks.world)
     return spec
 
 

@@ -191,6 +191,7 @@ TEST(ResampledSamplerTest, DrawsByWeightAreWhatTheHeaderSays) {
   EXPECT_EQ(sampler.spec().layout, draw.digest());
 }
 
+// docs/formats/order.md, Resampled orders, version 1.
 TEST(ResampledSamplerTest, GoldenDrawsNeverChange) {
   EXPECT_EQ(delivered(at_epoch(ResampledSampler(1000, by_sample(17, 6)), 3)),
             (Samples{32, 159, 460, 70, 829, 800}));

@@ -124,7 +124,7 @@ TEST(ResumeTokenTest, IsOneLineOfAboutAHundredBytes) {
   EXPECT_THAT(text, testing::MatchesRegex("sw2\\.[A-Za-z0-9_-]*"));
 }
 
-TEST(ResumeTokenTest, ItsBytesAreWhatTheHeaderSays) {
+TEST(ResumeTokenTest, ItsBytesAreWhatItsPageSays) {
   const ResumeToken token = full_token();
   TokenBytes bytes(token.to_text());
   EXPECT_EQ(bytes.little_endian(1), 2U);
@@ -227,6 +227,7 @@ TEST(ResumeTokenTest, WhiteSpaceAroundItIsIgnored) {
               HasSubstr("not a resume token"));
 }
 
+// docs/formats/resume-token.md, version 2.
 TEST(ResumeTokenTest, GoldenTokensNeverChange) {
   EXPECT_EQ(full_token().to_text(),
             "sw2."

@@ -352,9 +352,12 @@ def wids_epoch(ranges, order, epoch):
     return delivered
 
 
+def wids_chunk_size(order, world):
+    return order["chunk_size"] or (1000000 if world > 1 else 2000)
+
+
 def wids_ranges(n, order, world, rank):
-    block = ceil_div(n, world)
-    chunk_size = order["chunk_size"] or (1000000 if world > 1 else 2000)
+    block, chunk_size = ceil_div(n, world), wids_chunk_size(order, world)
     end = min((rank + 1) * block, n)
     return [(begin, min(begin + chunk_size, end)) for begin in range(rank * block, end, chunk_size)]
 
@@ -573,11 +576,11 @@ class Sampler:
         return [j for j in all_slots if self.is_kept(j)] if self.has_skip else all_slots
 
     def walk(self):
-        """The slots of the walk that is delivered, and how many of them are repeated."""
+        """The slots of the walk that is delivered."""
         kept = self.slot_list()
         n, world = len(kept), self.ranks.world
         if self.order["tail"] == "drop":
-            return kept[:n - n % world], 0
+            return kept[:n - n % world]
         repeated = -n % world if self.order["tail"] == "pad" else 0
         if repeated:
             pads = range(self.slots.size)
@@ -586,7 +589,7 @@ class Sampler:
                 pads = [j for j in pads if not self.skip.is_left_out(self.epoch, j, self.slots(self.epoch, j), last)]
                 pads = pads or [j for j in range(self.slots.size) if self.is_kept(j)]
             kept = list(kept) + [pads[i % len(pads)] for i in range(repeated)]
-        return kept, repeated
+        return kept
 
     def deliveries(self, begin=0, limit=None):
         """Of this rank, (sample, slot) of each."""
@@ -597,7 +600,7 @@ class Sampler:
             samples = wids_epoch(ranges, self.order, self.epoch)
             whole = [(sample, i * world + rank) for i, sample in enumerate(samples) if i * world + rank >= self.first]
             return whole[begin:end]
-        walk, _ = self.walk()
+        walk = self.walk()
         if not self.order["balance_bytes"] or self.ranks.step == world:
             return [(self.slots(self.epoch, j), j) for j in walk[rank::world][begin:end]]
         mine = []
@@ -614,28 +617,36 @@ class Sampler:
         if self.order["sampler"] == "wids":
             at = self.first + count
             return (self.epoch, at) if at < self.block * self.ranks.world else (self.epoch + 1, 0)
-        walk, _ = self.walk()
+        walk = self.walk()
         return (self.epoch, walk[count]) if count < len(walk) else (self.epoch + 1, 0)
 
     # epoch-proof.md
 
-    def sums_before(self):
-        """Of all that was delivered in the epoch before the point."""
-        if self.order["sampler"] == "wids":
-            samples = []
-            for rank in range(self.ranks.world):
-                mine = wids_epoch(wids_ranges(self.data.n, self.order, self.ranks.world, rank), self.order, self.epoch)
-                samples += [s for i, s in enumerate(mine) if i * self.ranks.world + rank < self.first]
-        else:
-            samples = [self.slots(self.epoch, j) for j in range(self.first) if self.is_kept(j)]
-        return sums_of(samples, self.data.fingerprint)
+    def samples_before(self):
+        """All that was delivered in the epoch before the point."""
+        if self.order["sampler"] != "wids":
+            return [self.slots(self.epoch, j) for j in range(self.first) if self.is_kept(j)]
+        samples = []
+        for rank in range(self.ranks.world):
+            mine = wids_epoch(wids_ranges(self.data.n, self.order, self.ranks.world, rank), self.order, self.epoch)
+            samples += [s for i, s in enumerate(mine) if i * self.ranks.world + rank < self.first]
+        return samples
 
-    def expected_sums(self):
+    @property
+    def is_exact(self):
+        return self.order["sampler"] == "wids" or self.slots.is_exact
+
+    def expected_samples(self):
         """What has to be delivered in the whole epoch."""
         if self.order["sampler"] == "wids":
-            return sums_of(range(self.data.n), self.data.fingerprint)
-        samples = [self.slots(self.epoch, j) for j in self.walk()[0]]
-        return added(self.sums_before(), sums_of(samples, self.data.fingerprint))
+            return list(range(self.data.n))
+        return self.samples_before() + [self.slots(self.epoch, j) for j in self.walk()]
+
+    def sums_before(self):
+        return sums_of(self.samples_before(), self.data.fingerprint)
+
+    def expected_sums(self):
+        return sums_of(self.expected_samples(), self.data.fingerprint)
 
 
 def sums_of(samples, fingerprint):

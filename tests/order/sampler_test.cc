@@ -470,6 +470,7 @@ TEST(SamplerTest, SamplersWithFlatOptionsAreTheOrdersOfThatName) {
             delivered(*make_sampler(7, {.kind = Sequential{}}, ranks)));
 }
 
+// docs/formats/order.md, Ranks and steps.
 TEST(SamplerTest, GoldenRanksNeverChange) {
   const auto rank = [](std::uint64_t r, std::uint64_t streams) {
     return delivered(

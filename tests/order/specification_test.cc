@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
+#include <tuple>
 
 #include "order/arithmetic.h"
 #include "order/deal.h"
@@ -111,8 +113,8 @@ json json_of(const AuditSum& sum) {
 
 /// What an order is made over.
 struct Data {
-  std::vector<std::uint64_t> lengths;
-  Hash128 fingerprint;
+  std::vector<std::uint64_t> lengths{};
+  Hash128 fingerprint{};
   std::vector<std::uint64_t> sizes{};
   std::vector<double> column{};
 
@@ -209,6 +211,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_shares({0.1, 0, 1e-300, 123.456}, std::uint64_t{1} << 62);
   ask_shares({5e-324, 1e-310, 0}, std::uint64_t{1} << 62);
   ask_shares(Weights(1000, 1.7e308), std::uint64_t{1} << 62);
+  ask_shares({1.9, 1.9, 1e-5 / 3, 1e-6 / 7, 1e-7 / 9, 1e-8 / 11}, std::uint64_t{1} << 62);
   const Weights weights{5, 1, 0, 2.5, 1e-12, 40, 3};
   const WeightedDraw draw(weights);
   Samples uniform;
@@ -218,11 +221,20 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   for (const std::uint64_t u : uniform) drawn.push_back(draw(u));
   drawn.push_back(draw.digest());
   all.ask({{"do", "draws"}, {"weights", weights}, {"of", uniform}}, drawn);
+  for (const Weights& of_columns : {Weights{1, 1, 1}, Weights{2, 1, 1, 0}, Weights{0, 3, 0}}) {
+    const WeightedDraw small(of_columns);
+    json few = json::array();
+    for (const std::uint64_t u : uniform) few.push_back(small(u));
+    few.push_back(small.digest());
+    all.ask({{"do", "draws"}, {"weights", of_columns}, {"of", uniform}}, few);
+  }
   for (const Weights& of_mixture :
-       {Weights{5, 1, 2.5}, Weights{1}, Weights{0, 1}, Weights{1, 0, 0, 1e-30, 0}}) {
+       {Weights{5, 1, 2.5}, Weights{1}, Weights{0, 1}, Weights{1, 0, 0, 1e-30, 0},
+        Weights{0.1, 0.7, 3, 0.33, 1.9, 0.01, 7, 5, 0.6, 0.2, 0.9, 11, 1e-9}}) {
     const MixtureDraws draws(of_mixture, 17);
     Samples slots = test::first_numbers(600);
     slots.insert(slots.end(), {1'000'000'000'000, MixtureDraws::kMaxSlots - 1});
+    for (std::uint64_t i = 1; i <= 20; ++i) slots.push_back(MixtureDraws::kMaxSlots / 20 * i - 1);
     json found = json::array();
     for (const std::uint64_t slot : slots) {
       found.push_back({draws.at(slot).dataset, draws.at(slot).draw});
@@ -248,6 +260,52 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_deal(4, 123, sizes);
   sizes[7] = kMost;
   ask_deal(4, 124, sizes);
+  sizes.assign(1, 4'096'000);
+  for (std::uint64_t i = 1; i < 60; ++i) sizes.push_back(i * 7919 % 3000);
+  ask_deal(4, 1, sizes);
+  for (std::uint64_t& size : sizes) size = (size << 20) + 0xfffff;
+  ask_deal(4, 1, sizes);
+  // SkipListTest: what is said twice, and ranges that meet.
+  Order order{.kind = Wids{}};
+  json request{{"do", "make_token"},
+               {"data", {{"n", 10}, {"fingerprint", "0"}}},
+               {"ranks", {{"world_size", 2}}},
+               {"after_steps", 0},
+               {"order", json_of(order)}};
+  all.ask(request, WidsSampler(10, order, {.world_size = 2}).token().to_text());
+  request["ranks"] = {{"world_size", 1}};
+  all.ask(request, WidsSampler(10, order).token().to_text());
+  request["ranks"] = {{"world_size", 4}, {"global_batch_size", 7}};
+  request["after_steps"] = 1;
+  request["data"]["n"] = 6;
+  all.ask(
+      request,
+      WidsSampler(6, order, {.world_size = 4, .global_batch_size = 7}).token_after(1).to_text());
+  request["data"]["n"] = 2100;
+  request["ranks"] = {{"world_size", 1}};
+  request["epoch"] = 1;
+  request["do"] = "samples";
+  all.ask(request, test::delivered(test::at_epoch(WidsSampler(2100, order), 1)));
+  request = {{"do", "make_token"},
+             {"data", {{"n", 10}, {"fingerprint", "0"}}},
+             {"ranks", {{"world_size", 1}}},
+             {"after_steps", 0}};
+  order.kind = Sequential{};
+  request["order"] = json_of(order);
+  using Point = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::string>;
+  for (const auto& [sample, epoch, slot, reason] :
+       {Point{3, 2, 0, "late"}, Point{3, 0, 5, "early"}, Point{3, 0, 5, "the same"},
+        Point{4, 0, 1, "first"}, Point{4, 0, 1, "second"}, Point{4, 3, 0, "later"}}) {
+    order.skip.add_sample(sample, reason, {epoch, slot});
+    request["skip_samples"].push_back({sample, epoch, slot, reason});
+  }
+  using Range = std::array<std::uint64_t, 3>;
+  for (const Range& range : {Range{1, 2, 4}, Range{1, 4, 6}, Range{1, 8, 9}, Range{1, 7, 7},
+                             Range{0, 1, 3}, Range{0, 0, 9}, Range{2, 5, 6}}) {
+    order.skip.add_positions(range[0], range[1], range[2]);
+    request["skip_ranges"].push_back(range);
+  }
+  all.ask(request, make_sampler(10, order)->token().to_text());
   // EpochAuditTest
   const Hash128 fingerprint{0x1111, 0x2222};
   const AuditSum sum = AuditSum::of_range(0, 1000, fingerprint);
@@ -260,6 +318,120 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
            {"numbers", to_string(sum.numbers)}},
           sum.to_words());
   all.expect_one_answer(50);
+}
+
+/// A page, with its lines joined.
+std::string flat_page(const std::string& name) {
+  const std::string page = test::read_file(test::source_dir() + "/docs/formats/" + name);
+  return std::regex_replace(page, std::regex("\n(> )?"), " ");
+}
+
+/// "17, 3" as pages write lists of numbers: "17 3".
+std::string listed(const Samples& numbers) {
+  std::string text;
+  for (const std::uint64_t number : numbers) {
+    text += (text.empty() ? "" : " ") + std::to_string(number);
+  }
+  return text;
+}
+
+TEST(SpecificationTest, TheNumbersInThePagesAreThoseOfTheLibrary) {
+  using testing::HasSubstr;
+  const std::string page = flat_page("order.md");
+  EXPECT_THAT(page, HasSubstr("key(17, 3, 1, 5) is (0x4a8d4061892ece9e, 0x6b01d98f00235409)"));
+  EXPECT_EQ(derive_key(17, 3, KeyPurpose::kChunks, 5),
+            (Hash128{0x4a8d4061892ece9e, 0x6b01d98f00235409}));
+  for (const std::uint64_t n :
+       {std::uint64_t{8}, std::uint64_t{64}, std::uint64_t{65}, std::uint64_t{511},
+        std::uint64_t{512}, std::uint64_t{1'000'003}, kMaxSamples}) {
+    const Permutation permutation(n, {0x0123456789abcdef, 0xfedcba9876543210});
+    Samples images = test::first_numbers(8);
+    permutation.apply(images);
+    EXPECT_THAT(page, HasSubstr("| " + std::to_string(n) + " | " + listed(images) + " |"));
+  }
+  const auto row = [](const EpochOrder& order) {
+    Samples samples = test::first_numbers(order.size());
+    order.map(samples);
+    return " | " + listed(samples) + " |";
+  };
+  EXPECT_THAT(page, HasSubstr("chunk_size 5 | 1" + row(EpochOrder::chunked(23, 5, {17, 3, 1}))));
+  EXPECT_THAT(page, HasSubstr("the same | 2" + row(EpochOrder::chunked(23, 5, {17, 3, 2}))));
+  EXPECT_THAT(page,
+              HasSubstr("phase, h = 3 | 2" + row(EpochOrder::chunked(23, 5, {17, 3, 2, true}))));
+  EXPECT_THAT(page, HasSubstr("samples | 1" + row(EpochOrder::sharded(
+                                                  test::offsets_of({3, 0, 7, 2, 5}), {17, 3, 1}))));
+  using Weights = std::vector<double>;
+  const auto shares = [](const Weights& weights, unsigned bits) {
+    return listed(order_detail::weight_shares(weights, std::uint64_t{1} << bits, "sample"));
+  };
+  EXPECT_THAT(page, HasSubstr("have the shares " + shares({1, 1, 1}, 40)));
+  EXPECT_THAT(page, HasSubstr("have " + shares({0.1, 0, 1e-300, 123.456}, 62)));
+  const auto resampled = [](const Data& data, const Resampled& kind, std::uint64_t epoch_size) {
+    const auto sampler =
+        make_sampler(data.samples(), {.seed = 17, .kind = kind, .epoch_size = epoch_size});
+    sampler->set_epoch(3);
+    return listed(test::delivered(*sampler));
+  };
+  EXPECT_THAT(page, HasSubstr("of 1000 samples are " + resampled({.lengths = {1000}}, {}, 6)));
+  EXPECT_THAT(page, HasSubstr("5 samples, are " +
+                              resampled({.lengths = {3, 0, 7, 2, 5}}, {ResampleUnit::kShard}, 12)));
+  EXPECT_THAT(page, HasSubstr("twelve draws are " +
+                              resampled({.lengths = {6}, .column = {5, 1, 0, 2.5, 0.125, 3}},
+                                        {.weights = "w"}, 12)));
+  const MixtureDraws draws(Weights{5, 1, 2.5}, 17);
+  const auto drawn = [&](std::uint64_t slot) {
+    return std::to_string(draws.at(slot).dataset) + ":" + std::to_string(draws.at(slot).draw);
+  };
+  std::string first;
+  for (std::uint64_t slot = 0; slot < 8; ++slot) first += " " + drawn(slot);
+  EXPECT_THAT(page, HasSubstr("the shares are " + listed(draws.shares())));
+  EXPECT_THAT(page, HasSubstr("as data set:number," + first + "; slot 10^12 draws " +
+                              drawn(1'000'000'000'000)));
+  const auto rank = [](std::uint64_t streams, std::uint64_t number) {
+    ChunkedSampler sampler(23, {.seed = 42, .chunk_size = 5, .window = 2, .streams = streams},
+                           {.rank = number, .world_size = 3});
+    sampler.set_epoch(5);
+    return listed(test::delivered(sampler));
+  };
+  EXPECT_THAT(page,
+              HasSubstr("rank 0 gets " + rank(1, 0) + "; with three, rank 2 gets " + rank(3, 2)));
+  const auto dealt = [](std::uint64_t world, std::uint64_t step, const Samples& sizes) {
+    std::vector<std::uint32_t> ranks(sizes.size());
+    Dealer(world).deal(step, sizes, ranks);
+    return listed(Samples(ranks.begin(), ranks.end()));
+  };
+  const Samples sizes{5, 1, 9, 3, 3, 7};
+  EXPECT_THAT(page,
+              HasSubstr("to ranks " + dealt(3, 0, sizes) + ", step 1 to " + dealt(3, 1, sizes)));
+  EXPECT_THAT(page, HasSubstr("step 5: " + dealt(4, 5, Samples(8, 100))));
+
+  const Order order{.seed = 3, .kind = Wids{.shufflefirst = true}};
+  const SampleSet shards = SampleSet::of_shards(Samples{3, 4, 2});
+  EXPECT_THAT(flat_page("wids-order.md"),
+              HasSubstr("epoch 2: " + listed(test::delivered(test::at_epoch(
+                                          WidsSampler::shard_list(shards, order), 2)))));
+  EXPECT_THAT(
+      flat_page("epoch-proof.md"),
+      HasSubstr("hashes " + to_string(AuditSum::of_range(0, 10, {}).hashes) + ", numbers 45"));
+}
+
+TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
+  const auto page = [](const std::string& name) {
+    return test::read_file(test::source_dir() + "/docs/formats/" + name);
+  };
+  for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    EXPECT_THAT(page("order.md"),
+                testing::HasSubstr("\n| " + std::string(algorithm_name(algorithm)) + " | " +
+                                   std::to_string(algorithm_version(algorithm)) + " |"));
+  }
+  EXPECT_THAT(page("wids-order.md"),
+              testing::HasSubstr("\nVersion " + std::to_string(WidsSampler::kVersion) + "."));
+  const std::string token_version = std::to_string(ResumeToken::kVersion);
+  EXPECT_THAT(page("resume-token.md"),
+              testing::StartsWith("# The resume token, version " + token_version + "\n"));
+  EXPECT_THAT(page("resume-token.md"),
+              testing::HasSubstr("| format version: " + token_version + " |"));
 }
 
 TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
@@ -603,6 +775,29 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
                            " sw2.AA= ", "sw2.AAAAAAAAAAA", "sw2.AAAAAAAAAAAAA"}) {
     ask_of_token(text, all);
   }
+  // At the limits of what is a token.
+  ResumeToken limits;
+  limits.spec.versions[0] = 0x7fffffff;
+  limits.skip.add_positions(1, 0, kMost);
+  limits.skip.add_sample(5, "why");
+  const std::string body = bytes_of(limits.to_text());
+  const auto ask_with = [&](std::string_view part, std::string_view other) {
+    std::string bytes = body.substr(0, body.size() - 8);
+    const std::size_t at = bytes.find(part);
+    ASSERT_NE(at, std::string::npos);
+    bytes.replace(at, part.size(), other);
+    ask_of_token(text_of(bytes), all);
+  };
+  using namespace std::string_view_literals;
+  const std::string longer = "\xcb\x01" + std::string(203, 'b');
+  ask_with("\x03why", "\x03why");
+  ask_with("\x03why", "\x03w\ny");
+  ask_with("\x03why", longer);
+  ask_with("\xff\xff\xff\xff\x07", "\x80\x80\x80\x80\x08");
+  ask_with("\xff\xff\xff\xff\x07", "\x80\x80\x80\x80\x00"sv);
+  ask_with("\x01\x00\xff"sv, "\x01\x01\xff");
+  ask_with("\xff\xff\xff\x01", "\xff\xff\xff\x02");
+  ask_with("\xff\xff\xff\x01", "\xff\xff\xff\x81\x00"sv);
   for (int i = 0; i < 120; ++i) {
     const std::string text = random_token(random).to_text();
     ask_of_token(text, all);

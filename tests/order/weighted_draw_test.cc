@@ -75,6 +75,7 @@ TEST(WeightSharesTest, OnlyRatiosCount) {
   }
 }
 
+// docs/formats/order.md, Shares of weights, version 1.
 TEST(WeightSharesTest, GoldenSharesNeverChange) {
   EXPECT_EQ(weight_shares(Weights{1, 1, 1}, std::uint64_t{1} << 40, "sample"),
             (Shares{366503875925, 366503875925, 366503875926}));
@@ -148,6 +149,7 @@ TEST(WeightedDrawTest, DrawsFollowTheWeights) {
   }
 }
 
+// docs/formats/order.md, Draws by weight, version 1.
 TEST(WeightedDrawTest, GoldenDrawsNeverChange) {
   const WeightedDraw draw(Weights{5, 1, 0, 2.5, 1e-12, 40, 3});
   std::vector<std::uint64_t> found;

@@ -17,6 +17,7 @@ Order chunks_of(std::uint64_t chunk_size, std::uint64_t seed = 0, bool shufflefi
   return {.seed = seed, .kind = Wids{.chunk_size = chunk_size, .shufflefirst = shufflefirst}};
 }
 
+// docs/formats/wids-order.md, version 1.
 TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
   const auto corpus = test::corpus_dir();
   if (!corpus) GTEST_SKIP() << "no corpus here";

@@ -7,15 +7,9 @@
 
 namespace shardwise::tools {
 
-/// The file in which shardwise-train keeps a run. What precedes the payload is text, so that where
-/// the run stands can be read without LibTorch. Version 1:
-///
-///     shardwise checkpoint 1
-///     <resume token>
-///     <bytes of the payload> <XXH3-64 of the token's text> <XXH3-64 of the payload>
-///     <payload: a LibTorch archive>
-///
-/// Lines end with a line feed; hashes are 16 hexadecimal digits.
+/// The file in which shardwise-train keeps a run: docs/formats/resume-token.md specifies it
+/// (version 1). What precedes the payload is text, so that where the run stands can be read without
+/// LibTorch.
 struct CheckpointFile {
   ResumeToken token;
   std::string payload;

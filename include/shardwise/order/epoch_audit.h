@@ -18,12 +18,9 @@ namespace shardwise {
 /// 128-bit hash, and the number itself. Sums do not depend on order, so the parts of ranks, threads
 /// and runs are simply added. A plain struct of 40 bytes.
 ///
-/// Version 1. The key is derive_key(fingerprint.low, fingerprint.high, KeyPurpose::kAudit), so it
-/// is the data set's and the expected sum is worked out once, not once an epoch. The hash of s is
-/// (high: fmix64(s + key.high), low: scatter(s + key.low)), with the finalisers of MurmurHash3 and
-/// of SplitMix64, and hashes add modulo 2^128.
-///
-/// Why a sum and not XOR: a sample that comes twice would cancel out under XOR.
+/// docs/formats/epoch-proof.md specifies it (version 1). The key is the data set's, so the expected
+/// sum is worked out once and not once an epoch. A sum and not XOR, under which a sample that comes
+/// twice would cancel out.
 struct SHARDWISE_EXPORT AuditSum {
   static constexpr std::size_t kNumWords = 10;
 

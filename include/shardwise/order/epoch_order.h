@@ -21,37 +21,15 @@ SHARDWISE_EXPORT ShardOffsets shard_offsets_from_lengths(std::span<const std::ui
 
 /// One epoch's order of n samples: a bijection between positions [0, n) and sample numbers [0, n).
 ///
-/// Immutable; safe from any thread; copies are cheap. This header is the specification; kVersion
-/// would change with it, and resume tokens name it.
+/// The samples lie in chunks of consecutive numbers: of chunk_size samples each, or one a shard.
+/// The chunks are laid end to end in a permuted order, every `window` of them form a group, and the
+/// samples of a group are permuted. So samples never leave their group, and a group touches
+/// `window` chunks: 1 shuffles inside each chunk; chunk_size >= n, or a window of all chunks,
+/// shuffles everything together. With `phase` the borders of chunks lie elsewhere in each epoch, so
+/// that samples on two sides of a border are not kept apart for ever.
 ///
-/// Version 1. The samples lie in chunks of consecutive numbers: `chunk_size` each, the last one
-/// short, or one chunk a shard, of unequal lengths. There are m chunks, and a window of K >= 1 of
-/// them (K above m is m).
-///
-///     places       0      1      2      3      4      5     ...  m-1
-///     chunk        P(0)   P(1)   P(2)   P(3)   P(4)   P(5)       P(m-1)     P: whole chunks move
-///     groups (K=3) |------ group 0 -----|------ group 1 -----|   ...        the last may hold
-///     fewer positions    0 ................. g1 ................. g2   ...   n
-///
-///     P   = Permutation(m, derive_key(seed, epoch, KeyPurpose::kChunks))
-///     Q_g = Permutation(samples of group g, derive_key(seed, epoch, KeyPurpose::kSamples, g))
-///
-/// The chunks, in the order P, are laid end to end, and every K of them form a group. Position p in
-/// group g, which begins at position b, is q = b + Q_g(p - b); the sample at p is the one that lies
-/// at q in that layout. So samples never leave their group, and a group touches K chunks. K = 1
-/// shuffles inside each chunk; chunk_size >= n, or K >= m, shuffles everything together. The short
-/// chunk has a place like any other: places after it begin earlier by what it lacks.
-///
-/// With `phase` (of chunks of equal size only), the borders of chunks lie elsewhere in each epoch,
-/// so that samples on two sides of a border are not kept apart for ever:
-///
-///     h = (derive_key(seed, epoch, KeyPurpose::kPhase).low * min(chunk_size, n)) >> 64
-///
-/// in 128 bits, so h is in [0, min(chunk_size, n)), and the sample at p is (s + h) mod n where s is
-/// the one there without `phase`. Positions, groups and permutations are the same; chunk i holds
-/// the samples from i * chunk_size + h on, and one chunk goes on from sample n - 1 with 0 if h > 0.
-///
-/// The sequential order is the identity.
+/// Immutable; safe from any thread; copies are cheap. docs/formats/order.md specifies it (A pass,
+/// version 1); kVersion would change with it, and resume tokens name it.
 class SHARDWISE_EXPORT EpochOrder {
  public:
   static constexpr unsigned kVersion = 1;

@@ -8,24 +8,25 @@
 namespace shardwise {
 
 /// What a key is for. Two purposes never share a key, so no draw depends on another. The numbers
-/// are part of every order's specification and never change.
+/// never change: docs/formats/order.md (Keys) lists them, with what stands for seed, epoch and
+/// index where those are something else.
 enum class KeyPurpose : std::uint64_t {
   kChunks = 1,          ///< the order of the chunks (or shards) of an epoch
   kSamples = 2,         ///< the order of the samples in one group of chunks; index: the group
   kResampled = 3,       ///< draws of samples with replacement
   kResampledShard = 4,  ///< draws of shards with replacement
-  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: the draw
-  kMixtureBlock = 6,    ///< the order of the data sets in one block of a mixture; index: the block
-  kMixturePhase = 7,    ///< where each branch of a mixture begins; index: the branch
+  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: how often before
+  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 the table, 1 the blocks
+  kMixturePhase = 7,    ///< where each branch of a mixture begins; epoch: the node
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
   kPhase = 10,          ///< where the borders of chunks lie in an epoch
   kSample = 11,         ///< what is random about one sample in an epoch; see sample_key
 };
 
-/// The one place where keys are made: XXH3-128 of the four numbers as 32 little-endian bytes, in
-/// the order of the parameters. Nothing is added to anything, so (seed 0, epoch 1) and (seed 1,
-/// epoch 0) have nothing in common. Cost: about 10 ns.
+/// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.
+/// Nothing is added to anything, so (seed 0, epoch 1) and (seed 1, epoch 0) have nothing in common.
+/// Cost: about 10 ns.
 SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                                     std::uint64_t index = 0) noexcept;
 
@@ -34,8 +35,7 @@ SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, Key
 /// @param sample    its number in the data set; in a view, its number there.
 /// @param position  of an order in which a sample may come twice in an epoch (resampled, mixture,
 ///                  epochs longer than a pass): its position in the epoch. Otherwise leave it out.
-/// It is derive_key(seed, epoch, kSample, sample), and with a position
-/// derive_key(k.low, k.high, kSample, position) of that key k. Cost: about 10 ns each.
+/// Cost: about 10 ns each.
 SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch,
                                     std::uint64_t sample) noexcept;
 SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample,

@@ -19,11 +19,11 @@ struct MixtureSample {
 
 /// Several data sets mixed by weight, each of them in exact epochs of its own: the draws from data
 /// set d, over all ranks, are its epoch 0, then its epoch 1, and so on, each sample once in each,
-/// however long the mixture's own epochs are. Within a block of 256 positions draws come in permuted
-/// order, so where an epoch of a data set ends, the next may begin up to 255 positions before; at
-/// the borders of blocks no sample is more than one delivery ahead of another of its data set. The mixture's epochs have `epoch_size` samples, by
-/// default as many as all data sets together have; what an epoch begins of a data set, the next one
-/// goes on with.
+/// however long the mixture's own epochs are. Within a block of 256 positions draws come in
+/// permuted order, so where an epoch of a data set ends, the next may begin up to 255 positions
+/// before; at the borders of blocks no sample is more than one delivery ahead of another of its
+/// data set. The mixture's epochs have `epoch_size` samples, by default as many as all data sets
+/// together have; what an epoch begins of a data set, the next one goes on with.
 ///
 /// The numbers it gives are those of the data sets one after another: sample s of data set d is
 /// first_sample(d) + s, as in a data set made of all of them; split() takes them apart.
@@ -31,13 +31,7 @@ struct MixtureSample {
 /// Everything is a function of (seed, position), so it seeks, resumes and changes its number of
 /// ranks as the exact samplers do, with the same token. `streams` is 1 and `tail` exact, since
 /// anything else would break the data sets' epochs. An epoch is proven to be as ordered.
-///
-/// Version 2. Positions are counted over all epochs: position p of epoch e is slot e * epoch_size +
-/// p. src/order/mixture_draws.h specifies which data set a slot draws from, and the number i of
-/// that draw among those from the data set. Draw i of data set d, which has n samples, is position
-/// i mod n of its epoch i / n, in the order of its kind with the seed
-/// derive_key(seed, 0, KeyPurpose::kMixtureDataset, d).low. Its shards are those from its first
-/// sample to its last, and all empty ones at both its ends.
+/// docs/formats/order.md specifies it (Mixtures, version 2).
 ///
 /// Memory: 6 KB, and two orders of each data set. Cost: below 100 ns a sample on any number of
 /// ranks.

@@ -57,7 +57,8 @@ enum class ResampleUnit : std::uint8_t { kSample, kShard };
 /// Draws with replacement; NOT exact. See ResampledSampler.
 struct Resampled {
   ResampleUnit unit = ResampleUnit::kSample;
-  /// The name of a metadata column with the weight of each sample; empty: all alike. By sample only.
+  /// The name of a metadata column with the weight of each sample; empty: all alike. By sample
+  /// only.
   std::string weights{};
 
   friend bool operator==(const Resampled&, const Resampled&) = default;
@@ -112,7 +113,8 @@ SHARDWISE_EXPORT std::string_view tail_name(Tail tail) noexcept;
 SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
 
 /// An order: which sample comes when, whoever reads it. A value; the same one on every rank. Where
-/// a rank stands in it is said by RankOptions and by the epoch.
+/// a rank stands in it is said by RankOptions and by the epoch. docs/formats/order.md specifies
+/// which sample each order has where.
 ///
 ///     Order{.seed = 17}
 ///     Order{.seed = 17, .kind = Sharded{.window = 4}, .tail = Tail::kDrop}

@@ -28,37 +28,12 @@ struct SHARDWISE_EXPORT PermutationDomain {
 /// A keyed bijection on [0, n), for n up to 2^62, that can be evaluated anywhere and both ways.
 ///
 /// Immutable; safe from any thread. O(1) memory (about 150 bytes, no allocation). The same on every
-/// platform and in every version of the library: what follows is its specification, tests hold
-/// golden vectors of it, and kVersion would change with it.
+/// platform and in every version of the library: docs/formats/order.md specifies it (Permutation,
+/// version 1), tests hold golden vectors, and kVersion would change with them.
 ///
 /// Cost: about 5 ns a value in apply() on a processor with AVX2, else 12 ns; 35 ns for one alone
-/// (half as much again for n < 512). Making one: a few ns for n > 64 if
-/// its domain is at hand, else up to 200 ns.
-///
-/// Version 1. Key (high, low); k0 = low, k1 = high | 1; arithmetic on 64 bits, mod 2^64.
-///
-///  n <= 64    A table, shuffled by Fisher and Yates. word(t) = scatter(k0 + t * k1), where
-///
-///                 scatter(x): x ^= x >> 30; x *= 0xbf58476d1ce4e5b9; x ^= x >> 27;
-///                             x *= 0x94d049bb133111eb; x ^= x >> 31
-///
-///             table = 0 ... n-1; for i = n-1 down to 1, with c = n-1-i counting up from 0:
-///             u = the low 32 bits of word(c / 2) if c is even, else its high 32 bits;
-///             j = (u * (i + 1)) >> 32; swap table[i] and table[j]. The image of i is table[i].
-///             A draw prefers some numbers by at most (i + 1) / 2^32. So for small n, where
-///             that matters, each of the n! permutations is about equally likely.
-///
-///  n > 64     A Feistel network on a grid of a rows and b columns, a = ceil(sqrt(n)) and
-///             b = ceil(n / a), with 12 rounds if n < 512, else 8. i is the cell
-///             (l, r) = (i / b, i mod b), and
-///
-///                 f(t, x, m): w = k0 + t * k1;  y = low32(x ^ w) * 0x9e3779b1 + w;
-///                             y = low32(y ^ (y >> 32)) * 0x85ebca77;  (low32(y) * m) >> 32
-///                 for t = 0, 2, 4 ...:  l = (l + f(t, r, a)) mod a;
-///                                       r = (r + f(t + 1, l, b)) mod b
-///
-///             gives the cell of the image. If l * b + r is not below n, the rounds are applied
-///             again to (l, r) until it is; a * b < n + a, so that is rare.
+/// (half as much again for n < 512). Making one: a few ns for n > 64 if its domain is at hand, else
+/// up to 200 ns.
 ///
 /// Why a grid and not powers of two: the domain exceeds n by less than sqrt(n) + 1 instead of up to
 /// n, so the time does not depend on n. Rounds add, so each is undone by subtraction. All products

@@ -25,12 +25,7 @@ namespace shardwise {
 ///   makes seek() O(1). With `streams` = world_size every rank reads shards of its own, with 1 the
 ///   ranks share each shard.
 ///
-/// Version 1 (with t = derive_key(seed, epoch, KeyPurpose::kResampled, p), and floor arithmetic):
-///
-/// - By sample: (t.low * n) >> 64; with weights WeightedDraw(t.low), see src/order/weighted_draw.h.
-/// - By shard: d = p / L, o = p mod L; with u = derive_key(seed, epoch, kResampledShard, d), the
-///   shard is that of sample (u.low * n) >> 64; of its `length` samples the one numbered
-///   Permutation(length, derive_key(u.low, u.high, kResampledPass, o / length))(o mod length).
+/// docs/formats/order.md specifies it (Resampled orders, version 1).
 ///
 /// Samples that are left out are found by looking through the epoch: set_epoch() and resume() then
 /// cost 20 ns a draw.

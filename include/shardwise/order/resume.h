@@ -33,7 +33,8 @@ SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
 SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;
 
 /// What makes two runs walk through the same order: all that a resumed run must share with the one
-/// it goes on with. Number of ranks, batch size and threads are not among it.
+/// it goes on with. Number of ranks, batch size and threads are not among it. What has no effect is
+/// at its default, see docs/formats/resume-token.md.
 struct SHARDWISE_EXPORT OrderSpec {
   Order order;  ///< its skip list is empty: a run's own stands beside the spec
   std::uint64_t num_samples = 0;
@@ -57,31 +58,7 @@ SHARDWISE_EXPORT std::string difference(const OrderSpec& there, const OrderSpec&
 /// of a run in step make the same token; save that of one. A token from the end of an epoch stands
 /// at the beginning of the next.
 ///
-/// Format, version 2: "sw2." and then, in base64url (A-Z a-z 0-9 - _) without padding:
-///
-///     1 byte     format version: 2
-///     16 bytes   fingerprint: low, then high
-///     order      see below
-///     varints    epoch, position
-///     varint     number of samples left out; of each: its distance from the one before, and the
-///                epoch and position from which on, as varints, and its reason as a string
-///     varint     number of ranges left out; of each: epoch, first position, length
-///     varint     1 if an audit follows, else 0: varint count, 16 bytes hashes, 16 bytes numbers
-///     varint     number of earlier stages; of each: varint epoch, fingerprint, order
-///     8 bytes    hash64 of all that comes before
-///
-///     order      varints: version of each Algorithm, num_samples, layout, world_size, seed, streams,
-///                tail, balance_bytes, epoch_size, kind; then of the kind:
-///     chunked    varints chunk_size, window, phase
-///     sharded    varint window
-///     resampled  varint unit, string weights
-///     wids       varints chunk_size, shuffle, shufflefirst
-///     mixture    varint number of parts; of each: varint num_samples, 8 bytes weight, varint kind,
-///                and what that kind has
-///
-/// A varint has 7 bits a byte, the lowest first, and the top bit set in all bytes but the last. A
-/// string is a varint length and its bytes. All other integers are little-endian; a weight is an
-/// IEEE double. Kinds are numbered from 0 as in OrderKind.
+/// docs/formats/resume-token.md specifies the text (version 2), and what is compared.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
 

@@ -119,8 +119,9 @@ class SHARDWISE_EXPORT Sampler {
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Steps of batch_size samples on each rank, or global_batch_size on all, from where the sampler began to the end of the epoch,
-  /// the same number for all ranks: in the last one a rank may have less, or nothing.
+  /// Steps of batch_size samples on each rank, or global_batch_size on all, from where the sampler
+  /// began to the end of the epoch, the same number for all ranks: in the last one a rank may have
+  /// less, or nothing.
   std::uint64_t steps() const noexcept;
   /// This rank's first sample of a step: an index in [0, size()]; size() for steps() and after it.
   std::uint64_t first_of_step(std::uint64_t step) const noexcept;

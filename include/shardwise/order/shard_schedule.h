@@ -28,9 +28,9 @@ struct RankRange {
 ///     const auto schedule = ShardSchedule::of(sampler, starts);       // the epoch of `sampler`
 ///     const auto node = schedule->uses({.first = 8, .count = 8});     // of its ranks 8 to 15
 ///
-/// Time is counted in slots, as delivered: rank r of W delivers its sample i in slot i * W + r, both
-/// counted from where the sampler began. (Of an epoch that is read from its beginning, with nothing
-/// left out, these are the positions of resume tokens.) Replicas deliver in the same slots.
+/// Time is counted in slots, as delivered: rank r of W delivers its sample i in slot i * W + r,
+/// both counted from where the sampler began. (Of an epoch that is read from its beginning, with
+/// nothing left out, these are the positions of resume tokens.) Replicas deliver in the same slots.
 ///
 /// What is promised, of the uses of a node:
 ///
@@ -57,9 +57,10 @@ class SHARDWISE_EXPORT ShardSchedule {
  public:
   static constexpr std::uint64_t kDefaultMaxTouches = std::uint64_t{1} << 23;
 
-  /// The schedule of the epoch at which `sampler` stands, from where it began, for any of its ranks;
-  /// nothing if the future is not known. `shard_starts`: the first sample of each shard, then the number of
-  /// samples; shards may be empty.
+  /// The schedule of the epoch at which `sampler` stands, from where it began, for any of its
+  /// ranks; nothing if the future is not known.
+  /// @param shard_starts  the first sample of each shard, then the number of samples; shards may be
+  ///   empty.
   /// Cost: O(chunks + touches), about 0.1 us each; never O(samples).
   /// Errors: InvalidArgument if shard_starts is no such list, or of other samples.
   static std::optional<ShardSchedule> of(const Sampler& sampler,

@@ -26,10 +26,10 @@ struct EpochPosition {
 /// differ by at most one, and every other sample still comes exactly once. Positions are numbered
 /// as if nothing were left out.
 ///
-/// Version 1. An entry for a sample holds from a point of the run on: `from`, (0, 0) unless said
+/// An entry for a sample holds from a point of the run on: `from`, (0, 0) unless said
 /// otherwise. A run that resumes with new entries takes them from the point where it resumed, and
 /// keeps that point in its tokens. So what was delivered before stays delivered, and the proof of
-/// the epoch knows of both.
+/// the epoch knows of both. docs/formats/order.md specifies it (What is left out, version 1).
 ///
 /// Threads: one thread while it is filled; then immutable. Cost: O(log entries) an entry.
 class SHARDWISE_EXPORT SkipList {

@@ -11,31 +11,15 @@
 namespace shardwise {
 
 /// The order of Python wids, bit for bit: for runs that were begun with it, and for comparisons.
-/// Not the default, because it keeps what was wrong with it:
+/// Not the default, because it keeps what was wrong with it: uneven ranks, each with the same block
+/// of samples in every epoch, no resuming on other ranks, O(epoch) to enter at a position. The
+/// exact samplers have none of this, with the same seed, chunk_size and shards.
 ///
-///     what is wrong                                        what mends it (chunked, sharded)
-///     ranks get contiguous blocks of ceil(n / world_size): tail exact: sizes differ by at most
-///       the last ones get less, or nothing; 10 samples on    one
-///       8 ranks are 2 2 2 2 2 0 0 0
-///     len() says ceil(n / world_size) on every rank        size() is what is delivered
-///     a rank sees the same block in every epoch            the whole data set is permuted
-///     all ranks shuffle with the same random numbers       keys differ by chunk
-///     epoch 0 does not permute chunks, unless shufflefirst every epoch does
-///     entering at a position replays the epoch up to it    seek() is O(1)
-///     a run can resume only on the same number of ranks    resume tokens fit any world_size
-///     memory for a chunk's numbers: 8 MB at its default    constant memory
-///       of a million
-///     the epoch moves on by itself when the iterator is    set_epoch() alone decides
-///       exhausted, and only then; here set_epoch() decides too
+/// docs/formats/wids-order.md specifies it (version 1), and lists what the other orders do better.
+/// Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True.
 ///
-/// The exact samplers make none of these, with the same seed, chunk_size and shards.
-///
-/// Version 1. Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with
-/// shuffle=True, and CPython's random.Random(seed + 1289738273 * epoch): MT19937 seeded by
-/// init_by_array with the number's 32-bit words, shuffle() from the end, _randbelow() by rejection
-/// of getrandbits(bit_length).
-///
-/// Positions: rank r's sample i is at position i * world_size + r of an epoch.
+/// Positions: rank r's sample i is at position i * world_size + r of an epoch. In wids an epoch
+/// moves on by itself when the iterator is exhausted, and only then; here set_epoch() decides.
 ///
 /// Threads: one thread. Memory: a chunk's numbers, and 8 bytes a chunk.
 /// Cost:    about 15 ns a sample in sequence; at() and seek() replay from where the sampler stands,

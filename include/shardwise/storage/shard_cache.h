@@ -21,49 +21,18 @@ namespace shardwise {
 // A shard cache: a directory with a byte budget, in which shards that cannot be read where they lie
 // (remote ones, compressed ones) are kept as plain tars, shared by all processes of a machine.
 //
-//     DIR/shardwise-cache      "shardwise shard cache, version 2\n": that DIR is a cache, and which
-//     DIR/locks                never unlinked; the byte ranges that processes lock (see below)
-//     DIR/shards/<name>.tar    a shard, whole; its access time is its last use
-//     DIR/shards/<name>.json   its record (see below)
-//     DIR/shards/<name>.tar.<random>.tmp   a shard that is being fetched; of the full size at once
+// docs/formats/cache-directory.md specifies its files, names, records and locks (version 2). A
+// shard is known by its source and by its version there, so versions of one shard lie side by side,
+// and each index that is read with the cache gets its own; the old ones leave as all do that nobody
+// uses. Whenever a shard is taken from the cache, its time and its start are held against its
+// record; where one differs, all of it is read. What lies under a name and is not what is asked for
+// is replaced, but never while somebody uses it: then what is asked for is fetched to a file of its
+// own. Nothing but the cache's own files is ever deleted, and a directory of another version is
+// left as it is (VersionMismatch): processes of that version may be using it.
 //
-// A shard is known by its source and by its version there. <name> is 32 hexadecimal digits:
-//
-//     XXH3-128 of   source '\0' compression '\0' validator
-//
-//     source       the whole canonical URL, not its last part: a/0.tar and b/0.tar are two; of a
-//                  local shard its path
-//     compression  "none", "gzip", ...: of the file at its source, which lies here expanded
-//     validator    what the source says of its version (SourceFile::validator); of a local shard
-//                  its size and time (local_validator()); empty if nothing is known
-//
-// So versions of one shard lie side by side, and each index that is read with the cache gets its
-// own; the old ones leave as all do that nobody uses. A record is one JSON object:
-//
-//     "url"          the source, without what may be secret
-//     "validator"    as above
-//     "compression"  as above
-//     "source_size", "source_hash"   bytes, and XXH3-128 as [high, low], of the file at its source
-//     "size", "hash"                 the same of what lies here, expanded
-//     "checked_as"   CacheRequest::checked_as of the check that it passed, or null
-//     "mtime_ns"     when what lies here was written, since the Unix epoch
-//     "start_hash"   XXH3-64 of its first 4096 bytes
-//
-// Whenever a shard is taken from the cache its time and its start are held against its record; where
-// one differs (somebody wrote to it, or the directory was copied), it is read, and is that shard
-// only if its hash is still what the record says. Where the hash of the source's file is asked for, a shard is that one only if its record says so.
-// A shard without a record, which a power cut may leave, is what its name says, of no known hash,
-// and checked by nobody. What lies under a name and is not what is asked for is replaced, but never
-// while somebody uses it: then what is asked for is fetched to a file of its own. The files are the
-// truth; there is no other record that could disagree with them. Nothing but files of these names
-// is ever deleted, and a directory of another version is left as it is (VersionMismatch): processes
-// of that version may be using it.
-//
-// Locks are of open file descriptions, which the kernel frees however a process ends: byte 0 of
-// `locks` while room is made, one byte a shard while it is fetched, and one a shard, shared, while
-// a process maps it. A shard appears by rename, after its bytes were checked and synced; a process
-// that is killed leaves at most a temporary file, whose lock is free, and which the next one
-// removes.
+// Locks are freed by the kernel however a process ends. A shard appears by rename, after its bytes
+// were checked and synced; a process that is killed leaves at most a temporary file, whose lock is
+// free, and which the next one removes.
 
 struct ShardCacheOptions {
   std::string directory;

@@ -1,0 +1,113 @@
+"""Reads a shard cache, written from docs/formats/cache-directory.md alone: python3 read_cache.py DIR
+
+Prints one JSON line a shard, sorted by name: whether it is what its record says, and the bytes of the locks file that stand for
+it. With --batch it reads one JSON array a line on its standard input, [source, compression, validator], and prints what such a
+shard is called, or null where the page refuses the URL.
+"""
+
+import json
+import os
+import re
+import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "support"))
+from xxh3 import hash64, hash128  # noqa: E402
+
+UNRESERVED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+RESERVED = b":/?#[]@!$&'()*+,;=%"
+NAME = re.compile(r"[0-9a-f]{32}\.tar")
+
+
+class Refused(Exception):
+    pass
+
+
+def normalised(text):
+    out = b""
+    while text:
+        encoded = re.match(rb"%([0-9A-Fa-f]{2})", text)
+        byte = bytes.fromhex(encoded.group(1).decode()) if encoded else text[:1]
+        plain = byte in [bytes([b]) for b in UNRESERVED] or not encoded and byte in [bytes([b]) for b in RESERVED]
+        out += byte if plain else b"%%%02X" % byte[0]
+        text = text[3:] if encoded else text[1:]
+    return out
+
+
+def without_dots(path):
+    out = []
+    segments = path.split(b"/")[1:]
+    for i, segment in enumerate(segments):
+        if segment == b"..":
+            out = out[:-1]
+        if segment not in (b".", b".."):
+            out.append(segment)
+        elif i + 1 == len(segments):
+            out.append(b"")
+    return b"/" + b"/".join(out)
+
+
+def canonical_url(url):
+    if any(b < 0x20 or b == 0x7F for b in url):
+        raise Refused
+    scheme, _, rest = url.partition(b"://")
+    if scheme.lower() == b"s3":
+        return b"s3://" + rest
+    rest, _, _ = rest.partition(b"#")
+    rest, mark, query = rest.partition(b"?")
+    authority, slash, path = rest.partition(b"/")
+    authority = authority.rpartition(b"@")[2]
+    host, port = re.fullmatch(rb"(\[.*\]|.*?)(?::([^:\]]*))?", authority).groups()
+    if not re.fullmatch(rb"[A-Za-z0-9._\x80-\xff-]+|\[[0-9A-Fa-f:.]{2,}\]", host):
+        raise Refused
+    if port:
+        if not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise Refused
+        host += b"" if (scheme.lower(), int(port)) in ((b"http", 80), (b"https", 443)) else b":%d" % int(port)
+    return scheme.lower() + b"://" + host.lower() + without_dots(normalised(slash + path) or b"/") + mark + normalised(query)
+
+
+def name_of(source, compression, validator):
+    scheme = re.match(rb"([A-Za-z][A-Za-z0-9+.-]*)://", source)
+    if scheme and scheme.group(1).lower() != b"file":
+        source = canonical_url(source)
+    return "%032x" % hash128(source + b"\0" + compression + b"\0" + validator)
+
+
+def joined(halves):
+    return halves[0] << 64 | halves[1]
+
+
+def read(directory):
+    with open(os.path.join(directory, "shardwise-cache")) as marker:
+        assert marker.read() == "shardwise shard cache, version 2\n"
+    shards = os.path.join(directory, "shards")
+    for file in sorted(os.listdir(shards)):
+        if not NAME.fullmatch(file):
+            continue
+        path = os.path.join(shards, file)
+        with open(path, "rb") as shard:
+            data = shard.read()
+        record = open(path[:-4] + ".json").read()
+        assert record.endswith("}\n") and len(record) <= 65536
+        record = json.loads(record)
+        k = hash64(file[:-4].encode()) >> 3
+        yield {
+            "name": file[:-4], "url": record["url"], "validator": record["validator"], "compression": record["compression"],
+            "source_size": record["source_size"], "source_hash": "%032x" % joined(record["source_hash"]),
+            "is_intact": record["size"] == len(data) and joined(record["hash"]) == hash128(data),
+            "is_same_at_a_glance": (record["mtime_ns"], record["start_hash"]) == (os.stat(path).st_mtime_ns, hash64(data[:4096])),
+            "checked_as": record["checked_as"] and "%032x" % joined(record["checked_as"]),
+            "fetch_byte": 2 * k + 1, "use_byte": 2 * k + 2,
+        }
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--batch":
+        for line in sys.stdin:
+            try:
+                print(json.dumps(name_of(*[part.encode("latin-1") for part in json.loads(line)])))
+            except Refused:
+                print("null")
+    else:
+        for one in read(sys.argv[1]):
+            print(json.dumps(one))

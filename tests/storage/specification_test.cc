@@ -1,0 +1,149 @@
+// A shard cache as docs/formats/cache-directory.md specifies it: read by a program in Python that was
+// written from that page alone.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <random>
+
+#include "shardwise/base/file.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/storage/shard_cache.h"
+#include "storage/cache_directory.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/python.h"
+
+namespace shardwise {
+namespace {
+
+using nlohmann::json;
+using test::TempDir;
+
+constexpr const char* kReader = "tests/storage/read_cache.py";
+
+std::vector<json> read_cache(const std::string& directory) {
+  std::vector<json> shards;
+  for (const std::string& line : test::run_python(kReader, {directory})) {
+    shards.push_back(json::parse(line));
+  }
+  return shards;
+}
+
+TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  const TempDir dir;
+  test::TestHttpServer server;
+  const std::string plain = test::some_bytes(10'000, 3), small = "less than a page";
+  server.serve("/plain.tar", {.body = plain});
+  test::write_file(dir / "small.tar", small);
+  const std::string packed = test::compress(plain, Compression::kGzip);
+  test::write_file(dir / "plain.tar.gz", packed);
+  const auto identity = file_identity(dir / "plain.tar.gz");
+  const auto cache = ShardCache::open({.directory = dir / "cache", .budget_bytes = 1 << 30});
+  const std::vector<CacheRequest> requests{
+      {.url = server.url("/plain.tar")},
+      {.url = dir / "small.tar", .check = [](const std::string&) {}, .checked_as = Hash128{1, 2}},
+      {.url = dir / "plain.tar.gz",
+       .validator = local_validator(identity.size_bytes, identity.mtime_ns),
+       .compression = Compression::kGzip}};
+  const std::vector<std::string> at_source{plain, small, packed};
+  std::map<std::string, json> expected;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    cache->get(requests[i]);
+    const std::string name = ShardCache::name_of(requests[i]);
+    json record{{"name", name},
+                {"url", requests[i].url},
+                {"compression", compression_name(requests[i].compression)},
+                {"source_size", at_source[i].size()},
+                {"source_hash", to_string(hash128(at_source[i]))},
+                {"is_intact", true},
+                {"is_same_at_a_glance", true},
+                {"checked_as", nullptr},
+                {"fetch_byte", detail::fetch_byte(name)},
+                {"use_byte", detail::use_byte(name)}};
+    if (requests[i].checked_as) record["checked_as"] = to_string(*requests[i].checked_as);
+    expected[name] = record;
+  }
+  const std::vector<json> found = read_cache(dir / "cache");
+  ASSERT_EQ(found.size(), expected.size());
+  for (json shard : found) {
+    shard.erase("validator");  // of local ones the file's own, whatever was asked for
+    EXPECT_EQ(shard, expected[shard["name"]]);
+  }
+  // Somebody writes to a shard; and gives it its time again.
+  const std::string path = dir / ("cache/shards/" + ShardCache::name_of(requests[1]) + ".tar");
+  struct stat before {};
+  ASSERT_EQ(::stat(path.c_str(), &before), 0);
+  test::write_file(path, "more than a page");
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  for (const json& shard : read_cache(dir / "cache")) {
+    const bool is_written = shard["name"] == ShardCache::name_of(requests[1]);
+    EXPECT_EQ(shard["is_intact"], !is_written);
+    EXPECT_EQ(shard["is_same_at_a_glance"], !is_written);
+  }
+}
+
+TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  std::mt19937_64 random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  const auto one_of = [&](const std::vector<std::string>& parts) {
+    return parts[random() % parts.size()];
+  };
+  std::vector<CacheRequest> requests{{.url = "http://host/a/0.tar", .validator = "\"x\""},
+                                     {.url = "/data/0.tar.gz",
+                                      .validator = "1000-1700000000000000000",
+                                      .compression = Compression::kGzip}};
+  for (int i = 0; i < 400; ++i) {
+    std::string url = one_of({"http", "HTTP", "https", "hTTps", "gs", "s3", "S3", "file", "pipe"}) +
+                      one_of({"://", "://", "://", ":", "://me@", "://me:secret@", "://a@b@"});
+    url += one_of({"host", "Host.EXAMPLE", "[::1]", "[FE80::2]", "h\xc3\xa9", "", "a b", "[]"});
+    url += one_of({"", "", ":80", ":443", ":0080", ":8080", ":", ":0", ":65536", ":x"});
+    for (auto left = random() % 6; left > 0; --left) {
+      url +=
+          one_of({"/", "/a", "/.", "/..", "/%2e%2E", "/%41b", "/%c3%a9", "/\xc3\xa9", "/%", "/%zz",
+                  "/a b", "/\"q\"", "/0-1_2.3~", "/[x]", "/..a", "/a:b@c", "\x7f", "\t"});
+    }
+    url += one_of({"", "", "?", "?x=%7e&y=a b", "?a/../b", "?x?y"}) + one_of({"", "#", "#a?b/c"});
+    requests.push_back({.url = url,
+                        .validator = one_of({"", "\"etag\"", "Thu, 01 Jan 1970 00:00:00 GMT"}),
+                        .compression = random() % 2 == 0 ? Compression::kNone : Compression::kXz});
+  }
+  std::string input;
+  const auto in_latin = [](const std::string& bytes) {  // each byte as a character
+    std::string text;
+    for (const char c : bytes) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x80) text += static_cast<char>(0xC0 | byte >> 6);
+      text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3F) : byte);
+    }
+    return text;
+  };
+  std::vector<std::string> expected;
+  for (const CacheRequest& request : requests) {
+    input += json{in_latin(request.url), compression_name(request.compression),
+                  in_latin(request.validator)}
+                 .dump() +
+             "\n";
+    try {
+      expected.push_back("\"" + ShardCache::name_of(request) + "\"");
+    } catch (const InvalidArgument&) {
+      expected.push_back("null");
+    }
+  }
+  const std::vector<std::string> found = test::run_python(kReader, {"--batch"}, input);
+  ASSERT_EQ(found.size(), requests.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i], expected[i]) << requests[i].url;
+  }
+  EXPECT_GE(std::count(expected.begin(), expected.end(), "null"), 20);
+  EXPECT_LE(std::count(expected.begin(), expected.end(), "null"), 350);
+  // The page has the names of the first two.
+  const std::string page = test::read_file(test::source_dir() + "/docs/formats/cache-directory.md");
+  EXPECT_THAT(page, testing::HasSubstr(ShardCache::name_of(requests[0])));
+  EXPECT_THAT(page, testing::HasSubstr(ShardCache::name_of(requests[1])));
+}
+
+}  // namespace
+}  // namespace shardwise
