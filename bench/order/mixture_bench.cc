@@ -1,7 +1,7 @@
 // What the arithmetic of a mixture and of weighted draws costs, without the orders of the data
 // sets. One item is one slot, or one draw.
 //
-//   BM_MixtureDraws_Locate   slots of one rank, in batches of 1024; the stride is the number of ranks
+//   BM_MixtureDraws_Locate   slots of one rank, in batches of 1024; the stride: number of ranks
 //   BM_MixtureDraws_SlotOf   the slot of a draw, in no order
 //   BM_MixtureDraws_Before   the draws before a slot, in no order
 //   BM_WeightedDraw_Draw     draws with replacement by weight

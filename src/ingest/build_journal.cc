@@ -105,7 +105,8 @@ bool looks_left(const std::string& path, std::string_view magic) {
 
 std::string journal_path(const std::string& index_path) { return index_path + ".journal"; }
 
-/// True if a local shard begins as it did when it had this row. There are many tools that set times.
+/// True if a local shard begins as it did when it had this row. There are many tools that set
+/// times.
 bool begins_alike(const ShardInfo& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
   const File file = File::open_read(now.place.path);

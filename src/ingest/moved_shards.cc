@@ -48,8 +48,8 @@ ReadShard reader_of(const Rescan& shard) {
              std::uint64_t offset, std::size_t size) { return reader_of(*file)(offset, size); };
 }
 
-/// True if where the donor has the shard there is still a file of its size and time, and that is not
-/// the one that is looked at by another name.
+/// True if where the donor has the shard there is still a file of its size and time, and that is
+/// not the one that is looked at by another name.
 bool is_still_there(const Donor& donor, const ShardInfo& row, const Rescan& now) {
   try {
     const FileIdentity there = file_identity(resolve_url(donor.home, row.url));

@@ -24,8 +24,8 @@ Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now);
 
 /// Looks among `sources` for local shards that `old` has by a name in `unnamed`: of the same size,
 /// time (any, if `accept_times`) and first 512 bytes. One that could be several of them, and
-/// several that could be one, are read; so is, unless `accept_times`, one whose double is still where
-/// `old` has it. What is found becomes a Reuse, and leaves `unnamed`.
+/// several that could be one, are read; so is, unless `accept_times`, one whose double is still
+/// where `old` has it. What is found becomes a Reuse, and leaves `unnamed`.
 /// Cost: one read of 512 bytes for each shard of a size and time that one of them has, and stat(2)
 /// twice for each that is found.
 void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,

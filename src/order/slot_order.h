@@ -22,8 +22,8 @@ class SlotOrder {
   virtual void set_epoch(std::uint64_t epoch) = 0;
   /// Slots of an epoch.
   virtual std::uint64_t num_slots() const = 0;
-  /// out[i] = the sample in slot first + i * stride. REQUIRES: all of them below num_slots(); stride
-  /// and the order's number of streams divide one another.
+  /// out[i] = the sample in slot first + i * stride. REQUIRES: all of them below num_slots();
+  /// stride and the order's number of streams divide one another.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
   /// True if slots_of() works. If not, who wants to know has to look through the epoch.

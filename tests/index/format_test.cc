@@ -16,7 +16,8 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::HasSubstr;
 
-/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here has.
+/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here
+/// has.
 nlohmann::json value_json(const MetadataValue& value) {
   switch (value.type) {
     case ValueType::kNull:

@@ -177,8 +177,8 @@ TEST_F(MovedTest, AShardBesideItsCopyIsNoShardThatMoved) {
   EXPECT_EQ(report.shards_moved, 0U);
 }
 
-// Of its size, its time and its first header, but with other members; what it could be taken for did
-// not go anywhere.
+// Of its size, its time and its first header, but with other members; what it could be taken for
+// did not go anywhere.
 TEST_F(MovedTest, AShardWhoseDoubleIsWhereItWasIsRead) {
   const TempDir doubles;
   for (const char* name : {"a", "b"}) {

@@ -1,5 +1,5 @@
-// A shard cache as docs/formats/cache-directory.md specifies it: read by a program in Python that was
-// written from that page alone.
+// A shard cache as docs/formats/cache-directory.md specifies it: read by a program in Python that
+// was written from that page alone.
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -44,8 +44,8 @@ inline std::vector<std::string> run_python(const std::string& program,
   return lines;
 }
 
-/// What the pages say to each request, as answer() of tests/order/answer.py takes them: {"is": ...},
-/// or {"refused": why}.
+/// What the pages say to each request, as answer() of tests/order/answer.py takes them: {"is":
+/// ...}, or {"refused": why}.
 inline std::vector<nlohmann::json> answers(const std::vector<nlohmann::json>& requests) {
   std::string input;
   for (const nlohmann::json& request : requests) input += request.dump() + "\n";

@@ -1,6 +1,6 @@
-// The program beside what was written in Python from the pages of docs/formats alone: orders, tokens
-// and proofs of indexes that were built here and of all shards of the corpus, and the examples of the
-// pages. (The same for the library: tests/order/specification_test.cc.)
+// The program beside what was written in Python from the pages of docs/formats alone: orders,
+// tokens and proofs of indexes that were built here and of all shards of the corpus, and the
+// examples of the pages. (The same for the library: tests/order/specification_test.cc.)
 
 #include <random>
 

@@ -97,7 +97,8 @@ struct BuildReport {
 /// table; if it is killed, fails or is cancelled, the next build writes on there: at most
 /// `journal_bytes` of table and `journal_age` of scanning are done again. Files of these names that
 /// no build left, or that may not be written to, stay as they are: then there is no journal. What a
-/// killed build left is removed by the next. Two builds of one path at once are safe; the last to finish wins.
+/// killed build left is removed by the next. Two builds of one path at once are safe; the last to
+/// finish wins.
 ///
 /// Threads: makes its own, and joins them.
 /// Cost: one pass over the headers (all bytes with hashes).
@@ -136,8 +137,8 @@ SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptio
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
 
-/// True if a build of the index at `path` did not finish, and left a journal from which the next one
-/// goes on.
+/// True if a build of the index at `path` did not finish, and left a journal from which the next
+/// one goes on.
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
 /// The words of BuildOptions::sources that the index at `path` was built with, as paths from here;

@@ -15,8 +15,8 @@ namespace shardwise {
 // a folder of the user's, and brought up to date whenever the shards changed.
 //
 //   <folder>/<32 hex digits>.idx          the index, and beside it its offset table
-//   <folder>/<32 hex digits>.idx.lock     locked by who builds it, and says who that is; its time is
-//                                         when the index was last opened, give or take a day
+//   <folder>/<32 hex digits>.idx.lock     locked by who builds it, and says who that is; its
+//                                         time is when the index was last opened, to a day
 //
 // The digits are a hash of what was named, in absolute paths, and of the options that decide what
 // an index holds: so processes in different working folders agree on one, and a source that grows

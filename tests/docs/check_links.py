@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Checks the links between the project's pages: README.md and all under docs/.
+
+    check_links.py SOURCE_DIR
+
+A link to a file must lead to one, and a #fragment to a heading of the page. Prints every link that does
+not, and exits with 1 if there is one. Links to other sites are not followed."""
+
+import os
+import re
+import sys
+
+
+def pages(source):
+    yield os.path.join(source, "README.md")
+    for folder, _, files in sorted(os.walk(os.path.join(source, "docs"))):
+        for name in sorted(files):
+            if name.endswith(".md"):
+                yield os.path.join(folder, name)
+
+
+def without_code(text):
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(page):
+    """The fragments of a page's headings, as GitHub makes them."""
+    with open(page, encoding="utf-8") as file:
+        text = re.sub(r"^```.*?^```$", "", file.read(), flags=re.S | re.M)
+    found = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", text, re.M):
+        found.add(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"))
+    return found
+
+
+def problems(source):
+    for page in pages(source):
+        with open(page, encoding="utf-8") as file:
+            text = without_code(file.read())
+        for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, fragment = target.partition("#")
+            there = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            where = os.path.relpath(page, source)
+            if not os.path.exists(there):
+                yield f"{where}: nothing is at {target}"
+            elif fragment and fragment not in anchors(there):
+                yield f"{where}: {target} has no such heading"
+
+
+if __name__ == "__main__":
+    FOUND = list(problems(sys.argv[1]))
+    print("\n".join(FOUND))
+    sys.exit(1 if FOUND else 0)
