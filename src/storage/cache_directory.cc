@@ -189,36 +189,48 @@ CacheDirectory::Glance CacheDirectory::glance_at(const File& shard) {
           .start_hash = hash64({start, size})};
 }
 
-std::optional<CacheDirectory::Record> CacheDirectory::read_record(const std::string& name) const {
+std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::string& name,
+                                                                   const std::string& bytes) {
+  const auto json = nlohmann::json::parse(bytes);
+  const auto text = [&](const char* key) { return json.at(key).get<std::string>(); };
+  const auto hash = [&](const char* key) {
+    return Hash128{json.at(key).at(0).get<std::uint64_t>(),
+                   json.at(key).at(1).get<std::uint64_t>()};
+  };
+  if (json.value("name", name) != name) return std::nullopt;
+  std::optional<Hash128> checked_as;
+  if (!json.at("checked_as").is_null()) checked_as = hash("checked_as");
+  return Record{.url = text("url"),
+                .validator = text("validator"),
+                .compression = text("compression"),
+                .source_bytes = json.at("source_size").get<std::uint64_t>(),
+                .source_hash = hash("source_hash"),
+                .size_bytes = json.at("size").get<std::uint64_t>(),
+                .hash = hash("hash"),
+                .checked_as = checked_as,
+                .glance = {.mtime_ns = json.value("mtime_ns", std::int64_t{0}),
+                           .start_hash = json.value("start_hash", std::uint64_t{0})}};
+}
+
+CacheDirectory::RecordFile CacheDirectory::read_record(const std::string& name) const {
+  std::string bytes;
   try {
-    const auto json = nlohmann::json::parse(read_small(record_path(name), kMaxRecordBytes));
-    const auto text = [&](const char* key) { return json.at(key).get<std::string>(); };
-    const auto hash = [&](const char* key) {
-      return Hash128{json.at(key).at(0).get<std::uint64_t>(),
-                     json.at(key).at(1).get<std::uint64_t>()};
-    };
-    std::optional<Hash128> checked_as;
-    if (!json.at("checked_as").is_null()) checked_as = hash("checked_as");
-    return Record{.url = text("url"),
-                  .validator = text("validator"),
-                  .compression = text("compression"),
-                  .source_bytes = json.at("source_size").get<std::uint64_t>(),
-                  .source_hash = hash("source_hash"),
-                  .size_bytes = json.at("size").get<std::uint64_t>(),
-                  .hash = hash("hash"),
-                  .checked_as = checked_as,
-                  .glance = {.mtime_ns = json.value("mtime_ns", std::int64_t{0}),
-                             .start_hash = json.value("start_hash", std::uint64_t{0})}};
+    bytes = read_small(record_path(name), kMaxRecordBytes);
+    if (bytes.empty()) return {};  // after a power cut
+    auto record = parse_record(name, bytes);
+    const bool is_damaged = !record;
+    return {std::move(record), is_damaged};
   } catch (const NoDescriptor&) {
     throw;
   } catch (const std::exception&) {
-    return std::nullopt;  // after a power cut it may be missing or empty
+    return {.record = std::nullopt, .is_damaged = !bytes.empty()};
   }
 }
 
 void CacheDirectory::write_record(const std::string& name, const Record& record) const {
   const auto both = [](const Hash128& hash) { return nlohmann::json{hash.high, hash.low}; };
-  nlohmann::json json = {{"url", escaped(record.url)},
+  nlohmann::json json = {{"name", name},
+                         {"url", escaped(record.url)},
                          {"validator", escaped(record.validator)},
                          {"compression", record.compression},
                          {"source_size", record.source_bytes},

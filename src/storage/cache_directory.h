@@ -69,8 +69,11 @@ class CacheDirectory {
   /// What is there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
   static Glance glance_at(const File& shard);
-  /// Nothing if there is none, or none that can be read.
-  std::optional<Record> read_record(const std::string& name) const;
+  struct RecordFile {
+    std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
+    bool is_damaged = false;            ///< it says something, but nothing of this shard
+  };
+  RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
   /// Removes a shard and its record.
   void remove(const std::string& name) const;
@@ -78,6 +81,8 @@ class CacheDirectory {
 
  private:
   Contents list(bool& moved) const;
+  /// Nothing if it is that of another shard. Throws what parsing does.
+  static std::optional<Record> parse_record(const std::string& name, const std::string& bytes);
 
   const std::string path_;
 };

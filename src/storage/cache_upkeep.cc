@@ -55,7 +55,7 @@ std::vector<CacheEntry> ShardCache::entries() const {
                      .validator = {},
                      .size_bytes = shard.size_bytes,
                      .last_use_ns = shard.last_use_ns};
-    if (const auto record = impl_->directory.read_record(shard.name)) {
+    if (const auto record = impl_->directory.read_record(shard.name).record) {
       entry.url = record->url;
       entry.validator = record->validator;
       entry.hash = record->hash;

@@ -98,6 +98,7 @@ bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string&
                                  Record& record) const {
   try {
     const File file = File::open_read(directory.shard_path(name));
+    if (file_identity(file.fd(), file.path()).size_bytes != record.size_bytes) return false;
     const auto glance = detail::CacheDirectory::glance_at(file);
     if (glance == record.glance) return true;
     if (detail::hash_of_file(file, request.cancel) != record.hash) return false;
@@ -114,7 +115,8 @@ bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string&
 }
 
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
-  auto record = directory.read_record(name);
+  auto [record, is_damaged] = directory.read_record(name);
+  if (is_damaged) return false;  // who wrote to it, or moved it, may have done so with the shard
   if (request.source_hash && (!record || record->source_hash != *request.source_hash)) return false;
   if (record && !is_intact(request, name, *record)) return false;
   if (!request.checked_as) return true;
@@ -138,7 +140,10 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
   CachedShard shard = hold(request, name);
   const auto size = find_size(shard.path());
   if (!size || request.fetch_again) return std::nullopt;
-  if (request.size_bytes && *size != *request.size_bytes) return std::nullopt;
+  const auto wanted = request.compression == Compression::kNone && !request.size_bytes
+                          ? request.source_bytes
+                          : request.size_bytes;
+  if (wanted && *size != *wanted) return std::nullopt;
   if (!is_as_asked(request, name)) return std::nullopt;
   touch(shard.path());
   return shard;

@@ -365,6 +365,53 @@ TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
   }
 }
 
+TEST_F(ShardCacheTest, ShardsThatChangedPlacesWithTheirRecordsAreNotTaken) {
+  const auto cache = ShardCache::open(options());
+  const auto stem = [&](int i) { return dir_ / "cache/shards/" + ShardCache::name_of(request(i)); };
+  for (const int i : {0, 1}) read(*cache, i);
+  for (const std::string suffix : {".tar", ".json"}) {
+    std::filesystem::rename(stem(0) + suffix, dir_ / "other");
+    std::filesystem::rename(stem(1) + suffix, stem(0) + suffix);
+    std::filesystem::rename(dir_ / "other", stem(1) + suffix);
+  }
+  EXPECT_THAT(cache->verify().unknown, SizeIs(2));
+  for (const int i : {0, 1}) EXPECT_EQ(read(*cache, i), body(i));
+  EXPECT_EQ(cache->stats().fetched, 4u);
+}
+
+TEST_F(ShardCacheTest, AShardThatWasCutIsNotTakenThoughItsTimeWasKeptAndNobodySaysItsSize) {
+  const auto cache = ShardCache::open(options());
+  CacheRequest wanted = request(0);
+  wanted.size_bytes.reset();
+  wanted.source_bytes.reset();
+  const std::string stem = dir_ / "cache/shards/" + ShardCache::name_of(wanted);
+  const auto cut = [&] {
+    ASSERT_EQ(test::read_file(cache->get(wanted).path()), body(0));
+    const std::int64_t then = file_identity(stem + ".tar").mtime_ns;
+    std::filesystem::resize_file(stem + ".tar", kShardBytes - 512);
+    set_mtime(stem + ".tar", then);
+  };
+  cut();
+  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0)) << "its record says it";
+  cut();
+  std::filesystem::remove(stem + ".json");
+  wanted.source_bytes = kShardBytes;
+  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0)) << "its source says it";
+}
+
+TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
+  const auto cache = ShardCache::open(options());
+  const std::string stem = dir_ / "cache/shards/" + ShardCache::name_of(request(0));
+  read(*cache, 0);
+  const std::int64_t then = file_identity(stem + ".tar").mtime_ns;
+  test::write_file(stem + ".tar", body(1));
+  set_mtime(stem + ".tar", then);
+  const std::string record = test::read_file(stem + ".json");
+  test::write_file(stem + ".json", record.substr(0, record.size() / 2));
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(cache->stats().fetched, 2u);
+}
+
 TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor) {
   {
     const auto cache = ShardCache::open(options());

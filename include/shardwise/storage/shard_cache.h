@@ -24,7 +24,7 @@ namespace shardwise {
 // docs/formats/cache-directory.md specifies its files, names, records and locks (version 2). A
 // shard is known by its source and by its version there, so versions of one shard lie side by side,
 // and each index that is read with the cache gets its own; the old ones leave as all do that nobody
-// uses. Whenever a shard is taken from the cache, its time and its start are held against its
+// uses. Whenever a shard is taken from the cache, its size, time and start are held against its
 // record; where one differs, all of it is read. What lies under a name and is not what is asked for
 // is replaced, but never while somebody uses it: then what is asked for is fetched to a file of its
 // own. Nothing but the cache's own files is ever deleted, and a directory of another version is
