@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "base/ascii.h"
 #include "base/normal_path.h"
 #include "base/own_directory.h"
+#include "index/catalogue.h"
 #include "ingest/foreign_index.h"
 #include "ingest/glance.h"
 #include "ingest/shard_scan.h"
@@ -205,8 +207,25 @@ class Place {
     }
   }
 
-  /// After a build that failed: without an index, and a journal to go on from, the lock's file
-  /// goes. REQUIRES: it is this process's turn.
+  /// Removes what lies at the path and is no index, as one of which the first bytes are damaged: in
+  /// this folder it can be nothing else, and a build would not replace it.
+  /// Errors: InvalidArgument if it is a folder, or no file. REQUIRES: it is this process's turn.
+  void remove_what_is_no_index() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) == 0) {
+      if (!S_ISREG(status.st_mode)) {
+        throw InvalidArgument("what is no file lies where the index of a source belongs",
+                              in_quotes(path_), "remove it");
+      }
+      if (Catalogue::looks_like_one(path_)) return;
+    }
+    if (::unlink(path_.c_str()) != 0 && errno != ENOENT) {
+      throw_errno(errno, "cannot remove", path_);
+    }
+  }
+
+  /// After a build that failed: without an index, and a journal to go on from, the lock's file goes.
+  /// REQUIRES: it is this process's turn.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;
@@ -260,8 +279,9 @@ class Place {
     const std::string start = fs::path(path_).filename().string() + ".";
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with(start)) ::unlink(entry.path().c_str());  // the lock, too
+      if (name.starts_with(start) && entry.path() != lock_path()) ::unlink(entry.path().c_str());
     }
+    ::unlink(lock_path().c_str());  // last: from then on another may build here
   }
 
   const std::string folder_;
@@ -324,6 +344,7 @@ std::string index_of_source(const std::string& name, const IndexCacheOptions& op
     const File turn = in_folder([&] { return place.take_turn(options); });
     if (!is_current(place.path(), sources.shards, how)) {
       try {
+        place.remove_what_is_no_index();
         build(place, sources, how, options);
       } catch (...) {
         place.leave_nothing_empty();

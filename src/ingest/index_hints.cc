@@ -150,21 +150,33 @@ class Candidates {
   std::unordered_map<std::string, std::unordered_set<std::string>> names_;  // by folder
 };
 
-/// How the file at `path` differs from the shard; nothing if it is none that can be held against
-/// it.
+/// What an index of the shard takes at most: of Energon's an offset a sample, of DALI's some words a
+/// member, which may hold a long name.
+std::uint64_t longest(ForeignIndex kind, const SegmentView& segment) {
+  if (kind == ForeignIndex::kEnergon) return 8 * (segment.num_samples() + std::uint64_t{1}) + 7;
+  constexpr std::uint64_t kWordsBytes = 4096;
+  return kWordsBytes * (segment.members().size() + segment.num_samples() + std::uint64_t{1});
+}
+
+/// How the file at `path` differs from the shard; nothing if it is none that can be held against it.
 std::optional<std::string> difference(const std::string& path, const Index& index,
                                       const ShardInfo& shard) {
   const ForeignIndex kind = foreign_index_at(path);
   if (kind == ForeignIndex::kNone) return std::nullopt;
+  const SegmentView segment = index.segment(shard.number);
   std::string bytes;
   try {
     const File file = File::open_read(path);
-    bytes.resize(file_identity(file.fd(), path).size_bytes);
+    const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
+    if (size > longest(kind, segment)) {  // not read: it may be larger than the memory
+      return "it is " + human_bytes(size) + " long, too long for the shard's " +
+             std::to_string(segment.num_samples()) + " samples";
+    }
+    bytes.resize(size);
     bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
   } catch (const Error&) {
     return std::nullopt;  // not ours to complain of
   }
-  const SegmentView segment = index.segment(shard.number);
   if (kind == ForeignIndex::kEnergon) {
     return energon_difference(bytes, segment, shard.size_bytes);
   }

@@ -221,6 +221,28 @@ TEST_F(IndexCacheTest, ADamagedOneIsBuiltAgain) {
   EXPECT_EQ(samples(data()), 6U);
 }
 
+TEST_F(IndexCacheTest, OneWhoseFirstBytesAreDamagedIsBuiltAgain) {
+  const std::string index = open(data()).index;
+  const std::string right = read_file(index);
+  for (std::size_t i = 0; i < 100; i += i < 16 || i >= 64 ? 1 : 8) {
+    std::string damaged = right;
+    damaged[i] = static_cast<char>(damaged[i] ^ 4);
+    write_file(index, damaged);
+    EXPECT_EQ(samples(data()), 6U) << "byte " << i;
+  }
+  write_file(index, "");
+  EXPECT_EQ(samples(data()), 6U);
+  fs::remove(index);
+  fs::create_symlink(dir_ / "nowhere/else", index);
+  EXPECT_EQ(samples(data()), 6U);
+  EXPECT_FALSE(fs::is_symlink(index));
+  fs::remove(index);
+  fs::create_directory(index);
+  EXPECT_THAT(error_text([&] { open(data()); }),
+              AllOf(HasSubstr("no file lies where the index"), HasSubstr(index)));
+  EXPECT_TRUE(fs::is_directory(index));
+}
+
 TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
   const auto describe = [&](int num_samples) {
     write_file(dir_ / "set.json", R"({"wids_version": 1, "shardlist": [{"url": "data/0.tar", )"

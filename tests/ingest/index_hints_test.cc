@@ -123,6 +123,17 @@ TEST_F(IndexHintsTest, StaleOnesOfEnergonAreSeen) {
   EXPECT_EQ(with(offsets), "the samples do not end at offset 1048576");
 }
 
+TEST_F(IndexHintsTest, OneThatIsLargerThanTheMemoryIsNotRead) {
+  constexpr std::uint64_t kLarge = std::uint64_t{1} << 42;  // holes, which take no room
+  write_file(dir_ / "a.idx", dali());
+  fs::resize_file(dir_ / "a.idx", kLarge);
+  EXPECT_EQ(why(), "it is 4.0 TiB long, too long for the shard's 3 samples");
+  fs::remove(dir_ / "a.idx");
+  write_file(dir_ / "a.tar.idx", energon(right_offsets()));
+  fs::resize_file(dir_ / "a.tar.idx", kLarge);
+  EXPECT_EQ(why(), "it is 4.0 TiB long, too long for the shard's 3 samples");
+}
+
 TEST_F(IndexHintsTest, AShardThatChangedMakesItStale) {
   write_file(dir_ / "a.idx", dali());
   write_file(shard(), TarBuilder().file("d/0.jpg", "x").file("d/0.cls", "7").end().bytes());
