@@ -224,10 +224,11 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
     constexpr std::string_view kMoved =
         "; the index stores paths relative to its own folder where they lie below it: if the "
         "shards moved, name them where they are, or give --relocate OLD=NEW";
-    require_none_missing(
-        inputs.missing, own.size(),
-        "check the path" + std::string(old == nullptr ? std::string_view() : kMoved) +
-            "; --drop-missing (BuildOptions::drop_missing) leaves out what is gone");
+    require_none_missing(inputs.missing, own.size(),
+                         "check the path" +
+                             std::string(old == nullptr ? std::string_view() : kMoved) +
+                             "; `shardwise index --drop-missing` (BuildOptions::drop_missing) "
+                             "leaves out what is gone");
   }
   // Of the old index: what is named again. The shard may be another, or not be there; and one that
   // it had by this name may have moved to another.

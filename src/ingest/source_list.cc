@@ -208,7 +208,7 @@ class Expander {
     while (open != std::string::npos) {
       const std::size_t close = pattern.find('}', open);
       if (close == std::string::npos) {
-        throw InvalidArgument("a brace is not closed", in_quotes(pattern),
+        throw InvalidArgument("a brace is not closed", in_quotes(without_secrets(pattern)),
                               "write {000000..000146}");
       }
       const std::size_t inner_open = pattern.rfind('{', close);
@@ -241,13 +241,14 @@ class Expander {
                s.find_first_not_of("0123456789") == std::string::npos;
       };
       if (!is_number(first) || !is_number(last)) {
-        throw InvalidArgument("a range that is not of two numbers", in_quotes(pattern),
-                              "write {000000..000146}");
+        throw InvalidArgument("a range that is not of two numbers",
+                              in_quotes(without_secrets(pattern)), "write {000000..000146}");
       }
       const std::int64_t from = *parse_int64(first);
       const std::int64_t to = *parse_int64(last);
       if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
-        throw InvalidArgument("a range that is empty or above 10 million", in_quotes(pattern),
+        throw InvalidArgument("a range that is empty or above 10 million",
+                              in_quotes(without_secrets(pattern)),
                               "write {000000..000146}, smaller number first");
       }
       const std::size_t width =

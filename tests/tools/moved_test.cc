@@ -137,7 +137,7 @@ TEST(MissingShardsOfAPatternTest, AreCounted) {
   expect_failure(shardwise({"index", "-o", dir / "x.idx", pattern}),
                  {"88 of 100 shards do not exist: the first is '" + dir / "t-022.tar" +
                       "' (No such file or directory); check the path",
-                  "; --drop-missing leaves out what is gone"});
+                  "; `shardwise index --drop-missing` leaves out what is gone"});
 }
 
 }  // namespace

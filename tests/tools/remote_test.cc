@@ -203,6 +203,10 @@ TEST_F(RemoteCommandTest, SecretsOfUrlsAreNeverShown) {
   take({"explain", shards_.index(), "--step", "0", "--batch", "4"}, 0);
   take({"ls", shards_.index()}, 0);
   take({"ls", "--json", shards_.index()}, 0);
+  take({"cat", "--json", shards_.index(), "0", "--cache", cache}, 0);
+  std::string open_brace = pattern;
+  open_brace.erase(open_brace.find('}'), 1);
+  take({"info", open_brace}, 1);
   take({"export", "--json", shards_.index(), "--format", "dali", "-o", shards_.dir / "dali"}, 0);
   EXPECT_TRUE(fs::exists(shards_.dir / "dali/3.idx"));
   shards_.server.remove(ServedShards::path(3));

@@ -10,6 +10,7 @@
 #include "interrupt.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/text.h"
+#include "shardwise/base/url.h"
 #include "shardwise/data/dataset.h"
 #include "table.h"
 
@@ -70,7 +71,7 @@ void list_fields(const Sample& sample, const CatOptions& options, Output& out) {
     std::string line = fmt::format("{{\"sample\":{},", sample.index());
     append_json_name(line, "key", sample.key());
     line += ',';
-    append_json_name(line, "url", sample.shard_path());
+    append_json_name(line, "url", without_secrets(sample.shard_path()));
     line += ",\"fields\":[";
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
       const Field field = sample.field(i);
