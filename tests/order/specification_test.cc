@@ -27,38 +27,10 @@ using order_detail::Dealer;
 using order_detail::mix64;
 using order_detail::MixtureDraws;
 using order_detail::WeightedDraw;
+using test::Questions;
 using test::Samples;
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-
-/// What is asked of the pages, and what the library says.
-class Questions {
- public:
-  void ask(json request, json expected) {
-    requests_.push_back(std::move(request));
-    expected_.push_back(std::move(expected));
-  }
-  /// Asks what the library refuses.
-  void ask_refused(json request) { ask(std::move(request), nullptr); }
-
-  /// @param at_least  so many are answered, and not refused.
-  void expect_one_answer(std::size_t at_least) const {
-    const std::vector<json> found = test::answers(requests_);
-    std::size_t answered = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const bool refused = found[i].contains("refused");
-      EXPECT_EQ(refused, expected_[i].is_null()) << found[i] << " to " << requests_[i];
-      if (refused) continue;
-      EXPECT_EQ(found[i]["is"], expected_[i]) << requests_[i];
-      ++answered;
-    }
-    EXPECT_GE(answered, at_least) << "of " << found.size();
-  }
-
- private:
-  std::vector<json> requests_;
-  std::vector<json> expected_;
-};
 
 // Orders in the words of the pages.
 

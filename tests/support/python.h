@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/support.h"
@@ -56,5 +57,34 @@ inline std::vector<nlohmann::json> answers(const std::vector<nlohmann::json>& re
   if (found.size() == requests.size()) return found;
   throw std::runtime_error("not an answer to each request");
 }
+
+/// What is asked of the pages, and what the library or the program says.
+class Questions {
+ public:
+  void ask(nlohmann::json request, nlohmann::json expected) {
+    requests_.push_back(std::move(request));
+    expected_.push_back(std::move(expected));
+  }
+  /// Asks what is refused.
+  void ask_refused(nlohmann::json request) { ask(std::move(request), nullptr); }
+
+  /// @param at_least  so many are answered, and not refused.
+  void expect_one_answer(std::size_t at_least) const {
+    const std::vector<nlohmann::json> found = answers(requests_);
+    std::size_t answered = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const bool refused = found[i].contains("refused");
+      EXPECT_EQ(refused, expected_[i].is_null()) << found[i] << " to " << requests_[i];
+      if (refused) continue;
+      EXPECT_EQ(found[i]["is"], expected_[i]) << requests_[i];
+      ++answered;
+    }
+    EXPECT_GE(answered, at_least) << "of " << found.size();
+  }
+
+ private:
+  std::vector<nlohmann::json> requests_;
+  std::vector<nlohmann::json> expected_;
+};
 
 }  // namespace shardwise::test

@@ -140,7 +140,7 @@ class Generator {
 };
 
 /// What is asked of the program and of the pages.
-class Questions {
+class ProgramQuestions : public Questions {
  public:
   /// `shardwise order` with these words.
   void ask_order(Words words) {
@@ -182,28 +182,6 @@ class Questions {
     }
     ask({{"do", "epoch"}, {"argv", words}}, std::move(found));
   }
-
-  void expect_one_answer(std::size_t at_least) const {
-    const std::vector<json> found = answers(requests_);
-    std::size_t answered = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const bool refused = found[i].contains("refused");
-      EXPECT_EQ(refused, expected_[i].is_null()) << found[i] << " to " << requests_[i];
-      if (refused) continue;
-      EXPECT_EQ(found[i]["is"], expected_[i]) << requests_[i];
-      ++answered;
-    }
-    EXPECT_GE(answered, at_least) << "of " << found.size();
-  }
-
- private:
-  void ask(json request, json expected) {
-    requests_.push_back(std::move(request));
-    expected_.push_back(std::move(expected));
-  }
-
-  std::vector<json> requests_;
-  std::vector<json> expected_;
 };
 
 Words joined(Words words, const Words& more) {
@@ -215,7 +193,7 @@ TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
   if (!has_python()) GTEST_SKIP() << "skipped: no python3";
   Generator random(seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
   const TempDir dir;
-  Questions all;
+  ProgramQuestions all;
   for (int i = 0; i < 8; ++i) {
     const std::string one = random.build(dir, "one" + std::to_string(i));
     const std::string two = random.build(dir, "two" + std::to_string(i));
@@ -254,7 +232,7 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
                           {.kind = Wids{.chunk_size = 4, .shufflefirst = true}},
                           {.kind = MixedDataset(data).mixture(std::array{1.5})},
                           {.seed = ~std::uint64_t{0}, .balance_bytes = true}};
-  Questions all;
+  ProgramQuestions all;
   int number = 0;
   for (const Order& order : orders) {
     const auto sampler = make_sampler(data, order, {.world_size = 2, .batch_size = 2});
@@ -289,7 +267,7 @@ TEST(SpecificationTest, OrdersOfTheCorpusFollowFromThePages) {
   if (!shared) GTEST_SKIP() << "skipped: no corpus here";
   Generator random(seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
   const TempDir dir;
-  Questions all;
+  ProgramQuestions all;
   int number = 0;
   for (const json& line : json_lines(read_file(*shared / "corpus/expected.jsonl"))) {
     const std::string path = *shared / "corpus" / line["file"].get<std::string>();
