@@ -224,8 +224,8 @@ class Place {
     }
   }
 
-  /// After a build that failed: without an index, and a journal to go on from, the lock's file goes.
-  /// REQUIRES: it is this process's turn.
+  /// After a build that failed: without an index, and a journal to go on from, the lock's file
+  /// goes. REQUIRES: it is this process's turn.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;

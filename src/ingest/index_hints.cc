@@ -150,15 +150,16 @@ class Candidates {
   std::unordered_map<std::string, std::unordered_set<std::string>> names_;  // by folder
 };
 
-/// What an index of the shard takes at most: of Energon's an offset a sample, of DALI's some words a
-/// member, which may hold a long name.
+/// What an index of the shard takes at most: of Energon's an offset a sample, of DALI's some words
+/// a member, which may hold a long name.
 std::uint64_t longest(ForeignIndex kind, const SegmentView& segment) {
   if (kind == ForeignIndex::kEnergon) return 8 * (segment.num_samples() + std::uint64_t{1}) + 7;
   constexpr std::uint64_t kWordsBytes = 4096;
   return kWordsBytes * (segment.members().size() + segment.num_samples() + std::uint64_t{1});
 }
 
-/// How the file at `path` differs from the shard; nothing if it is none that can be held against it.
+/// How the file at `path` differs from the shard; nothing if it is none that can be held against
+/// it.
 std::optional<std::string> difference(const std::string& path, const Index& index,
                                       const ShardInfo& shard) {
   const ForeignIndex kind = foreign_index_at(path);
