@@ -237,6 +237,34 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_deal(4, 1, sizes);
   for (std::uint64_t& size : sizes) size = (size << 20) + 0xfffff;
   ask_deal(4, 1, sizes);
+  sizes.assign(30, 1);  // one that waits for a while, beside a huge one
+  sizes[0] = 3 * 1024 * 1000;
+  sizes[1] = 1500;
+  ask_deal(3, 0, sizes);
+  const std::uint64_t large = std::uint64_t{1} << 40;  // equal once they are scaled
+  ask_deal(4, 0, {large - 2, large - 1, 2 * large - 1, 7});
+  // SamplerTest: a pad repeats what is not left out by its end, if there is anything.
+  Order padded{.kind = Sequential{}, .tail = Tail::kPad};
+  const auto ask_padded = [&](std::uint64_t n, std::uint64_t world) {
+    json skipped = json::array();
+    for (const auto& [sample, entry] : padded.skip.samples()) {
+      skipped.push_back({sample, entry.from.epoch, entry.from.position, entry.reason});
+    }
+    for (std::uint64_t rank = 0; rank < world; ++rank) {
+      all.ask({{"do", "samples"},
+               {"order", json_of(padded)},
+               {"data", {{"n", n}, {"fingerprint", "0"}}},
+               {"ranks", {{"world_size", world}, {"rank", rank}}},
+               {"skip_samples", skipped}},
+              test::delivered(*make_sampler(n, padded, {.rank = rank, .world_size = world})));
+    }
+  };
+  padded.skip.add_sample(0, "", {0, 5});
+  ask_padded(10, 4);
+  padded.skip = {};
+  padded.skip.add_sample(0, "", {0, 2});
+  padded.skip.add_sample(1, "", {0, 2});
+  ask_padded(2, 3);
   // SkipListTest: what is said twice, and ranges that meet.
   Order order{.kind = Wids{}};
   json request{{"do", "make_token"},
