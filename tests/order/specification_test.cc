@@ -2,6 +2,8 @@
 // reader in Python that were written from those pages alone. (The same for the program:
 // tests/tools/specification_test.cc.)
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -122,7 +124,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_key(key.low, key.high, KeyPurpose::kSample, 9);
   ask_key(kMost, kMost, KeyPurpose::kPhase, kMost);
   // PermutationTest
-  for (std::uint64_t n : {1, 2, 5, 8, 63, 64, 65, 100, 511, 512, 1000, 1000003}) {
+  for (const std::uint64_t n : Samples{1, 2, 5, 8, 63, 64, 65, 100, 511, 512, 1000, 1000003}) {
     const Permutation permutation(n, {0x0123456789abcdef, 0xfedcba9876543210});
     Samples of;
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(n, 70); ++i) of.push_back(i);
@@ -165,7 +167,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
     ask_chunked(kMaxSamples, {kMost, kMost, phase}, kMost, kMost, {0, 1, kMaxSamples - 1});
     ask_chunked(kMaxSamples, {1, 3, phase}, 1, 2, {0, 1, kMaxSamples - 1});
   }
-  for (const std::uint64_t window : {1, 2, 5, 9}) {
+  for (const std::uint64_t window : Samples{1, 2, 5, 9}) {
     ask_pass(EpochOrder::sharded(test::offsets_of({3, 0, 7, 2, 5}), {17, 3, window}),
              {{"kind", {{"sampler", "sharded"}, {"window", window}}},
               {"starts", {0, 3, 3, 10, 12, 17}},
@@ -812,8 +814,9 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
     for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
       char& byte = bytes[random.one_in(2) ? random.below(bytes.size())
                                           : 17 + random.below(bytes.size() - 17)];
-      byte = static_cast<char>(random.one_of({random.below(256), byte + random.below(3) - 1,
-                                              std::uint64_t{0x80}, std::uint64_t{0xff}}));
+      byte = static_cast<char>(
+          random.one_of({random.below(256), static_cast<unsigned char>(byte) + random.below(3) - 1,
+                         std::uint64_t{0x80}, std::uint64_t{0xff}}));
     }
     ask_of_token(text_of(bytes), all);
     ask_of_token(text_of(bytes.substr(0, random.below(bytes.size()))), all);

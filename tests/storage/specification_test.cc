@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <map>
 #include <random>
 
 #include "shardwise/base/file.h"

@@ -2,6 +2,7 @@
 // tokens and proofs of indexes that were built here and of all shards of the corpus, and the
 // examples of the pages. (The same for the library: tests/order/specification_test.cc.)
 
+#include <array>
 #include <random>
 
 #include "shardwise/data/mixed_dataset.h"
