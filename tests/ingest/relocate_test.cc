@@ -580,7 +580,7 @@ TEST_F(MovedTest, MissingShardsAreCounted) {
       AllOf(HasSubstr("2 of 4 shards do not exist: the first is '" + paths_[1] + "' (No such file"),
             HasSubstr("check the path"), HasSubstr("--relocate OLD=NEW"),
             HasSubstr("the index stores paths relative to its own folder"),
-            HasSubstr("--drop-missing (BuildOptions::drop_missing)")));
+            HasSubstr("`shardwise index --drop-missing` (BuildOptions::drop_missing)")));
   EXPECT_THAT(error_text([&] { build_index(home_ / "new.idx", paths_); }),
               AllOf(HasSubstr("2 of 4 shards do not exist"), Not(HasSubstr("--relocate"))));
 }
