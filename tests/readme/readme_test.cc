@@ -1,5 +1,5 @@
-// README.md's C++ is what the example files hold, which are compiled; its commands name what
-// exists.
+// The C++ of README.md and of pages under docs/ is what the example files hold, which are compiled;
+// the commands name what exists.
 
 #include "support/support.h"
 
@@ -20,19 +20,21 @@ std::string between(const std::string& text, const std::string& open, const std:
   return text.substr(begin + open.size(), end - begin - open.size());
 }
 
-TEST(ReadmeTest, ItsExamplesAreTheOnesThatAreCompiled) {
+TEST(ReadmeTest, ExamplesAreTheOnesThatAreCompiled) {
   const std::string source = test::source_dir();
-  const std::string readme = test::read_file(source + "/README.md");
   const std::string marker = "// [README]\n";
-  std::size_t at = 0;
-  for (const char* file : {"core_example.cc", "libtorch_example.cc", "cache_example.cc"}) {
+  const std::pair<const char*, const char*> kExamples[] = {
+      {"core_example.cc", "README.md"},
+      {"libtorch_example.cc", "README.md"},
+      {"cache_example.cc", "docs/cache-and-plan.md"},
+  };
+  for (const auto& [file, page] : kExamples) {
     const std::string code =
         between(test::read_file(source + "/tests/readme/" + file), marker, marker);
     ASSERT_FALSE(code.empty());
-    at = readme.find("```cpp\n", at);
-    ASSERT_NE(at, std::string::npos) << "README.md lacks the example of " << file;
-    EXPECT_EQ(between(readme, "```cpp\n", "```", at), code) << file;
-    at += 7;
+    EXPECT_THAT(test::read_file(source + "/" + page),
+                testing::HasSubstr("```cpp\n" + code + "```\n"))
+        << file;
   }
 }
 
