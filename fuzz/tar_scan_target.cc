@@ -139,7 +139,10 @@ void header_image_target(std::string_view input) {
   for (const bool lenient : {false, true}) {
     const Scan plain = scan(archive, {.lenient = lenient});
     const Scan imaged = scan(image.bytes(), {.lenient = lenient});
-    SHARDWISE_FUZZ_REQUIRE(plain.refused == imaged.refused);
+    if (plain.refused != imaged.refused) {
+      throw BrokenPromise("refused otherwise: '" + plain.refused + "', by its image '" +
+                          imaged.refused + "'");
+    }
     require_equal(plain, imaged);
     for (std::size_t i = 0; i < plain.report.skipped.size(); ++i) {
       SHARDWISE_FUZZ_REQUIRE(plain.report.skipped[i].what == imaged.report.skipped[i].what);

@@ -111,9 +111,16 @@ bool check_global_records(std::string_view body, std::string* why) {
 }
 
 /// A slash at the end of a file's name is an old way to write a directory. False, with `why`, where
-/// readers take it for several things: with data, or if it stands in one of two names only.
+/// readers take it for several things: with data, or if it stands in one of two names only. The same
+/// of a sparse map, which libarchive reads whatever the type, and GNU tar and Python do not.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
+  if (!entry.sparse && header.has_long_sparse_map()) {
+    *why =
+        "a sparse map that goes on behind the header of an entry that is not sparse: some readers "
+        "take it for data, others do not";
+    return false;
+  }
   if (entry.sparse || (entry.type != '0' && entry.type != '\0' && entry.type != '7')) return true;
   if (entry.name.ends_with('/') && (entry.size != 0 || partial.name == From::kPax)) {
     *why = "a file of " + std::to_string(entry.size) + " bytes whose name, " +

@@ -41,6 +41,10 @@ class Header {
     return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8);
   }
   bool is_v7() const noexcept;
+  /// Old GNU tar's sparse map begins in the header, and goes on in blocks behind it.
+  bool has_long_sparse_map() const noexcept {
+    return is_gnu() && block_[386] != '\0' && block_[482] != '\0';
+  }
   /// The name field alone, up to its NUL.
   std::string_view short_name() const noexcept { return field(0, 100); }
   std::string_view prefix() const noexcept { return field(345, 155); }

@@ -286,6 +286,19 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
       .file("b", "2")
       .end();
   EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("a sparse member"));
+
+  // A map in the header of a plain file: it goes on in what others read as the file's bytes.
+  std::string header = TarBuilder::header("a.txt", '0', 5);
+  header.replace(257, 8, std::string("ustar  \0", 8));
+  header[386] = '0';
+  header[482] = '1';
+  TarBuilder::fix_checksum(header.data());
+  for (const char* data : {"12345", "no map"}) {
+    TarBuilder map;
+    map.raw(header).raw(data + std::string(512 - std::string_view(data).size(), '\0')).end();
+    EXPECT_THAT(scan_error(map.bytes()),
+                HasSubstr("a sparse map that goes on behind the header of an entry that is not"));
+  }
   const Scan lenient = scan(pax.bytes(), true);
   EXPECT_THAT(lenient.members, ElementsAre(Member{"b", 3072, 1}));
   ASSERT_EQ(lenient.report.skipped.size(), 1U);
