@@ -111,8 +111,8 @@ bool check_global_records(std::string_view body, std::string* why) {
 }
 
 /// A slash at the end of a file's name is an old way to write a directory. False, with `why`, where
-/// readers take it for several things: with data, or if it stands in one of two names only. The same
-/// of a sparse map, which libarchive reads whatever the type, and GNU tar and Python do not.
+/// readers take it for several things: with data, or if it stands in one of two names only. The
+/// same of a sparse map, which libarchive reads whatever the type, and GNU tar and Python do not.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
