@@ -22,7 +22,7 @@ namespace shardwise {
 namespace {
 
 constexpr std::string_view kMagic("SDWJRN4\n", 8);
-constexpr std::string_view kMagicOfAll("SDWJRN");  // of every version
+constexpr std::string_view kMagicOfAll = kMagic.substr(0, 6);  // of every version
 constexpr std::string_view kTableMagicOfAll("SHARDWT");
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
