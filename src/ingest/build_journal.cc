@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kMagic("SDWJRN4\n", 8);
 constexpr std::string_view kMagicOfAll = kMagic.substr(0, 6);  // of every version
-constexpr std::string_view kTableMagicOfAll("SHARDWT");
+constexpr std::string_view kTableMagicOfAll(kTableMagic, sizeof kTableMagic);
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 16;
 
