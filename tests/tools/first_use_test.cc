@@ -127,15 +127,15 @@ TEST_F(FirstUseTest, AMistypedIndexIsNotFound) {
   EXPECT_FALSE(fs::exists(folder()) && !fs::is_empty(folder()));
 }
 
-/// Runs `shardwise` as a user who is not root, at home in `home`; as who we are, if that is not
-/// root.
-Finished as_user(const std::string& home, const std::vector<std::string>& arguments) {
+/// Runs `program` as a user who is not root, at home in `home`; as who we are, if that is not root.
+Finished as_user(const std::string& program, const std::string& home,
+                 const std::vector<std::string>& arguments) {
   std::vector<std::string> command;
   if (::geteuid() == 0) {
     command = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
   }
   command.insert(command.end(), {"/usr/bin/env", "-u", "XDG_CACHE_HOME", "HOME=" + home});
-  command.push_back(SHARDWISE_PROGRAM);
+  command.push_back(program);
   command.insert(command.end(), arguments.begin(), arguments.end());
   return run(std::move(command));
 }
@@ -143,23 +143,26 @@ Finished as_user(const std::string& home, const std::vector<std::string>& argume
 TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
   const std::string home = dir_ / "home";
   fs::create_directory(home);
+  // Nobody else may look into root's own home, which may hold the build.
+  const std::string program = dir_ / "shardwise";
+  fs::copy_file(SHARDWISE_PROGRAM, program);
   const auto read_only = fs::perms::owner_read | fs::perms::owner_exec | fs::perms::group_read |
                          fs::perms::group_exec | fs::perms::others_read | fs::perms::others_exec;
   fs::permissions(dir_.path(), read_only);
   fs::permissions(data(), read_only);
   const bool is_root = ::geteuid() == 0;
   ASSERT_TRUE(!is_root || ::chown(home.c_str(), 65534, 65534) == 0);
-  const Finished finished = as_user(home, {"info", data()});
+  const Finished finished = as_user(program, home, {"info", data()});
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_THAT(finished.out, HasSubstr("samples      7\n"));
   EXPECT_TRUE(fs::exists(home + "/.cache/shardwise"));
   EXPECT_EQ(std::distance(fs::directory_iterator(data()), {}), 2);
   // Where the user may not write, and what is another's.
-  expect_failure(as_user(data(), {"info", data()}),
+  expect_failure(as_user(program, data(), {"info", data()}),
                  {"cannot make the directory: '" + data() + "/.cache'", "Permission denied",
                   "or name another folder with --index-cache DIR"});
   if (is_root) {
-    expect_failure(as_user(home, {"info", data(), "--index-cache", data()}),
+    expect_failure(as_user(program, home, {"info", data(), "--index-cache", data()}),
                    {"cannot be a folder for indexes (it belongs to another user)", data()});
   }
   fs::permissions(dir_.path(), fs::perms::owner_all);
