@@ -1,5 +1,7 @@
 # shardwise_compile_options: what every target of this project compiles with. Not exported.
 add_library(shardwise_compile_options INTERFACE)
+# Programs, tests and benches of this project may use the library's private headers.
+target_include_directories(shardwise_compile_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(shardwise_compile_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                                            -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

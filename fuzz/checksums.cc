@@ -7,11 +7,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/bytes.h"
+#include "base/hasher.h"
 #include "index/key_index.h"
+#include "index/offset_table.h"
 #include "index/table_writer.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise::fuzz {
 namespace {

@@ -2,6 +2,7 @@
 #include <array>
 #include <optional>
 
+#include "base/expanding_reader.h"
 #include "compressed_bytes.h"
 #include "shardwise/base/error.h"
 #include "targets.h"

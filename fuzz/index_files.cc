@@ -5,10 +5,10 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/bytes.h"
+#include "base/file.h"
 #include "index/index_files.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
 #include "tar_bytes.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "index/catalogue.h"
-#include "shardwise/index/offset_table.h"
+#include "index/offset_table.h"
 
 namespace shardwise::fuzz {
 

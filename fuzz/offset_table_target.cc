@@ -1,7 +1,9 @@
 #include <cstring>
 #include <memory>
 
+#include "base/hasher.h"
 #include "checksums.h"
+#include "index/offset_table.h"
 #include "index/table_writer.h"
 #include "index_files.h"
 #include "targets.h"

@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "checksums.h"
-#include "shardwise/base/bytes.h"
-#include "shardwise/tar/sample_name.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "tar/header_image.h"
+#include "tar/sample_name.h"
+#include "tar/tar_scanner.h"
 #include "targets.h"
 
 namespace shardwise::fuzz {

@@ -26,10 +26,12 @@
 #include <string>
 #include <vector>
 
+#include "base/hasher.h"
+#include "base/mapped_file.h"
+#include "data/loader.h"
+#include "index/offset_table.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/data/loader.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/fixtures.h"
 

@@ -22,11 +22,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "shardwise/base/mapped_file.h"
+#include "base/mapped_file.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "support/fixtures.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise::bench {
 namespace {

@@ -20,7 +20,9 @@
 #include <random>
 #include <string>
 
+#include "base/hasher.h"
 #include "index/catalogue.h"
+#include "index/offset_table.h"
 #include "index/segment.h"
 #include "index/table_writer.h"
 #include "shardwise/base/hash.h"

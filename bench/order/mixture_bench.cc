@@ -21,7 +21,7 @@
 #include "order/mixture_draws.h"
 #include "order/weighted_draw.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 namespace {
 
 constexpr std::size_t kBatch = 1024;
@@ -115,6 +115,6 @@ void BM_Peer_RunningSums(benchmark::State& state) {
 BENCHMARK(BM_Peer_RunningSums)->ArgName("n")->Arg(1000)->Arg(1'000'000)->Arg(10'000'000);
 
 }  // namespace
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail
 
 BENCHMARK_MAIN();

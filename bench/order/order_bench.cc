@@ -29,14 +29,15 @@
 #include <vector>
 
 #include "order/deal.h"
+#include "order/epoch_order.h"
+#include "order/key.h"
+#include "order/mixture_sampler.h"
+#include "order/permutation.h"
+#include "order/resampled_sampler.h"
+#include "order/slot_samplers.h"
+#include "order/wids_sampler.h"
 #include "shardwise/order/epoch_audit.h"
-#include "shardwise/order/epoch_order.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/mixture_sampler.h"
-#include "shardwise/order/permutation.h"
-#include "shardwise/order/resampled_sampler.h"
 #include "shardwise/order/sampler.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 namespace {
@@ -255,7 +256,7 @@ void BM_Deal(benchmark::State& state) {
   for (std::vector<std::uint64_t>& sizes : steps) {
     for (std::uint64_t& size : sizes) size = static_cast<std::uint64_t>(bytes(random));
   }
-  order_detail::Dealer dealer(world);
+  detail::Dealer dealer(world);
   std::vector<std::uint32_t> slots;
   std::uint64_t step = 0;
   for (auto _ : state) {

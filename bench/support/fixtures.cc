@@ -8,7 +8,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 
 namespace shardwise::bench {
 namespace fs = std::filesystem;

@@ -1,14 +1,22 @@
 #pragma once
 
-/// Everything in shardwise::libtorch: decoders to tensors, adapters for torch::data, process
-/// groups, the image loader, and exact evaluation and gradient averaging over ranks. The target
-/// shardwise::libtorch brings LibTorch and shardwise::shardwise along.
+/// Training with LibTorch, day one: batches of images in exact epochs over the ranks of a run, each
+/// epoch proven, and evaluation in which each sample counts once.
+///
+///     namespace sl = shardwise::libtorch;
+///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this process alone
+///     sl::ImageLoader loader(shardwise::Dataset::open("train.idx"), group,
+///                            {.order = {.seed = 17}, .batch_size = 64, .resize = {224, 224}});
+///     for (auto epoch : loader.epochs(90)) {
+///       for (auto& batch : epoch) step(model, batch);
+///       epoch.prove();
+///       if (stopper.should_stop(sl::exact_accuracy(model, eval, group))) break;
+///     }
+///
+/// <shardwise/libtorch/advanced.h> has the rest. The target shardwise::libtorch brings LibTorch and
+/// shardwise::shardwise along.
 
-#include "shardwise/libtorch/data_loader.h"
-#include "shardwise/libtorch/data_parallel.h"
-#include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
-#include "shardwise/libtorch/local_ranks.h"
 #include "shardwise/libtorch/process_group.h"
 #include "shardwise/shardwise.h"

@@ -1,53 +1,27 @@
 #pragma once
 
-/// Everything in shardwise::shardwise: indexing, querying and verifying, reading, ordering and
-/// loading. For tensors and training include <shardwise/libtorch.h> too.
+/// Day one: an index is built, its samples are read by number and by key, in place, and dealt out
+/// to ranks in exact epochs.
+///
+///     build_index("train.idx", {"train-000000.tar", "train-000001.tar"});
+///     auto data = Dataset::open("train.idx");
+///     Sample sample = data[42];                     // or data.get("n01440764/10026")
+///     std::string_view jpg = sample["jpg"];         // in the mapped shard; valid while sample is
+///     std::int64_t label = sample.integer("cls");
+///
+///     DistributedChunkedSampler order(data, {.seed = 17}, {.rank = 0, .world_size = 8});
+///     order.set_epoch(3);
+///     for (std::uint64_t i : order) use(data[i]);
+///     save(order.token().to_text());                // later: order.resume(...)
+///
+/// <shardwise/advanced.h> has the rest, <shardwise/libtorch.h> tensors and training.
 
-#include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
-#include "shardwise/base/progress.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/loader.h"
-#include "shardwise/data/mixed_dataset.h"
-#include "shardwise/data/remote_access.h"
 #include "shardwise/data/sample.h"
-#include "shardwise/data/shard_prefetcher.h"
-#include "shardwise/index/bad_policies.h"
-#include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/missing_shards.h"
-#include "shardwise/index/offset_table.h"
-#include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
-#include "shardwise/ingest/index_cache.h"
-#include "shardwise/ingest/index_export.h"
-#include "shardwise/ingest/index_hints.h"
-#include "shardwise/ingest/indexed_shard_writer.h"
-#include "shardwise/ingest/relocate.h"
-#include "shardwise/ingest/remote_shards.h"
-#include "shardwise/ingest/source_list.h"
-#include "shardwise/ingest/verify.h"
-#include "shardwise/ingest/wids_descriptor.h"
-#include "shardwise/order/epoch_audit.h"
-#include "shardwise/order/epoch_order.h"
-#include "shardwise/order/explain.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/mixture_sampler.h"
 #include "shardwise/order/order.h"
-#include "shardwise/order/permutation.h"
-#include "shardwise/order/resampled_sampler.h"
 #include "shardwise/order/resume.h"
 #include "shardwise/order/sampler.h"
-#include "shardwise/order/shard_schedule.h"
-#include "shardwise/order/skip_list.h"
-#include "shardwise/order/wids_sampler.h"
-#include "shardwise/storage/fetcher.h"
-#include "shardwise/storage/replacement.h"
 #include "shardwise/storage/shard_cache.h"
-#include "shardwise/storage/shard_handle.h"
-#include "shardwise/storage/shard_pool.h"
-#include "shardwise/tar/sample_name.h"
-#include "shardwise/tar/shard_writer.h"
-#include "shardwise/tar/tar_scanner.h"

@@ -11,7 +11,8 @@
 #include <bit>
 #include <new>
 
-#include "shardwise/base/text.h"
+#include "base/expanding_reader.h"
+#include "base/text.h"
 
 namespace shardwise {
 namespace {

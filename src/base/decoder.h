@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/expanding_reader.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
 

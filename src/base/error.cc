@@ -3,7 +3,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "shardwise/base/text.h"
+#include "base/errno_error.h"
+#include "base/text.h"
 
 namespace shardwise {
 namespace {
@@ -60,7 +61,7 @@ Error::Error(ErrorCode code, const std::string& text) : std::runtime_error(text)
 Error::Error(ErrorCode code, std::string_view what, std::string_view where, std::string_view remedy)
     : Error(code, join(what, where, remedy)) {}
 
-void throw_errno(int errno_value, std::string_view action, std::string_view path) {
+void detail::throw_errno(int errno_value, std::string_view action, std::string_view path) {
   const std::string what(action);
   const std::string where = in_quotes(path);
   const std::string reason = std::generic_category().message(errno_value);

@@ -1,4 +1,4 @@
-#include "shardwise/base/file.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,12 +15,13 @@
 #include <system_error>
 #include <utility>
 
+#include "base/errno_error.h"
+#include "base/fault_point.h"
+#include "base/fork.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/base/text.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
@@ -396,4 +397,4 @@ std::string random_name(std::size_t length) {
   return name;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

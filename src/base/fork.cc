@@ -1,4 +1,4 @@
-#include "shardwise/base/fork.h"
+#include "base/fork.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <ctime>
 #include <utility>
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
@@ -143,4 +143,4 @@ bool call_in_children(void (*action)() noexcept) noexcept {
   return true;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

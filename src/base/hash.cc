@@ -7,7 +7,8 @@
 #include <cstdio>
 #include <new>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/hasher.h"
 
 namespace shardwise {
 
@@ -18,11 +19,11 @@ std::string to_string(const Hash128& hash) {
   return text;
 }
 
-std::uint64_t hash64(std::string_view bytes, std::uint64_t seed) noexcept {
+std::uint64_t detail::hash64(std::string_view bytes, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }
 
-Hash128 hash128(std::string_view bytes) noexcept {
+Hash128 detail::hash128(std::string_view bytes) noexcept {
   const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
   return {h.high64, h.low64};
 }

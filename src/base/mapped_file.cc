@@ -1,13 +1,14 @@
-#include "shardwise/base/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 #include <system_error>
 
+#include "base/errno_error.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace bi = boost::interprocess;
 
 struct MappedFile::Region {
@@ -61,4 +62,4 @@ MappedFile::~MappedFile() = default;
 MappedFile::MappedFile(MappedFile&&) noexcept = default;
 MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -1,4 +1,4 @@
-#include "shardwise/base/mapped_read.h"
+#include "base/mapped_read.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,9 +15,9 @@
 #include <new>
 #include <utility>
 
-#include "shardwise/base/fork.h"
+#include "base/fork.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 /// A copy that a thread is in.
@@ -268,4 +268,4 @@ bool MappedReadGuard::mend(const char* fault) noexcept {
   return true;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -5,9 +5,10 @@
 
 #include <cerrno>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 

@@ -4,8 +4,9 @@
 
 #include <cerrno>
 
+#include "base/errno_error.h"
+#include "base/file.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 
 namespace shardwise {
 

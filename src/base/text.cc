@@ -1,4 +1,4 @@
-#include "shardwise/base/text.h"
+#include "base/text.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <ctime>
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 constexpr char kLowerHexDigits[] = "0123456789abcdef";
@@ -134,4 +134,4 @@ std::string human_count(std::uint64_t count) {
   return digits;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -1,13 +1,13 @@
-#include "shardwise/base/url.h"
+#include "base/url.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/ascii.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 constexpr char kHexDigits[] = "0123456789ABCDEF";
@@ -252,4 +252,4 @@ std::string percent_encoded(std::string_view text, std::string_view also) {
   return out;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

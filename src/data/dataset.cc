@@ -5,15 +5,19 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/fork.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "data/open_shard.h"
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
+#include "index/offset_table.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/index/query.h"
+#include "storage/cache_request.h"
+#include "storage/shard_pool.h"
 
 namespace shardwise {
 
@@ -30,7 +34,7 @@ struct Dataset::Impl {
         access(options.access),
         cache(options.cache),
         cancel(options.cancel),
-        reader(index, options.pool.max_shards, fetchers_of(options), options.cancel),
+        reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
         pool(
             index->num_shards(),
             [this](std::uint64_t number) {
@@ -44,7 +48,8 @@ struct Dataset::Impl {
   }
 
   static ShardPoolOptions pool_options(const DatasetOptions& options) {
-    ShardPoolOptions pool = options.pool;
+    ShardPoolOptions pool{.max_shards = options.max_open_shards,
+                          .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
       pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
     }
@@ -192,8 +197,9 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const bool is_mapped = shard->data != nullptr;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ = impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes,
-                                     sample.shard_->segment, sample.members_);
+    sample.own_ =
+        impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes,
+                           sample.shard_->segment, {sample.members_, sample.num_members_});
   }
   return sample;
 }
@@ -356,7 +362,10 @@ const std::shared_ptr<const Index>& Dataset::shared_index() const noexcept { ret
 const Hash128& Dataset::fingerprint() const noexcept {
   return selection_ ? selection_->fingerprint : impl_->index->fingerprint();
 }
-ShardPoolStats Dataset::pool_stats() const { return impl_->pool.stats(); }
+Dataset::PoolStats Dataset::pool_stats() const {
+  const ShardPoolStats stats = impl_->pool.stats();
+  return {stats.opened, stats.evicted, stats.open_shards, stats.open_bytes};
+}
 const std::shared_ptr<ShardCache>& Dataset::cache() const noexcept { return impl_->cache; }
 std::optional<CacheRequest> Dataset::cache_request(std::uint64_t shard) const {
   return detail::cache_request(impl_->index, shard);

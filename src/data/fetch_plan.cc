@@ -6,14 +6,20 @@
 #include <string>
 #include <utility>
 
+#include "base/hasher.h"
+#include "base/text.h"
+#include "data/cache_simulation.h"
+#include "order/permutation.h"
+#include "order/shard_schedule.h"
+#include "order/shard_use.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 
 namespace {
+using Node = FetchPlan::Node;
+using NodeEpoch = FetchPlan::NodeEpoch;
 
 /// "1, 2, 4, 8".
 std::string divisors(std::uint64_t number) {
@@ -93,8 +99,8 @@ std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedu
 }
 
 /// All but the counts of the caches.
-NodePlan needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint64_t>& sizes) {
-  NodePlan plan;
+Node needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint64_t>& sizes) {
+  Node plan;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the epoch that a shard was seen in
   for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
@@ -118,7 +124,7 @@ NodePlan needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::u
   return plan;
 }
 
-void simulate(NodePlan& plan, const std::vector<EpochUses>& epochs,
+void simulate(Node& plan, const std::vector<EpochUses>& epochs,
               const std::vector<std::uint64_t>& sizes, std::uint64_t cache_bytes) {
   const auto lru = simulate_cache(epochs, sizes, cache_bytes, Replacement::kLru);
   const auto next_use = simulate_cache(epochs, sizes, cache_bytes, Replacement::kNextUse);
@@ -129,7 +135,7 @@ void simulate(NodePlan& plan, const std::vector<EpochUses>& epochs,
   plan.counts_of = plan.nodes.front();
 }
 
-void copy_counts(const NodePlan& from, NodePlan& plan) {
+void copy_counts(const Node& from, Node& plan) {
   for (std::size_t epoch = 0; epoch < plan.epochs.size(); ++epoch) {
     plan.epochs[epoch].lru = from.epochs[epoch].lru;
     plan.epochs[epoch].next_use = from.epochs[epoch].next_use;
@@ -177,9 +183,9 @@ CachedShards CachedShards::alike(std::uint64_t count, std::uint64_t samples_per_
   return shards;
 }
 
-NodeEpoch FetchPlan::total(std::uint64_t epoch) const {
+FetchPlan::NodeEpoch FetchPlan::total(std::uint64_t epoch) const {
   NodeEpoch sum;
-  for (const NodePlan& kind : kinds) {
+  for (const Node& kind : kinds) {
     const NodeEpoch& one = kind.epochs[epoch];
     if (one.bytes > sum.bytes) {
       sum.shards = one.shards;
@@ -195,14 +201,14 @@ NodeEpoch FetchPlan::total(std::uint64_t epoch) const {
 
 std::uint64_t FetchPlan::num_not_simulated() const noexcept {
   std::uint64_t count = 0;
-  for (const NodePlan& kind : kinds) {
+  for (const Node& kind : kinds) {
     if (kind.counts_of != kind.nodes.front()) count += kind.nodes.size();
   }
   return count;
 }
 
-const NodePlan& FetchPlan::of_node(std::uint64_t node) const {
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [node](const NodePlan& plan) {
+const FetchPlan::Node& FetchPlan::of_node(std::uint64_t node) const {
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [node](const Node& plan) {
     return std::binary_search(plan.nodes.begin(), plan.nodes.end(), node);
   });
   return *kind;
@@ -210,32 +216,14 @@ const NodePlan& FetchPlan::of_node(std::uint64_t node) const {
 
 std::uint64_t FetchPlan::bytes_for_once_an_epoch() const noexcept {
   std::uint64_t most = 0;
-  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_for_once_an_epoch);
+  for (const Node& kind : kinds) most = std::max(most, kind.bytes_for_once_an_epoch);
   return most;
 }
 
 std::uint64_t FetchPlan::bytes_for_once() const noexcept {
   std::uint64_t most = 0;
-  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_for_once);
+  for (const Node& kind : kinds) most = std::max(most, kind.bytes_for_once);
   return most;
-}
-
-std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
-                                std::span<const std::uint64_t> sizes_bytes) {
-  // Uses end before others begin in the same slot: [begin, end).
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // with their bytes
-  ends.reserve(epoch.uses.size());
-  for (const ShardUse& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
-  std::sort(ends.begin(), ends.end());
-  std::uint64_t now = 0;
-  std::uint64_t peak = 0;
-  std::size_t ended = 0;
-  for (const ShardUse& use : epoch.uses) {
-    while (ends[ended].first <= use.begin) now -= ends[ended++].second;
-    now += sizes_bytes[use.shard];
-    peak = std::max(peak, now);
-  }
-  return peak;
 }
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
@@ -263,7 +251,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {
   std::uint64_t most = 0;
-  for (const NodePlan& kind : kinds) most = std::max(most, kind.bytes_in_use);
+  for (const Node& kind : kinds) most = std::max(most, kind.bytes_in_use);
   return most;
 }
 
@@ -294,7 +282,7 @@ FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
   const std::uint64_t most = std::max<std::uint64_t>(1, options.max_simulated_uses);
   const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / most + (num_uses % most > 0));
   for (std::size_t i = 0; i < plan.kinds.size(); ++i) {
-    NodePlan& kind = plan.kinds[i];
+    Node& kind = plan.kinds[i];
     if (i % stride != 0) {
       copy_counts(plan.kinds[i - i % stride], kind);
       continue;

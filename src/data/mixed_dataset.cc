@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hasher.h"
+#include "order/permutation.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 

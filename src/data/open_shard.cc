@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/mapped_read.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/mapped_read.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/ingest/verify.h"
 
 namespace shardwise::detail {

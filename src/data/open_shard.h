@@ -10,15 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/mapped_file.h"
+#include "index/missing_shards.h"
+#include "index/offset_table.h"
 #include "ingest/glance.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/missing_shards.h"
-#include "shardwise/index/offset_table.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_request.h"
 
 namespace shardwise::detail {
 
@@ -40,7 +42,7 @@ struct OpenShard {
 };
 
 /// The bytes of a sample whose shard is not mapped.
-struct SampleBytes {
+struct OwnBytes {
   std::unique_ptr<char[]> bytes;
   std::vector<std::size_t> starts;  // of each member in `bytes`
 };

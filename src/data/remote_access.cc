@@ -2,9 +2,11 @@
 
 #include <utility>
 
-#include "shardwise/base/file.h"
-#include "shardwise/index/offset_table.h"
-#include "shardwise/tar/tar_scanner.h"
+#include "base/file.h"
+#include "index/offset_table.h"
+#include "ingest/remote_shards.h"
+#include "storage/cache_request.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

@@ -1,18 +1,63 @@
 #include "shardwise/data/sample.h"
 
+#include <span>
+#include <utility>
+
 #include "base/ascii.h"
+#include "base/file.h"
+#include "base/mapped_read.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "data/open_shard.h"
+#include "index/offset_table.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/mapped_read.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "storage/shard_handle.h"
 
 namespace shardwise {
+
 Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept
-    : shard_(std::move(shard)),
+    : shard_(shard.get()),
       index_(index),
       local_(static_cast<std::uint32_t>(index - shard_->first_sample)) {
-  members_ = shard_->segment.members(local_);
+  pin_ = shard.release();
+  const std::span<const MemberRecord> members = shard_->segment.members(local_);
+  members_ = members.data();
+  num_members_ = static_cast<std::uint32_t>(members.size());
+}
+
+Sample::~Sample() {
+  if (pin_ != nullptr) pin_->let_go();
+}
+
+Sample::Sample(const Sample& other) noexcept
+    : pin_(other.pin_),
+      shard_(other.shard_),
+      own_(other.own_),
+      members_(other.members_),
+      index_(other.index_),
+      num_members_(other.num_members_),
+      local_(other.local_) {
+  if (pin_ != nullptr) pin_->hold_again();
+}
+
+Sample::Sample(Sample&& other) noexcept
+    : pin_(std::exchange(other.pin_, nullptr)),
+      shard_(other.shard_),
+      own_(std::move(other.own_)),
+      members_(other.members_),
+      index_(other.index_),
+      num_members_(other.num_members_),
+      local_(other.local_) {}
+
+Sample& Sample::operator=(Sample other) noexcept {
+  std::swap(pin_, other.pin_);
+  std::swap(shard_, other.shard_);
+  std::swap(own_, other.own_);
+  std::swap(members_, other.members_);
+  std::swap(index_, other.index_);
+  std::swap(num_members_, other.num_members_);
+  std::swap(local_, other.local_);
+  return *this;
 }
 
 std::uint64_t Sample::number_in_index() const noexcept { return shard_->first_sample + local_; }
@@ -32,7 +77,7 @@ Field Sample::field(std::size_t i) const& noexcept {
 }
 
 inline std::optional<std::size_t> Sample::number_of(std::string_view field) const noexcept {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  for (std::size_t i = 0; i < num_members_; ++i) {
     if (shard_->segment.field_name(members_[i].field()) == field) return i;
   }
   return std::nullopt;

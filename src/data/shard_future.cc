@@ -1,4 +1,5 @@
 #include "data/shard_future.h"
+#include "storage/cache_request.h"
 
 namespace shardwise::detail {
 

@@ -7,8 +7,10 @@
 #include <string>
 #include <unordered_map>
 
-#include "shardwise/storage/replacement.h"
+#include "data/cache_simulation.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_request.h"
+#include "storage/replacement.h"
 
 namespace shardwise::detail {
 

@@ -10,10 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
+#include "data/cache_simulation.h"
 #include "data/shard_future.h"
+#include "order/shard_schedule.h"
+#include "order/shard_use.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/storage/replacement.h"
+#include "storage/cache_request.h"
+#include "storage/replacement.h"
 
 namespace shardwise {
 namespace {

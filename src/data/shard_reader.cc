@@ -7,10 +7,12 @@
 #include <numeric>
 #include <string>
 
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/offset_table.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise::detail {
 namespace {
@@ -39,7 +41,7 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
 }
 
 /// Throws StaleIndex unless the members' bytes are those that were indexed, if that can be said.
-void require_hashes(const SampleBytes& bytes, const Sample& sample, const SegmentView& segment,
+void require_hashes(const OwnBytes& bytes, const Sample& sample, const SegmentView& segment,
                     std::span<const MemberRecord> members) {
   if (!segment.has_member_hashes()) return;
   const auto first = static_cast<std::uint32_t>(members.data() - segment.members().data());
@@ -106,11 +108,11 @@ ShardReader::Files& ShardReader::files() {
   return *files_;
 }
 
-std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
-                                                     std::uint64_t shard_bytes,
-                                                     const SegmentView& segment,
-                                                     std::span<const MemberRecord> members) {
-  auto result = std::make_shared<SampleBytes>();
+std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
+                                                  std::uint64_t shard_bytes,
+                                                  const SegmentView& segment,
+                                                  std::span<const MemberRecord> members) {
+  auto result = std::make_shared<OwnBytes>();
   const std::vector<Run> runs = runs_of(members, result->starts);
   std::uint64_t total = 0;
   for (const Run& run : runs) {
@@ -130,8 +132,8 @@ std::shared_ptr<const SampleBytes> ShardReader::read(const Sample& sample, std::
   return result;
 }
 
-void ShardReader::read_local(SampleBytes& result, const std::vector<Run>& runs,
-                             const Sample& sample, std::uint64_t number) {
+void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, const Sample& sample,
+                             std::uint64_t number) {
   const auto opened = with_descriptor([&] { return files().get(number); });
   char* to = result.bytes.get();
   for (const Run& run : runs) {
@@ -189,7 +191,7 @@ void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) con
                    sink);
 }
 
-void ShardReader::fetch(SampleBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
+void ShardReader::fetch(OwnBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
   const ShardInfo info = index_->shard(number);
   char* to = result.bytes.get();
   for (const Run& run : runs) {

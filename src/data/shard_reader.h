@@ -8,14 +8,16 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/fork.h"
 #include "data/open_shard.h"
+#include "index/offset_table.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/fork.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/storage/fetcher.h"
-#include "shardwise/storage/shard_pool.h"
+#include "storage/shard_pool.h"
 
 namespace shardwise::detail {
 
@@ -47,9 +49,9 @@ class ShardReader {
   /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the one that was
   /// indexed, or ceased to be it; CorruptIndex; kIo.
   /// @param shard_bytes  the shard's size, which all that is read together cannot exceed.
-  std::shared_ptr<const SampleBytes> read(const Sample& sample, std::uint64_t number,
-                                          std::uint64_t shard_bytes, const SegmentView& segment,
-                                          std::span<const MemberRecord> members);
+  std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number,
+                                       std::uint64_t shard_bytes, const SegmentView& segment,
+                                       std::span<const MemberRecord> members);
 
   /// Throws StaleIndex unless a remote shard's first block is still the one that was indexed. It is
   /// fetched once; not at all if the index has hashes, which say more of each sample that is read.
@@ -79,9 +81,9 @@ class ShardReader {
                                   std::vector<std::size_t>& starts);
 
   Files& files();
-  void read_local(SampleBytes& to, const std::vector<Run>& runs, const Sample& sample,
+  void read_local(OwnBytes& to, const std::vector<Run>& runs, const Sample& sample,
                   std::uint64_t number);
-  void fetch(SampleBytes& to, const std::vector<Run>& runs, std::uint64_t number);
+  void fetch(OwnBytes& to, const std::vector<Run>& runs, std::uint64_t number);
   /// Fetches `run` of a remote shard into `to`.
   void fetch_run(const ShardInfo& info, const Run& run, char* to) const;
 

@@ -5,11 +5,14 @@
 #include <map>
 #include <utility>
 
+#include "base/fault_point.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "index/rows.h"
 #include "index/word_list.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/text.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 namespace {

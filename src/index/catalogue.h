@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/fork.h"
+#include "base/mapped_file.h"
 #include "index/sqlite.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/fork.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/mapped_file.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise {

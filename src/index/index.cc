@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/index_files.h"
 #include "index/key_index.h"
+#include "index/offset_table.h"
 #include "index/shard_places.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {

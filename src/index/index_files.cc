@@ -7,13 +7,15 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hasher.h"
 #include "base/normal_path.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/table_writer.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "index/catalogue.h"
 #include "index/key_index.h"
-#include "shardwise/base/mapped_file.h"
+#include "index/offset_table.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <queue>
 
+#include "base/hasher.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise {

@@ -1,13 +1,13 @@
-#include "shardwise/index/missing_shards.h"
+#include "index/missing_shards.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/url.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 bool is_missing(const ShardInfo& shard) {
   if (is_fetched_url(shard.path)) return false;
@@ -54,4 +54,4 @@ NotFound missing_shard_error(const Index& index, const ShardInfo& shard, const s
                   how_to_find(index, shard));
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -5,12 +5,12 @@
 #include <new>
 #include <utility>
 
+#include "base/fork.h"
+#include "base/text.h"
 #include "index/query_tables.h"
 #include "index/scratch_files.h"
 #include "index/sqlite.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

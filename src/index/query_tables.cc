@@ -3,10 +3,11 @@
 #include <array>
 #include <type_traits>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "index/rows.h"
 #include "index/virtual_table.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "index/offset_table.h"
 #include "shardwise/index/index.h"
 
 struct sqlite3;

@@ -4,9 +4,10 @@
 #include <charconv>
 #include <cstdio>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <new>
 
+#include "base/fork.h"
 #include "index/sqlite.h"
-#include "shardwise/base/fork.h"
 
 namespace shardwise::sqlite {
 

@@ -5,10 +5,11 @@
 #include <limits>
 
 #include "base/ascii.h"
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -6,7 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "shardwise/index/offset_table.h"
+#include "index/offset_table.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/normal_path.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/index_files.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {

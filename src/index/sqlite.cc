@@ -6,9 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "base/fork.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::sqlite {
 namespace {

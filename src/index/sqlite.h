@@ -5,7 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/index/offset_table.h"
+#include "index/offset_table.h"
+#include "shardwise/index/query.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

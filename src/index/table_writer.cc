@@ -5,10 +5,10 @@
 #include <cstring>
 #include <optional>
 
+#include "base/fault_point.h"
+#include "base/mapped_file.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/mapped_file.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

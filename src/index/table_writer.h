@@ -7,11 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/hasher.h"
 #include "index/key_index.h"
+#include "index/offset_table.h"
 #include "shardwise/base/cancel.h"
-#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
 

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -3,10 +3,10 @@
 #include <ctime>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "base/private_file.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "base/text.h"
+#include "base/url.h"
 
 namespace shardwise {
 Assembly::Assembly(const std::string& path, const IndexContent& content,

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/hasher.h"
 #include "index/catalogue.h"
 #include "index/table_writer.h"
 #include "ingest/shard_scan.h"

@@ -4,14 +4,17 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/offset_table.h"
 #include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/index/offset_table.h"
+#include "shardwise/index/bad_policies.h"
 
 namespace shardwise {
 namespace {

@@ -8,14 +8,15 @@
 #include <utility>
 #include <variant>
 
+#include "base/bytes.h"
+#include "base/fault_point.h"
+#include "base/hasher.h"
 #include "base/private_file.h"
+#include "index/offset_table.h"
 #include "index/rows.h"
 #include "ingest/glance.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/file.h"
 #include "ingest/build_inputs.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/base/file.h"
 
 namespace shardwise {
 

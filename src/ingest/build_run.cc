@@ -8,15 +8,17 @@
 #include <utility>
 #include <variant>
 
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/ordered_pipeline.h"
+#include "base/url.h"
 #include "index/index_files.h"
+#include "index/offset_table.h"
 #include "ingest/assembly.h"
 #include "ingest/build_journal.h"
 #include "ingest/rewrite_catalogue.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/ordered_pipeline.h"
-#include "shardwise/base/url.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 namespace {

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 namespace {

@@ -6,9 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "index/offset_table.h"
 #include "index/sqlite.h"
 #include "shardwise/index/column.h"
-#include "shardwise/index/offset_table.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise {
 

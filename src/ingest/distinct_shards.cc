@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 
 namespace shardwise {
 

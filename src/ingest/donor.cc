@@ -4,9 +4,10 @@
 
 #include <utility>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "index/offset_table.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "shardwise/tar/tar_scanner.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 

@@ -1,9 +1,9 @@
 #include "ingest/foreign_index.h"
 
 #include "base/ascii.h"
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/file.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 
 namespace shardwise {
 namespace {

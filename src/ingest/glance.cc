@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hasher.h"
 #include "shardwise/base/hash.h"
 #include "tar/tar_header.h"
 

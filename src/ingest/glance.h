@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
+#include "index/offset_table.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
 

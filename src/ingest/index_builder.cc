@@ -6,14 +6,15 @@
 #include <variant>
 #include <vector>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "index/index_files.h"
 #include "ingest/build_inputs.h"
 #include "ingest/build_journal.h"
 #include "ingest/build_run.h"
 #include "ingest/kept_words.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -17,22 +17,25 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/hasher.h"
 #include "base/normal_path.h"
 #include "base/own_directory.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/catalogue.h"
+#include "index/offset_table.h"
 #include "ingest/foreign_index.h"
 #include "ingest/glance.h"
+#include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/index/offset_table.h"
 #include "shardwise/ingest/wids_descriptor.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "tar/tar_header.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;

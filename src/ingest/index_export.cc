@@ -10,19 +10,21 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/errno_error.h"
+#include "base/file.h"
 #include "base/private_file.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/index_files.h"
+#include "index/missing_shards.h"
+#include "index/offset_table.h"
 #include "ingest/foreign_index.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/index/missing_shards.h"
-#include "shardwise/tar/sample_name.h"
+#include "tar/sample_name.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;

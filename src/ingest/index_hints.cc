@@ -1,4 +1,4 @@
-#include "shardwise/ingest/index_hints.h"
+#include "ingest/index_hints.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,15 +8,16 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/offset_table.h"
 #include "ingest/foreign_index.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace fs = std::filesystem;
 namespace {
 
@@ -211,4 +212,4 @@ bool is_index_hint(const std::string& path) {
   return foreign_index_at(path) != ForeignIndex::kNone;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

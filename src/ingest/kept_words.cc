@@ -1,8 +1,8 @@
 #include "ingest/kept_words.h"
 
+#include "base/file.h"
+#include "base/url.h"
 #include "ingest/source_names.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/file.h"
 #include "shardwise/base/cancel.h"
-#include "shardwise/base/file.h"
 
 namespace shardwise {
 

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "ingest/build_run.h"
 #include "ingest/donor.h"
 #include "ingest/kept_words.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {

@@ -7,12 +7,14 @@
 #include <utility>
 #include <variant>
 
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/url.h"
+#include "index/offset_table.h"
 #include "ingest/glance.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/url.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
 namespace {
@@ -45,7 +47,9 @@ ReadShard reader_of(const Rescan& shard) {
     };
   }
   return [file = std::make_shared<const File>(File::open_read(shard.place.path))](
-             std::uint64_t offset, std::size_t size) { return reader_of(*file)(offset, size); };
+             std::uint64_t offset, std::size_t size) {
+    return shardwise::reader_of(*file)(offset, size);
+  };
 }
 
 /// True if where the donor has the shard there is still a file of its size and time, and that is

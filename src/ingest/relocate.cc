@@ -7,16 +7,17 @@
 #include <utility>
 #include <variant>
 
+#include "base/file.h"
 #include "base/normal_path.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "ingest/build_run.h"
 #include "ingest/distinct_shards.h"
 #include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
+#include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {

@@ -1,15 +1,15 @@
-#include "shardwise/ingest/remote_shards.h"
+#include "ingest/remote_shards.h"
 
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "base/fork.h"
+#include "base/ordered_pipeline.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/base/ordered_pipeline.h"
-#include "shardwise/base/url.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 /// Many, since it is the network that takes the time.
@@ -83,4 +83,4 @@ std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> r
   return remembered;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

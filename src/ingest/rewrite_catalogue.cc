@@ -2,12 +2,12 @@
 
 #include <variant>
 
+#include "base/fault_point.h"
+#include "base/file.h"
 #include "base/private_file.h"
 #include "index/catalogue.h"
 #include "index/index_files.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
 
 namespace shardwise {
 namespace {

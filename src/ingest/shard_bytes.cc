@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "base/expanding_reader.h"
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "tar/tar_header.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_file.h"
+#include "base/mapped_read.h"
 #include "ingest/read_ahead.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/mapped_file.h"
-#include "shardwise/base/mapped_read.h"
-#include "shardwise/ingest/remote_shards.h"
 #include "tar/header_image.h"
 
 namespace shardwise {

@@ -6,17 +6,18 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/segment.h"
 #include "ingest/column_reader.h"
 #include "ingest/earlier_members.h"
 #include "ingest/shard_bytes.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/tar/sample_name.h"
-#include "shardwise/tar/tar_scanner.h"
+#include "tar/sample_name.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

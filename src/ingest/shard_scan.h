@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "index/catalogue.h"
+#include "index/offset_table.h"
 #include "ingest/shard_bytes.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/index/bad_policies.h"

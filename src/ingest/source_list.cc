@@ -15,13 +15,16 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/errno_error.h"
+#include "base/expanding_reader.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "ingest/distinct_shards.h"
+#include "ingest/remote_shards.h"
 #include "ingest/shard_url.h"
 #include "ingest/source_names.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;

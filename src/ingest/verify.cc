@@ -2,16 +2,21 @@
 
 #include <filesystem>
 
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/missing_shards.h"
+#include "index/offset_table.h"
 #include "ingest/earlier_members.h"
+#include "ingest/remote_shards.h"
 #include "ingest/shard_bytes.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/index/missing_shards.h"
-#include "shardwise/tar/sample_name.h"
-#include "shardwise/tar/tar_scanner.h"
+#include "shardwise/index/bad_policies.h"
+#include "tar/sample_name.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

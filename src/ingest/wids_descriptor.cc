@@ -3,15 +3,16 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/file.h"
 #include "base/normal_path.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "ingest/md5.h"
+#include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::wids_json {
 namespace {

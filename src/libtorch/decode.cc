@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/text.h"
 #include "libtorch/decode_internal.h"
 #include "libtorch/npy_header.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::libtorch {
 namespace detail {

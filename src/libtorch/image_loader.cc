@@ -6,12 +6,12 @@
 #include <array>
 #include <vector>
 
+#include "base/text.h"
+#include "data/loader.h"
 #include "libtorch/decode_internal.h"
 #include "libtorch/image_codec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/loader.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/sampler.h"

@@ -1,4 +1,4 @@
-#include "shardwise/libtorch/local_ranks.h"
+#include "libtorch/local_ranks.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,12 +10,13 @@
 #include <csignal>
 #include <ctime>
 
+#include "base/errno_error.h"
 #include "libtorch/store_server.h"
 #include "shardwise/base/error.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
 
-namespace shardwise::libtorch {
+namespace shardwise::libtorch::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -199,4 +200,4 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   return result;
 }
 
-}  // namespace shardwise::libtorch
+}  // namespace shardwise::libtorch::detail

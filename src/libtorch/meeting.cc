@@ -12,8 +12,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::libtorch::detail {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <optional>
 
+#include "base/text.h"
 #include "libtorch/image_codec.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::libtorch::detail {
 namespace {

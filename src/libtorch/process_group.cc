@@ -1,4 +1,5 @@
 #include "shardwise/libtorch/process_group.h"
+#include "base/rank_environment.h"
 
 #include <torch/torch.h>
 #include <torch/version.h>
@@ -8,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/text.h"
 #include "libtorch/meeting.h"
 #include "libtorch/store_server.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

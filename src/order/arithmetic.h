@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 __extension__ typedef unsigned __int128 uint128;
 
@@ -52,4 +52,4 @@ inline Division divide(std::uint64_t x, std::uint64_t divisor, std::uint64_t rec
   return {quotient + 1, remainder - divisor};
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -128,4 +128,4 @@ void Dealer::slots_of(std::uint64_t rank, std::uint64_t step, std::span<const st
   std::sort(slots.begin(), slots.end());
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Deals the samples of a step to ranks so that all get as many samples and nearly as many bytes.
 ///
@@ -56,4 +56,4 @@ class Dealer {
   std::array<std::uint32_t, kNumClasses> counts_{};
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

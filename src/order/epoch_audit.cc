@@ -4,16 +4,16 @@
 #include <utility>
 
 #include "order/arithmetic.h"
+#include "order/key.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/key.h"
 
 namespace shardwise {
 
 namespace {
 
-using order_detail::mix64;
-using order_detail::mix64_b;
-using order_detail::uint128;
+using detail::mix64;
+using detail::mix64_b;
+using detail::uint128;
 
 constexpr std::uint64_t kLow32 = 0xffffffffU;
 /// Most samples that an error text names.

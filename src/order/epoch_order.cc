@@ -1,4 +1,4 @@
-#include "shardwise/order/epoch_order.h"
+#include "order/epoch_order.h"
 
 #include <algorithm>
 #include <array>
@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "order/arithmetic.h"
+#include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/key.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
-using order_detail::ceil_div;
-using order_detail::divide;
+using detail::ceil_div;
+using detail::divide;
 
 /// As many positions as are computed in one go, on the stack.
 constexpr std::size_t kMapBlock = 512;
@@ -78,7 +78,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   chunk_size = std::min(chunk_size, std::max<std::uint64_t>(n, 1));
   const std::uint64_t num_chunks = ceil_div(n, chunk_size);
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
-  order.chunk_reciprocal_ = order_detail::reciprocal_of(chunk_size);
+  order.chunk_reciprocal_ = detail::reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
   // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product
   // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. That changes no floor while
@@ -89,7 +89,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   order.full_group_ = PermutationDomain(std::min(order.group_size_, n));
   if (shuffle.phase) {
     const Hash128 key = derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kPhase);
-    order.phase_ = n == 0 ? 0 : order_detail::multiply_high(key.low, chunk_size);
+    order.phase_ = n == 0 ? 0 : detail::multiply_high(key.low, chunk_size);
   }
   if (num_chunks > 0) {
     order.missing_ = num_chunks * chunk_size - n;
@@ -100,7 +100,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
 }
 
 EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
-  order_detail::checked(offsets);
+  detail::checked(offsets);
   check_window(shuffle.window);
   if (shuffle.phase) {
     throw InvalidArgument("whole shards as chunks with a phase", {},
@@ -259,7 +259,7 @@ void EpochOrder::lay_out_chunked(const Group& group,
     if (exact_reciprocal_ != 0) {
       for (std::uint64_t& value : layout_positions) {
         const std::uint64_t padded = value + (value >= limit ? missing_ : 0);
-        value = padded + chunk[order_detail::multiply_high(padded, exact_reciprocal_)];
+        value = padded + chunk[detail::multiply_high(padded, exact_reciprocal_)];
       }
       return;
     }
@@ -350,4 +350,4 @@ std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
   return group.begin + permutation_of(group).inverse(layout_position - group.begin);
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

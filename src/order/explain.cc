@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "order/access.h"
+#include "order/sampler_access.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
@@ -35,7 +35,7 @@ std::vector<SampleTime> when_sample(const Sampler& sampler, std::uint64_t sample
                      "sample numbers are in [0, " + std::to_string(sampler.num_samples()) + ")");
   }
   std::vector<SampleTime> times;
-  for (const auto& [share, index] : order_detail::Access::deliveries(sampler, sample)) {
+  for (const auto& [share, index] : detail::SamplerAccess::deliveries(sampler, sample)) {
     const std::uint64_t first_rank = share * sampler.replicas();
     const std::unique_ptr<Sampler> mine = sampler.for_rank(first_rank);
     const std::uint64_t position = mine->position_in_epoch(index);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 KeptSlots::KeptSlots(std::uint64_t num_slots, std::vector<Range> skipped) : num_slots_(num_slots) {
   std::sort(skipped.begin(), skipped.end(),
@@ -50,4 +50,4 @@ bool KeptSlots::is_kept(std::uint64_t slot) const noexcept {
   return after == gaps_.begin() || slot >= (after - 1)->end;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

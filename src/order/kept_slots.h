@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// The slots of one epoch with some taken out: kept slots are numbered again without gaps.
 /// Immutable; safe from any thread. Look-ups cost O(log gaps); without gaps nothing.
@@ -45,4 +45,4 @@ class KeptSlots {
   std::vector<Gap> gaps_;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

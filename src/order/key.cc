@@ -1,11 +1,13 @@
-#include "shardwise/order/key.h"
+#include "order/key.h"
 
 #include <array>
 #include <string_view>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/hasher.h"
+#include "shardwise/order/sample_key.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                    std::uint64_t index) noexcept {
@@ -16,6 +18,10 @@ Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
   store_le64(bytes.data() + 24, index);
   return hash128(std::string_view(bytes.data(), bytes.size()));
 }
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
 
 Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample) noexcept {
   return derive_key(seed, epoch, KeyPurpose::kSample, sample);

@@ -4,12 +4,12 @@
 #include <bit>
 
 #include "order/arithmetic.h"
+#include "order/key.h"
+#include "order/permutation.h"
 #include "order/weight_shares.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/permutation.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -186,4 +186,4 @@ std::pair<std::uint64_t, std::uint64_t> MixtureDraws::slots_of_draws(
   return {begin ? *begin * kBlock : kMaxSlots, end ? (*end + 1) * kBlock : kMaxSlots};
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

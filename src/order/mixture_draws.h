@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Draw number `draw` from data set `dataset`.
 struct MixtureDraw {
@@ -105,4 +105,4 @@ class MixtureDraws {
   std::uint64_t key_step_;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -1,12 +1,12 @@
-#include "shardwise/order/mixture_sampler.h"
+#include "order/mixture_sampler.h"
 
 #include <string>
 
-#include "order/access.h"
 #include "order/mixture_slots.h"
+#include "order/sampler_access.h"
 #include "shardwise/base/error.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
@@ -15,8 +15,8 @@ const Order& checked_mixture(const Order& order) {
   throw InvalidArgument("a mixture of nothing", {}, "give an order whose kind is Mixture");
 }
 
-const order_detail::MixtureSlots& mixture_of(const SlotSampler& sampler) {
-  return static_cast<const order_detail::MixtureSlots&>(order_detail::Access::slots(sampler));
+const detail::MixtureSlots& mixture_of(const SlotSampler& sampler) {
+  return static_cast<const detail::MixtureSlots&>(detail::SamplerAccess::slots(sampler));
 }
 
 }  // namespace
@@ -52,4 +52,4 @@ std::optional<MixtureSample> MixtureSampler::next_split() {
   return split(*number);
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

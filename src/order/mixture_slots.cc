@@ -6,12 +6,12 @@
 #include <string>
 #include <variant>
 
+#include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/order/key.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
   return slots;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

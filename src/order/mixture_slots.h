@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "order/epoch_order.h"
 #include "order/mixture_draws.h"
 #include "order/slot_order.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Several data sets mixed by weight, see MixtureSampler: MixtureDraws says which data
 /// set each slot draws from, and the order of that data set which sample the draw is.
@@ -65,4 +66,4 @@ class MixtureSlots final : public SlotOrder {
   mutable std::vector<std::array<std::optional<Pass>, 2>> passes_;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

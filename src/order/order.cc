@@ -2,9 +2,10 @@
 
 #include <array>
 
+#include "base/text.h"
+#include "order/epoch_order.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 
@@ -52,7 +53,7 @@ void SampleSet::throw_negative(std::int64_t n) {
 }
 
 SampleSet SampleSet::with_shards(ShardOffsets starts) const {
-  if (order_detail::checked(starts).back() != size_) {
+  if (detail::checked(starts).back() != size_) {
     throw InvalidArgument("the shards hold " + std::to_string(starts->back()) + " samples, not " +
                               std::to_string(size_),
                           {}, "give the offsets of the same data set");

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "order/arithmetic.h"
+#include "order/permutation.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/permutation.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -106,4 +106,4 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
   if (tail == Tail::kPad && left_over != 0) delivered_slots_ += world_size - left_over;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -5,7 +5,7 @@
 
 #include "shardwise/order/order.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// How the n positions of an epoch become n global slots: they form `streams` contiguous runs,
 /// which are dealt side by side, see docs/formats/order.md (Slots). Immutable; safe from any
@@ -84,4 +84,4 @@ class Partition {
   std::uint64_t delivered_slots_;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -7,7 +7,7 @@
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::vector<std::uint64_t> PassSlots::slots_of(std::uint64_t sample) const {
   return slots;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

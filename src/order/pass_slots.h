@@ -8,10 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "order/epoch_order.h"
 #include "order/partition.h"
 #include "order/slot_order.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Chunked, sharded and sequential orders: exact passes over the data, each in an EpochOrder of its
 /// own, laid end to end and cut into epochs. Slot x of epoch e is slot e * epoch_size + x of them
@@ -59,4 +60,4 @@ class PassSlots final : public SlotOrder {
   mutable std::array<std::optional<Pass>, 2> passes_;  ///< by number mod 2
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

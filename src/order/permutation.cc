@@ -1,4 +1,4 @@
-#include "shardwise/order/permutation.h"
+#include "order/permutation.h"
 
 #include <cmath>
 #include <string>
@@ -8,12 +8,12 @@
 #include "order/permutation_grid.h"
 #include "shardwise/base/error.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
-using order_detail::Grid;
-using order_detail::mix64;
+using detail::Grid;
+using detail::mix64;
 
 std::uint64_t ceil_sqrt(std::uint64_t n) noexcept {
   // n <= 2^62, so the floating-point root is off by at most one and its square does not wrap.
@@ -41,8 +41,8 @@ PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
   }
   if (n <= 64) return;
   rows = ceil_sqrt(n);
-  columns = order_detail::ceil_div(n, rows);
-  columns_reciprocal = order_detail::reciprocal_of(columns);
+  columns = detail::ceil_div(n, rows);
+  columns_reciprocal = detail::reciprocal_of(columns);
   rounds = n < 512 ? 12 : 8;
 }
 
@@ -95,9 +95,9 @@ void Permutation::apply(std::span<std::uint64_t> values) const noexcept {
   if (domain_.rounds == 0) {
     for (std::uint64_t& value : values) value = table_[value];
   } else {
-    order_detail::apply_grid(order_detail::fastest_bulk_path(), grid_of(domain_, k0_, k1_),
-                             domain_.rounds, values);
+    detail::apply_grid(detail::fastest_bulk_path(), grid_of(domain_, k0_, k1_), domain_.rounds,
+                       values);
   }
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

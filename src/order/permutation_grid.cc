@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -252,4 +252,4 @@ void apply_grid(BulkPath path, const Grid& grid, unsigned rounds,
   }
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -5,7 +5,7 @@
 
 #include "order/arithmetic.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 struct Cell {
   std::uint64_t row;
@@ -108,4 +108,4 @@ BulkPath fastest_bulk_path() noexcept;
 void apply_grid(BulkPath path, const Grid& grid, unsigned rounds,
                 std::span<std::uint64_t> values) noexcept;
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

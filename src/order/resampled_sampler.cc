@@ -1,10 +1,10 @@
-#include "shardwise/order/resampled_sampler.h"
+#include "order/resampled_sampler.h"
 
 #include <cmath>
 
 #include "shardwise/base/error.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
@@ -26,4 +26,4 @@ double ResampledSampler::expected_coverage(std::uint64_t num_draws, std::uint64_
   return -std::expm1(static_cast<double>(num_draws) * std::log1p(-1.0 / n));
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
 #include "order/arithmetic.h"
+#include "order/key.h"
+#include "order/permutation.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/order/key.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 ResampledSlots::ResampledSlots(const SampleSet& samples, const Resampled& kind, const Order& order)
     : n_(samples.size()),
@@ -99,4 +100,4 @@ std::vector<std::uint64_t> ResampledSlots::slots_of(std::uint64_t /*sample*/) co
                         "use chunked or sharded, where each sample has one place");
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

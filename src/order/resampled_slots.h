@@ -9,7 +9,7 @@
 #include "order/slot_order.h"
 #include "order/weighted_draw.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Draws with replacement, see ResampledSampler.
 class ResampledSlots final : public SlotOrder {
@@ -45,4 +45,4 @@ class ResampledSlots final : public SlotOrder {
   std::uint64_t epoch_ = 0;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

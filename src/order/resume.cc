@@ -8,14 +8,16 @@
 #include <utility>
 #include <variant>
 
+#include "base/bytes.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "order/deal.h"
+#include "order/epoch_order.h"
 #include "order/mixture_slots.h"
+#include "order/permutation.h"
 #include "order/resampled_slots.h"
-#include "shardwise/base/bytes.h"
+#include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/order/permutation.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 
@@ -388,11 +390,11 @@ unsigned algorithm_version(Algorithm algorithm) noexcept {
     case Algorithm::kEpochOrder:
       return EpochOrder::kVersion;
     case Algorithm::kBalance:
-      return order_detail::Dealer::kVersion;
+      return detail::Dealer::kVersion;
     case Algorithm::kMixture:
-      return order_detail::MixtureSlots::kVersion;
+      return detail::MixtureSlots::kVersion;
     case Algorithm::kResampled:
-      return order_detail::ResampledSlots::kVersion;
+      return detail::ResampledSlots::kVersion;
     case Algorithm::kWids:
       return WidsSampler::kVersion;
     case Algorithm::kSkip:

@@ -10,13 +10,13 @@
 
 namespace shardwise {
 
-using order_detail::ceil_div;
+using detail::ceil_div;
 
 Sampler::Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip,
                  const RankOptions& ranks)
     : spec_(std::move(spec)),
       fingerprint_(samples.fingerprint()),
-      ranks_(order_detail::checked(ranks)),
+      ranks_(detail::checked(ranks)),
       own_skip_(skip) {}
 
 Sampler::~Sampler() = default;
@@ -170,7 +170,7 @@ ResumeToken Sampler::token() const {
 }
 
 ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
-  using order_detail::uint128;
+  using detail::uint128;
   const uint128 count = static_cast<uint128>(num_steps) * step_size();
   return token_at(count < delivered_ ? static_cast<std::uint64_t>(count) : delivered_);
 }
@@ -217,7 +217,7 @@ std::unique_ptr<Sampler> Sampler::for_rank(std::uint64_t rank) const {
   std::unique_ptr<Sampler> other = clone();
   RankOptions ranks = ranks_;
   ranks.rank = rank;
-  other->ranks_ = order_detail::checked(ranks);
+  other->ranks_ = detail::checked(ranks);
   other->start({epoch_, first_position_}, skip_);
   return other;
 }

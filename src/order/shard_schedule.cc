@@ -1,25 +1,27 @@
-#include "shardwise/order/shard_schedule.h"
+#include "order/shard_schedule.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "order/access.h"
 #include "order/arithmetic.h"
+#include "order/epoch_order.h"
 #include "order/kept_slots.h"
 #include "order/mixture_slots.h"
 #include "order/pass_slots.h"
+#include "order/sampler_access.h"
+#include "order/slot_samplers.h"
+#include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/wids_sampler.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
-using order_detail::ceil_div;
-using order_detail::KeptSlots;
-using order_detail::MixtureSlots;
-using order_detail::PassSlots;
+using detail::ceil_div;
+using detail::KeptSlots;
+using detail::MixtureSlots;
+using detail::PassSlots;
 using SampleRange = EpochOrder::SampleRange;
 
 void check_starts(std::span<const std::uint64_t> starts, std::uint64_t num_samples) {
@@ -135,7 +137,7 @@ void ShardSchedule::Maker::add_piece(const Group& group, std::uint64_t first, st
 bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& order,
                                     std::uint64_t pass_begin) {
   if (!list_groups(order, 0)) return false;
-  const order_detail::Streams& streams = slots.streams();
+  const detail::Streams& streams = slots.streams();
   const std::uint64_t num_streams = streams.count();
   const std::uint64_t used_streams = std::min(num_streams, order.size());  // the others are empty
   // The slots of the pass that belong to the epoch.
@@ -181,7 +183,7 @@ bool ShardSchedule::Maker::add_passes(const PassSlots& slots) {
 }
 
 bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
-  constexpr std::uint64_t kBlock = order_detail::MixtureDraws::kBlock;
+  constexpr std::uint64_t kBlock = detail::MixtureDraws::kBlock;
   const std::uint64_t first_slot = slots.first_slot();
   const std::uint64_t end_slot = first_slot + slots.num_slots();
   for (std::size_t dataset = 0; dataset < slots.num_datasets(); ++dataset) {
@@ -224,11 +226,11 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
 
 /// The slots that come again at the end hold what the epoch's first slots hold.
 void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
-  const order_detail::Walk& walk = order_detail::Access::walk(sampler);
+  const detail::Walk& walk = detail::SamplerAccess::walk(sampler);
   for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
        ++slot) {
     std::uint64_t sample = 0;
-    order_detail::Access::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
+    detail::SamplerAccess::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
     schedule_.padding_.push_back({shard_of(starts_, sample), slot, slot + 1});
   }
 }
@@ -239,10 +241,10 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   const auto* const wids = dynamic_cast<const WidsSampler*>(&sampler);
   const auto* const slot_sampler = dynamic_cast<const SlotSampler*>(&sampler);
   const auto* const passes =
-      slot_sampler ? dynamic_cast<const PassSlots*>(&order_detail::Access::slots(*slot_sampler))
+      slot_sampler ? dynamic_cast<const PassSlots*>(&detail::SamplerAccess::slots(*slot_sampler))
                    : nullptr;
   const auto* const mixture =
-      slot_sampler ? dynamic_cast<const MixtureSlots*>(&order_detail::Access::slots(*slot_sampler))
+      slot_sampler ? dynamic_cast<const MixtureSlots*>(&detail::SamplerAccess::slots(*slot_sampler))
                    : nullptr;
   if (wids == nullptr && passes == nullptr && mixture == nullptr) return std::nullopt;
   check_starts(shard_starts, sampler.num_samples());
@@ -251,18 +253,18 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   schedule.world_size_ = sampler.world_size();
   schedule.replicas_ = sampler.replicas();
   schedule.num_shares_ = sampler.world_size() / sampler.replicas();
-  schedule.num_slots_ = order_detail::Access::delivered(sampler);
+  schedule.num_slots_ = detail::SamplerAccess::delivered(sampler);
   if (sampler.order().balance_bytes) {
     schedule.step_slots_ = schedule.num_shares_ * sampler.batch_size();
   }
   Maker maker(schedule, shard_starts, max_touches);
   if (wids != nullptr) {
-    schedule.first_kept_ = order_detail::Access::first_position(sampler);
+    schedule.first_kept_ = detail::SamplerAccess::first_position(sampler);
     schedule.kept_ = std::make_shared<const KeptSlots>(schedule.first_kept_ + schedule.num_slots_);
     if (!maker.add_wids(*wids)) return std::nullopt;
     return schedule;
   }
-  const order_detail::Walk& walk = order_detail::Access::walk(*slot_sampler);
+  const detail::Walk& walk = detail::SamplerAccess::walk(*slot_sampler);
   schedule.first_kept_ = walk.first_kept;
   schedule.kept_ = std::make_shared<const KeptSlots>(walk.kept);
   if (!(passes ? maker.add_passes(*passes) : maker.add_mixture(*mixture))) return std::nullopt;
@@ -375,4 +377,4 @@ std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
   return epoch;
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

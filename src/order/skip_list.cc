@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "order/arithmetic.h"
+#include "order/permutation.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 
@@ -50,7 +50,7 @@ void SkipList::add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint
 
 void SkipList::add_steps(std::uint64_t epoch, std::uint64_t first, std::uint64_t last,
                          std::uint64_t world_size, std::uint64_t batch_size) {
-  using order_detail::uint128;
+  using detail::uint128;
   const uint128 per_step = static_cast<uint128>(world_size) * batch_size;
   const auto position = [&](std::uint64_t step) {
     if (per_step != 0 && step > kMaxSamples / per_step) return kMaxSamples;

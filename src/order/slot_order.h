@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwise/order/epoch_order.h"
+#include "order/epoch_order.h"
 #include "shardwise/order/order.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Which sample lies in which slot of an epoch, before anything is left out or dealt to ranks. Slot
 /// numbers are what the public headers call positions of an epoch. One thread.
@@ -58,4 +58,4 @@ EpochOrder make_pass(const Kind& kind, std::uint64_t n, const ShardOffsets& star
   }
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -1,29 +1,30 @@
 #include <algorithm>
 #include <utility>
 
-#include "order/access.h"
 #include "order/arithmetic.h"
 #include "order/deal.h"
 #include "order/mixture_slots.h"
 #include "order/pass_slots.h"
 #include "order/resampled_slots.h"
+#include "order/sampler_access.h"
+#include "order/slot_samplers.h"
 #include "order/spec.h"
+#include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/sampler.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 
 namespace {
 
-using order_detail::ceil_div;
-using order_detail::KeptSlots;
-using order_detail::MixtureSlots;
-using order_detail::Partition;
-using order_detail::PassSlots;
-using order_detail::ResampledSlots;
-using order_detail::SlotOrder;
-using order_detail::Walk;
+using detail::ceil_div;
+using detail::KeptSlots;
+using detail::MixtureSlots;
+using detail::Partition;
+using detail::PassSlots;
+using detail::ResampledSlots;
+using detail::SlotOrder;
+using detail::Walk;
 
 /// Slots whose samples are looked up in one go.
 constexpr std::size_t kSlotsAtOnce = 4096;
@@ -31,7 +32,7 @@ constexpr std::size_t kSlotsAtOnce = 4096;
 /// The part of the spec that only the slots know.
 std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const Order& order) {
   if (std::holds_alternative<Sharded>(order.kind)) {
-    return order_detail::layout_hash(*samples.shard_starts());
+    return detail::layout_hash(*samples.shard_starts());
   }
   if (const auto* resampled = dynamic_cast<const ResampledSlots*>(&slots)) {
     return resampled->layout();
@@ -89,7 +90,7 @@ KeptSlots kept_slots(const SlotOrder& slots, std::uint64_t epoch, const SkipList
 
 }  // namespace
 
-namespace order_detail {
+namespace detail {
 
 std::unique_ptr<SlotOrder> make_slot_order(const SampleSet& samples, const Order& order) {
   if (const auto* chunked = std::get_if<Chunked>(&order.kind)) {
@@ -107,11 +108,11 @@ std::unique_ptr<SlotOrder> make_slot_order(const SampleSet& samples, const Order
   return std::make_unique<PassSlots>(samples.size(), nullptr, Sequential{}, order);
 }
 
-}  // namespace order_detail
+}  // namespace detail
 
 SlotSampler::SlotSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks)
-    : Sampler(samples, order_detail::make_spec(samples, order, ranks), order.skip, ranks),
-      slots_(order_detail::make_slot_order(samples, spec().order)),
+    : Sampler(samples, detail::make_spec(samples, order, ranks), order.skip, ranks),
+      slots_(detail::make_slot_order(samples, spec().order)),
       bytes_(order.balance_bytes ? samples.sample_bytes() : nullptr) {
   // Of a step of one sample each, every deal is as good as the next.
   if (batch_size() == 1) bytes_ = nullptr;
@@ -147,7 +148,7 @@ void SlotSampler::prepare(EpochPosition point, const SkipList& skip) {
                                           .first_kept = first_kept,
                                           .partition = partition,
                                           .pads = std::move(pads),
-                                          .dealt = order_detail::Dealt(num_shares())});
+                                          .dealt = detail::Dealt(num_shares())});
   slots_ = std::move(slots);
   walk_ = std::move(walk);
   set_walk(partition.delivered_slots(), partition.size());
@@ -180,8 +181,8 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
 }
 
 /// Deals out a step to all ranks, and keeps what this one gets.
-const order_detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
-  order_detail::Dealt& dealt = walk_->dealt;
+const detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
+  detail::Dealt& dealt = walk_->dealt;
   if (dealt.step == step) return dealt;
   dealt.step = ~std::uint64_t{0};
   const std::uint64_t per_step = num_shares() * batch_size();

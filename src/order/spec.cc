@@ -5,10 +5,11 @@
 #include <string_view>
 #include <variant>
 
+#include "base/hasher.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -157,4 +158,4 @@ OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOpti
   return spec;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

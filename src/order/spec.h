@@ -6,7 +6,7 @@
 #include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// What a resume token keeps of the shard lengths.
 std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
@@ -21,4 +21,4 @@ OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOpti
 /// Returns `ranks`. Errors: InvalidArgument: a rank that is none, replicas that do not divide.
 const RankOptions& checked(const RankOptions& ranks);
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -8,7 +8,7 @@
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::u
   return shares;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// The most weights that make shares.
 inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
@@ -27,4 +27,4 @@ inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
 std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
                                          std::string_view unit);
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -2,12 +2,13 @@
 
 #include <string_view>
 
+#include "base/bytes.h"  // asserts a little-endian machine
+#include "base/hasher.h"
 #include "order/arithmetic.h"
 #include "order/weight_shares.h"
-#include "shardwise/base/bytes.h"  // asserts a little-endian machine
 #include "shardwise/base/hash.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 namespace {
 
@@ -62,4 +63,4 @@ std::uint64_t WeightedDraw::operator()(std::uint64_t uniform) const noexcept {
   return height < column.threshold ? j : column.alias;
 }
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

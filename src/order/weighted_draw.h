@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 
 /// Draws a sample with a probability in proportion to its weight, from a uniform number.
 ///
@@ -47,4 +47,4 @@ class WeightedDraw {
   std::uint64_t digest_;
 };
 
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

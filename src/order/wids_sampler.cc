@@ -1,4 +1,4 @@
-#include "shardwise/order/wids_sampler.h"
+#include "order/wids_sampler.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,15 +7,16 @@
 #include <utility>
 
 #include "order/arithmetic.h"
+#include "order/epoch_order.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 namespace {
 
-using order_detail::ceil_div;
-using order_detail::uint128;
+using detail::ceil_div;
+using detail::uint128;
 
 /// The part of CPython's random.Random that wids uses.
 class PythonRandom {
@@ -129,10 +130,8 @@ WidsSampler::WidsSampler(const SampleSet& samples, OrderSpec spec, const RankOpt
 }
 
 WidsSampler::WidsSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks)
-    : WidsSampler(
-          samples,
-          order_detail::make_spec(samples, checked_wids(order), order_detail::checked(ranks)),
-          ranks, nullptr) {}
+    : WidsSampler(samples, detail::make_spec(samples, checked_wids(order), detail::checked(ranks)),
+                  ranks, nullptr) {}
 
 WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order) {
   const auto* const kind = std::get_if<Wids>(&order.kind);
@@ -141,8 +140,8 @@ WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order
                           "leave chunk_size at its default");
   }
   const ShardOffsets offsets = samples.shard_starts();
-  OrderSpec spec = order_detail::make_spec(samples, order, {});
-  spec.layout = order_detail::layout_hash(order_detail::checked(offsets));
+  OrderSpec spec = detail::make_spec(samples, order, {});
+  spec.layout = detail::layout_hash(detail::checked(offsets));
   return {samples, std::move(spec), {}, offsets};
 }
 
@@ -258,4 +257,4 @@ std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample
 
 void WidsSampler::expect(AuditExpectation& /*expectation*/) const {}  // every sample once
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

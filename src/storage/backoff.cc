@@ -4,9 +4,9 @@
 #include <random>
 #include <thread>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 

@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "base/errno_error.h"
+#include "base/fault_point.h"
+#include "base/hasher.h"
 #include "base/own_directory.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::detail {
 namespace {

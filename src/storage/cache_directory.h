@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwise/base/file.h"
-#include "shardwise/base/fork.h"
+#include "base/file.h"
+#include "base/fork.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise::detail {

@@ -1,10 +1,12 @@
 #include <algorithm>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
-#include "shardwise/storage/replacement.h"
+#include "storage/cache_request.h"
 #include "storage/cache_state.h"
+#include "storage/replacement.h"
 
 namespace shardwise {
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/base/file.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/storage/shard_cache.h"
+#include "base/file.h"
+#include "base/fork.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_request.h"
 
 // What the parts of the shard cache share: shard_cache.cc finds a shard or has it fetched,
 // cache_room.cc makes room for it, shard_fetch.cc brings it, cache_upkeep.cc looks after what is

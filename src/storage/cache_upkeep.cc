@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "base/file.h"
+#include "base/hasher.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "storage/cache_state.h"
@@ -47,14 +49,14 @@ std::uint64_t ShardCache::used_bytes() const {
   return used;
 }
 
-std::vector<CacheEntry> ShardCache::entries() const {
-  std::vector<CacheEntry> entries;
+std::vector<ShardCache::Entry> ShardCache::entries() const {
+  std::vector<ShardCache::Entry> entries;
   for (const auto& shard : impl_->directory.scan().shards) {
-    CacheEntry entry{.name = shard.name,
-                     .url = {},
-                     .validator = {},
-                     .size_bytes = shard.size_bytes,
-                     .last_use_ns = shard.last_use_ns};
+    ShardCache::Entry entry{.name = shard.name,
+                            .url = {},
+                            .validator = {},
+                            .size_bytes = shard.size_bytes,
+                            .last_use_ns = shard.last_use_ns};
     if (const auto record = impl_->directory.read_record(shard.name).record) {
       entry.url = record->url;
       entry.validator = record->validator;
@@ -63,23 +65,25 @@ std::vector<CacheEntry> ShardCache::entries() const {
     entry.in_use = !ByteLock::try_take(impl_->directory, use_byte(shard.name));
     entries.push_back(std::move(entry));
   }
-  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) {
-    return a.last_use_ns != b.last_use_ns ? a.last_use_ns < b.last_use_ns : a.name < b.name;
-  });
+  std::sort(
+      entries.begin(), entries.end(), [](const ShardCache::Entry& a, const ShardCache::Entry& b) {
+        return a.last_use_ns != b.last_use_ns ? a.last_use_ns < b.last_use_ns : a.name < b.name;
+      });
   return entries;
 }
 
-CacheCheck ShardCache::verify(const CancelToken& cancel, const ProgressCallback& progress) const {
-  CacheCheck result;
+ShardCache::Check ShardCache::verify(const CancelToken& cancel,
+                                     const ProgressCallback& progress) const {
+  ShardCache::Check result;
   result.foreign = impl_->directory.scan().foreign;
-  std::vector<CacheEntry> all = entries();
+  std::vector<ShardCache::Entry> all = entries();
   Progress at{.num_shards = all.size()};
-  for (const CacheEntry& entry : all) at.num_bytes += entry.size_bytes;
+  for (const ShardCache::Entry& entry : all) at.num_bytes += entry.size_bytes;
   const auto went_on = [&](std::uint64_t num_bytes) {
     at.bytes_done += num_bytes;
     if (progress) progress(at);
   };
-  for (CacheEntry& entry : all) {
+  for (ShardCache::Entry& entry : all) {
     ++result.num_shards;
     ++at.shards_done;
     if (!entry.hash) {
@@ -98,7 +102,7 @@ CacheCheck ShardCache::verify(const CancelToken& cancel, const ProgressCallback&
   return result;
 }
 
-CacheRemoval ShardCache::prune(std::uint64_t max_bytes) {
+ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
   const ByteLock room = impl_->lock_room({});
   auto contents = impl_->directory.scan();
   impl_->sweep(contents);
@@ -106,7 +110,7 @@ CacheRemoval ShardCache::prune(std::uint64_t max_bytes) {
             [](const auto& a, const auto& b) { return a.last_use_ns < b.last_use_ns; });
   std::uint64_t used = 0;
   for (const auto& shard : contents.shards) used += shard.size_bytes;
-  CacheRemoval removal;
+  ShardCache::Removal removal;
   for (const auto& shard : contents.shards) {
     if (used <= max_bytes) break;
     const auto lock = ByteLock::try_take(impl_->directory, use_byte(shard.name));

@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "base/fork.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
 
 namespace shardwise {
 namespace {

@@ -1,8 +1,8 @@
 #include "storage/fetch_failure.h"
 
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise {
 

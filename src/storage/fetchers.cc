@@ -2,10 +2,10 @@
 #include <mutex>
 #include <utility>
 
+#include "base/fork.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fork.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/storage/fetcher.h"
 #include "storage/file_fetcher.h"
 #include "storage/http_fetcher.h"

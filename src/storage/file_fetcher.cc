@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "storage/backoff.h"
 #include "storage/fetch_failure.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "storage/fetch_failure.h"
 
 namespace shardwise {

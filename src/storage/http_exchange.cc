@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "base/ascii.h"
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "storage/backoff.h"
 
 namespace shardwise {

@@ -1,8 +1,8 @@
 #include "storage/http_fetcher.h"
 
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "storage/http_client.h"
 
 namespace shardwise {

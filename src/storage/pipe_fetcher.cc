@@ -13,9 +13,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/errno_error.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "storage/backoff.h"
 #include "storage/fetch_failure.h"
 

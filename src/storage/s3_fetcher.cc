@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "base/ascii.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "storage/http_client.h"
 
 namespace shardwise {

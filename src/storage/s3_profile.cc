@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/ascii.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise {
 namespace {

@@ -7,10 +7,14 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "storage/cache_request.h"
 #include "storage/cache_state.h"
 
 namespace shardwise {
@@ -239,7 +243,7 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCacheOptions& options) {
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 
-std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns) {
+std::string detail::local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns) {
   return std::to_string(size_bytes) + "-" + std::to_string(mtime_ns);
 }
 

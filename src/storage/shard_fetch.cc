@@ -2,13 +2,17 @@
 
 #include <algorithm>
 
+#include "base/expanding_reader.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/mapped_file.h"
+#include "base/mapped_read.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/fault_point.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/mapped_file.h"
-#include "shardwise/base/mapped_read.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
+#include "storage/cache_request.h"
 #include "storage/cache_state.h"
 #include "storage/fetch_failure.h"
 

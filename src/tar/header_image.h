@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/base/file.h"
-#include "shardwise/base/mapped_file.h"
+#include "base/file.h"
+#include "base/mapped_file.h"
 
 namespace shardwise {
 

@@ -1,10 +1,10 @@
-#include "shardwise/tar/sample_name.h"
+#include "tar/sample_name.h"
 
 #include <algorithm>
 
 #include "base/ascii.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 
 std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const std::size_t slash = name.rfind('/');
@@ -37,4 +37,4 @@ bool same_field(std::string_view lower, std::string_view name) noexcept {
                                                    [](char a, char b) { return a == to_lower(b); });
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

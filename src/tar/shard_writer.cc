@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
-#include "shardwise/tar/sample_name.h"
+#include "tar/sample_name.h"
 #include "tar/tar_writer.h"
 
 namespace shardwise {

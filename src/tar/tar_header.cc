@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "shardwise/base/bytes.h"
-#include "shardwise/base/text.h"
+#include "base/bytes.h"
+#include "base/text.h"
 
 namespace shardwise::tar {
 namespace {

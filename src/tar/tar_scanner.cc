@@ -1,4 +1,4 @@
-#include "shardwise/tar/tar_scanner.h"
+#include "tar/tar_scanner.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -10,12 +10,14 @@
 #include <optional>
 #include <utility>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/expanding_reader.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "shardwise/base/compression.h"
-#include "shardwise/base/text.h"
 #include "tar/tar_header.h"
 
-namespace shardwise {
+namespace shardwise::detail {
 namespace {
 
 using tar::kBlockBytes;
@@ -542,4 +544,4 @@ Compression shard_compression(std::string_view first_bytes) noexcept {
   return detect_compression(first_bytes);
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

@@ -11,8 +11,9 @@
 #include <new>
 #include <vector>
 
+#include "base/errno_error.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "tar/tar_header.h"
 
 namespace shardwise {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 
 struct archive;
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <thread>
 
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
+#include "base/fault_point.h"
+#include "base/file.h"
 #include "support/process.h"
 #include "support/support.h"
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <random>
 
+#include "base/expanding_reader.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "base/errno_error.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -1,4 +1,4 @@
-#include "shardwise/base/file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "shardwise/base/mapped_file.h"
+#include "base/mapped_file.h"
 #include "support/process.h"
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-#include "shardwise/base/fork.h"
+#include "base/fork.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
+#include "base/ordered_pipeline.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/ordered_pipeline.h"
 #include "support/process.h"
 #include "support/support.h"
 

@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
+#include "base/hasher.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -1,4 +1,4 @@
-#include "shardwise/base/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/file.h"
 #include "support/process.h"
 #include "support/support.h"
 

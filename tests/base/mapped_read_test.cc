@@ -1,4 +1,4 @@
-#include "shardwise/base/mapped_read.h"
+#include "base/mapped_read.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,7 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "shardwise/base/mapped_file.h"
+#include "base/file.h"
+#include "base/mapped_file.h"
 #include "support/process.h"
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-#include "shardwise/base/text.h"
+#include "base/text.h"
 
 #include <cstdint>
 #include <limits>

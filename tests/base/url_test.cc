@@ -1,4 +1,4 @@
-#include "shardwise/base/url.h"
+#include "base/url.h"
 
 #include <string>
 

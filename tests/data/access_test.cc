@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/shards.h"
+#include "index/offset_table.h"
 #include "shardwise/data/dataset.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -315,8 +316,8 @@ TEST_P(TruncationRaceTest, FourThreadsReadWhileAnotherTruncates) {
   EXPECT_EQ(in_child([&]() -> std::string {
               for (int round = 0; round < 5; ++round) {
                 const Shards shards(4, 40);
-                const Dataset data = Dataset::open(
-                    shards.index_path(), {.pool = {.max_shards = 2}, .access = GetParam()});
+                const Dataset data = Dataset::open(shards.index_path(),
+                                                   {.max_open_shards = 2, .access = GetParam()});
                 std::atomic<int> stale{0};
                 std::atomic<int> wrong{0};
                 std::atomic<int> other{0};

@@ -14,8 +14,9 @@
 #include <random>
 #include <thread>
 
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "index/offset_table.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/ingest/index_builder.h"
@@ -191,7 +192,7 @@ class CacheModelTest : public ::testing::Test {
   void open_dataset() {
     if (open_.size() == kMostOpen) open_.pop_front();
     const Access access = std::array{Access::kMap, Access::kRead, Access::kRange}[below(3)];
-    open_.push_back({Dataset::open(index_path(below(2)), {.pool = {.max_shards = 1 + below(4)},
+    open_.push_back({Dataset::open(index_path(below(2)), {.max_open_shards = 1 + below(4),
                                                           .access = access,
                                                           .cache = cache_,
                                                           .fetchers = fetchers_}),
@@ -289,7 +290,7 @@ class CacheModelTest : public ::testing::Test {
   }
 
   void look_after_the_cache() {
-    const CacheCheck check = cache_->verify();
+    const ShardCache::Check check = cache_->verify();
     EXPECT_TRUE(check.damaged.empty());
     EXPECT_TRUE(check.unknown.empty());
     EXPECT_TRUE(check.foreign.empty());

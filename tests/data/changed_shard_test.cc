@@ -77,7 +77,7 @@ TEST_F(ChangedShardTest, ReplacedByRenameWhileMappedKeepsItsOldBytesUntilReopene
 }
 
 TEST_F(ChangedShardTest, ReplacedWhileEvictedIsStaleAtTheNextTouch) {
-  const Dataset data = Dataset::open(shards_.index_path(), {.pool = {.max_shards = 1}});
+  const Dataset data = Dataset::open(shards_.index_path(), {.max_open_shards = 1});
   EXPECT_EQ(wrong_with(data), "");
   write_file(shards_.dir() / "new", other_bytes());
   ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);

@@ -24,7 +24,7 @@ TEST(DatasetConcurrencyTest, ThreadsReadRightBytesThroughAPoolMuchTooSmall) {
   constexpr unsigned kThreads = 8;
   RecordProperty("seed", std::to_string(kSeed));
   const Shards shards(12, 20);
-  const Dataset data = Dataset::open(shards.index_path(), {.pool = {.max_shards = 2}});
+  const Dataset data = Dataset::open(shards.index_path(), {.max_open_shards = 2});
   std::mutex mutex;
   std::string wrong;
   std::vector<std::thread> threads;
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest, ::testing::Values(Access::kM
 
 TEST_P(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
   const Shards shards(10, 20);
-  const DatasetOptions options{.pool = {.max_shards = 3}, .access = GetParam()};
+  const DatasetOptions options{.max_open_shards = 3, .access = GetParam()};
   const Dataset data = Dataset::open(shards.index_path(), options);
   const Sample held = data[150];
   ASSERT_EQ(wrong_with(data, 0), "");

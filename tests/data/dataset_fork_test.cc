@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "data/shards.h"
+#include "order/slot_samplers.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/query.h"
 #include "shardwise/order/sampler.h"
+#include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
@@ -110,7 +112,7 @@ TEST_F(DatasetBusyForkTest, ChildrenReadThroughASmallPool) {
   const Shards shards(12, 20);
   for (const Access access : {Access::kMap, Access::kRead}) {
     const Dataset data =
-        Dataset::open(shards.index_path(), {.pool = {.max_shards = 4}, .access = access});
+        Dataset::open(shards.index_path(), {.max_open_shards = 4, .access = access});
     Busy busy(2, kSeed, [&](auto& random) { return wrong_with_some(data, random, 1); });
     fork_often(data, 300);
     EXPECT_EQ(busy.end(), "");
@@ -196,7 +198,7 @@ TEST_F(DatasetBusyForkTest, AQueryWithoutAnEndLetsTheParentFork) {
 
 TEST_F(DatasetBusyForkTest, ChildrenOfAChildReadAMixture) {
   const Shards one(4, 20), other(4, 20);
-  const DatasetOptions options{.pool = {.max_shards = 2}};
+  const DatasetOptions options{.max_open_shards = 2};
   const MixedDataset data(
       {Dataset::open(one.index_path(), options), Dataset::open(other.index_path(), options)});
   const auto wrong_mixed = [&](std::mt19937_64& random) -> std::string {
@@ -237,7 +239,7 @@ class CachedWorld {
                                  .budget_bytes = budget_bytes,
                                  .fetchers = fetchers})),
         data_(Dataset::open(index(sources, directory + "/cached.idx", fetchers),
-                            {.pool = {.max_shards = 3}, .cache = cache_})),
+                            {.max_open_shards = 3, .cache = cache_})),
         sampler_(data_, {.seed = 5}),
         prefetcher_(data_, sampler_, {.num_threads = 2, .max_ahead = 4}) {}
 

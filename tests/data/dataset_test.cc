@@ -171,7 +171,7 @@ TEST(DatasetTest, TwoDatasetsMayShareAnIndex) {
   const Shards shards(2, 5);
   const auto index = Index::open(shards.index_path());
   const Dataset first(index);
-  const Dataset second(index, {.pool = {.max_shards = 1}});
+  const Dataset second(index, {.max_open_shards = 1});
   EXPECT_EQ(wrong_with(first), "");
   EXPECT_EQ(wrong_with(second), "");
   EXPECT_EQ(first.pool_stats().open_shards, 2U);
@@ -184,7 +184,7 @@ TEST(DatasetTest, ViewsOutliveEvictionAndTheDataset) {
   std::vector<Sample> kept;
   std::vector<std::string_view> views;
   {
-    const Dataset data = Dataset::open(shards.index_path(), {.pool = {.max_shards = 1}});
+    const Dataset data = Dataset::open(shards.index_path(), {.max_open_shards = 1});
     for (std::uint64_t i = 0; i < data.size(); i += 7) {
       kept.push_back(data[i]);
       views.push_back(kept.back()["bin"]);

@@ -1,6 +1,8 @@
 #include "shardwise/data/fetch_plan.h"
 
+#include "data/cache_simulation.h"
 #include "data/shards.h"
+#include "order/shard_use.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/sampler.h"
 
@@ -36,7 +38,7 @@ TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) 
   EXPECT_EQ(whole.kinds[0].shards, 20u);
   EXPECT_EQ(whole.kinds[0].bytes, 20'000u);
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    const NodeEpoch both = whole.total(epoch);
+    const FetchPlan::NodeEpoch both = whole.total(epoch);
     EXPECT_EQ(both.shards, 20u);
     EXPECT_EQ(both.bytes, 20'000u);
     EXPECT_EQ(both.lru.bytes_fetched, epoch == 0 ? 40'000u : 0u);
@@ -194,7 +196,7 @@ TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
                                {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});
   EXPECT_EQ(large.total_bytes, std::uint64_t{100'000} << 28);
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    const NodeEpoch all = large.total(epoch);
+    const FetchPlan::NodeEpoch all = large.total(epoch);
     EXPECT_LE(all.next_use.bytes_fetched, all.lru.bytes_fetched);
     EXPECT_LE(all.next_use.peak_bytes, std::uint64_t{2} << 40);
     EXPECT_EQ(all.next_use.bypasses, 0u);

@@ -1,4 +1,4 @@
-#include "shardwise/data/loader.h"
+#include "data/loader.h"
 
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ auto backwards(std::uint64_t size, std::uint64_t step) {
 
 TEST(LoaderTest, DeliversInOrderForAnyNumberOfThreads) {
   const Shards shards(8, 25);
-  const Dataset data = Dataset::open(shards.index_path(), {.pool = {.max_shards = 2}});
+  const Dataset data = Dataset::open(shards.index_path(), {.max_open_shards = 2});
   for (unsigned threads = 0; threads <= 8; ++threads) {
     auto loader = make_loader(data, backwards(data.size(), 3),
                               [](const Sample& sample) { return sample.copy("bin"); },
@@ -45,7 +45,7 @@ TEST(LoaderTest, DeliversInOrderForAnyNumberOfThreads) {
 TEST(LoaderTest, SamplesThemselvesMayBeDelivered) {
   const Shards shards(4, 10);
   auto loader =
-      make_loader(Dataset::open(shards.index_path(), {.pool = {.max_shards = 1}}), backwards(40, 1),
+      make_loader(Dataset::open(shards.index_path(), {.max_open_shards = 1}), backwards(40, 1),
                   [](const Sample& sample) { return sample; }, {.num_threads = 3});
   std::vector<Sample> samples;
   while (auto sample = loader.next()) samples.push_back(*std::move(sample));
@@ -91,7 +91,7 @@ TEST(LoaderTest, ErrorsComeInTheSamplesPlaceWithShardKeyAndField) {
 
 TEST(LoaderTest, LeavingEarlyNeverHangs) {
   const Shards shards(4, 25);
-  const Dataset data = Dataset::open(shards.index_path(), {.pool = {.max_shards = 1}});
+  const Dataset data = Dataset::open(shards.index_path(), {.max_open_shards = 1});
   for (std::uint64_t taken = 0; taken < 100; taken += 3) {
     auto loader = make_loader(
         data, backwards(100, 1), [](const Sample& sample) { return sample.copy("bin"); },

@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/ordered_pipeline.h"
 #include "data/shards.h"
-#include "shardwise/base/ordered_pipeline.h"
 #include "shardwise/data/dataset.h"
 #include "support/support.h"
 
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(How, MemoryFaultTest, ::testing::Values(false, true),
 
 /// Opens a dataset and reads all of it, one shard kept open at a time.
 std::string read_all(const std::string& path, Access access) {
-  return wrong_with(Dataset::open(path, {.pool = {.max_shards = 1}, .access = access}));
+  return wrong_with(Dataset::open(path, {.max_open_shards = 1, .access = access}));
 }
 
 TEST_P(MemoryFaultTest, OpeningAndReading) {
@@ -187,7 +187,7 @@ TEST_P(MemoryFaultTest, ADatasetThatIsOpenGoesOn) {
   for (const Access access : {Access::kMap, Access::kRead}) {
     for (FailurePoint* point : {&of_new, &of_sqlite}) {
       const Dataset data =
-          Dataset::open(shards_.index_path(), {.pool = {.max_shards = 1}, .access = access});
+          Dataset::open(shards_.index_path(), {.max_open_shards = 1, .access = access});
       const Sample held = data[5];
       const auto read = [&]() -> std::string {
         std::string wrong = wrong_with(data);

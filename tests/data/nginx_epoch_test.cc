@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "data/loader.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/loader.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/ingest/index_builder.h"

@@ -5,15 +5,18 @@
 #include <memory>
 #include <thread>
 
-#include "shardwise/base/url.h"
+#include "base/url.h"
+#include "data/loader.h"
+#include "index/offset_table.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/loader.h"
 #include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
 #include "shardwise/order/sampler.h"
+#include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"

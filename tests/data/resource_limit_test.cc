@@ -8,8 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/errno_error.h"
+#include "base/mapped_file.h"
 #include "data/shards.h"
-#include "shardwise/base/mapped_file.h"
 #include "shardwise/data/dataset.h"
 #include "support/process.h"
 #include "support/support.h"

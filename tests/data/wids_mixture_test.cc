@@ -2,11 +2,11 @@
 
 #include <map>
 
+#include "order/mixture_sampler.h"
 #include "shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/wids_descriptor.h"
-#include "shardwise/order/mixture_sampler.h"
 
 namespace shardwise::test {
 namespace {

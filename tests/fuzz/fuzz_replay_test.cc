@@ -5,6 +5,7 @@
 #include <random>
 
 #include "checksums.h"
+#include "index/offset_table.h"
 #include "index_files.h"
 #include "support/support.h"
 #include "targets.h"

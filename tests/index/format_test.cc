@@ -3,9 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+#include "index/offset_table.h"
 #include "index/rows.h"
-#include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/python.h"
 

@@ -11,7 +11,7 @@
 #include <random>
 #include <sstream>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/support.h"

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/process.h"
 #include "support/shards.h"

@@ -2,7 +2,10 @@
 
 #include <cstring>
 
+#include "base/hasher.h"
+#include "index/offset_table.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/index/query.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -12,8 +12,10 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "index/offset_table.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"

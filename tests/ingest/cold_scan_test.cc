@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/support.h"
 

@@ -2,7 +2,9 @@
 #include <ctime>
 #include <string>
 
+#include "base/hasher.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/support.h"

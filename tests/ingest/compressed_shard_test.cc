@@ -6,13 +6,16 @@
 #include <filesystem>
 #include <random>
 
+#include "base/mapped_file.h"
+#include "index/offset_table.h"
 #include "ingest/shard_scan.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

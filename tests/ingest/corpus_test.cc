@@ -6,10 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "ingest/shard_bytes.h"
-#include "shardwise/base/text.h"
-#include "shardwise/tar/tar_scanner.h"
 #include "support/support.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

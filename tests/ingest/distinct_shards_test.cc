@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "ingest/remote_shards.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/shards.h"

@@ -10,7 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "shardwise/base/fault_point.h"
+#include "base/fault_point.h"
+#include "index/offset_table.h"
+#include "shardwise/index/bad_policies.h"
 #include "support/shards.h"
 #include "support/support.h"
 

@@ -14,9 +14,10 @@
 #include <latch>
 #include <thread>
 
+#include "base/file.h"
 #include "data/shards.h"
-#include "shardwise/base/file.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/bad_policies.h"
 #include "support/flock.h"
 #include "support/process.h"
 #include "support/shards.h"

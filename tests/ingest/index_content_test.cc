@@ -3,7 +3,10 @@
 #include <atomic>
 #include <filesystem>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
+#include "index/offset_table.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
 #include "support/shards.h"

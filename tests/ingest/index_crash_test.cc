@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <random>
 
-#include "shardwise/base/fault_point.h"
+#include "base/fault_point.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/relocate.h"
 #include "support/shards.h"

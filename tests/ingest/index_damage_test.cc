@@ -7,6 +7,7 @@
 
 #include "index/rows.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"

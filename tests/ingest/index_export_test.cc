@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/wids_descriptor.h"

@@ -1,10 +1,10 @@
 // Index files of other programs beside shards, held against the shards.
 
-#include "shardwise/ingest/index_hints.h"
+#include "ingest/index_hints.h"
 
 #include <filesystem>
 
-#include "shardwise/base/bytes.h"
+#include "base/bytes.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_export.h"
 #include "support/support.h"

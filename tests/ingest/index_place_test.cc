@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/flock.h"

@@ -1,5 +1,6 @@
 #include "shardwise/ingest/indexed_shard_writer.h"
 
+#include "index/offset_table.h"
 #include "shardwise/index/index.h"
 #include "support/support.h"
 

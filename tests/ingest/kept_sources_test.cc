@@ -4,7 +4,9 @@
 
 #include <filesystem>
 
+#include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/shards.h"

@@ -1,8 +1,10 @@
 // Links, devices and names that webdataset keeps for itself: what an index takes of them, and what
 // it says that it left out.
 
+#include "index/offset_table.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_export.h"
 #include "shardwise/ingest/verify.h"

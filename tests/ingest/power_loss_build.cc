@@ -8,7 +8,7 @@
 #include <exception>
 #include <string_view>
 
-#include "shardwise/base/fault_point.h"
+#include "base/fault_point.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace {

@@ -16,6 +16,7 @@
 #include <random>
 #include <set>
 
+#include "index/offset_table.h"
 #include "ingest/power_loss_log.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/process.h"

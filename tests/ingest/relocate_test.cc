@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "data/shards.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/support.h"

@@ -3,7 +3,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
+#include "index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 
+#include "base/file.h"
 #include "ingest/md5.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/shards.h"

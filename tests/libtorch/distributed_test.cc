@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
+#include "libtorch/local_ranks.h"
 #include "libtorch/support/dataset.h"
 #include "libtorch/support/images.h"
-#include "shardwise/libtorch/local_ranks.h"
 #include "shardwise/libtorch/process_group.h"
 #include "support/support.h"
 

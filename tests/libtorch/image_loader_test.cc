@@ -6,6 +6,7 @@
 
 #include "libtorch/support/dataset.h"
 #include "libtorch/support/images.h"
+#include "order/slot_samplers.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"

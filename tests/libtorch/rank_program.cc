@@ -17,7 +17,7 @@
 
 #include "libtorch/store_server.h"
 #include "shardwise/base/error.h"
-#include "shardwise/libtorch.h"
+#include "shardwise/libtorch/advanced.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "support/support.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 namespace {
 
 using Sizes = std::vector<std::uint64_t>;
@@ -205,4 +205,4 @@ TEST(DealerTest, TheLargestSampleOfAStepComesToEveryRankInTurn) {
 }
 
 }  // namespace
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

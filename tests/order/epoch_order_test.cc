@@ -1,12 +1,13 @@
-#include "shardwise/order/epoch_order.h"
+#include "order/epoch_order.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "order/arithmetic.h"
+#include "order/key.h"
 #include "order/order_test_support.h"
-#include "shardwise/order/key.h"
+#include "order/permutation.h"
 
 namespace shardwise {
 namespace {
@@ -44,7 +45,7 @@ Samples naive(const std::vector<std::uint64_t>& lengths, const EpochOrder::Shuff
   }
   if (shuffle.phase && n > 0) {
     const Hash128 key = derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kPhase);
-    const std::uint64_t h = order_detail::multiply_high(key.low, lengths.front());
+    const std::uint64_t h = detail::multiply_high(key.low, lengths.front());
     for (std::uint64_t& sample : order) sample = (sample + h) % n;
   }
   return order;

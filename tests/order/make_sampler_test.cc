@@ -1,11 +1,13 @@
 #include <set>
 #include <tuple>
 
+#include "base/hasher.h"
+#include "order/mixture_sampler.h"
 #include "order/order_test_support.h"
+#include "order/resampled_sampler.h"
+#include "order/slot_samplers.h"
+#include "order/wids_sampler.h"
 #include "shardwise/order/explain.h"
-#include "shardwise/order/mixture_sampler.h"
-#include "shardwise/order/resampled_sampler.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 namespace {

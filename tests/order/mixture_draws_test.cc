@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "order/arithmetic.h"
+#include "order/key.h"
+#include "order/permutation.h"
 #include "order/weight_shares.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/permutation.h"
 #include "support/support.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 namespace {
 
 using Weights = std::vector<double>;
@@ -357,4 +357,4 @@ TEST(MixtureDrawsTest, RefusesWeightsThatMeanNothing) {
 }
 
 }  // namespace
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

@@ -1,14 +1,15 @@
-#include "shardwise/order/mixture_sampler.h"
+#include "order/mixture_sampler.h"
 
 #include <array>
 #include <cmath>
 #include <map>
 
+#include "order/epoch_order.h"
+#include "order/key.h"
 #include "order/mixture_draws.h"
 #include "order/order_test_support.h"
+#include "order/permutation.h"
 #include "shardwise/order/explain.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 namespace {
@@ -35,7 +36,7 @@ Order mixed(std::uint64_t seed, std::uint64_t epoch_size = 0) {
 TEST(MixtureSamplerTest, EachDataSetHasExactEpochsOfItsOwn) {
   const std::vector<MixturePart> parts = three_parts();
   MixtureSampler sampler(three_sets(), mixed(3, 777));
-  const order_detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 3);
+  const detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 3);
   std::array<std::map<std::uint64_t, std::uint64_t>, 3> sample_of_draw;
   std::array<std::map<std::uint64_t, std::uint64_t>, 3> times;
   for (std::uint64_t epoch = 0; epoch < 9; ++epoch) {
@@ -94,14 +95,14 @@ TEST(MixtureSamplerTest, SharesFollowTheWeightsClosely) {
 
 TEST(MixtureSamplerTest, EachSampleIsTheOneThatTheHeaderNames) {
   const std::vector<MixturePart> parts = three_parts();
-  const order_detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 17);
+  const detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 17);
   const Samples first{0, 500, 540};
   for (const std::uint64_t epoch_size : {100U, 630U}) {
     for (const std::uint64_t epoch : {0U, 3U, 1'000'000U}) {
       const MixtureSampler sampler =
           at_epoch(MixtureSampler(three_sets(), mixed(17, epoch_size)), epoch);
       for (std::uint64_t p = 0; p < epoch_size; ++p) {
-        const order_detail::MixtureDraw draw = draws.at(epoch * epoch_size + p);
+        const detail::MixtureDraw draw = draws.at(epoch * epoch_size + p);
         const std::uint64_t n = parts[draw.dataset].num_samples;
         const std::uint64_t pass = draw.draw / n;
         const std::uint64_t seed = derive_key(17, 0, KeyPurpose::kMixtureDataset, draw.dataset).low;

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "order/epoch_order.h"
 #include "shardwise/order/sampler.h"
 #include "support/support.h"
 

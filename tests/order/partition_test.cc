@@ -4,14 +4,14 @@
 
 #include "order/kept_slots.h"
 #include "order/order_test_support.h"
-#include "shardwise/order/permutation.h"
+#include "order/permutation.h"
 
 namespace shardwise {
 namespace {
 
-using order_detail::KeptSlots;
-using order_detail::Partition;
-using order_detail::Streams;
+using detail::KeptSlots;
+using detail::Partition;
+using detail::Streams;
 using test::Samples;
 
 TEST(StreamsTest, SlotsAndPositionsAreABijectionForEveryNumberOfStreams) {

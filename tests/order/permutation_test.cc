@@ -1,4 +1,4 @@
-#include "shardwise/order/permutation.h"
+#include "order/permutation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "order/key.h"
 #include "order/order_test_support.h"
 #include "order/permutation_grid.h"
-#include "shardwise/order/key.h"
+#include "shardwise/order/sample_key.h"
 
 namespace shardwise {
 namespace {
@@ -100,7 +101,7 @@ TEST(PermutationTest, InvertsForHugeSizes) {
 }
 
 TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
-  using order_detail::BulkPath;
+  using detail::BulkPath;
   std::mt19937_64 random(3);
   std::vector<std::uint64_t> sizes;
   for (std::uint64_t n = 65; n <= 600; ++n) sizes.push_back(n);
@@ -115,8 +116,8 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
     const PermutationDomain domain(n);
     const Hash128 key{random(), random()};
     const Permutation permutation(domain, key);
-    const order_detail::Grid grid{n,       domain.rows, domain.columns, domain.columns_reciprocal,
-                                  key.low, key.high | 1};
+    const detail::Grid grid{n,       domain.rows, domain.columns, domain.columns_reciprocal,
+                            key.low, key.high | 1};
     Samples values{0, n - 1, n / 2};
     for (std::uint64_t row = 0; row < 40; ++row) {  // where a division is about to be off by one
       const std::uint64_t corner = random() % domain.rows * domain.columns;
@@ -127,11 +128,11 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
     Samples expected = values;
     for (std::uint64_t& value : expected) value = permutation(value);
     for (const BulkPath path : {BulkPath::kPortable, BulkPath::kSse2, BulkPath::kAvx2}) {
-      if (!order_detail::is_supported(path)) continue;
+      if (!detail::is_supported(path)) continue;
       for (const std::size_t length :
            {0U, 1U, 3U, 4U, 5U, 15U, 16U, 17U, 31U, 32U, 33U, 47U, 48U, 49U, 63U, 64U, 65U, 150U}) {
         Samples bulk(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(length));
-        order_detail::apply_grid(path, grid, domain.rounds, bulk);
+        detail::apply_grid(path, grid, domain.rounds, bulk);
         ASSERT_TRUE(std::equal(bulk.begin(), bulk.end(), expected.begin()))
             << "n " << n << " path " << static_cast<int>(path) << " length " << length;
       }

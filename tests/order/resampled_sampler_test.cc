@@ -1,12 +1,12 @@
-#include "shardwise/order/resampled_sampler.h"
+#include "order/resampled_sampler.h"
 
 #include <cmath>
 #include <set>
 
+#include "order/key.h"
 #include "order/order_test_support.h"
 #include "order/weighted_draw.h"
 #include "shardwise/order/explain.h"
-#include "shardwise/order/key.h"
 
 namespace shardwise {
 namespace {
@@ -182,7 +182,7 @@ TEST(ResampledSamplerTest, DrawsByTheWeightsOfAColumn) {
 
 TEST(ResampledSamplerTest, DrawsByWeightAreWhatTheHeaderSays) {
   const std::vector<double> weights{3, 0, 0.25, 1e-9, 17, 2};
-  const order_detail::WeightedDraw draw(weights);
+  const detail::WeightedDraw draw(weights);
   const ResampledSampler sampler = at_epoch(
       ResampledSampler(weighted(weights), by_weight(17, 1000), {.rank = 1, .world_size = 2}), 3);
   for (std::uint64_t i = 0; i < sampler.size(); ++i) {

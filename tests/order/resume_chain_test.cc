@@ -21,11 +21,11 @@
 #include <tuple>
 #include <vector>
 
+#include "order/mixture_sampler.h"
 #include "order/order_test_support.h"
+#include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/explain.h"
-#include "shardwise/order/mixture_sampler.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 namespace {

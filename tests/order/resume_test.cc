@@ -2,9 +2,11 @@
 
 #include <bit>
 
+#include "base/hasher.h"
 #include "order/order_test_support.h"
-#include "shardwise/order/permutation.h"
-#include "shardwise/order/wids_sampler.h"
+#include "order/permutation.h"
+#include "order/slot_samplers.h"
+#include "order/wids_sampler.h"
 
 namespace shardwise {
 namespace {

@@ -2,7 +2,8 @@
 #include <type_traits>
 
 #include "order/order_test_support.h"
-#include "shardwise/order/permutation.h"
+#include "order/permutation.h"
+#include "order/slot_samplers.h"
 
 namespace shardwise {
 namespace {

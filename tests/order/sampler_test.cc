@@ -8,8 +8,9 @@
 #include <tuple>
 
 #include "order/order_test_support.h"
+#include "order/permutation.h"
+#include "order/slot_samplers.h"
 #include "shardwise/order/explain.h"
-#include "shardwise/order/permutation.h"
 
 namespace shardwise {
 namespace {

@@ -1,4 +1,4 @@
-#include "shardwise/order/shard_schedule.h"
+#include "order/shard_schedule.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,9 +6,11 @@
 #include <set>
 #include <tuple>
 
+#include "order/epoch_order.h"
 #include "order/order_test_support.h"
+#include "order/shard_use.h"
+#include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
-#include "shardwise/order/wids_sampler.h"
 
 namespace shardwise {
 namespace {

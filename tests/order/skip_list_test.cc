@@ -1,7 +1,7 @@
 #include "shardwise/order/skip_list.h"
 
 #include "order/order_test_support.h"
-#include "shardwise/order/permutation.h"
+#include "order/permutation.h"
 
 namespace shardwise {
 namespace {

@@ -11,24 +11,28 @@
 #include <regex>
 #include <tuple>
 
+#include "base/hasher.h"
 #include "order/arithmetic.h"
 #include "order/deal.h"
+#include "order/epoch_order.h"
+#include "order/key.h"
 #include "order/mixture_draws.h"
 #include "order/order_test_support.h"
+#include "order/permutation.h"
 #include "order/weight_shares.h"
 #include "order/weighted_draw.h"
-#include "shardwise/order/key.h"
-#include "shardwise/order/wids_sampler.h"
+#include "order/wids_sampler.h"
+#include "shardwise/order/sample_key.h"
 #include "support/python.h"
 
 namespace shardwise {
 namespace {
 
+using detail::Dealer;
+using detail::mix64;
+using detail::MixtureDraws;
+using detail::WeightedDraw;
 using nlohmann::json;
-using order_detail::Dealer;
-using order_detail::mix64;
-using order_detail::MixtureDraws;
-using order_detail::WeightedDraw;
 using test::Questions;
 using test::Samples;
 
@@ -179,7 +183,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   using Weights = std::vector<double>;
   const auto ask_shares = [&](const Weights& weights, std::uint64_t whole) {
     all.ask({{"do", "shares"}, {"weights", weights}, {"whole", whole}},
-            order_detail::weight_shares(weights, whole, "sample"));
+            detail::weight_shares(weights, whole, "sample"));
   };
   ask_shares({1, 1, 1}, std::uint64_t{1} << 40);
   ask_shares({0.1, 0, 1e-300, 123.456}, std::uint64_t{1} << 62);
@@ -364,7 +368,7 @@ TEST(SpecificationTest, TheNumbersInThePagesAreThoseOfTheLibrary) {
                                                   test::offsets_of({3, 0, 7, 2, 5}), {17, 3, 1}))));
   using Weights = std::vector<double>;
   const auto shares = [](const Weights& weights, unsigned bits) {
-    return listed(order_detail::weight_shares(weights, std::uint64_t{1} << bits, "sample"));
+    return listed(detail::weight_shares(weights, std::uint64_t{1} << bits, "sample"));
   };
   EXPECT_THAT(page, HasSubstr("have the shares " + shares({1, 1, 1}, 40)));
   EXPECT_THAT(page, HasSubstr("have " + shares({0.1, 0, 1e-300, 123.456}, 62)));

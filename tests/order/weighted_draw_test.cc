@@ -9,7 +9,7 @@
 #include "order/weight_shares.h"
 #include "support/support.h"
 
-namespace shardwise::order_detail {
+namespace shardwise::detail {
 namespace {
 
 using Weights = std::vector<double>;
@@ -184,4 +184,4 @@ TEST(WeightedDrawTest, RefusesWeightsThatMeanNothing) {
 }
 
 }  // namespace
-}  // namespace shardwise::order_detail
+}  // namespace shardwise::detail

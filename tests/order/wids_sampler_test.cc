@@ -1,4 +1,4 @@
-#include "shardwise/order/wids_sampler.h"
+#include "order/wids_sampler.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -5,7 +5,7 @@
 
 // clang-format off
 // [README]
-#include <shardwise/shardwise.h>
+#include <shardwise/advanced.h>
 
 void one_epoch(const char* index, const std::function<void(const shardwise::Sample&)>& use) {
   auto cache = shardwise::ShardCache::open({.directory = "/scratch/cache", .budget_bytes = 200ULL << 30});

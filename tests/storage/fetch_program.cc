@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
 #include "shardwise/storage/fetcher.h"
 
 namespace {

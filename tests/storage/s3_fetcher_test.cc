@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/spawned.h"

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_request.h"
 #include "support/process.h"
 #include "support/support.h"
 

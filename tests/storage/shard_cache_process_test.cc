@@ -9,9 +9,10 @@
 #include <random>
 #include <thread>
 
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
+#include "base/fault_point.h"
+#include "base/file.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
@@ -155,7 +156,7 @@ TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
           << "no lock left";
       ASSERT_LE(cache->used_bytes(), 2 * kShardBytes) << point << " " << n;
       ASSERT_THAT(temporaries(), IsEmpty()) << point << " " << n;
-      const CacheCheck check = cache->verify();
+      const ShardCache::Check check = cache->verify();
       ASSERT_THAT(check.damaged, IsEmpty());
       ASSERT_THAT(check.unknown, IsEmpty());
       if (end == "not killed") {

@@ -8,9 +8,11 @@
 #include <random>
 #include <thread>
 
-#include "shardwise/base/fault_point.h"
-#include "shardwise/base/file.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/hasher.h"
 #include "shardwise/base/hash.h"
+#include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
@@ -431,7 +433,7 @@ TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor)
   };
   EXPECT_EQ(test::read_file(cache->get(request(0), next_use).path()), body(0));
   std::vector<std::string> left;
-  for (const CacheEntry& entry : cache->entries()) left.push_back(entry.name);
+  for (const ShardCache::Entry& entry : cache->entries()) left.push_back(entry.name);
   EXPECT_THAT(left, testing::UnorderedElementsAre(ShardCache::name_of(request(0)),
                                                   ShardCache::name_of(request(1)),
                                                   ShardCache::name_of(request(3))))
@@ -768,7 +770,7 @@ TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
   bytes[77] ^= 1;
   test::write_file(dir_ / "cache/shards/" + ShardCache::name_of(request(2)) + ".tar", bytes);
   std::filesystem::remove(dir_ / "cache/shards/" + ShardCache::name_of(request(3)) + ".json");
-  const CacheCheck check = cache->verify();
+  const ShardCache::Check check = cache->verify();
   EXPECT_EQ(check.num_shards, 4u);
   ASSERT_THAT(check.damaged, SizeIs(1));
   EXPECT_EQ(check.damaged[0].url, request(2).url);
@@ -777,7 +779,7 @@ TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
   EXPECT_FALSE(cache->remove(check.damaged[0].name));
 
   const CachedShard used = cache->get(request(0));
-  const CacheRemoval removal = cache->prune(0);
+  const ShardCache::Removal removal = cache->prune(0);
   EXPECT_EQ(removal.num_shards, 2u);
   EXPECT_EQ(removal.bytes, 2 * kShardBytes);
   EXPECT_EQ(removal.num_in_use, 1u);

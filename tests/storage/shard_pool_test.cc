@@ -1,4 +1,4 @@
-#include "shardwise/storage/shard_pool.h"
+#include "storage/shard_pool.h"
 
 #include <atomic>
 #include <barrier>

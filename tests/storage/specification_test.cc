@@ -8,10 +8,12 @@
 #include <map>
 #include <random>
 
-#include "shardwise/base/file.h"
+#include "base/file.h"
+#include "base/hasher.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/python.h"

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/file.h"
 #include "compressed_bytes.h"
-#include "shardwise/base/file.h"
 #include "support/shards.h"
 
 namespace shardwise::test {

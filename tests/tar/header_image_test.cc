@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "shardwise/tar/tar_scanner.h"
 #include "support/support.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

@@ -8,9 +8,9 @@
 #include <random>
 #include <sstream>
 
-#include "shardwise/base/text.h"
-#include "shardwise/tar/tar_scanner.h"
+#include "base/text.h"
 #include "support/support.h"
+#include "tar/tar_scanner.h"
 
 namespace shardwise {
 namespace {

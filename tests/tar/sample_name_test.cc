@@ -1,10 +1,10 @@
-#include "shardwise/tar/sample_name.h"
+#include "tar/sample_name.h"
 
 #include <cstdlib>
 #include <random>
 #include <sstream>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -1,4 +1,4 @@
-#include "shardwise/tar/tar_scanner.h"
+#include "tar/tar_scanner.h"
 
 #include <array>
 #include <clocale>

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {

@@ -1,6 +1,6 @@
 // The options of `shardwise index` that say what goes into an index, and what is left out.
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {

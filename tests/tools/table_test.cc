@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {

@@ -17,10 +17,10 @@
 #include <string>
 #include <thread>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "shapes.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 
 namespace {
 

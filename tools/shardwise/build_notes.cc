@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "output.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "ingest/index_hints.h"
 #include "progress.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_cache.h"
-#include "shardwise/ingest/index_hints.h"
 
 namespace shardwise::tools {
 

@@ -3,12 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/storage/shard_cache.h"
 #include "table.h"
 
@@ -31,11 +31,11 @@ std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
 
 std::string utc(std::int64_t time_ns) { return utc_text(time_ns / 1'000'000'000); }
 
-std::string shown_url(const CacheEntry& entry) {
+std::string shown_url(const ShardCache::Entry& entry) {
   return entry.url.empty() ? "?" : escaped(entry.url);
 }
 
-void print_entry_json(const CacheEntry& entry, Output& out) {
+void print_entry_json(const ShardCache::Entry& entry, Output& out) {
   std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
   append_json_name(line, "url", entry.url);
   line += ',';
@@ -46,10 +46,10 @@ void print_entry_json(const CacheEntry& entry, Output& out) {
 }
 
 /// A table on a terminal; elsewhere not by tabs, as scripts know it.
-void print_entries(const std::vector<CacheEntry>& entries, bool header, Output& out) {
+void print_entries(const std::vector<ShardCache::Entry>& entries, bool header, Output& out) {
   if (out.is_terminal()) {
     Table table(out, {{"name"}, {"size", Align::kRight}, {"last use"}, {"state"}, {"url"}});
-    for (const CacheEntry& entry : entries) {
+    for (const ShardCache::Entry& entry : entries) {
       table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
                  entry.in_use ? "in use" : "", shown_url(entry)});
     }
@@ -57,22 +57,22 @@ void print_entries(const std::vector<CacheEntry>& entries, bool header, Output& 
     return;
   }
   if (header) out.print("{:<32}  {:>10}  {:<20}  url\n", "name", "size", "last use");
-  for (const CacheEntry& entry : entries) {
+  for (const ShardCache::Entry& entry : entries) {
     out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
               utc(entry.last_use_ns), shown_url(entry), entry.in_use ? "  (in use)" : "");
   }
 }
 
-std::uint64_t bytes_of(const std::vector<CacheEntry>& entries) {
+std::uint64_t bytes_of(const std::vector<ShardCache::Entry>& entries) {
   std::uint64_t bytes = 0;
-  for (const CacheEntry& entry : entries) bytes += entry.size_bytes;
+  for (const ShardCache::Entry& entry : entries) bytes += entry.size_bytes;
   return bytes;
 }
 
 void list(const CacheCommandOptions& options, Output& out) {
-  const std::vector<CacheEntry> entries = open(options)->entries();
+  const std::vector<ShardCache::Entry> entries = open(options)->entries();
   if (options.json) {
-    for (const CacheEntry& entry : entries) print_entry_json(entry, out);
+    for (const ShardCache::Entry& entry : entries) print_entry_json(entry, out);
     return;
   }
   print_entries(entries, options.header, out);
@@ -82,11 +82,11 @@ void list(const CacheCommandOptions& options, Output& out) {
 void verify(const CacheCommandOptions& options, Output& out) {
   const std::shared_ptr<ShardCache> cache = open(options);
   Progress progress("verifying", Unit::kBytes, options.quiet);
-  const CacheCheck check = cache->verify(interrupt_token(), progress.of_bytes());
+  const ShardCache::Check check = cache->verify(interrupt_token(), progress.of_bytes());
   progress.clear();
   nlohmann::ordered_json damaged = nlohmann::ordered_json::array();
   std::uint64_t left = 0;
-  const auto report = [&](const CacheEntry& entry, const char* what) {
+  const auto report = [&](const ShardCache::Entry& entry, const char* what) {
     const bool removed = options.remove && cache->remove(entry.name);
     left += removed ? 0 : 1;
     if (options.json) {
@@ -99,8 +99,8 @@ void verify(const CacheCommandOptions& options, Output& out) {
     out.print("{}  {}  {}{}\n", what, entry.name, entry.url.empty() ? "?" : escaped(entry.url),
               removed ? "  (removed)" : "");
   };
-  for (const CacheEntry& entry : check.damaged) report(entry, "DAMAGED");
-  for (const CacheEntry& entry : check.unknown) report(entry, "UNKNOWN");
+  for (const ShardCache::Entry& entry : check.damaged) report(entry, "DAMAGED");
+  for (const ShardCache::Entry& entry : check.unknown) report(entry, "UNKNOWN");
   if (options.json) {
     out.print("{}\n", json_text({{"shards", check.num_shards},
                                  {"damaged", std::move(damaged)},
@@ -122,11 +122,11 @@ void verify(const CacheCommandOptions& options, Output& out) {
 /// Shows what remove() would do, by ShardCache::prune()'s rule: the least recently used first,
 /// those in use left out, until the rest is small enough.
 void show_removal(const CacheCommandOptions& options, Output& out) {
-  const std::vector<CacheEntry> entries = open(options)->entries();
+  const std::vector<ShardCache::Entry> entries = open(options)->entries();
   std::uint64_t used = bytes_of(entries);
   std::uint64_t num_in_use = 0;
-  std::vector<CacheEntry> removed;
-  for (const CacheEntry& entry : entries) {
+  std::vector<ShardCache::Entry> removed;
+  for (const ShardCache::Entry& entry : entries) {
     if (used <= options.max_bytes) break;
     if (entry.in_use) {
       ++num_in_use;
@@ -137,7 +137,7 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
   }
   if (options.json) {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
-    for (const CacheEntry& entry : removed) names.push_back(entry.name);
+    for (const ShardCache::Entry& entry : removed) names.push_back(entry.name);
     out.print("{}\n", json_text({{"dry_run", true},
                                  {"removed", removed.size()},
                                  {"removed_bytes", bytes_of(removed)},
@@ -155,7 +155,7 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
 
 void remove(const CacheCommandOptions& options, Output& out) {
   if (options.dry_run) return show_removal(options, out);
-  const CacheRemoval removal = open(options)->prune(options.max_bytes);
+  const ShardCache::Removal removal = open(options)->prune(options.max_bytes);
   if (options.json) {
     out.print("{}\n", json_text({{"removed", removal.num_shards},
                                  {"removed_bytes", removal.bytes},

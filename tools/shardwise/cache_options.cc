@@ -9,9 +9,9 @@
 #include <limits>
 #include <numeric>
 
+#include "base/text.h"
 #include "options.h"
 #include "output.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/fetch_plan.h"
 
 namespace shardwise::tools {

@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/data/dataset.h"
 #include "table.h"
 

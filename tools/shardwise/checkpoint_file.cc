@@ -8,10 +8,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 namespace {

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "base/text.h"
 #include "console.h"
 #include "help.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 namespace {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/text.h"
 #include "option_names.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ingest/remote_shards.h"
 #include "shardwise/ingest/wids_descriptor.h"
 
 namespace shardwise::tools {

@@ -10,17 +10,18 @@
 #include <thread>
 #include <vector>
 
+#include "base/hasher.h"
+#include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "data/loader.h"
 #include "interrupt.h"
 #include "options.h"
 #include "order_options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/loader.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
 

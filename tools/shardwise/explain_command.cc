@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "commands.h"
 #include "options.h"
 #include "order_options.h"
-#include "shardwise/base/text.h"
 #include "table.h"
 
 namespace shardwise::tools {

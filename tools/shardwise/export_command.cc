@@ -3,12 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
 #include "progress.h"
-#include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_export.h"
 

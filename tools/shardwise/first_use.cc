@@ -4,12 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "build_notes.h"
 #include "cache_options.h"
+#include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/remote_access.h"
 
 namespace shardwise::tools {

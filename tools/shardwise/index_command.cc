@@ -8,17 +8,19 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "build_notes.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "descriptor_claims.h"
+#include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
+#include "shardwise/index/bad_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/source_list.h"

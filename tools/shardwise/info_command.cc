@@ -5,9 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "commands.h"
 #include "first_use.h"
-#include "shardwise/base/text.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise::tools {

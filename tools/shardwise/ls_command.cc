@@ -4,12 +4,13 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "commands.h"
 #include "first_use.h"
+#include "index/offset_table.h"
 #include "interrupt.h"
 #include "options.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/index/index.h"
 #include "table.h"
 

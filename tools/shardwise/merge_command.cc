@@ -3,11 +3,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
-#include "shardwise/base/text.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise::tools {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <limits>
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 
 namespace shardwise::tools {
 namespace {

@@ -8,13 +8,14 @@
 #include <charconv>
 #include <utility>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "checkpoint_file.h"
+#include "index/offset_table.h"
 #include "option_names.h"
 #include "options.h"
 #include "output.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "skip_file.h"
 
 namespace shardwise::tools {

@@ -3,11 +3,12 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "base/errno_error.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "console.h"
 #include "interrupt.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 
 namespace shardwise::tools {
 

@@ -8,14 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
 #include "pack_source.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 #include "shardwise/tar/shard_writer.h"
 
 namespace shardwise::tools {

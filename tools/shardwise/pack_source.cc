@@ -7,12 +7,14 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/errno_error.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "interrupt.h"
-#include "shardwise/base/bytes.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/base/text.h"
-#include "shardwise/tar/sample_name.h"
+#include "tar/sample_name.h"
 
 namespace shardwise::tools {
 namespace {

@@ -6,13 +6,13 @@
 #include <numeric>
 #include <utility>
 
+#include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "option_names.h"
 #include "options.h"
 #include "order_options.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/fetch_plan.h"
 
 namespace shardwise::tools {
@@ -62,7 +62,7 @@ FetchPlan make_plan(const PlanOptions& options) {
   }
 }
 
-nlohmann::ordered_json json_of(const CacheCounts& counts) {
+nlohmann::ordered_json json_of(const FetchPlan::CacheCounts& counts) {
   return {{"misses", counts.fetches},
           {"bytes_fetched", counts.bytes_fetched},
           {"evictions", counts.evictions},
@@ -70,14 +70,14 @@ nlohmann::ordered_json json_of(const CacheCounts& counts) {
           {"peak_bytes", counts.peak_bytes}};
 }
 
-nlohmann::ordered_json json_of(std::uint64_t number, const NodeEpoch& epoch) {
+nlohmann::ordered_json json_of(std::uint64_t number, const FetchPlan::NodeEpoch& epoch) {
   return {{"epoch", number},           {"shards", epoch.shards},
           {"bytes", epoch.bytes},      {"loads", epoch.lru.uses},
           {"lru", json_of(epoch.lru)}, {"next_use", json_of(epoch.next_use)}};
 }
 
 nlohmann::ordered_json json_of(const FetchPlan& plan, std::uint64_t node) {
-  const NodePlan& kind = plan.of_node(node);
+  const FetchPlan::Node& kind = plan.of_node(node);
   const std::uint64_t num_ranks = plan.world_size / plan.options.nodes;
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
   for (std::uint64_t i = 0; i < kind.epochs.size(); ++i) {
@@ -133,7 +133,7 @@ void print_epochs(const FetchPlan& plan, Output& out) {
   out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "shards", "bytes",
             "shards", "bytes");
   for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
-    const NodeEpoch all = plan.total(i);
+    const FetchPlan::NodeEpoch all = plan.total(i);
     out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", plan.first_epoch + i,
               human_count(all.lru.uses), human_count(all.lru.fetches),
               human_bytes(all.lru.bytes_fetched), human_count(all.next_use.fetches),
@@ -145,10 +145,10 @@ void print_nodes(const FetchPlan& plan, Output& out) {
   out.print("\n{:<16}{:>15}{:>10}  {:>12}{:>12}\n", "nodes", "each needs", "", "LRU: bytes",
             "next use");
   for (std::size_t i = 0; i < std::min(plan.kinds.size(), kKindsShown); ++i) {
-    const NodePlan& kind = plan.kinds[i];
-    CacheCounts lru;
-    CacheCounts next_use;
-    for (const NodeEpoch& epoch : kind.epochs) {
+    const FetchPlan::Node& kind = plan.kinds[i];
+    FetchPlan::CacheCounts lru;
+    FetchPlan::CacheCounts next_use;
+    for (const FetchPlan::NodeEpoch& epoch : kind.epochs) {
       lru += epoch.lru;
       next_use += epoch.next_use;
     }

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "console.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 namespace {

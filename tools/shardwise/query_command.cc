@@ -9,13 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "base/errno_error.h"
+#include "base/text.h"
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
 #include "options.h"
 #include "schema.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/index/query.h"
 #include "table.h"
 

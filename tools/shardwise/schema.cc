@@ -1,6 +1,6 @@
 #include "schema.h"
 
-#include "shardwise/base/text.h"
+#include "base/text.h"
 
 namespace shardwise::tools {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 
 namespace shardwise::tools {
 namespace {

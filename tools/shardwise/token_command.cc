@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/text.h"
 #include "checkpoint_file.h"
 #include "commands.h"
 #include "output.h"
-#include "shardwise/base/text.h"
 #include "version.h"
 
 namespace shardwise::tools {

@@ -4,17 +4,17 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "cache_options.h"
 #include "commands.h"
 #include "first_use.h"
+#include "index/missing_shards.h"
 #include "interrupt.h"
 #include "option_names.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
-#include "shardwise/base/url.h"
 #include "shardwise/data/remote_access.h"
-#include "shardwise/index/missing_shards.h"
 #include "shardwise/ingest/verify.h"
 #include "table.h"
 

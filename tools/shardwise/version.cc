@@ -7,8 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "index/offset_table.h"
 #include "shardwise/index/index.h"
-#include "shardwise/index/offset_table.h"
 #include "shardwise/order/resume.h"
 
 namespace shardwise::tools {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "commands.h"
 #include "options.h"
 #include "order_options.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "shardwise/order/explain.h"
 
 namespace shardwise::tools {

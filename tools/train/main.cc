@@ -11,9 +11,9 @@
 
 #include "command_line.h"
 #include "console.h"
+#include "libtorch/local_ranks.h"
 #include "options.h"
 #include "shardwise/base/error.h"
-#include "shardwise/libtorch/local_ranks.h"
 #include "trainer.h"
 
 namespace {

@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "command_line.h"
 #include "output.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
 #include "trainer.h"
 
 namespace shardwise::train {

@@ -16,10 +16,11 @@
 #include <sstream>
 #include <thread>
 
+#include "base/errno_error.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "checkpoint_file.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/file.h"
-#include "shardwise/base/text.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"

@@ -50,7 +50,7 @@ class SHARDWISE_EXPORT Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// Subclasses exist for what callers catch; everything else is an Error with its code.
+namespace detail {
 template <ErrorCode kCode>
 class ErrorOf : public Error {
  public:
@@ -58,63 +58,50 @@ class ErrorOf : public Error {
   ErrorOf(std::string_view what, std::string_view where, std::string_view remedy)
       : Error(kCode, what, where, remedy) {}
 };
+}  // namespace detail
 
-class SHARDWISE_EXPORT InvalidArgument : public ErrorOf<ErrorCode::kInvalidArgument> {
+// Subclasses exist for what callers catch; everything else is an Error with its code.
+
+class SHARDWISE_EXPORT InvalidArgument : public detail::ErrorOf<ErrorCode::kInvalidArgument> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT OutOfRange : public ErrorOf<ErrorCode::kOutOfRange> {
+class SHARDWISE_EXPORT OutOfRange : public detail::ErrorOf<ErrorCode::kOutOfRange> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT NotFound : public ErrorOf<ErrorCode::kNotFound> {
+class SHARDWISE_EXPORT NotFound : public detail::ErrorOf<ErrorCode::kNotFound> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT CorruptShard : public ErrorOf<ErrorCode::kCorruptShard> {
+class SHARDWISE_EXPORT CorruptShard : public detail::ErrorOf<ErrorCode::kCorruptShard> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT Unsupported : public ErrorOf<ErrorCode::kUnsupported> {
+class SHARDWISE_EXPORT Unsupported : public detail::ErrorOf<ErrorCode::kUnsupported> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT StaleIndex : public ErrorOf<ErrorCode::kStaleIndex> {
+class SHARDWISE_EXPORT StaleIndex : public detail::ErrorOf<ErrorCode::kStaleIndex> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT CorruptIndex : public ErrorOf<ErrorCode::kCorruptIndex> {
+class SHARDWISE_EXPORT CorruptIndex : public detail::ErrorOf<ErrorCode::kCorruptIndex> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT VersionMismatch : public ErrorOf<ErrorCode::kVersionMismatch> {
+class SHARDWISE_EXPORT VersionMismatch : public detail::ErrorOf<ErrorCode::kVersionMismatch> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT BadField : public ErrorOf<ErrorCode::kBadField> {
+class SHARDWISE_EXPORT BadField : public detail::ErrorOf<ErrorCode::kBadField> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT Mismatch : public ErrorOf<ErrorCode::kMismatch> {
+class SHARDWISE_EXPORT Mismatch : public detail::ErrorOf<ErrorCode::kMismatch> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT NotExact : public ErrorOf<ErrorCode::kNotExact> {
+class SHARDWISE_EXPORT NotExact : public detail::ErrorOf<ErrorCode::kNotExact> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT Cancelled : public ErrorOf<ErrorCode::kCancelled> {
+class SHARDWISE_EXPORT Cancelled : public detail::ErrorOf<ErrorCode::kCancelled> {
   using ErrorOf::ErrorOf;
 };
 /// A remote file could not be brought: the server refused, failed, or did not keep to its word. The
 /// text has the URL without its secrets, the HTTP status or the network's reason, and the attempts.
-class SHARDWISE_EXPORT FetchError : public ErrorOf<ErrorCode::kFetch> {
+class SHARDWISE_EXPORT FetchError : public detail::ErrorOf<ErrorCode::kFetch> {
   using ErrorOf::ErrorOf;
 };
-
-/// No descriptor is free, in the process or the system.
-class SHARDWISE_EXPORT NoDescriptor : public ErrorOf<ErrorCode::kIo> {
-  using ErrorOf::ErrorOf;
-};
-/// A file that can be opened cannot be mapped: there is no address space for it, the process has
-/// all the mappings that it may have, or the file system maps nothing.
-class SHARDWISE_EXPORT CannotMap : public ErrorOf<ErrorCode::kIo> {
-  using ErrorOf::ErrorOf;
-};
-
-/// Throws the error that `errno_value` stands for: NotFound for ENOENT, kNoSpace for ENOSPC, EDQUOT
-/// and EFBIG, NoDescriptor for EMFILE and ENFILE, kIo otherwise. `action` is a verb phrase, as
-/// "cannot open".
-[[noreturn]] SHARDWISE_EXPORT void throw_errno(int errno_value, std::string_view action,
-                                               std::string_view path);
 
 }  // namespace shardwise

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,11 +18,11 @@
 #include "shardwise/ingest/index_cache.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
-#include "shardwise/storage/shard_pool.h"
 
 namespace shardwise {
 
 namespace detail {
+struct CacheRequest;
 class ShardFuture;
 }  // namespace detail
 
@@ -45,13 +47,16 @@ enum class Access : std::uint8_t {
 SHARDWISE_EXPORT Access parse_access(std::string_view name);
 
 struct DatasetOptions {
-  /// Of mapped shards. With Access::kRead, max_shards bounds the descriptors kept open, together
-  /// with a quarter of RLIMIT_NOFILE; more are closed where the process has none left.
-  ShardPoolOptions pool = {};
+  /// Shards kept mapped at most. The kernel's own limit on mappings of a process is 65,530 by
+  /// default. With Access::kRead, descriptors kept open, and at most a quarter of RLIMIT_NOFILE;
+  /// more are closed where the process has none left.
+  std::size_t max_open_shards = 4096;
+  /// Bytes of shards kept mapped at most: address space, not memory. With a cache, at most half of
+  /// its budget.
+  std::uint64_t max_mapped_bytes = std::numeric_limits<std::uint64_t>::max();
   Access access = Access::kMap;
   /// Keeps shards that cannot be read where they lie: remote ones and compressed ones. They are
-  /// mapped whatever `access` says, for nobody writes to them. With a cache, pool.max_bytes is half
-  /// of its budget at most.
+  /// mapped whatever `access` says, for nobody writes to them.
   std::shared_ptr<ShardCache> cache = nullptr;
   /// Brings remote samples with Access::kRange; none: as the cache, or the standard ones.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
@@ -146,12 +151,19 @@ class SHARDWISE_EXPORT Dataset {
   const Index& index() const noexcept;
   const std::shared_ptr<const Index>& shared_index() const noexcept;
   const Hash128& fingerprint() const noexcept;
-  ShardPoolStats pool_stats() const;
+  /// Shards that are mapped, or opened with Access::kRead.
+  struct PoolStats {
+    std::uint64_t opened = 0;  ///< shards opened, each time counted
+    std::uint64_t evicted = 0;
+    std::size_t open_shards = 0;
+    std::uint64_t open_bytes = 0;
+  };
+  PoolStats pool_stats() const;
   /// Nothing if there is none.
   const std::shared_ptr<ShardCache>& cache() const noexcept;
   /// What is asked of the cache for a shard of the index; nothing if it is read where it lies.
   /// Errors: OutOfRange; CorruptIndex; InvalidArgument (a malformed URL).
-  std::optional<CacheRequest> cache_request(std::uint64_t shard) const;
+  std::optional<detail::CacheRequest> cache_request(std::uint64_t shard) const;
   /// Lets go of the mapping of a shard of the index, if it is mapped and nobody reads it.
   bool close_shard(std::uint64_t shard) const;
 

@@ -2,16 +2,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/mixed_dataset.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/sampler.h"
-#include "shardwise/order/shard_schedule.h"
-#include "shardwise/storage/replacement.h"
 
 namespace shardwise {
 
@@ -39,42 +37,56 @@ struct FetchPlanOptions {
   std::uint64_t cache_bytes = 0;  ///< the budget of each node
   std::uint64_t epochs = 3;       ///< from where the sampler began; caches are empty at first
   /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
-  /// evenly, are simulated: see NodePlan::counts_of. At least one is.
+  /// evenly, are simulated: see FetchPlan::Node::counts_of. At least one is.
   std::uint64_t max_simulated_uses = 4'000'000;
-};
-
-/// What a node's cache does in an epoch.
-struct NodeEpoch {
-  std::uint64_t shards = 0;  ///< different ones that are needed
-  std::uint64_t bytes = 0;   ///< of them
-  CacheCounts lru;
-  CacheCounts next_use;
-};
-
-/// Nodes that need the same shards at the same slots.
-struct NodePlan {
-  std::vector<std::uint64_t> nodes;  ///< ascending
-  /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the CacheCounts
-  /// is of these nodes in any case.
-  std::uint64_t counts_of = 0;
-  std::vector<NodeEpoch> epochs;
-  std::uint64_t shards = 0;        ///< different ones, in all epochs together
-  std::uint64_t bytes = 0;         ///< of them
-  std::uint64_t bytes_in_use = 0;  ///< at one time, at most; see peak_bytes_in_use
-  /// The cache from which next-use fetches each shard once an epoch, in each of the epochs.
-  std::uint64_t bytes_for_once_an_epoch = 0;
-  /// The cache from which next-use fetches nothing twice in all the epochs.
-  std::uint64_t bytes_for_once = 0;
 };
 
 /// What M nodes will fetch.
 struct FetchPlan {
+  /// What a cache did in an epoch.
+  struct CacheCounts {
+    std::uint64_t uses = 0;           ///< of shards, as EpochUses counts them
+    std::uint64_t fetches = 0;        ///< uses whose shard was not there
+    std::uint64_t bytes_fetched = 0;  ///< by them
+    std::uint64_t evictions = 0;
+    std::uint64_t bypasses = 0;    ///< fetches that found no room, and were not kept
+    std::uint64_t peak_bytes = 0;  ///< the most that was cached
+
+    /// Adds what another epoch did; the peak is the higher one.
+    SHARDWISE_EXPORT CacheCounts& operator+=(const CacheCounts& other) noexcept;
+    friend bool operator==(const CacheCounts&, const CacheCounts&) = default;
+  };
+
+  /// What a node's cache does in an epoch.
+  struct NodeEpoch {
+    std::uint64_t shards = 0;  ///< different ones that are needed
+    std::uint64_t bytes = 0;   ///< of them
+    CacheCounts lru;
+    CacheCounts next_use;
+  };
+
+  /// Nodes that need the same shards at the same slots.
+  struct Node {
+    std::vector<std::uint64_t> nodes;  ///< ascending
+    /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the CacheCounts
+    /// is of these nodes in any case.
+    std::uint64_t counts_of = 0;
+    std::vector<NodeEpoch> epochs;
+    std::uint64_t shards = 0;        ///< different ones, in all epochs together
+    std::uint64_t bytes = 0;         ///< of them
+    std::uint64_t bytes_in_use = 0;  ///< at one time, at most
+    /// The cache from which next-use fetches each shard once an epoch, in each of the epochs.
+    std::uint64_t bytes_for_once_an_epoch = 0;
+    /// The cache from which next-use fetches nothing twice in all the epochs.
+    std::uint64_t bytes_for_once = 0;
+  };
+
   FetchPlanOptions options;
   std::uint64_t first_epoch = 0;
   std::uint64_t world_size = 0;
   std::uint64_t num_shards = 0;
   std::uint64_t total_bytes = 0;  ///< of all shards
-  std::vector<NodePlan> kinds;    ///< by their first node
+  std::vector<Node> kinds;        ///< by their first node
 
   /// Nodes whose counts are those of a neighbour.
   SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
@@ -82,33 +94,28 @@ struct FetchPlan {
   /// All nodes' counts added; the peak, and shards and bytes, of the node with most.
   SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
   /// The kind of `node`. REQUIRES: node < options.nodes.
-  SHARDWISE_EXPORT const NodePlan& of_node(std::uint64_t node) const;
+  SHARDWISE_EXPORT const Node& of_node(std::uint64_t node) const;
   /// The most that a node needs.
   SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
   SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
   SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
 
-/// The bytes of the shards that are in use at one time, at most.
-SHARDWISE_EXPORT std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
-                                                 std::span<const std::uint64_t> sizes_bytes);
-
 /// What to tell the user if the ranks of a node, in the order of `sampler`, use more bytes of
 /// shards at one time than the cache of `data` may hold, so that shards are fetched again and
 /// again; nothing if all is well, there is no cache, or the future is not known.
-/// Cost: as ShardSchedule.
+/// Cost: about 0.1 us a chunk.
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
                                                                 const Sampler& sampler,
                                                                 const RankRange& node);
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
-/// (ShardSchedule says what is needed when, simulate_cache what a cache does). No file is read, so
+/// (src/order/shard_schedule.h says what is needed when, src/data/cache_simulation.h what a cache does). No file is read, so
 /// it works for sizes that no machine at hand holds. Nodes that need the same are simulated once.
 ///
 /// The prediction is of fetching on demand in the order of slots, all ranks in step. What it counts
 /// is exact where one node holds all ranks and there is one stream; where a node has only a few
-/// samples of a piece of the order it may count shards that happen to be in none of them (see
-/// ShardSchedule), so it is never too low in what is needed.
+/// samples of a piece of the order it may count shards that happen to be in none of them (see src/order/shard_schedule.h), so it is never too low in what is needed.
 ///
 /// Cost: O(nodes * (chunks + uses)) an epoch, about 0.1 us a use; and 1 us for each simulated one.
 /// 10^5 shards, 1,024 ranks, 128 nodes and 3 epochs take some seconds.

@@ -4,11 +4,14 @@
 
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
-#include "shardwise/ingest/remote_shards.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
 
 namespace shardwise {
+
+namespace detail {
+class RemoteShards;
+}  // namespace detail
 
 /// What building and verifying indexes of remote shards takes: give it to BuildOptions::remote and
 /// VerifyOptions::remote.
@@ -22,7 +25,7 @@ namespace shardwise {
 /// @param cancel    ends what is being read with Cancelled.
 /// Threads: what is returned may be used by any at once.
 /// Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
-SHARDWISE_EXPORT std::shared_ptr<RemoteShards> make_remote_shards(
+SHARDWISE_EXPORT std::shared_ptr<detail::RemoteShards> make_remote_shards(
     std::shared_ptr<const Fetchers> fetchers = nullptr, std::shared_ptr<ShardCache> keep = nullptr,
     const CancelToken& cancel = {});
 

@@ -4,19 +4,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "shardwise/base/export.h"
-#include "shardwise/index/offset_table.h"
-#include "shardwise/storage/shard_handle.h"
 
 namespace shardwise {
 
 namespace detail {
+struct MemberRecord;
 struct OpenShard;
-struct SampleBytes;
+struct OwnBytes;
+struct ShardPin;
+template <class Shard>
+class ShardHandle;
 }  // namespace detail
 
 /// One field of a sample: its name and its bytes.
@@ -37,6 +38,11 @@ struct Field {
 /// meanwhile. copy() and integer() throw instead, and with Access::kRead operator[] does.
 class SHARDWISE_EXPORT Sample {
  public:
+  ~Sample();
+  Sample(const Sample&) noexcept;
+  Sample(Sample&&) noexcept;
+  Sample& operator=(Sample) noexcept;
+
   /// The sample's number in its dataset.
   std::uint64_t index() const noexcept { return index_; }
   /// The sample's number in the index: the same, unless the dataset is a view of some samples.
@@ -45,7 +51,7 @@ class SHARDWISE_EXPORT Sample {
   std::string_view key() const& noexcept;
   std::string_view key() const&& = delete;
 
-  std::size_t num_fields() const noexcept { return members_.size(); }
+  std::size_t num_fields() const noexcept { return num_members_; }
   /// The `i`-th field in archive order. REQUIRES: i < num_fields().
   Field field(std::size_t i) const& noexcept;
   Field field(std::size_t i) const&& = delete;
@@ -79,7 +85,7 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
-  Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
+  Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
   // In the source file: for its own calls, which must cost none.
   inline std::string_view bytes_of(std::size_t i) const noexcept;
@@ -90,10 +96,12 @@ class SHARDWISE_EXPORT Sample {
   void require_unchanged_map(std::size_t i) const;
   [[noreturn]] void throw_unreadable(std::size_t i) const;
 
-  ShardHandle<detail::OpenShard> shard_;
-  std::shared_ptr<const detail::SampleBytes> own_;  // none: the shard is mapped
-  std::span<const MemberRecord> members_;
+  detail::ShardPin* pin_;  // holds the shard; none in a Sample that was moved from
+  const detail::OpenShard* shard_;
+  std::shared_ptr<const detail::OwnBytes> own_;  // none: the shard is mapped
+  const detail::MemberRecord* members_;
   std::uint64_t index_;
+  std::uint32_t num_members_;
   std::uint32_t local_;
 };
 

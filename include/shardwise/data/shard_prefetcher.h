@@ -5,8 +5,8 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/order/order.h"
 #include "shardwise/order/sampler.h"
-#include "shardwise/order/shard_schedule.h"
 
 namespace shardwise {
 

@@ -12,9 +12,12 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
-#include "shardwise/index/offset_table.h"
 
 namespace shardwise {
+
+namespace detail {
+class SegmentView;
+}  // namespace detail
 
 /// What to index besides where members lie. It is stored in the index, so that update_index() uses
 /// it again.
@@ -171,10 +174,10 @@ class SHARDWISE_EXPORT Index {
 
   /// What is known of a shard. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
   ShardInfo shard(std::uint64_t shard) const;
-  /// The records of a shard, checked in full at each call.
+  /// The records of a shard, checked in full at each call; for the library itself.
   /// Errors: OutOfRange; CorruptIndex.
   /// Cost: O(members of the shard); keep the view.
-  SegmentView segment(std::uint64_t shard) const;
+  detail::SegmentView segment(std::uint64_t shard) const;
 
   /// The number of the first sample with this key, or nothing.
   /// Errors: CorruptIndex.

@@ -16,6 +16,19 @@ namespace shardwise {
 /// The longest query there may be.
 inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 
+/// SQLite's types, which metadata values have.
+enum class ValueType : std::uint8_t { kNull, kInteger, kReal, kText, kBlob };
+
+/// A metadata value. Only the part that `type` names means anything.
+struct MetadataValue {
+  ValueType type = ValueType::kNull;
+  std::int64_t integer = 0;
+  double real = 0;
+  std::string_view bytes = {};  ///< of a text or a blob
+
+  friend bool operator==(const MetadataValue&, const MetadataValue&) = default;
+};
+
 /// What a query may use.
 struct QueryLimits {
   /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory: about

@@ -13,10 +13,13 @@
 #include "shardwise/index/bad_policies.h"
 #include "shardwise/index/column.h"
 #include "shardwise/index/index.h"
-#include "shardwise/ingest/remote_shards.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
+
+namespace detail {
+class RemoteShards;
+}  // namespace detail
 
 /// One of several builds, on several machines perhaps, that merge_indexes joins.
 struct BuildPart {
@@ -46,7 +49,7 @@ struct BuildOptions {
   /// over count as done.
   ProgressCallback progress = {};
   /// Brings remote shards; none: they are an error.
-  std::shared_ptr<RemoteShards> remote = nullptr;
+  std::shared_ptr<detail::RemoteShards> remote = nullptr;
   /// Stops the build with Cancelled; the index is as it was.
   CancelToken cancel = {};
   /// How much work a build that is killed may lose: see build_index.
@@ -149,7 +152,7 @@ SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path)
 /// read_sources() of these words: what update_index() takes; empty if there are none.
 /// Errors: as both.
 SHARDWISE_EXPORT SourceList read_index_sources(const std::string& path,
-                                               RemoteShards* remote = nullptr);
+                                               detail::RemoteShards* remote = nullptr);
 
 /// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
 /// is byte for byte the one that a single build makes. No shard is read or looked at.

@@ -11,6 +11,10 @@
 
 namespace shardwise {
 
+namespace detail {
+class RemoteShards;
+}  // namespace detail
+
 // Indexes that are built at first use: who names shards where an index is wanted gets one, kept in
 // a folder of the user's, and brought up to date whenever the shards changed.
 //
@@ -83,6 +87,6 @@ SHARDWISE_EXPORT std::string index_for(const std::string& name,
 
 /// What a build of `plan` over `sources` brings from elsewhere. No shard is read.
 SHARDWISE_EXPORT RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
-                                              RemoteShards* remote);
+                                              detail::RemoteShards* remote);
 
 }  // namespace shardwise

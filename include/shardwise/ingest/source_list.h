@@ -8,6 +8,10 @@
 
 namespace shardwise {
 
+namespace detail {
+class RemoteShards;
+}  // namespace detail
+
 /// What the sources of an index stand for.
 struct SourceList {
   std::vector<std::string> shards;          ///< paths and URLs, in order
@@ -46,10 +50,10 @@ struct SourceList {
 ///   that includes itself, and for a path that comes twice (build_index looks for one that comes by
 ///   two spellings); those of read_wids_descriptor.
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
-                                         RemoteShards* remote = nullptr);
+                                         detail::RemoteShards* remote = nullptr);
 
 /// The shards alone.
 SHARDWISE_EXPORT std::vector<std::string> expand_sources(const std::vector<std::string>& sources,
-                                                         RemoteShards* remote = nullptr);
+                                                         detail::RemoteShards* remote = nullptr);
 
 }  // namespace shardwise

@@ -8,16 +8,19 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
-#include "shardwise/ingest/remote_shards.h"
 
 namespace shardwise {
+
+namespace detail {
+class RemoteShards;
+}  // namespace detail
 
 struct VerifyOptions {
   /// Also hold every byte against the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.
-  RemoteShards* remote = nullptr;
+  detail::RemoteShards* remote = nullptr;
   /// Of this one shard.
   ProgressCallback progress = {};
 };

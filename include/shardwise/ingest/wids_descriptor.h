@@ -10,9 +10,12 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
-#include "shardwise/ingest/remote_shards.h"
 
 namespace shardwise {
+
+namespace detail {
+class RemoteShards;
+}  // namespace detail
 
 // A wids descriptor: the JSON file by which Python wids names the shards of one or several data
 // sets.
@@ -99,7 +102,7 @@ struct WidsDescriptor {
 ///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
 ///   `datasets[1].shardlist[0].nsamples`.
 SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
-                                                     RemoteShards* remote = nullptr);
+                                                     detail::RemoteShards* remote = nullptr);
 
 /// The same of a text that is in memory; `path` says where it would lie.
 SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
@@ -113,7 +116,7 @@ struct WidsCheckOptions {
   /// Stops the check with Cancelled.
   CancelToken cancel = {};
   /// Brings remote shards for their md5sum; none: that is an error.
-  RemoteShards* remote = nullptr;
+  detail::RemoteShards* remote = nullptr;
 };
 
 /// Holds the claims of `descriptor` against `index`, which may hold other shards too: each shard is
@@ -130,6 +133,7 @@ SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDes
 
 /// Holds the file sizes that `descriptor` claims of remote shards against what their servers say,
 /// before anything is read. Errors: Mismatch as check_against_descriptor; those of `remote`.
-SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor, RemoteShards* remote);
+SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor,
+                                         detail::RemoteShards* remote);
 
 }  // namespace shardwise

@@ -1,56 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
+#include <utility>
 
 #include <torch/types.h>
 
 #include "shardwise/base/export.h"
 
+namespace shardwise::detail {
+struct RankEnvironment;
+}  // namespace shardwise::detail
+
 namespace shardwise::libtorch {
-
-/// Which of how many this process is, and where the ranks meet: what a launcher left in the
-/// environment.
-struct RankEnvironment {
-  int rank = 0;
-  int world_size = 1;
-  int local_rank = 0;        ///< among the ranks of this machine
-  int local_world_size = 1;  ///< ranks on this machine; 1 where the launcher does not say
-  std::string launcher;      ///< "torchrun", "Open MPI", "Slurm", "PMI" or "none"
-  std::string master_address;
-  std::uint16_t master_port = 0;
-  /// The launcher's own store listens at the address (torchrun): rank 0 is a client like the
-  /// others.
-  bool launcher_store = false;
-  /// Tells one start of the ranks from the next, where they meet in the same store.
-  std::string attempt;
-};
-
-/// Looks up one variable; nothing if it is not set.
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-
-/// Reads the launcher's variables; the first of these that is there counts:
-///
-///     torchrun   RANK WORLD_SIZE [LOCAL_RANK] [LOCAL_WORLD_SIZE] MASTER_ADDR MASTER_PORT
-///     Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK
-///                OMPI_COMM_WORLD_LOCAL_SIZE
-///     Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) SLURM_LOCALID, in a job step
-///     PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID: MPICH, Intel MPI
-///     none       this process alone
-///
-/// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR
-/// it is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which
-/// is where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's
-/// number, the same on all ranks.
-///
-/// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
-///   contradicts another.
-SHARDWISE_EXPORT RankEnvironment rank_environment();
-/// The same of other variables than this process's.
-SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);
 
 struct ProcessGroupOptions {
   /// How long a rank waits for the others to come at the start.
@@ -77,10 +39,8 @@ class SHARDWISE_EXPORT ProcessGroup {
  public:
   /// This process alone.
   ProcessGroup();
-  /// Meets the other ranks. Waits for all of them.
-  /// Errors: kDistributed, naming the ranks that did not come; also where this build has no c10d
-  ///   with Gloo and world_size > 1.
-  static ProcessGroup connect(const RankEnvironment& environment,
+  /// Meets the other ranks, as init_process_group(); for the library itself.
+  static ProcessGroup connect(const shardwise::detail::RankEnvironment& environment,
                               const ProcessGroupOptions& options = {});
 
   int rank() const noexcept;
@@ -114,8 +74,25 @@ class SHARDWISE_EXPORT ProcessGroup {
   std::shared_ptr<Impl> impl_;
 };
 
-/// ProcessGroup::connect(rank_environment()): under torchrun, mpirun or srun the ranks of the run,
-/// otherwise this process alone.
+/// The ranks of the run under torchrun, mpirun or srun, otherwise this process alone. Waits for all
+/// of them. What tells this process which rank it is, and where the ranks meet, is the environment
+/// that the launcher made; the first of these that is there counts:
+///
+///     torchrun   RANK WORLD_SIZE [LOCAL_RANK] [LOCAL_WORLD_SIZE] MASTER_ADDR MASTER_PORT
+///     Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK
+///                OMPI_COMM_WORLD_LOCAL_SIZE
+///     Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) SLURM_LOCALID, in a job step
+///     PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID: MPICH, Intel MPI
+///     none       this process alone
+///
+/// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR
+/// it is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which
+/// is where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's
+/// number, the same on all ranks.
+///
+/// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
+///   contradicts another; naming the ranks that did not come; also where this build has no c10d
+///   with Gloo and there are several ranks.
 SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroupOptions& options = {});
 
 /// True if this build can form groups of more than one rank.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,10 +13,17 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/order/epoch_order.h"
 #include "shardwise/order/skip_list.h"
 
 namespace shardwise {
+
+/// The largest number of samples in any order.
+inline constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 62;
+
+/// First sample of each shard, then the number of samples: shards + 1 ascending numbers, the first
+/// 0. Shared and immutable, so that an index and all orders over it hold it once. Shards may be
+/// empty.
+using ShardOffsets = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 // The defaults of the library, of the command line and of shardwise-train alike.
 
@@ -156,6 +164,12 @@ struct RankOptions {
   /// Neighbouring ranks that must see the same samples, as tensor and sequence parallel groups do:
   /// ranks 0 to replicas - 1 get the same, then the next ones. It divides world_size.
   std::uint64_t replicas = 1;
+};
+
+/// Ranks [first, first + count): those that share a cache, as the ranks of one node do.
+struct RankRange {
+  std::uint64_t first = 0;
+  std::uint64_t count = 1;
 };
 
 /// The size in bytes of a sample, as an index knows it. Called from the sampler's thread.

@@ -17,12 +17,12 @@
 
 namespace shardwise {
 
-namespace order_detail {
-struct Access;
+namespace detail {
+struct SamplerAccess;
 class SlotOrder;
 struct Walk;
 struct Dealt;
-}  // namespace order_detail
+}  // namespace detail
 
 /// Whether a run may go on with other data, or another order, than its token says.
 enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
@@ -204,7 +204,7 @@ class SHARDWISE_EXPORT Sampler {
   std::uint64_t first_position() const noexcept { return first_position_; }
 
  private:
-  friend struct order_detail::Access;
+  friend struct detail::SamplerAccess;
 
   static constexpr std::size_t kBufferSize = 512;
   static constexpr std::size_t kFirstFill = 1;  ///< so that the first sample comes at once
@@ -239,6 +239,7 @@ class SHARDWISE_EXPORT Sampler {
   std::array<std::uint64_t, kBufferSize> buffer_{};
 };
 
+namespace detail {
 /// The samplers whose epochs are rows of positions that are dealt to the ranks: all but wids.
 class SHARDWISE_EXPORT SlotSampler : public Sampler {
  public:
@@ -249,7 +250,7 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
   std::unique_ptr<Sampler> clone() const override;
 
  private:
-  friend struct order_detail::Access;
+  friend struct SamplerAccess;
 
   void prepare(EpochPosition point, const SkipList& skip) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
@@ -262,12 +263,13 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
 
   void fill_row(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
   void evaluate_balanced(std::uint64_t first, std::span<std::uint64_t> out) const;
-  const order_detail::Dealt& deal(std::uint64_t step) const;
+  const Dealt& deal(std::uint64_t step) const;
 
-  std::unique_ptr<order_detail::SlotOrder> slots_;
+  std::unique_ptr<SlotOrder> slots_;
   SampleBytes bytes_;  ///< where bytes are balanced
-  std::unique_ptr<order_detail::Walk> walk_;
+  std::unique_ptr<Walk> walk_;
 };
+}  // namespace detail
 
 /// The options of ChunkedSampler: those of Chunked, and the seed.
 struct ChunkedOptions {
@@ -282,7 +284,7 @@ struct ChunkedOptions {
 /// Chunks of `chunk_size` samples in a random order, and the samples of `window` of them together
 /// in a random order. For all other options give make_sampler() an Order.
 /// Errors (constructors of all samplers): InvalidArgument, saying what is valid.
-class SHARDWISE_EXPORT ChunkedSampler final : public SlotSampler {
+class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
  public:
   explicit ChunkedSampler(const SampleSet& samples, const ChunkedOptions& options = {},
                           const RankOptions& ranks = {});
@@ -290,28 +292,6 @@ class SHARDWISE_EXPORT ChunkedSampler final : public SlotSampler {
 
 /// The name under which wids users look for it; with one rank it is no different.
 using DistributedChunkedSampler = ChunkedSampler;
-
-/// The options of ShardedSampler: those of Sharded, and the seed.
-struct ShardedOptions {
-  std::uint64_t seed = 0;
-  std::uint64_t window = kDefaultShardWindow;  ///< shards mixed together
-  std::uint64_t streams = 1;
-  Tail tail = Tail::kExact;
-  SkipList skip{};
-};
-
-/// The same with whole shards as chunks. Memory: 16 bytes a shard.
-class SHARDWISE_EXPORT ShardedSampler final : public SlotSampler {
- public:
-  explicit ShardedSampler(const SampleSet& samples, const ShardedOptions& options = {},
-                          const RankOptions& ranks = {});
-};
-
-/// Sample 0, 1, 2 ..., shared out over the ranks: for evaluation.
-class SHARDWISE_EXPORT SequentialSampler final : public SlotSampler {
- public:
-  explicit SequentialSampler(const SampleSet& samples, const RankOptions& ranks = {});
-};
 
 /// The sampler of any order. With wids and mixtures too.
 /// Errors: InvalidArgument, naming the option and what is valid.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "shardwise/base/cancel.h"
-#include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/base/progress.h"
@@ -33,6 +32,12 @@ namespace shardwise {
 // Locks are freed by the kernel however a process ends. A shard appears by rename, after its bytes
 // were checked and synced; a process that is killed leaves at most a temporary file, whose lock is
 // free, and which the next one removes.
+
+namespace detail {
+class CachedShard;
+struct CacheRequest;
+struct NextUse;
+}  // namespace detail
 
 struct ShardCacheOptions {
   std::string directory;
@@ -70,105 +75,10 @@ struct ShardCacheStats {
   std::uint64_t bypassed = 0;  ///< fetched to a file of their own, for want of room
 };
 
-/// A shard that is wanted.
-struct CacheRequest {
-  /// Of a remote shard, or the path of a local one.
-  std::string url;
-  /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
-  std::string local_copy = {};
-  /// The version of it that is wanted: what its source said (SourceFile::validator), or
-  /// local_validator(). No other comes, and none is taken from the cache. Empty: whichever it is.
-  std::string validator = {};
-  /// How the file is compressed at its source; the cache holds it expanded.
-  Compression compression = Compression::kNone;
-  std::optional<std::uint64_t> size_bytes = {};    ///< as the cache holds it
-  std::optional<std::uint64_t> source_bytes = {};  ///< at its source
-  std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
-  bool fetch_again = false;                        ///< what is in the cache will not do
-  /// Looks at a shard that was fetched, before it becomes part of the cache; throws if it is wrong.
-  std::function<void(const std::string& path)> check = nullptr;
-  /// What `check` holds a shard against, as a hash: one in the cache that passed the check of
-  /// another is another, and one that passed none is checked. Nothing: it is taken unchecked.
-  std::optional<Hash128> checked_as = {};
-  /// Ends the call with Cancelled.
-  CancelToken cancel = {};
-};
-
-/// The validator of a local file.
-SHARDWISE_EXPORT std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns);
-
-/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
-struct NextUse {
-  enum class Kind : std::uint8_t {
-    kUnknown,  ///< the cache knows only when it was used last
-    kAt,       ///< at the slot `position`
-    kNever,
-    kInUse,  ///< when the new shard is needed: it must stay
-  };
-  Kind kind = Kind::kUnknown;
-  std::uint64_t position = 0;
-  std::uint64_t shard = 0;  ///< its number, which decides between equals
-  /// False: it is needed before the new shard is, so it may not go yet.
-  bool may_go_now = true;
-};
-
-/// Says it of the shard called `name`, as ShardCache::name_of. Must not call the cache.
-using NextUseOf = std::function<NextUse(const std::string& name)>;
-
-/// A shard in the cache that this process uses: it stays while this lives. Movable. After fork()
-/// the parent's hold it; see keep().
-class SHARDWISE_EXPORT CachedShard {
- public:
-  CachedShard();
-  ~CachedShard();
-  CachedShard(CachedShard&&) noexcept;
-  CachedShard& operator=(CachedShard&&) noexcept;
-
-  /// A plain tar, to be opened or mapped; never written to.
-  const std::string& path() const noexcept { return path_; }
-  bool is_held() const noexcept { return hold_ != nullptr; }
-  /// From now on this lives where a child that is forked uses it, too: its copy is a hold of its
-  /// own, from the first time on that it asks the cache for a shard.
-  void keep() noexcept;
-  /// As ShardCache::name_of. REQUIRES: is_held().
-  const std::string& name() const noexcept;
-
- private:
-  friend class ShardCache;
-  struct Hold;
-  CachedShard(std::unique_ptr<Hold> hold, std::string path);
-  std::unique_ptr<Hold> hold_;
-  std::string path_;
-};
-
-/// What `shardwise cache ls` shows of a shard.
-struct CacheEntry {
-  std::string name;
-  std::string url;             ///< without what may be secret; empty if it is not known
-  std::string validator = {};  ///< of the version that it is; empty if it is not known
-  std::uint64_t size_bytes = 0;
-  std::int64_t last_use_ns = 0;      ///< since the Unix epoch
-  std::optional<Hash128> hash = {};  ///< of its bytes, when it was fetched
-  bool in_use = false;               ///< some process maps it
-};
-
-struct CacheCheck {
-  std::uint64_t num_shards = 0;
-  std::vector<CacheEntry> damaged;   ///< their bytes are not what was fetched
-  std::vector<CacheEntry> unknown;   ///< without a record of their hash
-  std::vector<std::string> foreign;  ///< file names that are none of the cache's
-};
-
-struct CacheRemoval {
-  std::uint64_t num_shards = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t num_in_use = 0;  ///< that stay, because some process maps them
-};
-
 /// A shard cache, opened. A shard is fetched once, however many ask for it; the others wait.
 ///
 /// What is evicted when room is needed: among shards that no process maps, the one whose next use
-/// is farthest, where that is known (see NextUseOf; leaves_before() of replacement.h decides);
+/// is farthest, where that is known (see ShardPrefetcher);
 /// before those the ones of which it is not known, least recently used first. If others filled it
 /// beyond this one's budget, it comes down to that when the first shard is asked for, and whenever
 /// room is made: in that order, at last also what is needed now and mapped by nobody.
@@ -178,6 +88,30 @@ struct CacheRemoval {
 /// do.
 class SHARDWISE_EXPORT ShardCache {
  public:
+  /// What `shardwise cache ls` shows of a shard.
+  struct Entry {
+    std::string name;
+    std::string url;             ///< without what may be secret; empty if it is not known
+    std::string validator = {};  ///< of the version that it is; empty if it is not known
+    std::uint64_t size_bytes = 0;
+    std::int64_t last_use_ns = 0;      ///< since the Unix epoch
+    std::optional<Hash128> hash = {};  ///< of its bytes, when it was fetched
+    bool in_use = false;               ///< some process maps it
+  };
+
+  struct Check {
+    std::uint64_t num_shards = 0;
+    std::vector<Entry> damaged;        ///< their bytes are not what was fetched
+    std::vector<Entry> unknown;        ///< without a record of their hash
+    std::vector<std::string> foreign;  ///< file names that are none of the cache's
+  };
+
+  struct Removal {
+    std::uint64_t num_shards = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t num_in_use = 0;  ///< that stay, because some process maps them
+  };
+
   /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.
   /// Errors: InvalidArgument if the directory belongs to another user, others may write to it, or
   /// it holds files and is no cache; VersionMismatch; kIo, kNoSpace.
@@ -187,63 +121,51 @@ class SHARDWISE_EXPORT ShardCache {
   ShardCache& operator=(const ShardCache&) = delete;
 
   const ShardCacheOptions& options() const noexcept;
-  /// What a shard is called in the cache.
-  static std::string name_of(const CacheRequest& request);
-
-  /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
-  /// Blocks: on the network, and on another process or thread that fetches the same shard.
-  /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
-  ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
-  ///   disk is full); kIo (waited too long); Cancelled.
-  CachedShard get(const CacheRequest& request, const NextUseOf& next_use = nullptr);
-
-  /// Room for a shard that will be needed, and the right to fetch it.
-  class SHARDWISE_EXPORT Fetch {
-   public:
-    ~Fetch();
-    Fetch(Fetch&&) noexcept;
-    Fetch& operator=(Fetch&&) noexcept;
-    /// Fetches it. Errors: as get().
-    CachedShard run();
-
-   private:
-    friend class ShardCache;
-    struct Impl;
-    explicit Fetch(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
-  };
-  enum class Ahead : std::uint8_t {
-    kFetch,    ///< the caller is to run what came with it
-    kPresent,  ///< it is there, or another is fetching it
-    /// A shard must go first that is needed still, or is in use; or another waits for room.
-    kNotNow,
-  };
-  /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
-  /// @param needed_at  the slot at which it is needed.
-  /// Errors: as get(), but for what fetching throws.
-  Ahead begin_ahead(const CacheRequest& request, std::uint64_t needed_at, const NextUseOf& next_use,
-                    std::optional<Fetch>& fetch);
-
-  /// Asked, when room is needed, to let go of the mapping of an idle shard; true if it did. Kept
-  /// while `owner` lives; called by any thread, with no lock of the cache's directory but others.
-  void add_releaser(std::weak_ptr<void> owner,
-                    std::function<bool(const std::string& name)> release);
 
   ShardCacheStats stats() const;
   /// Of all shards in it, those being fetched included. Cost: O(shards).
   std::uint64_t used_bytes() const;
 
   /// Sorted by last use, oldest first. Cost: O(shards).
-  std::vector<CacheEntry> entries() const;
+  std::vector<Entry> entries() const;
   /// Reads all shards, and holds them against their hashes.
-  CacheCheck verify(const CancelToken& cancel = {}, const ProgressCallback& progress = {}) const;
+  Check verify(const CancelToken& cancel = {}, const ProgressCallback& progress = {}) const;
   /// Removes shards that were not used lately until they take `max_bytes` or less, and those named.
-  CacheRemoval prune(std::uint64_t max_bytes);
+  Removal prune(std::uint64_t max_bytes);
   /// Removes one shard, unless it is in use.
   bool remove(const std::string& name);
 
+  // For the library itself; src/storage/cache_request.h has the types.
+
+  /// Says when the shard called `name`, as name_of(), is needed next. Must not call the cache.
+  using NextUseOf = std::function<detail::NextUse(const std::string& name)>;
+  /// Room for a shard that will be needed, and the right to fetch it.
+  class Fetch;
+  enum class Ahead : std::uint8_t;
+
+  /// What a shard is called in the cache.
+  static std::string name_of(const detail::CacheRequest& request);
+
+  /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
+  /// Blocks: on the network, and on another process or thread that fetches the same shard.
+  /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
+  ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
+  ///   disk is full); kIo (waited too long); Cancelled.
+  detail::CachedShard get(const detail::CacheRequest& request, const NextUseOf& next_use = nullptr);
+
+  /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
+  /// @param needed_at  the slot at which it is needed.
+  /// Errors: as get(), but for what fetching throws.
+  Ahead begin_ahead(const detail::CacheRequest& request, std::uint64_t needed_at,
+                    const NextUseOf& next_use, std::optional<Fetch>& fetch);
+
+  /// Asked, when room is needed, to let go of the mapping of an idle shard; true if it did. Kept
+  /// while `owner` lives; called by any thread, with no lock of the cache's directory but others.
+  void add_releaser(std::weak_ptr<void> owner,
+                    std::function<bool(const std::string& name)> release);
+
  private:
-  friend class CachedShard;
+  friend class detail::CachedShard;
   struct Impl;
   explicit ShardCache(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;

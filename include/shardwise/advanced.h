@@ -1,0 +1,37 @@
+#pragma once
+
+/// All of shardwise::shardwise: beside day one, SQL over an index, verifying, moving and exporting
+/// it, writing shards, other orders and what they hold when, proofs, fetchers of one's own, plans
+/// of what a run will fetch.
+///
+///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
+///          query.next();) { ... }
+///     auto order = make_sampler(data, {.seed = 17, .kind = Sharded{.window = 4}}, {.world_size = 8});
+///     EpochAudit audit(data.fingerprint());         // add() what was delivered, then prove()
+///     ShardPrefetcher prefetcher(data, *order);     // fetches shards before they are read
+
+#include "shardwise/base/cancel.h"
+#include "shardwise/base/compression.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/base/progress.h"
+#include "shardwise/data/fetch_plan.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/data/remote_access.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/column.h"
+#include "shardwise/index/query.h"
+#include "shardwise/ingest/index_cache.h"
+#include "shardwise/ingest/index_export.h"
+#include "shardwise/ingest/indexed_shard_writer.h"
+#include "shardwise/ingest/relocate.h"
+#include "shardwise/ingest/source_list.h"
+#include "shardwise/ingest/verify.h"
+#include "shardwise/ingest/wids_descriptor.h"
+#include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/explain.h"
+#include "shardwise/order/sample_key.h"
+#include "shardwise/order/skip_list.h"
+#include "shardwise/shardwise.h"
+#include "shardwise/storage/fetcher.h"
+#include "shardwise/tar/shard_writer.h"

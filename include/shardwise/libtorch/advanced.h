@@ -1,0 +1,15 @@
+#pragma once
+
+/// All of shardwise::libtorch: beside day one, decoders of fields to tensors, data sets and samplers
+/// for LibTorch's own data loader, and gradients averaged over unequal ranks.
+///
+///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
+///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
+///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}));
+///     GradientAverager averager(model->parameters());               // average() after backward()
+
+#include "shardwise/advanced.h"
+#include "shardwise/libtorch.h"
+#include "shardwise/libtorch/data_loader.h"
+#include "shardwise/libtorch/data_parallel.h"
+#include "shardwise/libtorch/decode.h"

@@ -1,0 +1,209 @@
+#include "shardwise/base/compression.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/decoder.h"
+#include "base/text.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::uint64_t kRatioFloorBytes = std::uint64_t{64} << 20;
+constexpr std::size_t kDetectBytes = 512;
+
+struct Format {
+  Compression compression;
+  std::string_view name;
+  std::string_view suffix;
+  std::string_view magic;
+  bool has_skippable_frames = false;
+};
+
+constexpr std::array<Format, 5> kFormats = {{
+    {Compression::kGzip, "gzip", ".gz", "\x1f\x8b"},
+    {Compression::kZstd, "zstd", ".zst", "\x28\xb5\x2f\xfd", true},
+    {Compression::kXz, "xz", ".xz",
+     std::string_view("\xfd"
+                      "7zXZ\0",
+                      6)},
+    {Compression::kBzip2, "bzip2", ".bz2", "BZh"},
+    {Compression::kLz4, "lz4", ".lz4", "\x04\x22\x4d\x18", true},
+}};
+
+const Format& format_of(Compression compression) {
+  for (const Format& format : kFormats) {
+    if (format.compression == compression) return format;
+  }
+  throw InvalidArgument("not a compression", "", "");
+}
+
+/// The length of the skippable frame that `bytes` begin with: 0x184D2A50 to 5F, the size of what
+/// follows, and that. Nothing if there is none.
+std::optional<std::uint64_t> skippable_frame(std::string_view bytes) noexcept {
+  constexpr std::uint32_t kMagic = 0x184D2A50, kMask = 0xFFFFFFF0;
+  constexpr std::size_t kHeaderBytes = 8;
+  if (bytes.size() < kHeaderBytes || (load_le32(bytes.data()) & kMask) != kMagic) {
+    return std::nullopt;
+  }
+  return kHeaderBytes + std::uint64_t{load_le32(bytes.data() + 4)};
+}
+
+}  // namespace
+
+std::string_view compression_name(Compression compression) noexcept {
+  for (const Format& format : kFormats) {
+    if (format.compression == compression) return format.name;
+  }
+  return "none";
+}
+
+Compression parse_compression(std::string_view name) {
+  if (name == "none") return Compression::kNone;
+  for (const Format& format : kFormats) {
+    if (format.name == name) return format.compression;
+  }
+  throw InvalidArgument("unknown compression", in_quotes(name),
+                        "there are none, gzip, zstd, xz, bzip2 and lz4");
+}
+
+std::string_view detail::without_compression_suffix(std::string_view name) noexcept {
+  for (const Format& format : kFormats) {
+    if (name.ends_with(format.suffix)) return name.substr(0, name.size() - format.suffix.size());
+  }
+  return name;
+}
+
+Compression detail::detect_compression(std::string_view first_bytes) noexcept {
+  std::string_view bytes = first_bytes.substr(0, kDetectBytes);
+  while (const auto frame = skippable_frame(bytes)) {
+    if (*frame >= bytes.size()) return Compression::kZstd;
+    bytes.remove_prefix(static_cast<std::size_t>(*frame));
+  }
+  for (const Format& format : kFormats) {
+    if (bytes.starts_with(format.magic)) return format.compression;
+  }
+  return Compression::kNone;
+}
+
+struct ExpandingReader::Impl {
+  Impl(std::string_view bytes, Compression compression, std::string file,
+       const ExpansionLimits& expansion)
+      : compressed(bytes),
+        format(format_of(compression)),
+        name(std::move(file)),
+        limits(expansion),
+        decoder(make_decoder(compression, expansion)) {
+    begin_next();
+  }
+
+  std::string_view rest() const noexcept { return compressed.substr(at); }
+
+  /// Moves over what may lie between streams to the next one, or to the end.
+  void begin_next() {
+    while (!rest().empty() && !rest().starts_with(format.magic)) {
+      if (const auto frame = skippable_frame(rest()); frame && format.has_skippable_frames) {
+        if (*frame > rest().size()) truncated();
+        at += static_cast<std::size_t>(*frame);
+        continue;
+      }
+      const std::size_t zeros = std::min(rest().find_first_not_of('\0'), rest().size());
+      if (zeros == 0 || num_streams == 0) {
+        fail({ErrorCode::kCorruptShard,
+              num_streams == 0 ? "it does not begin as " + std::string(format.name)
+                               : "what follows the end of its " + std::string(format.name) +
+                                     " stream is neither another one nor zeros"});
+      }
+      at += zeros;
+    }
+    at_end = rest().empty();
+    if (at_end && num_streams == 0 && at == 0) truncated();
+    if (at_end) return;
+    ++num_streams;
+    expand([&] { unchecked = !decoder->begin(rest()) || unchecked; });
+  }
+
+  /// Expands into `buffer` until a stream ends or no more fits. @return  how much that was.
+  std::size_t step(char* buffer, std::size_t size) {
+    Decoder::Step step{};
+    expand([&] { step = decoder->step(rest(), buffer, size); });
+    at += step.taken;
+    position += step.given;
+    check_limits();
+    if (step.ended) {
+      begin_next();
+    } else if (step.taken == 0 && step.given == 0) {
+      truncated();
+    }
+    return step.given;
+  }
+
+  template <class Call>
+  void expand(const Call& call) const {
+    try {
+      call();
+    } catch (const Decoder::Failure& failure) {
+      fail(failure);
+    }
+  }
+
+  [[noreturn]] void truncated() const {
+    fail({ErrorCode::kCorruptShard, "truncated: it ends within a " + std::string(format.name) +
+                                        (num_streams == 0 ? " frame" : " stream")});
+  }
+
+  [[noreturn]] void fail(const Decoder::Failure& failure) const {
+    const std::string where = in_quotes(name) + ", offset " + std::to_string(at) +
+                              ", expanded offset " + std::to_string(position);
+    if (failure.code == ErrorCode::kUnsupported) {
+      throw Unsupported("the compressed file cannot be expanded (" + failure.why + ")", where,
+                        "compress it again with the codec's usual options, or use it expanded");
+    }
+    throw CorruptShard("the compressed file is damaged (" + failure.why + ")", where,
+                       "copy or make it again");
+  }
+
+  void check_limits() const {
+    const bool too_large = position > limits.max_bytes;
+    const bool too_dense =
+        position > kRatioFloorBytes && position / limits.max_ratio > compressed.size();
+    if (!too_large && !too_dense) return;
+    throw Unsupported("the file expands to more than " +
+                          (too_large ? human_bytes(limits.max_bytes)
+                                     : std::to_string(limits.max_ratio) + " times its size"),
+                      in_quotes(name), "if that is meant, expand it, and use it expanded");
+  }
+
+  const std::string_view compressed;
+  const Format& format;
+  const std::string name;
+  const ExpansionLimits limits;
+  const std::unique_ptr<Decoder> decoder;
+  std::size_t at = 0;  // in compressed
+  std::uint64_t position = 0;
+  std::uint64_t num_streams = 0;
+  bool at_end = false;
+  bool unchecked = false;
+};
+
+ExpandingReader::ExpandingReader(std::string_view compressed, Compression compression,
+                                 std::string name, const ExpansionLimits& limits)
+    : impl_(std::make_unique<Impl>(compressed, compression, std::move(name), limits)) {}
+ExpandingReader::~ExpandingReader() = default;
+ExpandingReader::ExpandingReader(ExpandingReader&&) noexcept = default;
+ExpandingReader& ExpandingReader::operator=(ExpandingReader&&) noexcept = default;
+
+std::size_t ExpandingReader::read(char* buffer, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size && !impl_->at_end) done += impl_->step(buffer + done, size - done);
+  return done;
+}
+
+std::uint64_t ExpandingReader::position() const noexcept { return impl_->position; }
+std::uint64_t ExpandingReader::compressed_position() const noexcept { return impl_->at; }
+bool ExpandingReader::unchecked() const noexcept { return impl_->unchecked; }
+
+}  // namespace shardwise

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+// fork() beside busy threads. The child has only the thread that forked, and a copy of the memory
+// as it was: what the other threads had locked stays locked, and nobody waits or works any more.
+// Three rules make a copy that can be used on; all that a child may use keeps to them.
+//
+//   1. State that threads share is changed within a ForkSection; a Mutex is one. fork() waits until
+//      no other thread is in any, and no thread enters one until the child is there
+//      (pthread_atfork). So in the child every Mutex is free, and all state is as between two
+//      sections. Sections nest in any order, for it is not single locks that fork() waits for.
+//      A section is short: no network, no lock of another process, no callback of a user's; nobody
+//      waits in it but for a Mutex. Then whoever is in one gets out of it, and fork() goes on.
+//   2. What takes long is noted within a section, done outside, and finished within another. The
+//      note says which process works, as its process_generation(): a child that finds the note of
+//      another generation knows that nobody works on it any more, and begins anew.
+//   3. Waiting leaves no trace: a Condition is a number that changes. (A std::condition_variable
+//      counts who waits, and its destructor waits for them.) Threads are kept as WorkerThreads,
+//      which a child forgets, and starts again.
+//
+// Locks of files belong to the open file, which parent and child share: see File::try_lock.
+//
+// What it does not cover: processes made without fork's handlers (vfork, posix_spawn, clone; they
+// may only exec), and locks within other libraries that do not take care themselves, as the name
+// resolver's. SQLite's and libcurl's global ones are only ever taken within sections.
+
+/// Which process this is: one more in a child than in its parent.
+SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;
+
+/// While it lives no other thread forks. Cost: two atomic additions, if it is the thread's
+/// outermost.
+class SHARDWISE_EXPORT ForkSection {
+ public:
+  ForkSection() noexcept { enter(); }
+  ~ForkSection() { leave(); }
+  ForkSection(const ForkSection&) = delete;
+  ForkSection& operator=(const ForkSection&) = delete;
+
+  static void enter() noexcept;
+  static void leave() noexcept;
+  /// Lets those fork that wait to, if the thread is in one section and not in several. For work
+  /// that takes long, where all is in order and it holds no Mutex.
+  static void give_way() noexcept;
+};
+
+/// A std::mutex that is free in a forked child.
+class Mutex {
+ public:
+  void lock() {
+    ForkSection::enter();
+    mutex_.lock();
+  }
+  void unlock() {
+    mutex_.unlock();
+    ForkSection::leave();
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+/// A condition variable that works on in a forked child. As with std::condition_variable, what is
+/// waited for is changed under the mutex, and a wait may end for no reason.
+class SHARDWISE_EXPORT Condition {
+ public:
+  template <class Predicate>
+  void wait(std::unique_lock<Mutex>& lock, Predicate is_so) {
+    while (!is_so()) wait_once(lock, std::chrono::nanoseconds::max());
+  }
+  /// At most about as long. True if it is so.
+  template <class Predicate>
+  bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::nanoseconds timeout, Predicate is_so) {
+    if (is_so()) return true;
+    wait_once(lock, timeout);
+    return is_so();
+  }
+  void notify_one() noexcept;
+  void notify_all() noexcept;
+
+ private:
+  /// REQUIRES: the thread is in no other section.
+  void wait_once(std::unique_lock<Mutex>& lock, std::chrono::nanoseconds timeout) noexcept;
+
+  std::atomic<std::uint32_t> changes_{0};
+  std::atomic<std::uint32_t> num_waiting_{0};  // in a child the parent's, too: only more wakes
+};
+
+/// Threads of the process that started them. One thread.
+class SHARDWISE_EXPORT WorkerThreads {
+ public:
+  WorkerThreads() noexcept;
+  /// REQUIRES: join() was called, or this is a child of the process that started them.
+  ~WorkerThreads();
+  WorkerThreads(const WorkerThreads&) = delete;
+  WorkerThreads& operator=(const WorkerThreads&) = delete;
+
+  /// Errors: std::system_error.
+  void start(std::function<void()> work);
+  bool empty() const noexcept { return threads_ == nullptr; }
+  /// False in a child of the process that started them: there they do not exist.
+  bool are_here() const noexcept { return generation_ == process_generation(); }
+  /// Waits for their end. In a child: forgets them.
+  void join() noexcept;
+
+ private:
+  std::uint64_t generation_;
+  std::unique_ptr<std::vector<std::thread>> threads_;
+};
+
+/// A value that is T() again in a forked child. REQUIRES: a Mutex of the owner's at each call.
+template <class T>
+class PerProcess {
+ public:
+  T& get() {
+    if (generation_ != process_generation()) {
+      value_ = T();
+      generation_ = process_generation();
+    }
+    return value_;
+  }
+
+ private:
+  T value_{};
+  std::uint64_t generation_ = process_generation();
+};
+
+/// From now on every forked child calls `action` before fork() returns in it: what is not to be
+/// shared with the parent. It runs alone, outside any section, and takes no Mutex. At most 8.
+SHARDWISE_EXPORT bool call_in_children(void (*action)() noexcept) noexcept;
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::call_in_children;
+using detail::Condition;
+using detail::ForkSection;
+using detail::Mutex;
+using detail::PerProcess;
+using detail::process_generation;
+using detail::WorkerThreads;
+}  // namespace shardwise

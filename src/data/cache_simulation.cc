@@ -1,0 +1,284 @@
+#include "data/cache_simulation.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "shardwise/base/error.h"
+
+namespace shardwise {
+namespace {
+
+[[noreturn]] void throw_bad_use(const ShardUse& use, std::size_t epoch, const std::string& why) {
+  throw InvalidArgument("no such use of shard " + std::to_string(use.shard) + " in slots " +
+                            std::to_string(use.begin) + " to " + std::to_string(use.end),
+                        "epoch " + std::to_string(epoch) + " of those given", why);
+}
+
+void check(std::uint64_t num_shards, std::span<const EpochUses> epochs) {
+  std::vector<std::uint64_t> ends(num_shards);
+  for (std::size_t e = 0; e < epochs.size(); ++e) {
+    std::fill(ends.begin(), ends.end(), 0);
+    const ShardUse* before = nullptr;
+    for (const ShardUse& use : epochs[e].uses) {
+      if (use.shard >= num_shards) {
+        throw_bad_use(use, e, "there are " + std::to_string(num_shards) + " shards, from 0");
+      }
+      if (use.begin >= use.end || use.end > epochs[e].num_slots) {
+        throw_bad_use(use, e,
+                      "a use has a slot or more, of " + std::to_string(epochs[e].num_slots));
+      }
+      if (before != nullptr &&
+          std::tie(use.begin, use.shard) <= std::tie(before->begin, before->shard)) {
+        throw_bad_use(use, e, "give uses by begin, then by shard");
+      }
+      if (use.begin < ends[use.shard]) {
+        throw_bad_use(use, e, "give uses of one shard that do not overlap");
+      }
+      ends[use.shard] = use.end;
+      before = &use;
+    }
+  }
+}
+
+/// A cache in the middle of its epochs. Slots are counted on over the epochs.
+class SimulatedCache {
+ public:
+  SimulatedCache(const NextUses& next_uses, std::span<const std::uint64_t> sizes_bytes,
+                 std::uint64_t budget_bytes, Replacement replacement)
+      : next_uses_(next_uses),
+        sizes_(sizes_bytes),
+        budget_(budget_bytes),
+        idle_(Leaves{replacement}),
+        shards_(sizes_bytes.size()) {}
+
+  void start_epoch() {
+    counts_ = {};
+    counts_.peak_bytes = cached_bytes_;
+  }
+  const CacheCounts& counts() const noexcept { return counts_; }
+
+  /// All uses that begin at slot `first_slot` + their own, which is the same for all.
+  void serve(std::span<const ShardUse> uses, std::uint64_t first_slot) {
+    const std::uint64_t now = first_slot + uses.front().begin;
+    end_uses(now);
+    missing_.clear();
+    for (const ShardUse& use : uses) {
+      ++counts_.uses;
+      if (shards_[use.shard].is_cached) {
+        idle_.erase(candidate(use.shard));
+        begin_use(use, first_slot);
+      } else {
+        missing_.push_back(&use);
+      }
+    }
+    for (const ShardUse* use : missing_) fetch(*use, first_slot);
+  }
+
+ private:
+  struct Shard {
+    bool is_cached = false;
+    std::uint64_t last_use = 0;
+    std::uint64_t in_use_until = 0;
+    std::optional<std::uint64_t> next_use;  ///< as seen from in_use_until
+  };
+  struct Leaves {
+    Replacement replacement;
+    bool operator()(const EvictionCandidate& x, const EvictionCandidate& y) const noexcept {
+      return leaves_before(x, y, replacement);
+    }
+  };
+
+  EvictionCandidate candidate(std::uint64_t number) const noexcept {
+    const Shard& shard = shards_[number];
+    return {number, sizes_[number], shard.last_use, shard.next_use};
+  }
+
+  void begin_use(const ShardUse& use, std::uint64_t first_slot) {
+    Shard& shard = shards_[use.shard];
+    bytes_in_use_ += sizes_[use.shard];
+    shard.last_use = first_slot + use.begin;
+    shard.in_use_until = first_slot + use.end;
+    ends_.emplace(shard.in_use_until, use.shard);
+  }
+
+  /// Lets go of the shards whose uses ended at `now` or before.
+  void end_uses(std::uint64_t now) {
+    while (!ends_.empty() && ends_.top().first <= now) {
+      const std::uint64_t number = ends_.top().second;
+      ends_.pop();
+      Shard& shard = shards_[number];
+      bytes_in_use_ -= sizes_[number];
+      shard.next_use = next_uses_.next(number, shard.in_use_until);
+      idle_.insert(candidate(number));
+    }
+  }
+
+  void fetch(const ShardUse& use, std::uint64_t first_slot) {
+    const std::uint64_t size = sizes_[use.shard];
+    ++counts_.fetches;
+    counts_.bytes_fetched += size;
+    if (size > budget_ - bytes_in_use_) {
+      ++counts_.bypasses;
+      return;
+    }
+    while (size > budget_ - cached_bytes_) {
+      const std::uint64_t victim = idle_.begin()->shard;
+      idle_.erase(idle_.begin());
+      shards_[victim].is_cached = false;
+      cached_bytes_ -= sizes_[victim];
+      ++counts_.evictions;
+    }
+    shards_[use.shard].is_cached = true;
+    cached_bytes_ += size;
+    counts_.peak_bytes = std::max(counts_.peak_bytes, cached_bytes_);
+    begin_use(use, first_slot);
+  }
+
+  const NextUses& next_uses_;
+  const std::span<const std::uint64_t> sizes_;
+  const std::uint64_t budget_;
+  std::set<EvictionCandidate, Leaves> idle_;
+  std::vector<Shard> shards_;
+  using End = std::pair<std::uint64_t, std::uint64_t>;  ///< slot, shard
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::vector<const ShardUse*> missing_;
+  std::uint64_t cached_bytes_ = 0;
+  std::uint64_t bytes_in_use_ = 0;
+  CacheCounts counts_;
+};
+
+}  // namespace
+
+NextUses::NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs) {
+  check(num_shards, epochs);
+  first_.resize(num_shards + 1);
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) ++first_[use.shard + 1];
+  }
+  for (std::uint64_t shard = 0; shard < num_shards; ++shard) first_[shard + 1] += first_[shard];
+  spans_.resize(first_.back());
+  std::vector<std::uint64_t> place(first_.begin(), first_.end() - 1);
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) {
+      spans_[place[use.shard]++] = {num_slots_ + use.begin, num_slots_ + use.end};
+    }
+    num_slots_ += epoch.num_slots;
+  }
+}
+
+/// The first span of `shard` that ends behind `from`, or null.
+const NextUses::Span* NextUses::find(std::uint64_t shard, std::uint64_t from) const noexcept {
+  const Span* const end = spans_.data() + first_[shard + 1];
+  const Span* const found =
+      std::upper_bound(spans_.data() + first_[shard], end, from,
+                       [](std::uint64_t slot, const Span& span) { return slot < span.end; });
+  return found == end ? nullptr : found;
+}
+
+std::optional<std::uint64_t> NextUses::next(std::uint64_t shard,
+                                            std::uint64_t from) const noexcept {
+  const Span* const span = find(shard, from);
+  if (span == nullptr) return std::nullopt;
+  return std::max(span->begin, from);
+}
+
+std::optional<std::uint64_t> NextUses::in_use_until(std::uint64_t shard,
+                                                    std::uint64_t slot) const noexcept {
+  const Span* const span = find(shard, slot);
+  if (span == nullptr || span->begin > slot) return std::nullopt;
+  return span->end;
+}
+
+FetchPlan::CacheCounts& FetchPlan::CacheCounts::operator+=(const CacheCounts& other) noexcept {
+  uses += other.uses;
+  fetches += other.fetches;
+  bytes_fetched += other.bytes_fetched;
+  evictions += other.evictions;
+  bypasses += other.bypasses;
+  peak_bytes = std::max(peak_bytes, other.peak_bytes);
+  return *this;
+}
+
+std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
+                                        std::span<const std::uint64_t> sizes_bytes,
+                                        std::uint64_t budget_bytes, Replacement replacement) {
+  const NextUses next_uses(sizes_bytes.size(), epochs);
+  SimulatedCache cache(next_uses, sizes_bytes, budget_bytes, replacement);
+  std::vector<CacheCounts> counts;
+  std::uint64_t first_slot = 0;
+  for (const EpochUses& epoch : epochs) {
+    cache.start_epoch();
+    const std::span<const ShardUse> uses = epoch.uses;
+    for (std::size_t begin = 0; begin < uses.size();) {
+      std::size_t end = begin + 1;
+      while (end < uses.size() && uses[end].begin == uses[begin].begin) ++end;
+      cache.serve(uses.subspan(begin, end - begin), first_slot);
+      begin = end;
+    }
+    counts.push_back(cache.counts());
+    first_slot += epoch.num_slots;
+  }
+  return counts;
+}
+
+std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
+                                              std::span<const std::uint64_t> sizes_bytes) {
+  check(sizes_bytes.size(), epochs);
+  // Slots and bytes; the first uses come in order, and so, nearly, do the ends of the last ones.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
+  std::vector<std::uint32_t> uses_left(sizes_bytes.size());
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) ++uses_left[use.shard];
+  }
+  std::vector<bool> is_seen(sizes_bytes.size());
+  std::uint64_t first_slot = 0;
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) {
+      const std::uint64_t size = sizes_bytes[use.shard];
+      if (!is_seen[use.shard]) begins.emplace_back(first_slot + use.begin, size);
+      is_seen[use.shard] = true;
+      if (--uses_left[use.shard] == 0) ends.emplace_back(first_slot + use.end, size);
+    }
+    first_slot += epoch.num_slots;
+  }
+  const auto by_slot = [](const auto& x, const auto& y) { return x.first < y.first; };
+  if (!std::is_sorted(ends.begin(), ends.end(), by_slot)) {
+    std::sort(ends.begin(), ends.end(), by_slot);
+  }
+  // Where one shard's last use ends and another's first begins, the one is over.
+  std::uint64_t bytes = 0;
+  std::uint64_t peak = 0;
+  std::size_t ended = 0;
+  for (const auto& [slot, size] : begins) {
+    for (; ends[ended].first <= slot; ++ended) bytes -= ends[ended].second;
+    bytes += size;
+    peak = std::max(peak, bytes);
+  }
+  return peak;
+}
+
+std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
+                                std::span<const std::uint64_t> sizes_bytes) {
+  // Uses end before others begin in the same slot: [begin, end).
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // with their bytes
+  ends.reserve(epoch.uses.size());
+  for (const ShardUse& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
+  std::sort(ends.begin(), ends.end());
+  std::uint64_t now = 0;
+  std::uint64_t peak = 0;
+  std::size_t ended = 0;
+  for (const ShardUse& use : epoch.uses) {
+    while (ends[ended].first <= use.begin) now -= ends[ended++].second;
+    now += sizes_bytes[use.shard];
+    peak = std::max(peak, now);
+  }
+  return peak;
+}
+
+}  // namespace shardwise

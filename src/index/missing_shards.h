@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "shardwise/base/error.h"
+#include "shardwise/base/export.h"
+#include "shardwise/index/index.h"
+
+namespace shardwise::detail {
+
+/// True if the shard is a local one, and there is nothing where the index looks for it.
+/// Cost: one stat(2). Threads: this and what follows, safe concurrently.
+SHARDWISE_EXPORT bool is_missing(const ShardInfo& shard);
+
+/// "11 of 11 shards are missing", of an index; where it has more than 1,000, that many of them are
+/// looked at, spread evenly: "at least 870 of 100000 shards are missing".
+/// Errors: CorruptIndex.
+SHARDWISE_EXPORT std::string count_missing_shards(const Index& index);
+
+/// What to do where this shard of `index` is missing: where the index looks for it, and how to say
+/// where it is.
+SHARDWISE_EXPORT std::string how_to_find(const Index& index, const ShardInfo& shard);
+
+/// The error to throw about it. `note` comes with the path: how many are missing, where that is to
+/// be said.
+SHARDWISE_EXPORT NotFound missing_shard_error(const Index& index, const ShardInfo& shard,
+                                              const std::string& note = {});
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::count_missing_shards;
+using detail::how_to_find;
+using detail::is_missing;
+using detail::missing_shard_error;
+}  // namespace shardwise

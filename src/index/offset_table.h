@@ -1,0 +1,182 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/index/query.h"
+
+namespace shardwise::detail {
+
+// The offset table: the hot path of an index. One file, little-endian, mapped read-only and shared
+// by all processes through the page cache; nothing in it is parsed. docs/formats/index.md specifies
+// it and the catalogue beside it.
+//
+//   TableHeader        128 bytes: magic, version, counts, where the sections lie, checksums
+//   segments           one a shard, in shard order
+//   ShardEntry [S + 1] where each segment lies, its first sample and member
+//   hints              sample -> shard in O(1)
+//   keys               key -> samples (src/index/key_index.h)
+//
+// A segment is a SegmentHeader, then arrays of what one shard holds. It does not depend on its
+// place, so that an unchanged shard's segment is copied as it is.
+//
+// Why segments: a build appends them as scans finish in shard order, in constant memory; parts
+// built on several machines join by copying; and a shard's records are checked (checksum and every
+// range) when the shard is first touched, so that opening costs the same for any number of samples.
+
+/// The version of the format, of table and catalogue, that this library writes and reads.
+inline constexpr std::uint32_t kIndexVersion = 3;
+inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
+/// Member data in tar archives starts at multiples of this, so offsets are stored in these units.
+inline constexpr std::uint64_t kTarBlockBytes = 512;
+
+struct TableHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t key_bucket_bits;
+  std::uint64_t file_bytes;
+  std::uint64_t num_shards;
+  std::uint64_t num_samples;
+  std::uint64_t num_members;
+  std::uint64_t directory_offset;
+  std::uint64_t hint_offset;
+  std::uint64_t keys_offset;
+  std::uint32_t hint_shift;
+  std::uint32_t reserved;
+  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
+  std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
+  std::uint64_t keys_checksum;       ///< hash64 of the checksums of the key section's blocks
+  std::uint64_t padding[2];
+  std::uint64_t header_checksum;  ///< hash64 of the bytes before this one
+};
+static_assert(sizeof(TableHeader) == 128);
+
+struct ShardEntry {
+  std::uint64_t segment_offset;
+  std::uint64_t first_sample;
+  std::uint64_t first_member;
+};
+static_assert(sizeof(ShardEntry) == 24);
+
+struct SegmentHeader {
+  std::uint32_t num_samples;
+  std::uint32_t num_members;
+  std::uint32_t num_fields;
+  std::uint32_t num_columns;
+  std::uint32_t field_bytes;
+  std::uint32_t flags;  ///< kHasMemberHashes or 0
+  std::uint64_t value_bytes;
+  std::uint64_t key_bytes;
+  std::uint64_t segment_bytes;    ///< this header included
+  std::uint64_t counts_checksum;  ///< hash64 of the header's bytes before this one
+  std::uint64_t checksum;  ///< hash64 of everything after this header, seeded with counts_checksum
+};
+static_assert(sizeof(SegmentHeader) == 64);
+
+inline constexpr std::uint32_t kHasMemberHashes = 1;
+
+struct SampleRecord {
+  std::uint32_t first_member;
+  std::uint32_t first_key_byte;
+};
+
+struct MemberRecord {
+  std::uint64_t size_bytes;
+  std::uint64_t block_and_field;  ///< data offset in tar blocks << 24 | field number
+
+  std::uint64_t data_offset() const noexcept { return (block_and_field >> 24) * kTarBlockBytes; }
+  std::uint32_t field() const noexcept {
+    return static_cast<std::uint32_t>(block_and_field & 0xFFFFFF);
+  }
+};
+static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
+
+/// One shard's records, as they lie in the table. A cheap value, valid while its table lives.
+/// Immutable: any thread.
+class SegmentView {
+ public:
+  SegmentView() = default;
+
+  std::uint32_t num_samples() const noexcept { return num_samples_; }
+  std::uint32_t num_members() const noexcept { return num_members_; }
+  std::uint32_t num_fields() const noexcept { return num_fields_; }
+  std::uint32_t num_columns() const noexcept { return num_columns_; }
+  bool has_member_hashes() const noexcept { return member_hashes_ != nullptr; }
+
+  /// The key of the shard's `i`-th sample. REQUIRES: i < num_samples().
+  std::string_view key(std::uint32_t i) const noexcept {
+    return {keys_ + samples_[i].first_key_byte,
+            samples_[i + 1].first_key_byte - samples_[i].first_key_byte};
+  }
+  /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
+  std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
+    if (members_a_sample_ != 0) {  // saves a visit to the sample records
+      return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
+    }
+    return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
+  }
+  /// All members of the shard, in archive order.
+  std::span<const MemberRecord> members() const noexcept { return {members_, num_members_}; }
+  /// hash64 of the content of member `j` of members(). REQUIRES: has_member_hashes().
+  std::uint64_t member_hash(std::uint32_t j) const noexcept { return member_hashes_[j]; }
+  /// The metadata of the `i`-th sample. REQUIRES: column < num_columns(), i < num_samples().
+  SHARDWISE_EXPORT MetadataValue value(std::uint32_t column, std::uint32_t i) const noexcept;
+  /// REQUIRES: field < num_fields().
+  std::string_view field_name(std::uint32_t field) const noexcept {
+    return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
+  }
+
+  /// Lays a view over `bytes` (8-byte aligned) and checks all of it: checksum, counts, and every
+  /// record against the segment itself.
+  /// @return  nothing if the bytes are no intact segment; `why` then says what is wrong.
+  /// Cost: O(members).
+  SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
+                                                           std::string* why);
+
+  /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is
+  /// checked; nothing if it does not lie within. For look-ups that must not cost a whole segment.
+  SHARDWISE_EXPORT static std::optional<std::string_view> find_key(std::string_view bytes,
+                                                                   std::uint64_t i) noexcept;
+
+  /// True if every member lies within a shard of `shard_bytes` bytes. Cost: O(members).
+  SHARDWISE_EXPORT bool fits_shard(std::uint64_t shard_bytes) const noexcept;
+
+ private:
+  const SampleRecord* samples_ = nullptr;
+  const MemberRecord* members_ = nullptr;
+  const std::uint64_t* member_hashes_ = nullptr;
+  const std::uint64_t* values_ = nullptr;
+  const ValueType* value_types_ = nullptr;
+  const char* value_heap_ = nullptr;
+  const std::uint32_t* field_ends_ = nullptr;
+  const char* field_names_ = nullptr;
+  const char* keys_ = nullptr;
+  std::uint32_t num_samples_ = 0;
+  std::uint32_t num_members_ = 0;
+  std::uint32_t num_fields_ = 0;
+  std::uint32_t num_columns_ = 0;
+  std::uint32_t members_a_sample_ = 0;  // if all samples have as many, else 0
+};
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::kHasMemberHashes;
+using detail::kIndexVersion;
+using detail::kTableMagic;
+using detail::kTarBlockBytes;
+using detail::MemberRecord;
+using detail::SampleRecord;
+using detail::SegmentHeader;
+using detail::SegmentView;
+using detail::ShardEntry;
+using detail::TableHeader;
+}  // namespace shardwise

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/base/compression.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+/// Brings shards that are no local files to those who build and verify indexes. The standard one is
+/// made by make_remote_shards() of data/remote_access.h.
+///
+/// Threads: all calls are safe concurrently.
+/// Errors, of every call that names a shard: NotFound (its source has none of that name:
+///   `drop_missing` leaves it out), StaleIndex (it is another than `state` says), Cancelled, and
+///   what else keeps it from coming; the text names the URL.
+class SHARDWISE_EXPORT RemoteShards {
+ public:
+  virtual ~RemoteShards();
+
+  /// True if pipe: URLs that a user gives are to be run. Those in descriptors never are.
+  virtual bool runs_commands() const { return false; }
+
+  /// What is known of a shard before it is read.
+  struct State {
+    std::optional<std::uint64_t> size_bytes = {};
+    std::string validator = {};  ///< changes when the shard does; empty: nothing is known
+    bool has_ranges = false;     ///< parts can be asked for
+  };
+  virtual State state(const std::string& url) = 0;
+
+  /// Gives the bytes from `begin` to `end`, or to the end of the shard, to `take`, in order. They
+  /// are of the shard that has state's validator. What `take` throws ends the reading.
+  virtual void read(const std::string& url, const State& state, std::uint64_t begin,
+                    std::optional<std::uint64_t> end,
+                    const std::function<void(std::string_view)>& take) = 0;
+
+  /// A copy of a shard on the disk, which stays while this lives.
+  struct Copy {
+    std::string path;
+    std::shared_ptr<void> hold;
+  };
+  /// Nothing if shards are not to be copied; then they are read in one pass, and nothing is kept.
+  virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
+  /// Told of a compressed shard whose copy, at `path`, was read to its end: the chance to keep what
+  /// it expands to.
+  virtual void keep_expanded(const std::string& url, const State& state, const std::string& path,
+                             Compression compression, std::uint64_t expanded_bytes) = 0;
+};
+
+/// The same, but a shard's state is asked for once, and known from then on: for one piece of work
+/// that looks at its shards several times. The states of those of `shards` that are remote are
+/// asked for now, 16 at a time; what cannot be had now is asked for again when it is wanted, and
+/// then is an error.
+SHARDWISE_EXPORT std::shared_ptr<RemoteShards> remembering_states(
+    std::shared_ptr<RemoteShards> remote, const std::vector<std::string>& shards);
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::remembering_states;
+using detail::RemoteShards;
+}  // namespace shardwise

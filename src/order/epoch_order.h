@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "order/permutation.h"
+#include "shardwise/base/export.h"
+#include "shardwise/order/order.h"
+
+namespace shardwise::detail {
+
+/// Errors: InvalidArgument if the sum exceeds kMaxSamples.
+SHARDWISE_EXPORT ShardOffsets shard_offsets_from_lengths(std::span<const std::uint64_t> lengths);
+
+/// One epoch's order of n samples: a bijection between positions [0, n) and sample numbers [0, n).
+///
+/// The samples lie in chunks of consecutive numbers: of chunk_size samples each, or one a shard.
+/// The chunks are laid end to end in a permuted order, every `window` of them form a group, and the
+/// samples of a group are permuted. So samples never leave their group, and a group touches
+/// `window` chunks: 1 shuffles inside each chunk; chunk_size >= n, or a window of all chunks,
+/// shuffles everything together. With `phase` the borders of chunks lie elsewhere in each epoch, so
+/// that samples on two sides of a border are not kept apart for ever.
+///
+/// Immutable; safe from any thread; copies are cheap. docs/formats/order.md specifies it (A pass,
+/// version 1); kVersion would change with it, and resume tokens name it.
+class SHARDWISE_EXPORT EpochOrder {
+ public:
+  static constexpr unsigned kVersion = 1;
+
+  struct Shuffle {
+    std::uint64_t seed = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t window = 1;  ///< chunks mixed together
+    bool phase = false;        ///< chunks begin elsewhere in each epoch
+  };
+
+  /// Errors (all three): InvalidArgument if n > kMaxSamples, or chunk_size or window is 0.
+  static EpochOrder sequential(std::uint64_t n);
+  /// O(1) memory and time.
+  static EpochOrder chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle);
+  /// Whole shards as chunks. 16 bytes a shard, and about 20 ns a shard to make.
+  /// Errors: InvalidArgument also if `offsets` is no such list, or with `phase`.
+  static EpochOrder sharded(ShardOffsets offsets, const Shuffle& shuffle);
+
+  std::uint64_t size() const noexcept { return n_; }
+
+  /// The sample at `position`. Cost: O(1), about 200 ns; sharded O(log shards).
+  /// Errors: OutOfRange.
+  std::uint64_t at(std::uint64_t position) const;
+  std::uint64_t operator[](std::uint64_t position) const { return at(position); }
+
+  /// The position of `sample`: the inverse of at(). Cost: as at(). Errors: OutOfRange.
+  std::uint64_t position_of(std::uint64_t sample) const;
+
+  /// out[i] = the sample at first + i * stride. REQUIRES: all those positions < size(), stride > 0.
+  /// Cost: about 8 ns each where many fall in one group, 200 ns where each falls in another.
+  void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
+
+  /// Replaces each position by the sample there. REQUIRES: every position < size(). They may come
+  /// in any order, and more than once.
+  /// Cost: about 8 ns each where many neighbours fall in one group, as in ascending positions; 200
+  /// ns where each falls in another than the one before.
+  void map(std::span<std::uint64_t> positions) const;
+
+  /// True for the order 0, 1, 2 ..., which has no groups.
+  bool is_sequential() const noexcept { return kind_ == Kind::kSequential; }
+  std::uint64_t num_groups() const noexcept;
+  /// A range of sample numbers, half-open.
+  using SampleRange = std::pair<std::uint64_t, std::uint64_t>;
+  /// Puts the samples of group `number` into `samples`: its chunks, as they are laid out; one that
+  /// goes on from sample n - 1 with 0 (see `phase`) as two ranges. Groups lie one behind the other.
+  /// REQUIRES: number < num_groups(). Cost: about 50 ns a chunk.
+  void list_group(std::uint64_t number, std::vector<SampleRange>& samples) const;
+
+ private:
+  enum class Kind : std::uint8_t { kSequential, kChunked, kSharded };
+  struct ShardTable;
+  struct Group {
+    std::uint64_t number;
+    std::uint64_t begin;  ///< positions
+    std::uint64_t end;
+  };
+
+  EpochOrder(Kind kind, std::uint64_t n, std::uint64_t num_chunks, const Shuffle& shuffle,
+             std::uint64_t chunk_size);
+
+  Group group_at(std::uint64_t position) const noexcept;
+  Group chunked_group(std::uint64_t number) const noexcept;
+  Group sharded_group(std::uint64_t number) const noexcept;
+  Permutation permutation_of(const Group& group) const;
+  void lay_out(const Group& group, std::span<std::uint64_t> layout_positions) const;
+  void lay_out_chunked(const Group& group, std::span<std::uint64_t> layout_positions) const;
+  void lay_out_sharded(const Group& group, std::span<std::uint64_t> layout_positions) const;
+
+  Kind kind_;
+  std::uint64_t n_;
+  std::uint64_t seed_;
+  std::uint64_t epoch_;
+  std::uint64_t window_;
+  Permutation chunks_;  ///< place -> chunk
+
+  // Chunked:
+  std::uint64_t chunk_size_ = 1;
+  std::uint64_t chunk_reciprocal_ = 0;
+  std::uint64_t exact_reciprocal_ = 0;  ///< for all that lies in a group; 0: there is none
+  std::uint64_t phase_ = 0;             ///< how far the borders of chunks are moved
+  std::uint64_t group_size_ = 1;        ///< of a group of full chunks
+  std::uint64_t missing_ = 0;           ///< what the short chunk lacks
+  std::uint64_t short_place_ = 0;       ///< where the short chunk lies
+  std::uint64_t short_end_ = 0;         ///< layout position after it
+  PermutationDomain full_group_{0};
+
+  std::shared_ptr<const ShardTable> shards_;
+};
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::EpochOrder;
+using detail::shard_offsets_from_lengths;
+}  // namespace shardwise

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+
+namespace shardwise::detail {
+
+/// What a key is for. Two purposes never share a key, so no draw depends on another. The numbers
+/// never change: docs/formats/order.md (Keys) lists them, with what stands for seed, epoch and
+/// index where those are something else.
+enum class KeyPurpose : std::uint64_t {
+  kChunks = 1,          ///< the order of the chunks (or shards) of an epoch
+  kSamples = 2,         ///< the order of the samples in one group of chunks; index: the group
+  kResampled = 3,       ///< draws of samples with replacement
+  kResampledShard = 4,  ///< draws of shards with replacement
+  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: how often before
+  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 the table, 1 the blocks
+  kMixturePhase = 7,    ///< where each branch of a mixture begins; epoch: the node
+  kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
+  kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
+  kPhase = 10,          ///< where the borders of chunks lie in an epoch
+  kSample = 11,         ///< what is random about one sample in an epoch; see sample_key.h
+};
+
+/// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.
+/// Nothing is added to anything, so (seed 0, epoch 1) and (seed 1, epoch 0) have nothing in common.
+/// Cost: about 10 ns.
+SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
+                                    std::uint64_t index = 0) noexcept;
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::derive_key;
+using detail::KeyPurpose;
+}  // namespace shardwise

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "order/deal.h"
+#include "order/kept_slots.h"
+#include "order/partition.h"
+#include "order/slot_order.h"
+#include "order/slot_samplers.h"
+#include "shardwise/order/sampler.h"
+
+namespace shardwise::detail {
+
+/// One step whose bytes are balanced, as one rank sees it.
+struct Dealt {
+  explicit Dealt(std::uint64_t world) : dealer(world) {}
+
+  std::uint64_t step = ~std::uint64_t{0};
+  std::vector<std::uint64_t> samples;  ///< of this rank, by slot
+  std::vector<std::uint64_t> rows;     ///< where each lies: slots of the walk
+
+  // Kept from step to step, so that dealing takes no memory anew.
+  Dealer dealer;
+  std::vector<std::uint64_t> all_samples;
+  std::vector<std::uint64_t> all_sizes;
+  std::vector<std::uint32_t> places;
+};
+
+/// What lies between the point where a sampler began and the end of its epoch. The slots that are
+/// kept and come after that point are numbered from 0: the walk. Rank r of W gets slots r, r + W,
+/// r + 2 W ... of it; where bytes are balanced, so many of each step.
+struct Walk {
+  KeptSlots kept;
+  std::uint64_t first_kept = 0;  ///< kept slot of walk slot 0
+  Partition partition;           ///< of the walk
+  KeptSlots pads;  ///< what walk slots beyond the last hold, from the epoch's beginning
+  Dealt dealt;     ///< the step that was dealt last
+
+  /// The slot of the epoch in which walk slot `number` lies.
+  std::uint64_t slot(std::uint64_t number) const noexcept {
+    const std::uint64_t size = partition.num_slots();
+    if (number < size) return kept.slot(first_kept + number);
+    return pads.slot((number - size) % pads.size());
+  }
+};
+
+/// For what belongs to the samplers: explanations and schedules.
+struct SamplerAccess {
+  static const SlotOrder& slots(const SlotSampler& sampler) { return *sampler.slots_; }
+  static const Walk& walk(const SlotSampler& sampler) { return *sampler.walk_; }
+
+  using Delivery = Sampler::Delivery;
+  static std::vector<Delivery> deliveries(const Sampler& sampler, std::uint64_t sample) {
+    return sampler.find_deliveries(sample);
+  }
+  static std::uint64_t first_position(const Sampler& sampler) { return sampler.first_position(); }
+  /// Slots that all ranks deliver together from where the sampler began.
+  static std::uint64_t delivered(const Sampler& sampler) { return sampler.delivered(); }
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shardwise/base/cancel.h"
+#include "shardwise/base/compression.h"
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/storage/shard_cache.h"
+
+namespace shardwise::detail {
+
+/// A shard that is wanted.
+struct CacheRequest {
+  /// Of a remote shard, or the path of a local one.
+  std::string url;
+  /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
+  std::string local_copy = {};
+  /// The version of it that is wanted: what its source said (SourceFile::validator), or
+  /// local_validator(). No other comes, and none is taken from the cache. Empty: whichever it is.
+  std::string validator = {};
+  /// How the file is compressed at its source; the cache holds it expanded.
+  Compression compression = Compression::kNone;
+  std::optional<std::uint64_t> size_bytes = {};    ///< as the cache holds it
+  std::optional<std::uint64_t> source_bytes = {};  ///< at its source
+  std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
+  bool fetch_again = false;                        ///< what is in the cache will not do
+  /// Looks at a shard that was fetched, before it becomes part of the cache; throws if it is wrong.
+  std::function<void(const std::string& path)> check = nullptr;
+  /// What `check` holds a shard against, as a hash: one in the cache that passed the check of
+  /// another is another, and one that passed none is checked. Nothing: it is taken unchecked.
+  std::optional<Hash128> checked_as = {};
+  /// Ends the call with Cancelled.
+  CancelToken cancel = {};
+};
+
+/// The validator of a local file.
+SHARDWISE_EXPORT std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns);
+
+/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
+struct NextUse {
+  enum class Kind : std::uint8_t {
+    kUnknown,  ///< the cache knows only when it was used last
+    kAt,       ///< at the slot `position`
+    kNever,
+    kInUse,  ///< when the new shard is needed: it must stay
+  };
+  Kind kind = Kind::kUnknown;
+  std::uint64_t position = 0;
+  std::uint64_t shard = 0;  ///< its number, which decides between equals
+  /// False: it is needed before the new shard is, so it may not go yet.
+  bool may_go_now = true;
+};
+
+using NextUseOf = ShardCache::NextUseOf;
+
+/// A shard in the cache that this process uses: it stays while this lives. Movable. After fork()
+/// the parent's hold it; see keep().
+class SHARDWISE_EXPORT CachedShard {
+ public:
+  CachedShard();
+  ~CachedShard();
+  CachedShard(CachedShard&&) noexcept;
+  CachedShard& operator=(CachedShard&&) noexcept;
+
+  /// A plain tar, to be opened or mapped; never written to.
+  const std::string& path() const noexcept { return path_; }
+  bool is_held() const noexcept { return hold_ != nullptr; }
+  /// From now on this lives where a child that is forked uses it, too: its copy is a hold of its
+  /// own, from the first time on that it asks the cache for a shard.
+  void keep() noexcept;
+  /// As ShardCache::name_of. REQUIRES: is_held().
+  const std::string& name() const noexcept;
+
+ private:
+  friend class shardwise::ShardCache;
+  struct Hold;
+  CachedShard(std::unique_ptr<Hold> hold, std::string path);
+  std::unique_ptr<Hold> hold_;
+  std::string path_;
+};
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::CachedShard;
+using detail::CacheRequest;
+using detail::local_validator;
+using detail::NextUse;
+using detail::NextUseOf;
+
+/// Room for a shard that will be needed, and the right to fetch it.
+class SHARDWISE_EXPORT ShardCache::Fetch {
+ public:
+  ~Fetch();
+  Fetch(Fetch&&) noexcept;
+  Fetch& operator=(Fetch&&) noexcept;
+  /// Fetches it. Errors: as get().
+  CachedShard run();
+
+ private:
+  friend class ShardCache;
+  struct Impl;
+  explicit Fetch(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What became of a shard that was to be fetched ahead.
+enum class ShardCache::Ahead : std::uint8_t {
+  kFetch,    ///< the caller is to run what came with it
+  kPresent,  ///< it is there, or another is fetching it
+  /// A shard must go first that is needed still, or is in use; or another waits for room.
+  kNotNow,
+};
+
+}  // namespace shardwise

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace shardwise {
+
+template <class Shard>
+class ShardPool;
+}  // namespace shardwise
+
+namespace shardwise::detail {
+
+/// Counts who holds an opened shard, and lives until its pool and the last holder are gone.
+struct ShardPin {
+  static constexpr std::uint64_t kHolder = 1;
+  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;    ///< there is a shard to hold
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;  ///< the pool is there
+
+  explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept) : destroy(destroy_this) {}
+
+  /// False if there is no open shard; otherwise the caller is one more holder.
+  bool try_hold() noexcept {
+    if ((state.fetch_add(kHolder, std::memory_order_acquire) & kOpen) != 0) return true;
+    state.fetch_sub(kHolder, std::memory_order_relaxed);  // the caller keeps the pool alive
+    return false;
+  }
+  /// REQUIRES: the caller holds it.
+  void hold_again() noexcept { state.fetch_add(kHolder, std::memory_order_relaxed); }
+  void let_go() noexcept {
+    if (state.fetch_sub(kHolder, std::memory_order_acq_rel) == (kOpen | kHolder)) destroy(this);
+  }
+  /// By the pool, at its end.
+  void leave_pool() noexcept {
+    const std::uint64_t before = state.fetch_sub(kPooled, std::memory_order_acq_rel);
+    if ((before & ~(kPooled | kOpen)) == 0) destroy(this);
+  }
+
+  std::atomic<std::uint64_t> state{kPooled};
+  void (*const destroy)(ShardPin*) noexcept;
+};
+
+/// Shared ownership of a shard that a ShardPool opened: it stays open while a handle exists, also
+/// when the pool is gone. As shared_ptr in use and in thread-safety; half its cost to get, for the
+/// pool finds the shard and counts the holder in one step.
+template <class Shard>
+class ShardHandle {
+ public:
+  ShardHandle() = default;
+  ~ShardHandle() {
+    if (pin_ != nullptr) pin_->let_go();
+  }
+  ShardHandle(const ShardHandle& other) noexcept : pin_(other.pin_), shard_(other.shard_) {
+    if (pin_ != nullptr) pin_->hold_again();
+  }
+  ShardHandle(ShardHandle&& other) noexcept
+      : pin_(std::exchange(other.pin_, nullptr)), shard_(std::exchange(other.shard_, nullptr)) {}
+  ShardHandle& operator=(ShardHandle other) noexcept {
+    std::swap(pin_, other.pin_);
+    std::swap(shard_, other.shard_);
+    return *this;
+  }
+
+  const Shard& operator*() const noexcept { return *shard_; }
+  const Shard* operator->() const noexcept { return shard_; }
+  const Shard* get() const noexcept { return shard_; }
+  /// Gives up its holder of this pin to the caller, who is to let it go.
+  ShardPin* release() noexcept {
+    shard_ = nullptr;
+    return std::exchange(pin_, nullptr);
+  }
+  explicit operator bool() const noexcept { return shard_ != nullptr; }
+  friend bool operator==(const ShardHandle& a, const ShardHandle& b) noexcept {
+    return a.shard_ == b.shard_;
+  }
+
+ private:
+  friend class shardwise::ShardPool<Shard>;
+  /// Takes over one holder of `pin`.
+  ShardHandle(ShardPin* pin, const Shard* shard) noexcept : pin_(pin), shard_(shard) {}
+
+  ShardPin* pin_ = nullptr;
+  const Shard* shard_ = nullptr;
+};
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::ShardHandle;
+}  // namespace shardwise

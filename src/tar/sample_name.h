@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+/// A member's name taken apart by WebDataset's rule.
+struct SampleName {
+  /// View into the name: directories and the basename up to its first dot. Of a hidden file
+  /// (`d/.x.txt`) the directory alone.
+  std::string_view key;
+  std::string_view
+      field;  ///< view into the name: what follows that dot, in its own case; may be ""
+
+  friend bool operator==(const SampleName&, const SampleName&) = default;
+};
+
+/// Nothing if the name belongs to no sample: no dot in the basename, or nothing that could be a key
+/// before it. Source: base_plus_ext of webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, taken for
+/// bytes and to the letter: `s.` has the field "", `d/.x` the key "d/", and `.x` and `a.b/.x` none.
+SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
+
+/// True of the names that webdataset 1.0.2 keeps for itself and gives to no sample: those whose
+/// first component begins and ends with two underscores, such as `__meta__/x.json` and
+/// `__info.json__`.
+SHARDWISE_EXPORT bool is_meta_name(std::string_view name) noexcept;
+
+/// True if `name`, in its own case, is the field `lower`, which is in lower case (ASCII).
+SHARDWISE_EXPORT bool same_field(std::string_view lower, std::string_view name) noexcept;
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::is_meta_name;
+using detail::same_field;
+using detail::SampleName;
+using detail::split_sample_name;
+}  // namespace shardwise
