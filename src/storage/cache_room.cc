@@ -16,6 +16,31 @@ using detail::CacheDirectory;
 using detail::kRoomByte;
 using detail::use_byte;
 
+// How room is made. One process at a time, under the room byte (shard_cache.cc says which locks
+// there are), counts what is there and removes shards until the new one fits:
+//
+//   used    = all shards under their names + all temporary files that are locked (survey())
+//   allowed = budget_bytes - what is wanted
+//
+// A temporary file gets its full size before the room byte is free again; where the source does not
+// say how large the shard is, grow() makes room for each further step. So two processes never count
+// the same free bytes.
+//
+// Candidates leave in the order of survey():
+//
+//   next use unknown, least recently used first | next use known, farthest first | needed at once
+//   ------------------------------------------->|------------------------------>| never
+//
+// make_room() first locks its victims (ByteLocks) and removes them only when they suffice: a
+// request that fails evicts nothing. Its answers, and what the caller does:
+//
+//   kMade    the bytes are free                                   make the temporary file
+//   kNotNow  a victim is needed before the new shard is, or held  come back later
+//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass)
+//
+// A victim must give its use byte exclusively. That fails as long as any process holds the shard,
+// this one included; ask_to_release() therefore first asks this process's own pools to unmap it.
+
 void ShardCache::Impl::require_within_budget(const CacheRequest& request,
                                              std::uint64_t size_bytes) const {
   if (size_bytes <= options.budget_bytes || options.bypass_large) return;
@@ -35,6 +60,7 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
       if (auto owner = r.owner.lock()) living.emplace_back(std::move(owner), r.release);
     }
   }
+  // Without the mutex, since a releaser takes locks of its own.
   bool released = false;
   for (const auto& [owner, release] : living) released |= release(name);
   return released;
@@ -60,7 +86,7 @@ bool ShardCache::Impl::clear(const CacheRequest& request, const std::string& nam
     }
     if (std::chrono::steady_clock::now() - start >= patience) return false;
     request.cancel.throw_if_cancelled();
-    pause();  // for those who only look at it
+    pause();  // a process that only examines the shard, as find() does, lets go of it soon
   }
 }
 
@@ -132,7 +158,7 @@ void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& 
     Survey found = survey(held, next_use);
     come_down(found, options.budget_bytes - std::min(options.budget_bytes, found.own_bytes));
     has_come_down = true;
-  } catch (const Error&) {  // no reason why the shard should not be read: the next one tries again
+  } catch (const Error&) {  // the shard can be read all the same, and the next call tries again
   }
 }
 
@@ -140,8 +166,8 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
                                                    std::uint64_t size_bytes,
                                                    const NextUseOf& next_use, const Need& need) {
   Survey found = survey(name, next_use);
-  // What was kept with a larger budget goes, whenever it is needed: else all that is fetched would
-  // find no room as long as it stays.
+  // Shards that were kept under a larger budget go first, whenever they are needed. Otherwise no
+  // fetch would find room for as long as they stay.
   come_down(found, options.budget_bytes);
   if (size_bytes > options.budget_bytes) return Room::kNone;
   const std::uint64_t allowed = options.budget_bytes - size_bytes;
@@ -152,7 +178,9 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
   std::vector<const CacheDirectory::Shard*> victims;
   for (const Candidate& candidate : found.shards) {
     if (used <= allowed || candidate.is_in_use()) break;
+    // Passing over the preferred victim would evict one that is needed sooner: wait instead.
     if (candidate.is_known() && can_wait && !candidate.next.may_go_now) return Room::kNotNow;
+    // A shard that is needed before the one that is fetched ahead must not go for it.
     if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
         candidate.next.position <= *need.ahead_for) {
       return Room::kNotNow;

@@ -26,12 +26,39 @@ using detail::kRoomByte;
 using detail::Pause;
 using detail::touch;
 
+// How processes share one directory. docs/formats/cache-directory.md specifies the files and the
+// bytes that are locked; this is the order in which they are locked here.
+//
+//   lock                  taken by                  how        by a thread that holds
+//   fetch byte of a shard lock_fetch()              waits      no lock of get()'s own
+//                         begin_ahead(), sweep(),
+//                         renew()                   tries      any
+//   use byte, shared      hold()                    waits      nothing, or the fetch byte
+//   room byte             lock_room()               waits      at most both of them, of one shard
+//   use byte, exclusive   try_to_remove(), prune(),
+//                         remove(), entries()       tries      the room byte (entries(): nothing)
+//
+// Why nobody waits for ever. The use byte is exclusive, and the room byte is taken, only for as
+// long as files are counted and unlinked; fetching is done with neither. A fetch byte is held for
+// as long as a fetch takes, and its owner may need a shard out of the way that the waiting thread
+// still reads. So nobody waits for a shard to fall out of use without a limit: get() asks
+// make_room() to be patient only for a while (room_timeout), then fetches to a file of its own.
+//
+// Who may delete what. A shard, and its record with it: only who holds the room byte and the
+// shard's use byte exclusively. A record alone: only who holds the fetch byte, and where no shard
+// is. A fetch takes its shared hold before it writes the record, so nobody evicts what is about to
+// appear. A temporary file: its owner, or whoever gets the lock on it.
+//
+// Locks belong to open files, not to processes: each ByteLock opens `locks` anew. So two threads of
+// one process exclude each other as two processes do, and a process cannot evict what it holds.
+// A killed process leaves no lock; at most a temporary file, or a record without its shard.
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// However many shards come meanwhile, nobody waits for room longer than so many room_timeouts.
+/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
 constexpr int kMostRoomTimeouts = 10;
 
 }  // namespace
@@ -50,7 +77,7 @@ void detail::touch(const std::string& path) noexcept {
   timespec times[2] = {};
   ::clock_gettime(CLOCK_REALTIME, &times[0]);
   times[1].tv_nsec = UTIME_OMIT;
-  // If it cannot be said, a shard goes sooner than it should: no more.
+  // If this fails, the shard is merely evicted sooner than it should be.
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 
@@ -65,7 +92,7 @@ void CachedShard::keep() noexcept {
 CachedShard::CachedShard(CachedShard&&) noexcept = default;
 CachedShard& CachedShard::operator=(CachedShard&&) noexcept = default;
 
-/// What `attempt` gives, as soon as it gives something.
+/// Calls `attempt` until it returns a value, and returns that.
 template <class Attempt>
 auto ShardCache::Impl::wait_for(const CacheRequest& request, std::string_view who_is_stuck,
                                 const Attempt& attempt) const {
@@ -89,12 +116,12 @@ CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::strin
 }
 
 void ShardCache::Impl::renew(const std::string& name, const Record& record) const {
-  // Who else would write it has this lock, too.
+  // Everyone who writes or removes a record alone holds this lock.
   const auto lock = ByteLock::try_take(directory, fetch_byte(name));
-  if (!lock) return;
+  if (!lock) return;  // another process writes it now, and the next reader looks again
   try {
     directory.write_record(name, record);
-  } catch (const Error&) {  // then it is looked at again the next time
+  } catch (const Error&) {  // the shard is merely examined in full again the next time
   }
 }
 
@@ -120,7 +147,7 @@ bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string&
 
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
   auto [record, is_damaged] = directory.read_record(name);
-  if (is_damaged) return false;  // who wrote to it, or moved it, may have done so with the shard
+  if (is_damaged) return false;  // whatever damaged the record may have damaged the shard
   if (request.source_hash && (!record || record->source_hash != *request.source_hash)) return false;
   if (record && !is_intact(request, name, *record)) return false;
   if (!request.checked_as) return true;
@@ -141,6 +168,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
 
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                                                   const std::string& name) {
+  // The hold comes before the look: what is seen cannot be evicted before it is returned.
   CachedShard shard = hold(request, name);
   const auto size = find_size(shard.path());
   if (!size || request.fetch_again) return std::nullopt;
@@ -188,10 +216,12 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
     const auto now = Clock::now();
     if (now - last_word >= std::chrono::seconds(1)) {
       last_word = now;
+      // on_wait is for what other processes do, so fetches of this one are not reported.
       if (options.on_wait && !is_fetched_here(name)) {
         options.on_wait(redacted_url(request.url),
                         std::chrono::duration_cast<milliseconds>(now - start));
       }
+      // Progress is seen in the temporary file's time: its size is reserved from the start.
       for (const auto& temporary : directory.scan().temporaries) {
         if (temporary.name != name || temporary.mtime_ns == mtime_ns) continue;
         mtime_ns = temporary.mtime_ns;
@@ -277,8 +307,11 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
   } stopwatch{*impl_};
 
   ByteLock lock = impl_->lock_fetch(request, name);
+  // The owner that this waited for has most likely brought the shard.
   if (auto shard = impl_->find(request, name)) return *std::move(shard);
+  // False: another process still uses what lies under the name, which is not what is asked for.
   const bool is_free = impl_->clear(request, name, impl_->options.room_timeout);
+  // From here on nobody can evict the shard between run()'s rename and this call's return.
   CachedShard held = impl_->hold(request, name);
   Fetch::Impl fetch{.cache = impl_,
                     .request = request,
@@ -294,8 +327,10 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
     fetch.make_file();
   }
   Pause pause;
-  // What is needed still is so for work that began before. Such work gets on while shards come; if
-  // none come, it is done, or waits for this very shard.
+  // The preferred victim is still needed by work that began earlier. As long as fetches of this
+  // process complete, that work gets on, and the victim will be free soon. If none run for
+  // room_timeout, that work may be waiting for this very shard: stop being patient, or both wait
+  // for ever.
   const auto start = Clock::now();
   auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {
@@ -306,6 +341,7 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
           impl_->make_room(name, fetch.reserved_bytes, next_use, {.patient = patient});
       if (made != Impl::Room::kNotNow) {
         fetch.bypass = made == Impl::Room::kNone;
+        // While the room byte is held: the next process that counts must see these bytes.
         fetch.make_file();
         break;
       }
@@ -324,7 +360,8 @@ ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint
   const std::string name = name_of(request);
   if (impl_->find(request, name)) return Ahead::kPresent;
   auto lock = ByteLock::try_take(impl_->directory, fetch_byte(name));
-  // Who has the lock and no room yet goes first: what is fetched for later must not take its room.
+  // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
+  // must not take that room.
   if (!lock) return impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
   if (impl_->find(request, name)) return Ahead::kPresent;
   if (!impl_->clear(request, name, milliseconds::zero())) return Ahead::kNotNow;

@@ -21,15 +21,38 @@ namespace shardwise {
 using detail::ByteLock;
 using detail::kCachePieceBytes;
 
+// How a shard comes into the cache: Fetch::Impl::run(), step by step. The fetch byte and a shared
+// hold on the use byte are held throughout (shard_cache.cc says what for).
+//
+//   step                         files then                      if the process is killed behind it
+//   make_file(), under the room  <name>.tar.<random>.tmp,        the file's lock is free: the next
+//     byte                       locked, of its full size        that makes room removes it
+//   transfer(), check            the same, with its bytes        the same
+//   write_record()               + <name>.json                   a record without a shard: the next
+//                                                                that opens the cache removes it
+//   sync(), outside the room     the same                        the same
+//     byte, for it takes long
+//   commit(), under it           <name>.tar + <name>.json        the shard is there, whole
+//
+// The record precedes the shard, so that no process finds a shard of which it does not know the
+// hash. The bytes are synced before the rename, so that a name never stands for missing bytes.
+//
+// If a step throws, the members of Fetch::Impl go in reverse order: the temporary file first, then
+// the fetch byte, then the hold. Whoever waits for the fetch byte so finds nothing of this attempt.
+//
+// A fetch that bypasses the cache stops after the check. Its shard is the temporary file, which
+// gets no name and no record, stays locked while the CachedShard lives, and goes with it.
+
 namespace {
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
-/// Room is made in these steps for a shard of which the source does not say how large it is.
+/// Room grows in these steps where the source does not say how large the shard is.
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
-/// Writes what comes to a file from its start, hashes it, and has the kernel begin to write it out.
+/// Writes the bytes that arrive to a file from its start, hashes them, and has the kernel begin to
+/// write them out.
 class FileSink : public FetchSink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;
@@ -41,7 +64,7 @@ class FileSink : public FetchSink {
     hasher_.update(bytes);
     size_ += bytes.size();
     if (size_ - written_back_ >= kWriteBackBytes) {
-      // So that syncing at the end finds little to do.
+      // The sync at the end then finds little left to do.
       ::sync_file_range(file_.fd(), static_cast<off_t>(written_back_),
                         static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
       written_back_ = size_;
@@ -83,7 +106,7 @@ void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
   if (!bypass) {
     cache->require_within_budget(request, size_bytes);
     const ByteLock room = cache->lock_room(request);
-    // Its temporary file is counted already.
+    // make_room() counts the temporary file at its present size: only the growth is new.
     bypass = cache->make_room(name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
   }
   reserved_bytes += more;
@@ -129,7 +152,7 @@ void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed
 ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::transfer(FileSink& sink) {
   if (!request.local_copy.empty() || !is_fetched_url(request.url)) return copy_local(sink);
   if (request.compression == Compression::kNone) return fetch_to(sink);
-  // Beside the budget: gone as soon as it is expanded.
+  // No room is made for the compressed file: it goes as soon as it is expanded.
   AtomicFile stored(cache->directory.shard_path(name));
   FileSink to(stored.file(), nullptr);
   const Source source = fetch_to(to);
@@ -139,7 +162,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::transfer(FileSink& sink
   return source;
 }
 
-/// The file at its source is one that lies here, or such a copy of it.
+/// Reads a source that lies on this machine: a local shard, or a local copy of a remote one.
 ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& sink) {
   const bool is_copy = !request.local_copy.empty();
   const std::string& path = is_copy ? request.local_copy : request.url;
@@ -152,6 +175,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& si
     }
   }
   const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
+  // A file that changes while it is read may fail in any way: that it changed is the better reason.
   const auto require_whole = [&] {
     if (!guard.damaged() && file_identity(path) == map.identity()) return;
     throw StaleIndex("the shard changed while it was read", in_quotes(path),
@@ -224,9 +248,9 @@ CachedShard ShardCache::Fetch::Impl::run() {
                                  .hash = sink.hash(),
                                  .checked_as = request.checked_as,
                                  .glance = detail::CacheDirectory::glance_at(file->file())});
-  file->file().sync();
+  file->file().sync();  // here, so that commit() has little to sync while others wait for room
   {
-    // Whoever counts what is there sees a shard under one name.
+    // A process that counts under the room byte sees the shard under exactly one name.
     const ByteLock room = cache->lock_room(request);
     file->commit();
     new_record.stays = true;
