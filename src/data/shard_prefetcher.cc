@@ -22,7 +22,32 @@
 namespace shardwise {
 namespace {
 
-/// Other processes let go of shards without telling.
+// The uses of all shards in this epoch and the next, half-open ranges of slots, lie in two sorted
+// lists, and three counters run along them. With `now` the slot that the reader has reached:
+//
+//   uses, by begin    u0 u1 u2 | u3 u4 u5 | u6 u7 u8 ...
+//                              begun      next             next < begun + max_ahead: has_work()
+//   ends, by end      e1 e0 | e2 e4 e3 ...
+//                           ended
+//
+//   begun   uses[i].begin <= now exactly for i < begun          moved by reached()
+//   ended   ends[i].first <= now exactly for i < ended          moved by reached(): closes shards
+//   next    uses[i] has been decided on exactly for i < next    moved by fetch_next()
+//
+// Within an epoch they only grow; begin_epoch() sets them to 0 and counts `generation` up. `next`
+// may fall behind `begun`: the reader then fetches for itself, and what has ended is skipped.
+//
+// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the lists and counters, and is
+// held for some instructions only. `deciding` is held for as long as begin_ahead() takes (files,
+// locks of other processes, perhaps a request): what a shard evicts depends on the shards before
+// it, so decisions are made one by one, in the order of uses. Fetching itself holds neither, so
+// num_threads shards come at once. Between the two sections under `mutex` in fetch_next() another
+// epoch may begin; `generation` tells, and `next` is then left alone.
+//
+// Why `deciding` is no Mutex: those make fork() wait, and must be held briefly. A forked child may
+// so find it locked for ever; hence it lies in Crew, which the child abandons (require_crew()).
+
+/// Other processes release shards without telling this one, so it asks again this often.
 constexpr std::chrono::milliseconds kAskAgain{20};
 
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
@@ -69,7 +94,7 @@ struct ShardPrefetcher::Impl {
     changed.notify_all();
     const bool is_crew_here = crew->threads.are_here();
     crew->threads.join();
-    if (!is_crew_here) static_cast<void>(crew.release());
+    if (!is_crew_here) static_cast<void>(crew.release());  // see require_crew()
   }
 
   /// Threads that fetch, and what they share that takes them long.
@@ -116,7 +141,8 @@ struct ShardPrefetcher::Impl {
 
 void ShardPrefetcher::Impl::require_crew() {
   if (crew && crew->threads.are_here()) return;
-  static_cast<void>(crew.release());  // the parent's, whose lock may be taken for ever
+  // The parent's, leaked: its lock may be taken for ever, and such a mutex cannot be destroyed.
+  static_cast<void>(crew.release());
   crew = std::make_unique<Crew>();
   for (unsigned i = 0; i < options.num_threads; ++i) {
     crew->threads.start([this, of = crew.get()] { run(*of); });
@@ -130,7 +156,8 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<ShardUse> all;
   if (now) {
-    // What is fetched ahead for the next epoch makes room by what the one after it needs.
+    // Two epochs are fetched for, and three are known: a victim is chosen by its next use, which
+    // may lie in the third.
     std::array<EpochUses, 3> epochs{*std::move(now), {}, {}};
     const auto later = sampler.clone();
     for (std::size_t i = 1; i < epochs.size(); ++i) {
@@ -177,7 +204,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
     if (ended < ends.size()) change = std::min(change, ends[ended].first);
     next_change = change;
   }
-  // So that other processes may evict them.
+  // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
   for (const std::uint64_t shard : idle) data.close_shard(shard);
   changed.notify_all();
 }
@@ -200,7 +227,7 @@ void ShardPrefetcher::Impl::run(Crew& of) {
   }
 }
 
-/// False if the next shard cannot be fetched yet.
+/// Decides on the next use, and fetches its shard. Returns false if it cannot be fetched yet.
 bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   std::unique_lock decision(of.deciding);
   ShardUse use;
@@ -229,12 +256,13 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
         *request, use.begin,
         [known, at = use.begin](const std::string& name) { return known->next_use(name, at); },
         fetch);
-    if (answer == ShardCache::Ahead::kNotNow) return false;
+    if (answer == ShardCache::Ahead::kNotNow) return false;  // `next` stays: none may overtake it
     go_on();
-    decision.unlock();
+    decision.unlock();  // its room is made: the next decision need not wait for the bytes
     if (fetch) fetch->run();
   } catch (const std::exception&) {
-    if (decision.owns_lock()) go_on();  // whoever reads the shard will see why
+    // The shard is passed over. Reading it will fail in the same way, and say why.
+    if (decision.owns_lock()) go_on();
   }
   return true;
 }
