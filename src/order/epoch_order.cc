@@ -17,6 +17,34 @@ namespace {
 using detail::ceil_div;
 using detail::divide;
 
+// How positions become samples (docs/formats/order.md, A pass). An example with 23 samples,
+// chunk_size 5 and window 2: chunk 4 is short, it has 3 samples, so missing_ is 2. The chunks are
+// permuted to 3 1 4 2 0, so short_place_ is 2.
+//
+//   place         0         1         2       3         4
+//   chunk         3         1         4       2         0          chunks_(place)
+//   samples       15 .. 19  5 .. 9    20..22  10 .. 14  0 .. 4
+//   layout        0         5         10      13        18      23
+//   group         |------- 0 --------|------- 1 -------|-- 2 --|   window_ places each
+//   padded        0         5         10      15        20         place * chunk_size_
+//
+// A position p of group g (group_at()) goes to the layout position b + Q(p - b), where the group
+// begins at b and Q permutes its samples (permutation_of()); lay_out() then finds the place, the
+// chunk and the sample. So a group is computed without looking at any other.
+//
+// The short end. Only one chunk, number m - 1, may be short, and it may lie at any place. All that
+// lies behind it in the layout comes missing_ earlier than if all chunks were full. Therefore
+//
+//   - groups behind the short one begin missing_ earlier (chunked_group(), group_at()), and
+//   - in its own group a layout position at or behind short_end_ (13 above) is first moved up by
+//     missing_ ("padded"); division by chunk_size_ then gives place and offset.
+//
+// If chunk_size_ divides n, missing_ is 0, and all of this changes nothing. The last group has the
+// places that are left, here one. With window_ 1 a group is a chunk, and no position is moved.
+//
+// Sharded, every chunk has its own length, so a table of where each place begins (ShardTable) and a
+// binary search take the place of the division.
+
 /// As many positions as are computed in one go, on the stack.
 constexpr std::size_t kMapBlock = 512;
 
@@ -140,7 +168,7 @@ EpochOrder::Group EpochOrder::chunked_group(std::uint64_t number) const noexcept
   const std::uint64_t begin = number * group_size_ - (number > short_group ? missing_ : 0);
   const std::uint64_t full_end =
       (number + 1) * group_size_ - (number >= short_group ? missing_ : 0);
-  return {number, begin, std::min(full_end, n_)};
+  return {number, begin, std::min(full_end, n_)};  // the last group may have fewer places
 }
 
 EpochOrder::Group EpochOrder::sharded_group(std::uint64_t number) const noexcept {

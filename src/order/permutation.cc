@@ -10,6 +10,21 @@
 
 namespace shardwise::detail {
 
+// Two algorithms, chosen by the size alone (docs/formats/order.md specifies both):
+//
+//   up to 64    table_: the numbers 0 to n - 1, shuffled by Fisher and Yates; fill_table()
+//   above       a grid of rows * columns >= n cells, in which number i is the cell in row
+//               i / columns and column i % columns; Grid in permutation_grid.h
+//
+// A round adds to the row a function of the column, or to the column a function of the row. It can
+// be undone by subtraction, so the rounds permute the grid. The grid has up to rows - 1 cells more
+// than n numbers. A number that comes out at one of those is sent through the rounds again until it
+// comes out below n. The cells form cycles, and leaving the surplus ones out of each cycle keeps it
+// a cycle: so this permutes the n numbers, and inverse() walks the cycles backwards.
+//
+// domain_.rounds == 0 means the table. A small grid needs more rounds to be mixed as well: 12 below
+// 512, else 8.
+
 namespace {
 
 using detail::Grid;

@@ -12,6 +12,28 @@ namespace shardwise {
 
 using detail::ceil_div;
 
+// A sampler is a row of size_ numbers that evaluate() computes anywhere, and a cursor in it:
+//
+//   index   0               buffer_first_             + cursor_        + filled_         size_
+//           |  delivered    | delivered, in buffer_   | computed ahead | not computed    |
+//                                                     ^ position()
+//
+// cursor_ <= filled_ <= kBufferSize, and buffer_first_ + filled_ <= size_. After set_epoch() and
+// seek() the buffer is empty; refills then grow from 1 to 512 numbers, so that the first sample
+// comes at once and later ones cost little.
+//
+// Two counts must not be confused. An `index` counts the samples of this rank; a `count` those of
+// all ranks together, from where the sampler began. Index i of share s is number
+// i * num_shares() + s of all, so where each rank has taken t samples, t * num_shares() were
+// delivered. At the very end that fails, since ranks may differ in size; delivered_ is exact there.
+// What a position is, in an epoch with samples left out, slot_sampler.cc draws.
+//
+// ended_ is more than position() == size_: it says that the end was reported. begin() refuses then,
+// since a loop over the next epoch without set_epoch() would silently see nothing.
+//
+// start() and resume() change nothing if they throw: what can fail comes first (prepare()), and
+// only moves follow. Replicas have one share together, so they deliver the same samples.
+
 Sampler::Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip,
                  const RankOptions& ranks)
     : spec_(std::move(spec)),
@@ -36,7 +58,7 @@ void Sampler::start(EpochPosition point, const SkipList& skip) {
   epoch_ = point.epoch;
   first_position_ = point.position;
   skip_ = std::move(kept);
-  move_to(0);
+  move_to(0);  // what the buffer holds is of another epoch
 }
 
 void Sampler::set_walk(std::uint64_t delivered, std::uint64_t size) noexcept {
@@ -192,6 +214,7 @@ void Sampler::resume(const ResumeToken& token, Changes changes) {
                      "epoch " + std::to_string(token.epoch),
                      "it has " + std::to_string(num_positions()));
   }
+  // What was delivered stays delivered: this order's own entries hold from the token's point on.
   skip.merge_from(own_skip_, point);
   start(point, skip);
   history_ = std::move(history);

@@ -26,6 +26,32 @@ using detail::ResampledSlots;
 using detail::SlotOrder;
 using detail::Walk;
 
+// Samples are found through four numberings, each counted from 0. An example: slots 2 and 5 are
+// left out, the sampler began at slot 4, and two ranks read with Tail::kPad.
+//
+//   slot           0  1  2  3  4  5  6  7  8  9         of the epoch, before anything is left out:
+//                        x        x                     "position" in tokens and public headers
+//   kept slot      0  1     2  3     4  5  6  7         the slots without gaps (KeptSlots)
+//   walk slot                  0     1  2  3  4    5    from where the sampler began; 5 is a pad
+//   rank, index                0,0   1,0 0,1 1,1 0,2  1,2
+//
+//   slot -> kept slot       kept.kept_before(slot)      if kept.is_kept(slot)
+//   kept -> walk slot       minus first_kept            (3 above)
+//   walk slot -> slot       Walk::slot(): kept.slot(first_kept + w); beyond num_slots() a pad
+//   rank, index -> walk     partition.slot(index) = index * num_shares() + share()
+//
+// A pad repeats the slots of the whole epoch from its slot 0, not those of the walk: what a run
+// pads does not depend on where it was resumed. `pads` also lacks samples that are left out only
+// later in this epoch, so that no padding brings one back.
+//
+// Pads apart, walk slot w is the same sample whatever the number of ranks. So the first t walk
+// slots are one set, and a token needs only the slot of walk slot t (position_after()).
+// Balanced bytes keep this for whole steps alone: deal() hands the walk slots of a step to the
+// ranks in another way, and `rows` remembers which of them this rank got.
+//
+// A Walk never changes but for `dealt`, a cache of the last step. prepare() makes all of a new one
+// before it replaces the old, so that what throws changes nothing.
+
 /// Slots whose samples are looked up in one go.
 constexpr std::size_t kSlotsAtOnce = 4096;
 
@@ -114,9 +140,9 @@ SlotSampler::SlotSampler(const SampleSet& samples, const Order& order, const Ran
     : Sampler(samples, detail::make_spec(samples, order, ranks), order.skip, ranks),
       slots_(detail::make_slot_order(samples, spec().order)),
       bytes_(order.balance_bytes ? samples.sample_bytes() : nullptr) {
-  // Of a step of one sample each, every deal is as good as the next.
+  // With one sample a rank in each step there is nothing to balance.
   if (batch_size() == 1) bytes_ = nullptr;
-  // The one place where the number of streams is held against the number of ranks.
+  // Only this Partition is given the streams, and so checks them against the number of ranks.
   Partition(0, num_shares(), share(), order.tail, order.streams);
   mutable_spec().layout = layout_of(*slots_, samples, order);
   set_exact(slots_->is_exact());
@@ -168,7 +194,8 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
                            std::span<std::uint64_t> out) const {
   const std::uint64_t num_slots = walk_->partition.num_slots();
   while (!out.empty()) {
-    std::size_t count = 1;  // padded: at most one a rank, so one by one
+    // Where no gap lies between, walk slots are consecutive slots, and fill() takes them at once.
+    std::size_t count = 1;  // pads: at most one a rank, so one by one
     if (first < num_slots) {
       const std::uint64_t run =
           std::min(num_slots - first, walk_->kept.run_length(walk_->first_kept + first));
@@ -184,7 +211,7 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
 const detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
   detail::Dealt& dealt = walk_->dealt;
   if (dealt.step == step) return dealt;
-  dealt.step = ~std::uint64_t{0};
+  dealt.step = ~std::uint64_t{0};  // none, should bytes_() throw below
   const std::uint64_t per_step = num_shares() * batch_size();
   const std::uint64_t first = step * per_step;
   dealt.all_samples.resize(std::min(per_step, walk_->partition.delivered_slots() - first));
