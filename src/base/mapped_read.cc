@@ -18,6 +18,31 @@
 #include "base/fork.h"
 
 namespace shardwise::detail {
+
+// A fault (SIGBUS) in a mapping runs BusErrorHandler::handle() on the thread that read. It asks,
+// from the inside out:
+//
+//   1. current_copy   the thread is in copy_mapped(), and the address in its range:
+//                     siglongjmp back; copy_mapped() returns false
+//   2. innermost ...  a MappedReadGuard of the thread has the address in its range:
+//      outer_         zeros are mapped over the rest of the range; the read is repeated
+//   3. otherwise      the fault is not ours: pass_on() to the handler before us, newest_previous
+//
+// What the handler may do. It runs between any two instructions, so it takes no lock and allocates
+// nothing; it makes system calls, and calls the handler that it passes on to. What it looks up lies
+// in static thread storage (tls_model initial-exec: a thread's first access allocates nothing).
+// fence() keeps the compiler from moving reads of the mapping out of the range in which
+// current_copy or innermost is set.
+//
+// Between sigsetjmp and the end of copy_or_give_up() no object with a destructor may live: the jump
+// skips it. The jump does not restore the signal mask, so the handler sets it back first.
+//
+// Others install handlers at any time, so each use looks whether ours is still installed. If not,
+// take_place_of() puts the one that is there in front of the list newest_previous -> before, under
+// a mutex, and ours on top. pass_on() drops the front again if that handler took itself away. Nodes
+// are never freed: another thread may be about to call what one names. num_installed tells a thread
+// in pass_on() whether ours was put on top again since.
+
 namespace {
 
 /// A copy that a thread is in.

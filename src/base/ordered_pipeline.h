@@ -106,6 +106,25 @@ class OrderedPipeline {
   double wait_seconds() const noexcept { return wait_seconds_; }
 
  private:
+  // slots_ has one slot for each item that was taken and not yet delivered, in their order:
+  //
+  //   item    first_slot_   +1      +2      +3
+  //   slots_  | ready     | work  | ready | work  |      at most prefetch_ of them
+  //             ^ next() takes this one alone, and only when it is ready
+  //
+  // A thread takes an item and appends its slot in one turn under source_mutex_. So slots_[i] is
+  // always of item first_slot_ + i, whichever thread finishes first. The slot of a thread at work
+  // is not ready, hence never taken, so `number - first_slot_` finds it again.
+  //
+  // Lock order: source_mutex_, then mutex_. source_ is called with source_mutex_ alone, since it
+  // may take long, and work_ with neither. A thread waits for a free slot with source_mutex_ held,
+  // so at most one thread waits on slot_free_, and the others queue for their turn behind it.
+  // source_mutex_ is no Mutex, for that must be held briefly. No forked child locks it: next()
+  // refuses there, and stop() does not need it.
+  //
+  // slots_ is cleared by stop() alone, once no thread is left. A thread that sees stopping_ leaves
+  // its result undelivered.
+
   struct Slot {
     std::optional<Result> result;
     std::exception_ptr error;
@@ -134,14 +153,14 @@ class OrderedPipeline {
       std::optional<Item> item;
       std::uint64_t number = 0;
       {
-        // One at a time through here: the slot's place and the item's place in the source agree.
+        // One thread at a time, so that slots lie in the order in which the source gave the items.
         const std::lock_guard turn(source_mutex_);
         {
           std::unique_lock lock(mutex_);
           slot_free_.wait(
               lock, [this] { return stopping_ || source_ended_ || slots_.size() < prefetch_; });
           if (stopping_ || source_ended_) {
-            slot_free_.notify_one();  // the next thread in line ends too
+            slot_free_.notify_one();  // so that the next thread in line ends, too
             return;
           }
         }
