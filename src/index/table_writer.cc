@@ -13,6 +13,26 @@
 namespace shardwise {
 namespace {
 
+// The sections of a table (docs/formats/index.md draws them) are written from front to back, each
+// behind offset_, and the header comes last although it lies first:
+//
+//   constructor   | zeros     |
+//   append()      | zeros     | segment 0 | segment 1 | ...
+//   finish()      | zeros     | segments ...          | directory | hints | keys |
+//                 | header    |                                                    cut at offset_
+//   commit()      the same, synced, then renamed to <index>.<header checksum>.table
+//
+// Until finish() is nearly over the header is zeros, so no reader takes an unfinished file for a
+// table. The header holds the checksums of all sections, and its own checksum is part of the name:
+// tables of different content have different names, and a new one never replaces one in use.
+//
+// All that was written so far ends at offset_. So a segment of an earlier build that lies exactly
+// there (`lies_at` == offset_) is intact, and stays as it is. Any other is written from memory, and
+// may overwrite what lay behind it. The earlier build may have written further than this one: hence
+// the cut at the end.
+//
+// Memory: 24 bytes a shard for the directory; KeySorter bounds that of the keys.
+
 /// How much is sorted between two looks whether to go on: some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
 

@@ -9,6 +9,7 @@
 #include "base/url.h"
 
 namespace shardwise {
+
 Assembly::Assembly(const std::string& path, const IndexContent& content,
                    const std::optional<IndexPart>& part, std::vector<std::string> sources,
                    bool is_secret, AtomicFile& table)
@@ -69,6 +70,7 @@ void Assembly::finish(const CancelToken& cancel) {
 }
 
 void Assembly::commit() {
+  // The table first: a catalogue that can be found must never name a table that cannot.
   table_.commit();
   catalogue_.commit();
   SHARDWISE_FAULT_POINT("build.committed");

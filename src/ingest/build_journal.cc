@@ -20,6 +20,36 @@
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
+
+// What holds at every moment at which the build may be killed (the header draws both files):
+//
+//   table    | header room | segment | segment | segment | ...
+//                                              ^ recorded_end_: records in the file say what lies
+//                                                before it; the destructor cuts what lies behind
+//   journal  | header | record | record | pending_ is not written yet
+//                                       ^ end_
+//
+// A segment is written before its record (Assembly::append(), then add()), and a record names the
+// hash of its payload, whose row holds the segment's checksum. So a record that passes its hash
+// tells of bytes that were written. Nothing is synced: after a power cut hashes tell what is gone,
+// and those shards are scanned again. Only the finished table is synced, by its commit().
+//
+// Order in flush(): the journal is made, locked and given its header; only then is the table given
+// its lasting name (keep_as()), since a table without a journal would be of no use; then come the
+// records. add_end() notes the table's final name before it is renamed: a build that is killed
+// between the renames of table and catalogue leaves a table which nothing but the journal names.
+//
+// The lock on the journal's file lasts as long as this object. A build that does not get it has
+// enabled_ = false: it reads nothing, writes nothing, and is otherwise whole. The lock on the table
+// keeps sweeps from taking it for a stray temporary file.
+//
+// Threads: find() runs on the scanning threads while add() goes on. It reads records_ and by_url_,
+// which change in the constructor and in begin_table() only. The segment that it reads may be
+// overwritten meanwhile, where a shard before it was scanned anew: then the checksum fails.
+//
+// A journal is dropped whole if its magic or options_hash_ differs, and when the index is complete
+// (remove()); one record is passed over if its shard changed or does not begin alike.
+
 namespace {
 
 constexpr std::string_view kMagic("SDWJRN4\n", 8);
@@ -38,7 +68,8 @@ void put(std::string& out, std::uint64_t value) {
   out.append(bytes, sizeof bytes);
 }
 
-// Payloads passed their hash, but are taken apart as if they had not.
+// Payloads passed their hash. They are parsed with every check all the same: a hash is no proof
+// against somebody who wrote the file.
 [[noreturn]] void cut_short() { throw CorruptIndex("a journal record is too short"); }
 
 std::uint64_t take_u64(std::string_view& payload) {
@@ -131,9 +162,9 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
   try {
     open_existing();
   } catch (const Error&) {
-    cut(0);  // not to be read: then it is not gone on with
+    cut(0);  // it cannot be read, so nothing of it is used
     by_url_.clear();
-    if (!file_) enabled_ = false;  // and, not to be opened, not written either
+    if (!file_) enabled_ = false;  // it cannot be opened, so it is not written either
   }
 }
 
@@ -142,7 +173,7 @@ BuildJournal::~BuildJournal() {
   try {
     table_->file().resize(recorded_end_);
   } catch (const Error&) {
-    // The next build cuts it. A forked child finds it closed.
+    // The next build cuts it. In a forked child the file is closed, and resizing it fails.
   }
 }
 
@@ -168,7 +199,7 @@ void BuildJournal::open_existing() {
     enabled_ = false;
     return;
   }
-  if (!file.has_name()) return;
+  if (!file.has_name()) return;  // the build that held the lock removed it: there is none now
   file_ = std::move(file);
   read_records();
 }
@@ -234,7 +265,8 @@ void BuildJournal::open_table(const std::string& table_name) {
     found_table_ = File::open_read(goes_on_ ? table_path_ : directory_of(path_) + "/" + table_name);
     return;
   }
-  // What is written to is no link to something else.
+  // The first is written on, so it must be no link: open_or_create() follows none. The second is
+  // only read.
   File file = goes_on_ ? File::open_or_create(table_path_)
                        : File::open_to_lock(directory_of(path_) + "/" + table_name);
   if (file.try_lock() != FileLock::kTaken || !file.has_name()) return;
@@ -369,9 +401,10 @@ void BuildJournal::put_record(const std::string& payload) {
 void BuildJournal::add(const ShardPart& part, std::uint64_t offset) {
   if (!enabled_) return;
   const std::uint64_t end = offset + part.segment.size();
-  // What was found in its place needs no word, as long as nothing before it was written anew.
+  // The record of a segment that was found in its place still holds, unless something before it
+  // was written anew: such a record has cut off those of all that lay behind it.
   if (part.table_offset == offset && end <= recorded_end_) return;
-  // The first that is written anew: what lay behind it may have to be written anew, too.
+  // From the first segment that is written anew on, earlier records no longer count.
   recorded_end_ = std::min(recorded_end_, offset);
   put_record(to_payload(part, kInTable, offset));
   pending_table_end_ = end;
@@ -420,7 +453,7 @@ void BuildJournal::flush() {
 }
 
 void BuildJournal::write_pending() {
-  file_->resize(end_);  // what an earlier build was killed over goes
+  file_->resize(end_);  // drops the partial record that a killed build may have left
   file_->write_at(end_, pending_);
   end_ += pending_.size();
   pending_.clear();
@@ -438,6 +471,7 @@ void BuildJournal::remove() noexcept {
     // See above.
   }
   if (!file_) return;
+  // The table first: the journal's name and lock outlast it, so no other build finds it alone.
   ::unlink(table_path_.c_str());
   ::unlink(path_.c_str());
   file_.reset();

@@ -23,6 +23,28 @@
 namespace shardwise {
 namespace {
 
+// A build in its steps, and what is on the disk if it is killed behind each:
+//
+//   step                             on the disk             the next build of the same index
+//   scan and append, in shard order  old index, journal,     takes from the table what the journal
+//                                    unfinished table        says of it, and scans the rest
+//   Assembly::finish(), add_end()    the same; the journal   the same; nothing is left to scan
+//                                    knows the final name
+//   TableWriter::commit()            old index, journal,     finds the table by that name, and
+//                                    new table by its name   copies what it holds of new shards
+//   CatalogueWriter::commit()        new index, old table,   finds the index as it is to be, and
+//                                    journal                 removes what is left over
+//   remove(), sweep_tables()         new index
+//
+// The new index exists from the rename of its catalogue on, and not before: a catalogue never names
+// a table that is not there, and readers see the old index or the new one. Those that have the old
+// one open keep its files, which only lose their names.
+//
+// Threads. make_part() runs on the pipeline's threads, several at once; they share the journal's
+// find() and the progress. append() runs on the calling thread alone, in shard order, whatever
+// thread finishes first: Assembly, BuildJournal::add() and report_ belong to that thread.
+// progress_mutex_ is held while options_.progress is called, so calls come one at a time.
+
 /// What building and merging have in common: sources in, index out.
 class BuildRun {
  public:
@@ -43,13 +65,15 @@ class BuildRun {
     const bool keeps_table = is_as_before();
     report_.shards_moved = count_moved();
     if (keeps_table && report_.shards_moved == 0 && inputs_.old->sources() == inputs_.words) {
-      sync_directory_of(path_);  // the build that made it may have been killed before it did
+      sync_directory_of(path_);  // the build that made it may have been killed before it synced
       report_unchanged();
     } else if (keeps_table && rewrite_catalogue(path_, inputs_, holds_secrets())) {
       report_unchanged();
     } else {
       assemble(journal);
     }
+    // Only now: until the catalogue is renamed, the journal is all that a next build could go on
+    // from. The old table goes last, when no catalogue names it any more.
     journal.remove();
     const Donor* const old = inputs_.old.get();
     sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);

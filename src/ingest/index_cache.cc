@@ -39,6 +39,30 @@
 
 namespace shardwise {
 namespace fs = std::filesystem;
+
+// Building at first use, by any number of processes at once:
+//
+//   is_current()          without a lock: the usual case costs no more than looking at the shards
+//   Place::take_turn()    waits for the lock on <name>.idx.lock
+//   is_current()          again: the process that this one waited for has most likely built it
+//   build()               goes on from the journal, if the process before was killed
+//   remove_others_unused()
+//   note_use()            the lock file's time, at most once a day
+//
+// What the lock file stands for. Its lock is the right to build, or to remove, one index; its
+// content says who builds, its time when the index was last used. A process that gets the lock
+// asks has_name(): the file may have been unlinked since it was opened, and others then lock a new
+// one. Only who holds the lock unlinks the file: remove() as its last act, and
+// leave_nothing_empty() after a build that left nothing.
+//
+// Place::remove() only tries for the lock, and asks is_unused() once more under it. The catalogue
+// goes first, since without it there is no index; if the process is killed then, what stays is
+// swept by the next build of the name, or by the next removal, for the lock file is still old.
+// Processes that have the index open keep their files.
+//
+// Where the file system has no locks, take_turn() lets everybody build. Each build is safe by
+// itself (build_run.cc): the last one to finish names the index.
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -121,7 +145,7 @@ std::string name_of(const SourceList& sources, const IndexContent& content) {
   hasher.update_u64(content.columns.size());
   for (const Column& column : content.columns) add(to_string(column));
   hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
-  // Without words the shards are what was named: they are the same for ever.
+  // Without words the list of shards is what was named, and such a list does not grow.
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
   for (const std::string& word : has_words ? sources.sources : sources.shards) add(word);
@@ -136,7 +160,7 @@ bool is_current(const ShardInfo& shard, RemoteShards* remote) {
     return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
            !difference_at_start(shard, reader_of(file));
   }
-  if (remote == nullptr) return false;  // who builds will say so
+  if (remote == nullptr) return false;  // the build will say that remote shards cannot be read
   const RemoteShards::State state = remote->state(shard.path);
   return !state.validator.empty() && state.validator == shard.validator &&
          state.size_bytes == shard.size_bytes;
