@@ -16,6 +16,26 @@
 #include "shardwise/base/error.h"
 
 namespace shardwise::libtorch::detail {
+
+// How the ranks of a run meet, in ProcessGroup::connect(). The waits for the listener and for the
+// cards end at one deadline.
+//
+//   1. Rank 0 opens the store at the master address and port, unless the launcher listens there.
+//      Every rank waits until something listens (wait_for_listener()), and learns on the way from
+//      which of its own addresses it got there: the one by which the others are to reach it.
+//   2. Each rank counts up claims/<rank>. A process that is not the first to do so is a second one
+//      of that rank, and fails; the first one is not disturbed.
+//   3. Each rank then writes cards/<rank>, "<world size> <own address>", and waits for all cards.
+//      It polls instead of blocking in the store, so that at the deadline it can name the ranks
+//      that did not come.
+//   4. Each rank checks all cards: one world size, and either all addresses are loopback or none.
+//      With a mix, ranks of other machines would connect to themselves.
+//   5. Gloo connects by these addresses, through the store, below the prefix "gloo".
+//   6. A barrier: nobody needs the store any more, so rank 0 may leave when it likes.
+//
+// Every key lies below "shardwise/<attempt>/". A launcher that restarts its ranks keeps the store
+// alive, and what the attempt before left there must not be taken for this one's.
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -78,6 +78,7 @@ class Meeting {
       : store_(store), environment_(environment), deadline_(deadline) {}
 
   void hold(const std::string& own_address) {
+    // Before the card: a second process of this rank must not overwrite the first one's.
     if (store_.add(key("claims", environment_.rank), 1) != 1) {
       throw Error(ErrorCode::kDistributed, "two processes are the same rank", name_of(environment_),
                   "end what is left of an earlier run, and start each rank once");
@@ -223,7 +224,7 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   const bool listens = environment.rank == 0 && !environment.launcher_store;
   c10::intrusive_ptr<c10d::Store> root;
   if (listens) root = open_store(environment, options.connect_timeout_ms);
-  // Waiting for the listener here, rather than in TCPStore, keeps its warnings off stderr.
+  // TCPStore would wait for the listener, too, but writes warnings to stderr while it does.
   std::string own_address =
       detail::wait_for_listener(environment.master_address, environment.master_port, deadline);
   if (!listens) root = open_store(environment, options.connect_timeout_ms);
