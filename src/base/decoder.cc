@@ -19,7 +19,7 @@ namespace {
 
 // zlib and bzip2 count in 32 bits.
 constexpr std::size_t kMaxIn = std::size_t{1} << 30;
-// What a codec gives in one step is still in the processor's cache when its checksum is taken.
+// Small enough that a step's output is still in the processor's cache when its checksum is taken.
 constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 
 [[noreturn]] void damaged(std::string why) {

@@ -15,7 +15,7 @@ namespace shardwise {
 /// carries; that its bytes are right is known when it has ended. One thread.
 class Decoder {
  public:
-  /// What begin() and step() throw besides std::bad_alloc: why a stream cannot be expanded.
+  /// Says why a stream cannot be expanded. begin() and step() throw this, or std::bad_alloc.
   struct Failure {
     ErrorCode code;
     std::string why;

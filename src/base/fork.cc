@@ -14,8 +14,8 @@ namespace shardwise::detail {
 namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
-// Whoever enters a section counts himself, then looks whether a fork is near; whoever forks says
-// that it is, then looks at the count. One of the two sees the other.
+// A thread that enters a section first counts itself, then looks whether a fork is near. A thread
+// that forks first says so, then looks at the count. So at least one of the two sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
 constinit thread_local std::uint32_t section_depth = 0;  // of sections, of this thread

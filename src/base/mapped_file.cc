@@ -45,7 +45,7 @@ MappedFile MappedFile::open(const std::string& path, Access access) {
 }
 
 MappedFile MappedFile::open(const File& file, Access access) {
-  // Of what was opened, not of what the name says by now.
+  // Taken from the descriptor: by now the name may stand for another file.
   const FileIdentity identity = file_identity(file.fd(), file.path());
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());

@@ -28,10 +28,10 @@ namespace shardwise::detail {
 //      outer_         zeros are mapped over the rest of the range; the read is repeated
 //   3. otherwise      the fault is not ours: pass_on() to the handler before us, newest_previous
 //
-// What the handler may do. It runs between any two instructions, so it takes no lock and allocates
-// nothing; it makes system calls, and calls the handler that it passes on to. What it looks up lies
-// in static thread storage (tls_model initial-exec: a thread's first access allocates nothing).
-// fence() keeps the compiler from moving reads of the mapping out of the range in which
+// Limits on the handler. It runs between any two instructions, so it takes no lock and allocates
+// nothing; it makes system calls, and calls the handler that it passes on to. The variables that it
+// reads lie in static thread storage (tls_model initial-exec: a thread's first access allocates
+// nothing). fence() keeps the compiler from moving reads of the mapping out of the range in which
 // current_copy or innermost is set.
 //
 // Between sigsetjmp and the end of copy_or_give_up() no object with a destructor may live: the jump
@@ -61,7 +61,8 @@ bool is_in(const char* fault, const char* begin, const char* end) noexcept {
   return at >= first - first % page_bytes && at < reinterpret_cast<std::uintptr_t>(end);
 }
 
-/// Of this thread. The handler must find them without allocating: hence in the static block.
+/// The copy and the guard that this thread is in. Initial-exec, so that the handler's access does
+/// not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Copy* current_copy = nullptr;
 [[gnu::tls_model("initial-exec")]] constinit thread_local MappedReadGuard* innermost = nullptr;
 
@@ -86,7 +87,8 @@ void set_default_action() noexcept {
   set_action(action);
 }
 
-/// What was installed when ours took its place. Never freed: a handler may be about to call it.
+/// A handler that was installed when ours took its place. Never freed, since another thread's
+/// handler may be about to call it.
 struct Previous {
   struct sigaction action;
   const Previous* before;  // what ours took the place of the time before
@@ -120,7 +122,7 @@ void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// What would have happened without our handler.
+/// Does what would have happened without our handler.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   const bool is_fault = info->si_code > 0;  // otherwise a process sent it
   const bool is_nested = passing_on.when == num_installed.load();
@@ -222,7 +224,7 @@ void require_handler() noexcept {
   if (!is_ours(found)) take_place_of(found);
 }
 
-/// The same, at most once in a tick of the kernel's clock, some ms, in each thread.
+/// Calls require_handler() at most once per tick of the kernel's clock (some ms) in each thread.
 void require_handler_lately() noexcept {
   static constinit thread_local timespec looked{};
   static constinit thread_local std::uint64_t process = 0;
@@ -237,7 +239,7 @@ void require_handler_lately() noexcept {
   process = process_generation();
 }
 
-/// Nothing here needs a destructor: the handler jumps out of it.
+/// The handler jumps out of this function, so it holds no object that has a destructor.
 bool copy_or_give_up(Copy& copy, void* to) noexcept {
   Copy* const outer = current_copy;
   if (sigsetjmp(copy.give_up, 0) != 0) {

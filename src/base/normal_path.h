@@ -10,7 +10,7 @@ namespace shardwise {
 /// Cost: one readlink(2) for each "..".
 std::string normal_path(const std::string& path);
 
-/// The same, absolute.
+/// As normal_path(), but absolute.
 std::string normal_absolute_path(const std::string& path);
 
 }  // namespace shardwise

@@ -14,7 +14,7 @@ namespace shardwise {
 
 /// Makes the directory, with mode 0700, unless it is there.
 void make_directory(const std::string& path);
-/// The same, and of those above it what is missing.
+/// As make_directory(), and makes the directories above it that are missing.
 void make_directories(const std::string& path);
 
 /// Throws unless it is a directory of this user's to which nobody else may write. A link to one

@@ -85,7 +85,7 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-/// What all ranks of one job know and no other job has.
+/// A name that all ranks of one job know, and that no other job has.
 std::string job_name(const Reader& env, const Names& names) {
   std::string name;
   for (const char* variable : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE",

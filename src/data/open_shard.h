@@ -61,7 +61,7 @@ struct ShardOpening {
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                             std::uint64_t number, const ShardOpening& how);
 
-/// What is asked of a cache for a shard; nothing if it is a local, plain file.
+/// The request by which a cache is asked for a shard; nothing if it is a local, plain file.
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 
@@ -71,8 +71,8 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
 void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
                      const ReadShard& read);
 
-/// What `open` returns, which looks for the shard's file. Where there is none, the error says how
-/// many are missing, and what to do.
+/// Calls `open`, which looks for the shard's file, and returns what it returns. Where there is no
+/// such file, the error says how many shards are missing, and what to do.
 template <class Open>
 auto finding(const Index& index, const ShardInfo& shard, const Open& open) {
   try {

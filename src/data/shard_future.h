@@ -17,7 +17,8 @@ namespace shardwise::detail {
 /// Shards of an index by their names in the cache; those that are read in place have none.
 using CachedNames = std::unordered_map<std::string, std::uint64_t>;
 
-/// What an epoch and the two after it will need, and how far the epoch has come. Threads: any.
+/// The shards that an epoch and the two after it will need, and how far the epoch has come.
+/// Threads: any.
 class ShardFuture {
  public:
   ShardFuture(std::shared_ptr<const CachedNames> names, NextUses uses)
@@ -28,10 +29,11 @@ class ShardFuture {
   void reach(std::uint64_t slot) noexcept { now_.store(slot, std::memory_order_relaxed); }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
 
-  /// What the cache is told when room is made for a shard that is needed from `slot` on. The same
-  /// whenever it is asked, but for may_go_now.
+  /// The next use of the shard called `name`, as the cache is told it when room is made for one
+  /// that is needed from `slot` on. The answer does not depend on when it is asked, but for
+  /// may_go_now.
   NextUse next_use(const std::string& name, std::uint64_t slot) const;
-  /// The same, for `shard` and its next use from now on.
+  /// As next_use(), for `shard` and its next use from now on.
   NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
 
  private:

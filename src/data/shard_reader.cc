@@ -17,8 +17,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// What lies between two members is read along if it is no more than this, in bytes: a header or
-/// two, as a rule.
+/// Bytes between two members up to which both are read at once: as a rule a header or two.
 constexpr std::uint64_t kMaxGap = std::uint64_t{64} * 1024;
 
 std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
@@ -153,7 +152,8 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
     }
     to += run.size;
   }
-  // Whoever writes to the file sets its time first, so these bytes are older than any change.
+  // A write sets the file's time before it changes the bytes. So if the time is still the old one,
+  // these bytes were read before any change.
   const FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
   if (now != opened->identity) {
     require_same_file(now, opened->identity, sample.describe(),

@@ -30,7 +30,7 @@ namespace shardwise {
 // letter, map the file, and hand it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
-/// What to do about an index that cannot be used.
+/// The remedy in errors about an index that cannot be used.
 inline constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
 
 /// Everything of a catalogue but its rows.
@@ -38,8 +38,8 @@ struct CatalogueMeta {
   std::string table_file;  ///< name beside the catalogue
   std::uint64_t table_checksum = 0;
   std::uint64_t num_fields = 0;
-  /// What the shards were named by, where that may stand for others later (see SourceList);
-  /// relative to the index's directory as shards' urls are.
+  /// The words by which the shards were named, where these may stand for others later (see
+  /// SourceList); relative to the index's directory as shards' urls are.
   std::vector<std::string> sources;
   IndexSummary summary;  ///< but for its fields
 };

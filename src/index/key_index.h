@@ -106,7 +106,7 @@ class KeySorter {
   std::vector<std::uint64_t> run_ends_;  // in pairs
 };
 
-/// What a key section was written as.
+/// The numbers that a table's header keeps of its key section.
 struct WrittenKeys {
   std::uint32_t bucket_bits = 0;
   std::uint64_t end = 0;  ///< where it ends in the file, bytes

@@ -27,7 +27,7 @@ class QueryTables {
 
   // For the tables.
   const Index& index() const noexcept { return index_; }
-  /// What is read of the index stays here: segments by shard, the rest as a whole.
+  /// All that is read from the index is kept here: segments by shard, the rest as a whole.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const ShardInfo&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const FieldInfo&) { return fields().size(); }

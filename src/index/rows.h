@@ -160,7 +160,7 @@ std::string create_table_sql() {
   return sql + ", checksum INTEGER NOT NULL)";
 }
 
-/// Of a row: the hash64 of its number and its cells, as pack() lays them out.
+/// The checksum of a row: the hash64 of its number and its cells, as pack() lays them out.
 std::int64_t row_checksum(std::uint64_t number, std::span<const Cell> cells);
 
 /// Appends cells to bytes: 8 bytes of an integer, or 8 bytes of a length and so many bytes.

@@ -16,7 +16,7 @@ class ScratchFiles {
   ScratchFiles(const ScratchFiles&) = delete;
   ScratchFiles& operator=(const ScratchFiles&) = delete;
 
-  /// What sqlite3_open_v2 is to be told.
+  /// The name of the file system that sqlite3_open_v2() is to be given.
   const std::string& vfs_name() const noexcept;
   /// True if a statement failed (SQLITE_FULL) since it would have needed more.
   bool were_too_small() const noexcept;

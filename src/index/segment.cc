@@ -45,7 +45,8 @@ struct SegmentLayout {
   std::uint64_t keys = 0;
 };
 
-/// Nothing if the counts are not those that were written, or do not fill `bytes` exactly.
+/// The layout that the header's counts describe; nothing if they are not those that were written,
+/// or do not fill `bytes` exactly.
 std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   SegmentLayout layout{};
   SegmentHeader& header = layout.header;

@@ -104,8 +104,8 @@ class RepeatedKeys {
     return *key;
   }
 
-  /// Of equal keys the first is held against the others. Different ones may have one hash, be it
-  /// that somebody chose them so: hence sorted.
+  /// Compares the first of equal keys with the others. Different keys may have one hash, perhaps
+  /// many, if somebody chose them so: sorting keeps the comparisons few.
   void check_run() {
     if (run_.size() < 2) return;
     std::sort(run_.begin(), run_.end(), [this](std::uint64_t a, std::uint64_t b) {

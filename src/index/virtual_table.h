@@ -19,7 +19,7 @@
 
 namespace shardwise {
 
-/// What a column's conditions are looked up by; others are checked row by row, by SQLite.
+/// How a column's conditions are looked up. SQLite checks all others row by row.
 enum class Lookup {
   kNone,
   kPlace,  ///< it holds the row's place
@@ -61,7 +61,7 @@ class VirtualTable : public sqlite3_vtab {
   }
 
  private:
-  /// What a plan looks up: bits of idxNum, whose arguments come in this order.
+  /// The conditions that a plan uses: bits of idxNum, whose arguments come in this order.
   enum Use {
     kEquals = 1,
     kFrom = 2,  // >= or >: one row too many is filtered by SQLite
@@ -150,7 +150,7 @@ class VirtualTable : public sqlite3_vtab {
     return number < columns.size() ? columns[number].lookup : Lookup::kNone;
   }
 
-  /// What the plan's condition `i` is good for, or 0.
+  /// The use that condition `i` can be put to, or 0.
   static int use_of(sqlite3_index_info* info, int i) {
     const auto& condition = info->aConstraint[i];
     if (condition.usable == 0) return 0;

@@ -79,7 +79,7 @@ std::pair<std::size_t, std::size_t> range_of(const BuildPart& part, std::size_t 
   return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
 }
 
-/// What tells a list of shards from others: every shard's url, in order.
+/// A hash that tells a list of shards from others: of every shard's url, in order.
 Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& shards) {
   Hasher128 hasher;
   for (const std::string& shard : shards) {
@@ -233,8 +233,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
                              "; `shardwise index --drop-missing` (BuildOptions::drop_missing) "
                              "leaves out what is gone");
   }
-  // Of the old index: what is named again. The shard may be another, or not be there; and one that
-  // it had by this name may have moved to another.
+  // The urls that the old index has, too. The shard of that name may be another one now, or not be
+  // there; and the one that the old index had by it may have moved to another name.
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
     const auto had = old_rows.find(source.url);

@@ -42,10 +42,10 @@ std::uint64_t size_of(const Source& source);
 /// True if the shard is known to be still the one that was scanned when it had this row.
 bool is_same(const ShardInfo& row, const Rescan& now);
 
-/// Of everything that decides what the scan of a shard gives.
+/// A hash of everything that decides the result of scanning a shard.
 std::uint64_t scan_options_hash(const IndexContent& content);
 
-/// What a build has to go by: the index that is there, and the shards as they look now.
+/// The inputs of a build: the index that is there, and the shards as they look now.
 struct BuildInputs {
   std::unique_ptr<Donor> old;
   std::optional<IndexPart> part;

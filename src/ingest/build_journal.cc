@@ -21,7 +21,7 @@
 
 namespace shardwise {
 
-// What holds at every moment at which the build may be killed (the header draws both files):
+// This holds at every moment at which the build may be killed (the header draws both files):
 //
 //   table    | header room | segment | segment | segment | ...
 //                                              ^ recorded_end_: records in the file say what lies
@@ -105,7 +105,7 @@ std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t siz
   return bytes;
 }
 
-/// What a row says of the shard itself.
+/// The row without what depends on the shard's place and name.
 ShardInfo without_place(ShardInfo row) {
   row.number = 0;
   row.path.clear();
@@ -287,7 +287,8 @@ void BuildJournal::keep(Record record) {
   records_.push_back(std::move(record));
 }
 
-/// Of the records of what lies in the table the first `num_records` count on.
+/// Keeps the first `num_records` of the records of segments in the table; the others no longer
+/// count.
 void BuildJournal::cut(std::size_t num_records) {
   for (std::size_t i = num_records; i < in_table_.size(); ++i) {
     const auto it = by_url_.find(records_[in_table_[i]].row.url);
@@ -301,7 +302,7 @@ std::optional<ShardPart> BuildJournal::find(const Source& source) const {
   if (it == by_url_.end()) return std::nullopt;
   const Record& record = records_[it->second];
   const bool is_read = std::holds_alternative<Rescan>(source);
-  // What another index has is taken from there, unless it is in its place already.
+  // A shard that another index has is taken from there, unless it lies in this table already.
   if (!is_of(record.row, source) || (!is_read && !record.in_table)) return std::nullopt;
   try {
     if (is_read && !begins_alike(record.row, std::get<Rescan>(source))) return std::nullopt;

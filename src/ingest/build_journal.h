@@ -15,8 +15,8 @@
 
 namespace shardwise {
 
-// What a build has scanned so far, so that one that is killed can be gone on with. Two files, which
-// are no index and which no reader looks at:
+// The journal of a build keeps what it has scanned so far, so that a killed build can be resumed.
+// It has two files, which are no index and which no reader looks at:
 //
 //   <index>.journal.table  the offset table as far as it is written: room for its header, then
 //                          segments one behind the other
@@ -36,23 +36,24 @@ namespace shardwise {
 //         of 2: the name that the table is given
 //       of kind 1 the segment
 //
-// Of two records of one shard the later one counts. A record of kind 0 says that the table was cut
-// where its segment begins: records of what lay behind count no more.
+// If there are two records of one shard, the later one counts. A record of kind 0 also says that
+// the table was cut where its segment begins: records of segments that lay behind no longer count.
 //
-// A build that goes on takes the table as it is, as far as it holds the first of the shards that it
-// is to hold now, and cuts it there; what else is of use is copied behind the records before. Then
-// it writes on. The finished table is renamed: nothing is written twice.
+// A build that resumes keeps the table up to the last segment that is in its place: the longest
+// prefix that holds the first of the shards that the index is to have now. It copies other segments
+// that are still of use into the journal, cuts the table, and writes on. The finished table is
+// renamed, so nothing is written twice.
 //
-// Nothing is synced. What power loss took of the records fails their hashes, and what it took of
-// the segments their checksums, which the rows hold, too: such shards are scanned again.
+// The journal is never synced. Records that a power cut damaged fail their hashes; segments fail
+// their checksums, which the rows hold, too. Such shards are scanned again.
 
-/// The journal of the index at one path. It holds a lock while it lives; a second build of the same
-/// path at the same time gets none, and does without. So does one that finds something else under
-/// one of the names, or what it may not write: that stays as it is. One thread, but for find().
+/// The journal of the index at one path. It holds a lock while it lives. A second build of the same
+/// path at the same time does without a journal; so does one that finds something else under one of
+/// the names, or a file that it may not write, which stays as it is. One thread, but for find().
 class BuildJournal {
  public:
-  /// Records are written when they stand for so many bytes, or are so old, together: a build that
-  /// is over before leaves no file behind.
+  /// Records are collected, and written when together they stand for `bytes` or the last writing is
+  /// `age` ago: a build that ends before leaves no file behind.
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};

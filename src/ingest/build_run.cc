@@ -45,7 +45,7 @@ namespace {
 // thread finishes first: Assembly, BuildJournal::add() and report_ belong to that thread.
 // progress_mutex_ is held while options_.progress is called, so calls come one at a time.
 
-/// What building and merging have in common: sources in, index out.
+/// The work that building and merging have in common: sources in, index out.
 class BuildRun {
  public:
   BuildRun(const std::string& path, const BuildInputs& inputs, const IndexContent& content,
@@ -102,7 +102,7 @@ class BuildRun {
     });
   }
 
-  /// Of the shards that the old index has, those by another name or with another time.
+  /// Counts the shards that the old index has by another name, or with another time.
   std::uint64_t count_moved() const {
     const Donor* const old = inputs_.old.get();
     const auto num =
@@ -161,7 +161,7 @@ class BuildRun {
     report_.summary = assembly.summary();
   }
 
-  /// What the index is to hold of a shard. On any thread.
+  /// Makes what the index is to hold of a shard. Called on any thread.
   ShardPart make_part(const Source& source, const BuildJournal& journal) {
     SHARDWISE_FAULT_POINT("build.scan_shard");
     options_.cancel.throw_if_cancelled();

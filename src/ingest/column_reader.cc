@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-/// What the virtual tables `samples` and `members` call their own columns.
+/// Names of columns that the virtual tables `samples` and `members` have of their own.
 constexpr std::array<std::string_view, 10> kReserved = {
     "sample", "key", "shard", "members", "bytes", "member", "field", "offset", "size", "rowid"};
 
@@ -183,7 +183,7 @@ std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_
   extract_.bind(1, field).bind(2, path);
   if (!extract_.step()) return std::nullopt;
   MetadataValue value = extract_.value(0);
-  // What json_extract rounds, or cuts at a NUL, is taken as it is written.
+  // json_extract rounds large numbers and cuts texts at a NUL: such values are taken as written.
   if (value.type == ValueType::kReal && std::abs(value.real) >= kTwoTo63) {
     const std::string_view written = as_written(field, path);
     if (is_whole_number(written) || std::isinf(value.real)) return of_bytes(written);

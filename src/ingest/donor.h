@@ -20,7 +20,8 @@ struct Donor {
   const std::vector<std::string>& sources() const noexcept {
     return files.catalogue().meta().sources;
   }
-  /// What it has of a shard. @param row  the shard's, of this index; only its url may be another.
+  /// Reads what it has of a shard.
+  /// @param row  the shard's row in this index; only its url may be another.
   ShardPart take_over(const ShardInfo& row) const;
 
   IndexFiles files;

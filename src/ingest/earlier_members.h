@@ -19,7 +19,8 @@ class EarlierMembers {
   }
 
   /// The link as a member with the bytes of the last one that its target names; it is added, too.
-  /// Nothing if there is none, or if it is no hard link.
+  /// The earlier member that a hard link stands for; nothing if there is none, or if `link` is of
+  /// another type.
   std::optional<TarMember> resolve(const TarOther& link) {
     if (link.type != TarOther::Type::kHardLink) return std::nullopt;
     const auto found = places_.find(std::string(link.target));

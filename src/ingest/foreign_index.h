@@ -21,7 +21,7 @@ std::string_view name_of(ForeignIndex kind);
 /// True if a file that begins so is an index of DALI's, in any version.
 bool is_dali_index(std::string_view first_bytes);
 
-/// What the file at `path` is, by its name and its first bytes; kNone if it cannot be read.
+/// The kind of the file at `path`, by its name and its first bytes; kNone if it cannot be read.
 ForeignIndex foreign_index_at(const std::string& path);
 
 /// The shard beside which such a file lies.

@@ -15,7 +15,7 @@ namespace shardwise {
 /// end.
 using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
 
-/// The same of a local file, which must live as long.
+/// Reads a local file, which must live as long as what is returned.
 ReadShard reader_of(const File& file);
 
 /// Holds a shard of the right size against the index by a few of its bytes: its first 512, and, if

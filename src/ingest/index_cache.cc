@@ -49,11 +49,11 @@ namespace fs = std::filesystem;
 //   remove_others_unused()
 //   note_use()            the lock file's time, at most once a day
 //
-// What the lock file stands for. Its lock is the right to build, or to remove, one index; its
-// content says who builds, its time when the index was last used. A process that gets the lock
-// asks has_name(): the file may have been unlinked since it was opened, and others then lock a new
-// one. Only who holds the lock unlinks the file: remove() as its last act, and
-// leave_nothing_empty() after a build that left nothing.
+// The lock file. Its lock is the right to build, or to remove, one index; its content says who
+// builds, its time when the index was last used. A process that gets the lock asks has_name(): the
+// file may have been unlinked since it was opened, and others then lock a new one. Only a process
+// that holds the lock unlinks the file: remove() as its last act, and leave_nothing_empty() after a
+// build that left nothing.
 //
 // Place::remove() only tries for the lock, and asks is_unused() once more under it. The catalogue
 // goes first, since without it there is no index; if the process is killed then, what stays is

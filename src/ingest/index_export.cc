@@ -146,7 +146,7 @@ void require_descriptor_or_nothing(const std::string& path) {
   }
 }
 
-/// The same of an index file of DALI.
+/// Refuses to replace a file that has content and is no index file of DALI.
 void require_dali_index_or_nothing(const std::string& path) {
   const auto text = begin_of_file(path, 64);
   if (!text || text->empty()) return;
@@ -155,7 +155,8 @@ void require_dali_index_or_nothing(const std::string& path) {
 
 /// Throws unless wids' own reader of tars finds the samples and fields that the index has.
 void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
-  // What that reader makes of a header: a name of 100 bytes, a size in 11 octal digits.
+  // DALI's reader knows only these fields of a header: a name of 100 bytes, and a size in 11 octal
+  // digits.
   constexpr std::size_t kMaxName = 100;
   constexpr std::uint64_t kMaxMemberBytes = (std::uint64_t{1} << 33) - 1;
   const auto refuse = [&](const std::string& what, std::string_view name, std::string_view remedy) {

@@ -87,7 +87,7 @@ std::string dali_difference(std::string_view text, const SegmentView& segment) {
   return {};
 }
 
-/// The same of Energon's.
+/// As dali_difference(), for an index file of Energon.
 std::string energon_difference(std::string_view bytes, const SegmentView& segment,
                                std::uint64_t shard_bytes) {
   constexpr std::uint64_t kBlock = 512;
@@ -151,8 +151,8 @@ class Candidates {
   std::unordered_map<std::string, std::unordered_set<std::string>> names_;  // by folder
 };
 
-/// What an index of the shard takes at most: of Energon's an offset a sample, of DALI's some words
-/// a member, which may hold a long name.
+/// The most bytes that an index file of the shard can have: Energon's an offset a sample, DALI's
+/// some words a member, which may hold a long name.
 std::uint64_t longest(ForeignIndex kind, const SegmentView& segment) {
   if (kind == ForeignIndex::kEnergon) return 8 * (segment.num_samples() + std::uint64_t{1}) + 7;
   constexpr std::uint64_t kWordsBytes = 4096;

@@ -12,9 +12,10 @@ namespace shardwise {
 
 // Shards that an index has, at other places or with other times than it knows them by.
 
-/// What tells that the shard is not the one that `donor` has in this row; nothing if it is taken
-/// for it. A shard whose size and time, or validator, are those of the row is held against its
-/// first 512 bytes; another only if `accept_times`, and then as difference_at_a_glance() does.
+/// The difference that shows that the shard is not the one that `donor` has in this row; nothing if
+/// it is taken for it. If size and time, or the validator, are those of the row, the first 512
+/// bytes are compared. Otherwise the shard is accepted only with `accept_times`, and only if
+/// difference_at_a_glance() finds nothing.
 /// Errors: NotFound, kIo; those of RemoteShards.
 std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
                                            const Rescan& now, bool accept_times);

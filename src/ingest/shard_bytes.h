@@ -29,8 +29,8 @@ struct ShardBytesOptions {
   /// The members whose data is wanted; of a plain local shard all is there.
   HeaderImage::Keep keep;
   bool hash = false;  ///< stored_hash() will be asked for
-  /// Nothing more is expanded or asked for once a header cannot be read: the scan will end with an
-  /// error there.
+  /// Stops expanding and fetching at the first header that cannot be read: the scan will end there
+  /// with an error.
   bool stop_at_damage = false;
   /// Called now and then while the file is brought and expanded, with how many of its bytes, as it
   /// is stored, were read; what it throws ends the work.
@@ -66,8 +66,8 @@ class ShardBytes {
   /// Tells the kernel that what lies before `offset` is not needed any more, so that scanning a
   /// large shard does not make the process look large.
   void forget_before(std::uint64_t offset) noexcept;
-  /// The same, of a member's data, in the order of the shard; and where members are small, to read
-  /// ahead.
+  /// To be called for each member, in the order of the shard. Also forgets what lies before its
+  /// data; where members are small, tells the kernel to read ahead.
   void at_member(std::uint64_t data_offset) noexcept;
 
   /// The shard was scanned to its end, without an error.

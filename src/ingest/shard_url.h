@@ -9,7 +9,7 @@ namespace shardwise {
 /// it, and may be empty.
 void require_no_command(std::string_view url, std::string_view where);
 
-/// What a reference in a list or a descriptor stands for: a path, or the URL of something remote.
+/// Resolves a reference in a list or a descriptor: to a path, or to the URL of something remote.
 ///
 /// @param base   where relative references begin: a directory, or the URL of one. In a remote one
 ///   references stay with its kind: what is relative to it, and absolute URLs of the same scheme

@@ -51,7 +51,7 @@ class MemberComparison {
     }
   }
 
-  /// Nothing if all members of the index were seen as they are there.
+  /// The first difference; nothing if all members were seen as the index has them.
   std::optional<std::string> problem() const {
     if (changed_ || next_ == segment_.num_members()) return changed_;
     if (other_) return other_;
@@ -187,7 +187,8 @@ void require_hashes(const Index& index, const VerifyOptions& options) {
                         "build it with `shardwise index --hash`, or verify the headers only");
 }
 
-/// What `compare` returns, or the text of what it throws of the shard.
+/// Calls `compare`, and returns what it returns, or the text of an error that it throws about the
+/// shard.
 template <class Compare>
 std::optional<std::string> problem_of(const Compare& compare) {
   try {

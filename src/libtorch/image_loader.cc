@@ -19,7 +19,7 @@
 namespace shardwise::libtorch {
 namespace {
 
-/// What goes into one batch: decided in order by the sampler, made by any thread.
+/// The content of one batch: decided in order by the sampler, made by any thread.
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
@@ -32,7 +32,7 @@ struct BadSample {
   std::string reason;
 };
 
-/// What comes of a plan.
+/// The result of a plan.
 struct Made {
   ImageBatch batch;
   std::vector<std::uint64_t> read;  ///< the samples in it, as the data set numbered what it gave
@@ -292,7 +292,7 @@ struct ImageLoader::Impl {
 
   /// Tells the cache, if there is one, what this node's ranks will read.
   void follow() {
-    // What several data sets need from one cache is not known ahead.
+    // The shards that several data sets need from one cache are not known in advance.
     if (data.num_parts() > 1 || !data.part(0).cache()) return;
     delivered = sampler->position();
     if (prefetcher) {
@@ -314,8 +314,8 @@ struct ImageLoader::Impl {
   /// Which of the ranks that get the same batches this one is.
   std::uint64_t replica() const { return sampler->rank() % sampler->replicas(); }
 
-  /// What the ranks delivered in this epoch, by replica; and afterwards every rank knows of all bad
-  /// samples. Collective.
+  /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
+  /// bad samples, too. Collective.
   std::vector<AuditSum> agree() {
     constexpr std::size_t kWords = AuditSum::kNumWords;
     std::vector<std::int64_t> words(kWords * sampler->replicas() + 1);

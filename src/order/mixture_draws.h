@@ -47,7 +47,7 @@ class MixtureDraws {
   MixtureDraws(std::span<const double> weights, std::uint64_t seed);
 
   std::size_t num_datasets() const noexcept { return shares_.size(); }
-  /// Of 2^62, for each data set.
+  /// Each data set's share of 2^62.
   const std::vector<std::uint64_t>& shares() const noexcept { return shares_; }
 
   /// dataset[i], draw[i] = what is in slot first + i * stride.
@@ -56,7 +56,7 @@ class MixtureDraws {
   void locate(std::uint64_t first, std::uint64_t stride, std::span<std::uint32_t> dataset,
               std::span<std::uint64_t> draw) const noexcept;
 
-  /// What is in `slot`. REQUIRES: slot < kMaxSlots.
+  /// The draw in `slot`. REQUIRES: slot < kMaxSlots.
   MixtureDraw at(std::uint64_t slot) const noexcept;
 
   /// Draws from `dataset` in all slots before `slot`.

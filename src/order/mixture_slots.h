@@ -62,7 +62,7 @@ class MixtureSlots final : public SlotOrder {
   std::uint64_t epoch_size_;
   std::uint64_t layout_ = 0;
   std::uint64_t epoch_ = 0;
-  /// Of each data set, by number mod 2.
+  /// The two passes used last of each data set, by their numbers mod 2.
   mutable std::vector<std::array<std::optional<Pass>, 2>> passes_;
 };
 

@@ -59,12 +59,12 @@ class Partition {
   /// holds what slot j mod num_slots holds.
   std::uint64_t delivered_slots() const noexcept { return delivered_slots_; }
 
-  /// What this rank delivers.
+  /// The number of slots that this rank delivers.
   std::uint64_t size() const noexcept { return size_of(rank_); }
   std::uint64_t size_of(std::uint64_t rank) const noexcept {
     return index_at(delivered_slots_, rank);
   }
-  /// What the rank with the most delivers.
+  /// The number that the rank with the most slots delivers.
   std::uint64_t max_size() const noexcept { return size_of(0); }
 
   /// The slot of this rank's sample `index`, padded slots included. REQUIRES: index < size().

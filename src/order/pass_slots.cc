@@ -48,7 +48,7 @@ void PassSlots::set_epoch(std::uint64_t epoch) {
                               std::to_string(epoch_size_) + " samples an epoch",
                           {}, "all epochs together have at most 2^62 samples");
   }
-  // What may throw comes first: the pass in which the epoch begins.
+  // Making the pass in which the epoch begins may throw, so it comes before any change.
   if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);
   epoch_ = epoch;
 }

@@ -127,8 +127,8 @@ struct Sse2 {
 
 #define SHARDWISE_AVX2 __attribute__((target("avx2")))
 
-/// The same on four values. The sum of the halves is below 2^32, and so is the difference to
-/// `range` mod 2^32 larger than it just where it is negative.
+/// As half_round() of two values, on four. The sum of the halves is below 2^32, so the sum minus `range` (mod
+/// 2^32) is larger than the sum exactly where the difference is negative.
 SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i round_key,
                                          __m256i range) noexcept {
   const __m256i m1 = _mm256_set1_epi64x(static_cast<long long>(kGridMultiplier1));
@@ -161,7 +161,7 @@ SHARDWISE_AVX2 inline void cells(__m256i i, __m256i columns, __m256d inverse, __
   const __m256i quotient =
       _mm256_blend_epi32(_mm256_castpd_si256(_mm256_add_pd(estimate, two_52)), zero, 0xaa);
   const __m256i remainder = _mm256_sub_epi64(i, _mm256_mul_epu32(quotient, columns));
-  // Of a negative remainder, the high word is -1 and the low word at least 2^31.
+  // A negative remainder has the high word -1 and a low word of at least 2^31.
   l = _mm256_add_epi32(quotient, _mm256_srli_epi64(remainder, 32));
   r = _mm256_min_epu32(remainder, _mm256_add_epi32(remainder, columns));
   r = _mm256_blend_epi32(r, zero, 0xaa);

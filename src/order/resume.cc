@@ -141,7 +141,7 @@ class Reader {
   std::string_view bytes_;
 };
 
-// What an order consists of is listed once, here. Writing, reading and comparing walk these lists.
+// The fields of an order are listed once, here. Writing, reading and comparing walk these lists.
 
 template <class Owner, class Value>
 struct NamedField {

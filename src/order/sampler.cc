@@ -26,7 +26,7 @@ using detail::ceil_div;
 // all ranks together, from where the sampler began. Index i of share s is number
 // i * num_shares() + s of all, so where each rank has taken t samples, t * num_shares() were
 // delivered. At the very end that fails, since ranks may differ in size; delivered_ is exact there.
-// What a position is, in an epoch with samples left out, slot_sampler.cc draws.
+// slot_sampler.cc draws what a position is in an epoch with samples left out.
 //
 // ended_ is more than position() == size_: it says that the end was reported. begin() refuses then,
 // since a loop over the next epoch without set_epoch() would silently see nothing.
@@ -214,7 +214,7 @@ void Sampler::resume(const ResumeToken& token, Changes changes) {
                      "epoch " + std::to_string(token.epoch),
                      "it has " + std::to_string(num_positions()));
   }
-  // What was delivered stays delivered: this order's own entries hold from the token's point on.
+  // Delivered samples stay delivered: this order's own entries hold from the token's point on.
   skip.merge_from(own_skip_, point);
   start(point, skip);
   history_ = std::move(history);

@@ -27,9 +27,9 @@ struct Dealt {
   std::vector<std::uint32_t> places;
 };
 
-/// What lies between the point where a sampler began and the end of its epoch. The slots that are
-/// kept and come after that point are numbered from 0: the walk. Rank r of W gets slots r, r + W,
-/// r + 2 W ... of it; where bytes are balanced, so many of each step.
+/// The part of an epoch from the point where a sampler began to the end. The slots that are kept
+/// and come after that point are numbered from 0: the walk. Rank r of W gets its slots r, r + W,
+/// r + 2 W ...; where bytes are balanced, it gets as many of each step, but others.
 struct Walk {
   KeptSlots kept;
   std::uint64_t first_kept = 0;  ///< kept slot of walk slot 0

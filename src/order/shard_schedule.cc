@@ -54,7 +54,8 @@ class ShardSchedule::Maker {
   void add_padding(const SlotSampler& sampler);
 
  private:
-  /// What is mixed together: positions [begin, end) of an order, and the shards they touch.
+  /// Samples that are mixed together: positions [begin, end) of an order, and the shards that they
+  /// touch.
   struct Group {
     std::uint64_t begin;
     std::uint64_t end;
@@ -285,7 +286,7 @@ bool ShardSchedule::delivers(const RankRange& shares, std::uint64_t first, std::
   return steps < count && steps * stride - ahead < shares.count;
 }
 
-/// What of `piece` is delivered from where the sampler began, as slots from there; nothing if these
+/// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
 /// shares have no part of it.
 std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
                                                       const RankRange& shares) const {

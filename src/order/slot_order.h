@@ -33,7 +33,7 @@ class SlotOrder {
   virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
   /// True if each sample lies in exactly one slot.
   virtual bool is_exact() const = 0;
-  /// What a proof says of an epoch that is not exact: "drawn with replacement, as ordered".
+  /// The words of a proof for an epoch that is not exact: "drawn with replacement, as ordered".
   virtual std::string_view claim() const = 0;
 
  protected:

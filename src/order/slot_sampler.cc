@@ -79,7 +79,7 @@ void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
   }
 }
 
-/// The same of an order that cannot.
+/// As find_samples(), of an order that cannot find them: looks at every slot.
 void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   std::vector<std::uint64_t> samples(kSlotsAtOnce);

@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// What a resume token keeps of the shard lengths.
+/// The hash of the shard lengths that a resume token keeps.
 std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
 /// Errors: InvalidArgument if they are no list of shard offsets.
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);

@@ -32,8 +32,9 @@ WeightedDraw::WeightedDraw(std::span<const double> weights) {
   };
   std::size_t light = light_from(0);
   std::size_t heavy = heavy_from(0);
-  // What is not placed yet fills the columns of `heavy` and of all that follow, light and heavy: so
-  // there is a light sample while left > 2^32, and left = 2^32 where no heavy one follows.
+  // The shares not placed yet fill exactly the columns of `heavy` and of all that follow, light and
+  // heavy. So while left > 2^32 there is a light sample, and where no heavy one follows, left is
+  // 2^32.
   std::uint64_t left = shares[heavy];
   for (std::size_t next = heavy_from(heavy + 1); light < n || next < n;) {
     if (left > kColumn) {

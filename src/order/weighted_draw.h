@@ -8,9 +8,9 @@ namespace shardwise::detail {
 
 /// Draws a sample with a probability in proportion to its weight, from a uniform number.
 ///
-/// The same on every platform: n samples have shares of n * 2^32 (weight_shares()), which Walker's
-/// table lays into n columns; docs/formats/order.md specifies it (Draws by weight, version 1). A
-/// weight above 0 is drawn with a probability of at least about 1 / (n * 2^32), a weight of 0
+/// Draws are the same on every platform: n samples have shares of n * 2^32 (weight_shares()), which
+/// Walker's table lays into n columns; docs/formats/order.md specifies it (Draws by weight, version
+/// 1). A weight above 0 is drawn with a probability of at least about 1 / (n * 2^32), a weight of 0
 /// never; probabilities are the shares to within n / 2^63.
 ///
 /// Why a table of aliases and not of running sums: each of the two takes 8 bytes a sample, but

@@ -37,14 +37,14 @@ class CacheDirectory {
     std::vector<std::string> records;  ///< names of shards
     std::vector<std::string> foreign;  ///< file names
   };
-  /// What tells at a glance that nobody wrote to a shard.
+  /// Shows at a glance that nobody wrote to a shard.
   struct Glance {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;
 
     friend bool operator==(const Glance&, const Glance&) = default;
   };
-  /// As that page says.
+  /// A record, as that page specifies it.
   struct Record {
     std::string url;
     std::string validator;
@@ -66,7 +66,7 @@ class CacheDirectory {
   std::string record_path(const std::string& name) const;
   std::string locks_path() const;
 
-  /// What is there. A shard that gets its name meanwhile is counted once.
+  /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
   static Glance glance_at(const File& shard);
   struct RecordFile {
@@ -81,7 +81,7 @@ class CacheDirectory {
 
  private:
   Contents list(bool& moved) const;
-  /// Nothing if it is that of another shard. Throws what parsing does.
+  /// Parses a record; returns nothing if it is another shard's. Throws what parsing does.
   static std::optional<Record> parse_record(const std::string& name, const std::string& bytes);
 
   const std::string path_;
@@ -98,7 +98,7 @@ std::uint64_t use_byte(std::string_view name);
 /// Movable.
 class ByteLock {
  public:
-  /// Nothing if another holds it.
+  /// Takes the lock; returns nothing if another holds it.
   static std::optional<ByteLock> try_take(const CacheDirectory& directory, std::uint64_t byte);
 
  private:

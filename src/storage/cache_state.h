@@ -20,9 +20,9 @@
 #include "storage/cache_directory.h"
 #include "storage/cache_request.h"
 
-// What the parts of the shard cache share: shard_cache.cc finds a shard or has it fetched,
-// cache_room.cc makes room for it, shard_fetch.cc brings it, cache_upkeep.cc looks after what is
-// there.
+// The state that the parts of the shard cache share: shard_cache.cc finds a shard or has it
+// fetched, cache_room.cc makes room for it, shard_fetch.cc fetches it, cache_upkeep.cc lists,
+// verifies and removes shards.
 
 namespace shardwise {
 
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> find_size(const std::string& path);
 /// @param progress  is given how many bytes were read now; may be empty.
 Hash128 hash_of_file(const File& file, const CancelToken& cancel,
                      const std::function<void(std::uint64_t bytes)>& progress = nullptr);
-/// Says that the shard was used now.
+/// Sets the shard's last use to now.
 void touch(const std::string& path) noexcept;
 
 /// Waits between the tries of a lock, longer each time.
@@ -66,28 +66,29 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
 
   enum class Room : std::uint8_t {
     kMade,
-    kNotNow,  ///< what should go is needed still
-    kNone     ///< nothing may go
+    kNotNow,  ///< the victim is still needed
+    kNone     ///< no shard may go
   };
   /// How much a shard is needed.
   struct Need {
     std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
-    bool patient = false;  ///< now, but rather wait until what should go is not needed any more
+    bool patient = false;  ///< it is needed now, but may wait until its victim is free
   };
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
-  /// Holds what lies under the name, and is held, against what is known of the wanted shard.
+  /// Compares the shard under the name with what is known of the wanted one. REQUIRES: a hold.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
   using Record = detail::CacheDirectory::Record;
   /// Whether the shard's bytes are still those of its record, which is brought up to date.
   bool is_intact(const CacheRequest& request, const std::string& name, Record& record) const;
   /// Writes the record of a shard that is there, if nobody else does and the disk has room.
   void renew(const std::string& name, const Record& record) const;
-  /// For locks that others hold briefly. Errors: kIo; Cancelled.
+  /// Waits for a lock that others hold briefly: calls `attempt` until it returns a value.
+  /// Errors: kIo; Cancelled.
   template <class Attempt>
   auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
                 const Attempt& attempt) const;
-  /// The lock, as soon as it can be had. Errors: kIo; Cancelled.
+  /// Waits for the room lock. Errors: kIo; Cancelled.
   detail::ByteLock lock_room(const CacheRequest& request) const;
   CachedShard hold(const CacheRequest& request, const std::string& name);
   /// Removes what lies under the name and is not what is asked for. False: somebody uses it, and
@@ -95,11 +96,11 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// REQUIRES: the lock to fetch the shard, and that find() found nothing.
   bool clear(const CacheRequest& request, const std::string& name,
              std::chrono::milliseconds patience);
-  /// Waits for who fetches the shard, as long as it gets on.
+  /// Waits for the lock to fetch the shard, for as long as its owner's fetch makes progress.
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::uint64_t size_wanted(const CacheRequest& request) const;
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
-  /// A shard in the cache, as whoever needs room sees it.
+  /// A shard in the cache that may have to make room.
   struct Candidate {
     detail::CacheDirectory::Shard shard;
     NextUse next;
@@ -113,12 +114,12 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::uint64_t own_bytes = 0;      ///< of that one, if it is there
     std::uint64_t fetched_bytes = 0;  ///< of all that is being fetched
   };
-  /// What is there besides the shard `name`. REQUIRES: the room lock.
+  /// Counts all that is there besides the shard `name`. REQUIRES: the room lock.
   Survey survey(const std::string& name, const NextUseOf& next_use) const;
   /// Removes shards until those that were found take `max_bytes` together, or all that are left are
   /// mapped. REQUIRES: the room lock.
   void come_down(Survey& found, std::uint64_t max_bytes);
-  /// The same, if no shard was asked for before the one that is held now, with the budget.
+  /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
   /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
   /// lock.
@@ -149,7 +150,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::weak_ptr<void> owner;
     std::function<bool(const std::string&)> release;
   };
-  /// Says, while what is returned lives, that this process fetches the shard.
+  /// Notes that this process fetches the shard, for as long as what is returned lives.
   std::shared_ptr<void> note_fetch(const std::string& name);
   bool is_fetched_here(const std::string& name) const;
 

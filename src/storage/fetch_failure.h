@@ -8,7 +8,7 @@ namespace shardwise {
 /// Throws FetchError "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
 [[noreturn]] void throw_fetch_error(std::string_view url, std::string_view reason,
                                     std::string_view remedy);
-/// The same as NotFound: the source says that there is no such file.
+/// Throws NotFound: the source says that there is no such file.
 [[noreturn]] void throw_not_found(std::string_view url, std::string_view reason,
                                   std::string_view remedy);
 /// Throws StaleIndex, with the validator that was wanted and the one that the file has ("": none).

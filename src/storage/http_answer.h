@@ -17,13 +17,13 @@ struct ContentRange {
   std::optional<std::uint64_t> total;  ///< of the whole file; nothing for "*"
 };
 
-/// Nothing if `text` is none, or contradicts itself.
+/// Parses a Content-Range header; returns nothing if `text` is none, or contradicts itself.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
 /// True for an ETag that names bytes, and can be sent back as it is: in quotes, without W/.
 bool is_strong_etag(std::string_view text);
 
-/// What the status line and the headers of an answer say.
+/// The status line and the headers of an answer.
 struct HttpAnswer {
   int status = 0;
   std::optional<std::uint64_t> length;  ///< Content-Length
@@ -41,9 +41,9 @@ struct HttpAnswer {
   /// Takes one header line, or a status line, which forgets all before it.
   void take_line(std::string_view line);
 
-  /// What tells the file's versions apart, as SourceFile::validator; "" if nothing does.
+  /// Tells the file's versions apart, see SourceFile::validator; "" if nothing does.
   std::string validator() const;
-  /// What If-Range takes: "" if the answer has nothing by which parts may be put together.
+  /// The value for If-Range; "" if the answer has nothing by which parts may be put together.
   const std::string& range_validator() const { return etag.empty() ? last_modified : etag; }
   /// REQUIRES: 200 or 206.
   SourceFile file() const;

@@ -194,7 +194,8 @@ class PipeFetcher : public Fetcher {
     std::vector<char> buffer(kPipeBufferBytes);
     std::string complaint;
     pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};
-    // What it left running may hold standard error open: only the output is waited for.
+    // A process that the command left running may hold standard error open, so only the end of
+    // standard output is waited for.
     while (ends[0].fd >= 0 && !range.is_full()) {
       check_cancelled(request);
       if (::poll(ends, 2, kPollMs) < 0 && errno != EINTR) throw_errno(errno, "cannot wait", "");
@@ -215,7 +216,7 @@ class PipeFetcher : public Fetcher {
         }
       }
     }
-    // What was complained before the output's end lies in the pipe already.
+    // All that the command wrote to standard error before its output ended is in the pipe already.
     pollfd& rest = ends[1];
     while (rest.fd >= 0 && !range.is_full() && ::poll(&rest, 1, kPollMs) > 0) {
       const ssize_t size = ::read(rest.fd, buffer.data(), buffer.size());

@@ -52,7 +52,7 @@ std::string home_file(const char* name) {
   return home.empty() ? std::string() : home + "/.aws/" + name;
 }
 
-/// What the two files say of a profile; credentials first.
+/// Reads a profile's settings from the two files, credentials first.
 Settings read_profile(const std::string& name, bool must_be_there) {
   const std::string credentials =
       first_of({environment("AWS_SHARED_CREDENTIALS_FILE"), home_file("credentials")});

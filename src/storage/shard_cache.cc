@@ -44,10 +44,11 @@ using detail::touch;
 // still reads. So nobody waits for a shard to fall out of use without a limit: get() asks
 // make_room() to be patient only for a while (room_timeout), then fetches to a file of its own.
 //
-// Who may delete what. A shard, and its record with it: only who holds the room byte and the
-// shard's use byte exclusively. A record alone: only who holds the fetch byte, and where no shard
-// is. A fetch takes its shared hold before it writes the record, so nobody evicts what is about to
-// appear. A temporary file: its owner, or whoever gets the lock on it.
+// Deleting. A shard, and its record with it, is deleted only by a holder of the room byte and of
+// the shard's use byte, exclusively. A record alone is deleted only by a holder of the fetch byte,
+// and where there is no shard. A fetch takes its shared hold before it writes the record, so nobody
+// evicts what is about to appear. A temporary file is deleted by its owner, or by whoever gets the
+// lock on it.
 //
 // Locks belong to open files, not to processes: each ByteLock opens `locks` anew. So two threads of
 // one process exclude each other as two processes do, and a process cannot evict what it holds.

@@ -7,7 +7,7 @@
 namespace shardwise {
 namespace {
 
-/// What claims to be a header, with the special ones before it, and is longer than this, is none.
+/// A header is not longer than this, special headers before it included.
 constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
 static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;

@@ -48,7 +48,7 @@ class Header {
   /// The name field alone, up to its NUL.
   std::string_view short_name() const noexcept { return field(0, 100); }
   std::string_view prefix() const noexcept { return field(345, 155); }
-  /// Of a link, the field alone, up to its NUL.
+  /// A link's target as this header alone has it: the field up to its NUL.
   std::string_view short_target() const noexcept { return field(157, 100); }
   /// True if the bytes after `prefix` are zero, as they are in ustar; star and Solaris use them.
   bool tail_is_zero() const noexcept;
@@ -61,7 +61,7 @@ class Header {
   const char* block_;
 };
 
-/// What an entry is. Readers agree on what follows the headers of the first five.
+/// The type of an entry. Readers agree on what follows the headers of the first five.
 enum class EntryKind : std::uint8_t {
   kFile,
   kDirectory,
@@ -71,7 +71,7 @@ enum class EntryKind : std::uint8_t {
   kUnsupported  ///< sparse, continued from another volume, a label, or of a type not known here
 };
 
-/// What the raw headers say of one entry: special headers that precede it are taken into account.
+/// One entry as its raw headers describe it, those special headers included that precede it.
 struct RawEntry {
   std::uint64_t header_offset = 0;
   std::uint64_t data_offset = 0;

@@ -118,7 +118,7 @@ std::string_view up_to_nul(std::string_view text) { return text.substr(0, text.f
 
 std::string_view text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-/// What libarchive takes the entry for; nothing if that is nothing we know.
+/// The type that libarchive takes the entry for; nothing if that is none we know.
 std::optional<tar::EntryKind> kind_of(archive_entry* entry) {
   if (archive_entry_hardlink(entry) != nullptr) return tar::EntryKind::kHardLink;
   switch (archive_entry_filetype(entry)) {
@@ -443,7 +443,7 @@ class Scanner {
                 " bytes: some readers take what follows for its data, others for members");
   }
 
-  /// What libarchive takes such a link for hangs on the entries before it.
+  /// True for a link without a target: its type in libarchive depends on the entries before it.
   static bool is_link_to_nothing(const tar::RawEntry& raw) {
     const tar::EntryKind kind = raw.kind();
     return (kind == tar::EntryKind::kHardLink || kind == tar::EntryKind::kSymbolicLink) &&

@@ -29,9 +29,9 @@ class TarWriter {
   void add_file(const std::string& name, const std::string& source);
   void commit();
 
-  /// What a member of this size takes in a tar, long names aside.
+  /// Bytes that a member of this size takes in a tar, long names aside.
   static std::uint64_t member_bytes(std::uint64_t content_bytes);
-  /// What members of so many bytes make as a file, with the end marker and tar's padding.
+  /// Bytes of a file whose members take `member_bytes`, with the end marker and tar's padding.
   static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
   /// Where libarchive's bytes go, and what became of them.
