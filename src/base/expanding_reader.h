@@ -18,7 +18,7 @@ SHARDWISE_EXPORT std::string_view without_compression_suffix(std::string_view na
 /// frames in front, as pzstd writes them, are stepped over; where they reach further it is zstd.
 SHARDWISE_EXPORT Compression detect_compression(std::string_view first_bytes) noexcept;
 
-/// What a compressed file may expand to: a small file can stand for terabytes of zeros.
+/// Limits on what a compressed file may expand to: a small file can stand for terabytes of zeros.
 struct ExpansionLimits {
   std::uint64_t max_bytes = std::uint64_t{1} << 40;
   /// Expanded bytes a compressed byte. Not applied below 64 MiB. Deflate reaches 1,032 at most.

@@ -23,10 +23,10 @@ struct FileIdentity {
 /// The identity of the regular file at `path`, links followed.
 /// Errors: NotFound, kIo; InvalidArgument if it is not a regular file.
 SHARDWISE_EXPORT FileIdentity file_identity(const std::string& path);
-/// The same of an open descriptor; `path` is for the error text.
+/// Reads the identity from an open descriptor; `path` is for the error text.
 SHARDWISE_EXPORT FileIdentity file_identity(int fd, const std::string& path);
 
-/// What came of asking for a lock.
+/// The outcome of trying to take a lock.
 enum class FileLock : std::uint8_t {
   kTaken,
   kHeldByAnother,

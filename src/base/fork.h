@@ -32,9 +32,9 @@ namespace shardwise::detail {
 //
 // Locks of files belong to the open file, which parent and child share: see File::try_lock.
 //
-// What it does not cover: processes made without fork's handlers (vfork, posix_spawn, clone; they
-// may only exec), and locks within other libraries that do not take care themselves, as the name
-// resolver's. SQLite's and libcurl's global ones are only ever taken within sections.
+// This does not cover processes made without fork's handlers (vfork, posix_spawn, clone; they may
+// only exec), nor locks within other libraries that do not take care themselves, as the name
+// resolver's. SQLite's and libcurl's global locks are only ever taken within sections.
 
 /// Which process this is: one more in a child than in its parent.
 SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;

@@ -25,14 +25,14 @@ class SHARDWISE_EXPORT MappedFile {
   /// Maps the regular file at `path`. An empty file gives an empty view.
   /// Errors: NotFound; kIo; CannotMap; InvalidArgument if it is a directory or a device.
   static MappedFile open(const std::string& path, Access access = Access::kNormal);
-  /// The same of an open file, which may have no name.
+  /// Maps an open file, which may have no name.
   static MappedFile open(const File& file, Access access = Access::kNormal);
   ~MappedFile();
   MappedFile(MappedFile&&) noexcept;
   MappedFile& operator=(MappedFile&&) noexcept;
 
   std::string_view bytes() const noexcept { return bytes_; }
-  /// Of the file that is mapped, taken from the descriptor it was mapped through.
+  /// The identity of the mapped file, taken from the descriptor it was mapped through.
   const FileIdentity& identity() const noexcept { return identity_; }
 
  private:

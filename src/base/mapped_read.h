@@ -19,8 +19,9 @@ namespace shardwise::detail {
 // finds itself installed, and may pass on in turn. They protect nothing in a thread that blocks
 // SIGBUS, nor while somebody installs a handler in the middle of a use.
 //
-// What they cannot see: the page that holds the file's new end is there still, zeros from the end
-// on. Who must know that no byte is missing compares the file's size afterwards.
+// They cannot see a truncation within a page: the page with the file's new end stays readable, with
+// zeros behind the end. Callers that must know that no byte is missing compare the file's size
+// afterwards.
 
 /// When to look whether the handler is still ours.
 enum class Look : std::uint8_t {

@@ -35,7 +35,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
 ///   contradicts another.
 SHARDWISE_EXPORT RankEnvironment rank_environment();
-/// The same of other variables than this process's.
+/// Reads other variables than this process's.
 SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);
 
 }  // namespace shardwise::detail

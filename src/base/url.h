@@ -9,8 +9,8 @@
 
 namespace shardwise::detail {
 
-/// What stands before the first colon of `url`, in lower case, if it has the form of a scheme; else
-/// nothing. "C:/x" has the scheme "c".
+/// Returns the part before the first colon of `url`, in lower case, if it has the form of a scheme;
+/// otherwise an empty text. "C:/x" has the scheme "c".
 SHARDWISE_EXPORT std::string scheme_of(std::string_view url);
 
 /// True for `scheme://...`, where the scheme is not file: something on another machine.

@@ -51,7 +51,7 @@ class NextUses {
   std::vector<Span> spans_;           ///< by shard, then ascending
 };
 
-/// What a cache that starts empty does in these epochs, one after another, on demand: without
+/// Simulates a cache that starts empty in these epochs, one after another, on demand: without
 /// reading ahead. Shard i has sizes_bytes[i] bytes.
 ///
 ///  * At each slot where uses begin, first those whose shards are cached are served; then the

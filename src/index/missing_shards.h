@@ -17,7 +17,7 @@ SHARDWISE_EXPORT bool is_missing(const ShardInfo& shard);
 /// Errors: CorruptIndex.
 SHARDWISE_EXPORT std::string count_missing_shards(const Index& index);
 
-/// What to do where this shard of `index` is missing: where the index looks for it, and how to say
+/// Advice for where this shard of `index` is missing: where the index looks for it, and how to say
 /// where it is.
 SHARDWISE_EXPORT std::string how_to_find(const Index& index, const ShardInfo& shard);
 

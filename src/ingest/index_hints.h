@@ -10,7 +10,8 @@
 
 namespace shardwise::detail {
 
-/// What index files of other programs beside the shards of an index say, held against the shards.
+/// Findings about index files of other programs that lie beside the shards of an index: what they
+/// say, compared with the shards.
 struct IndexHints {
   struct Stale {
     std::string path;  ///< of the file

@@ -27,7 +27,7 @@ class SHARDWISE_EXPORT RemoteShards {
   /// True if pipe: URLs that a user gives are to be run. Those in descriptors never are.
   virtual bool runs_commands() const { return false; }
 
-  /// What is known of a shard before it is read.
+  /// The properties of a shard that are known before it is read.
   struct State {
     std::optional<std::uint64_t> size_bytes = {};
     std::string validator = {};  ///< changes when the shard does; empty: nothing is known
@@ -46,7 +46,8 @@ class SHARDWISE_EXPORT RemoteShards {
     std::string path;
     std::shared_ptr<void> hold;
   };
-  /// Nothing if shards are not to be copied; then they are read in one pass, and nothing is kept.
+  /// Makes a local copy of a shard. Returns nothing if shards are not to be copied: then they are
+  /// read in one pass, and nothing is kept.
   virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
   /// Told of a compressed shard whose copy, at `path`, was read to its end: the chance to keep what
   /// it expands to.
@@ -54,10 +55,10 @@ class SHARDWISE_EXPORT RemoteShards {
                              Compression compression, std::uint64_t expanded_bytes) = 0;
 };
 
-/// The same, but a shard's state is asked for once, and known from then on: for one piece of work
-/// that looks at its shards several times. The states of those of `shards` that are remote are
-/// asked for now, 16 at a time; what cannot be had now is asked for again when it is wanted, and
-/// then is an error.
+/// Wraps `remote` so that each shard's state is asked for once and then remembered: for one piece
+/// of work that looks at its shards several times. The states of the remote ones among `shards` are
+/// asked for now, 16 at a time. A state that cannot be had now is asked for again when it is
+/// wanted, and is an error then.
 SHARDWISE_EXPORT std::shared_ptr<RemoteShards> remembering_states(
     std::shared_ptr<RemoteShards> remote, const std::vector<std::string>& shards);
 

@@ -7,7 +7,7 @@
 
 namespace shardwise::detail {
 
-/// What a key is for. Two purposes never share a key, so no draw depends on another. The numbers
+/// The purpose of a key. Two purposes never share a key, so no draw depends on another. The numbers
 /// never change: docs/formats/order.md (Keys) lists them, with what stands for seed, epoch and
 /// index where those are something else.
 enum class KeyPurpose : std::uint64_t {
@@ -25,7 +25,8 @@ enum class KeyPurpose : std::uint64_t {
 };
 
 /// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.
-/// Nothing is added to anything, so (seed 0, epoch 1) and (seed 1, epoch 0) have nothing in common.
+/// Seed and epoch are not added up, so (seed 0, epoch 1) and (seed 1, epoch 0) have nothing in
+/// common.
 /// Cost: about 10 ns.
 SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                                     std::uint64_t index = 0) noexcept;

@@ -10,8 +10,8 @@
 
 namespace shardwise::detail {
 
-/// What a permutation of n numbers needs beside its key. Worth keeping where many permutations have
-/// the same n: making one costs two divisions and a square root.
+/// The part of a permutation that depends on n alone, not on the key. Worth keeping where many
+/// permutations have the same n: making one costs two divisions and a square root.
 struct SHARDWISE_EXPORT PermutationDomain {
   /// Errors: InvalidArgument if n > kMaxSamples.
   explicit PermutationDomain(std::uint64_t n);
@@ -37,9 +37,9 @@ struct SHARDWISE_EXPORT PermutationDomain {
 /// n, so the time does not depend on n. Rounds add, so each is undone by subtraction. All products
 /// have factors below 2^32, so that two or more fit a vector.
 ///
-/// What cannot occur: a key has 127 bits that count, and 34! is more than 2^127. From n = 34 on,
-/// only some of the n! permutations exist, whatever the key: what is tested there is how often one
-/// and two numbers come to each place, and how neighbours lie. Odd and even permutations are
+/// Not every permutation can occur: a key has 127 bits that count, and 34! is more than 2^127. So
+/// from n = 34 on only some of the n! permutations exist. Tests check there how often one and two
+/// numbers come to each place, and how neighbours lie. Odd and even permutations are
 /// equally likely, except where n > 64 and a and b are both odd (then a = b: n in (a * (a - 1),
 /// a * a]). There the rounds are an even permutation of the grid, and that of the n numbers nearly
 /// always has the parity of a * b - n; always where n = a * b.
@@ -54,7 +54,7 @@ class SHARDWISE_EXPORT Permutation {
 
   /// The image of `i`. REQUIRES: i < size().
   std::uint64_t operator()(std::uint64_t i) const noexcept;
-  /// The same, checked. Errors: OutOfRange.
+  /// As operator(), but checked. Errors: OutOfRange.
   std::uint64_t at(std::uint64_t i) const;
   /// The number whose image is `v`. Errors: OutOfRange.
   std::uint64_t inverse(std::uint64_t v) const;

@@ -127,8 +127,8 @@ struct Sse2 {
 
 #define SHARDWISE_AVX2 __attribute__((target("avx2")))
 
-/// As half_round() of two values, on four. The sum of the halves is below 2^32, so the sum minus `range` (mod
-/// 2^32) is larger than the sum exactly where the difference is negative.
+/// As half_round() of two values, on four. The sum of the halves is below 2^32, so the sum minus
+/// `range` (mod 2^32) is larger than the sum exactly where the difference is negative.
 SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i round_key,
                                          __m256i range) noexcept {
   const __m256i m1 = _mm256_set1_epi64x(static_cast<long long>(kGridMultiplier1));

@@ -24,7 +24,7 @@ class KeptSlots;
 /// both counted from where the sampler began. (Of an epoch that is read from its beginning, with
 /// nothing left out, these are the positions of resume tokens.) Replicas deliver in the same slots.
 ///
-/// What is promised, of the uses of a node:
+/// These are promised of the uses of a node:
 ///
 /// - Every sample that the node delivers comes in a slot inside a use of its shard.
 /// - A shard has a use of [begin, end) only if a piece of the order with samples of this shard is
@@ -40,9 +40,9 @@ class KeptSlots;
 /// - With Tail::kPad, the slots that repeat samples are looked at one by one; where bytes are
 ///   balanced, their uses are of the last step, too.
 ///
-/// What has no known future: resampled orders, orders that touch more than `max_touches` pieces of
-/// shards (chunks of a few samples: then every shard is needed all the time), and, where bytes are
-/// balanced, a part of the ranks.
+/// The future is not known of resampled orders, of orders that touch more than `max_touches` pieces
+/// of shards (chunks of a few samples: then every shard is needed all the time), and, where bytes
+/// are balanced, of a part of the ranks.
 ///
 /// Immutable; safe from any thread. Memory: 40 bytes a piece and 8 a touch.
 class SHARDWISE_EXPORT ShardSchedule {

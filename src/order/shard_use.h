@@ -14,8 +14,8 @@ struct ShardUse {
   friend auto operator<=>(const ShardUse&, const ShardUse&) = default;
 };
 
-/// What is needed when in one epoch. What makes it knows orders; what uses it knows caches; neither
-/// knows the other.
+/// When each shard is needed in one epoch. Made by order, which knows no caches; used by storage,
+/// which knows no orders.
 struct EpochUses {
   std::uint64_t num_slots = 0;  ///< of the epoch, all ranks together; no use ends later
   /// By begin, then by shard. Uses of one shard are apart from each other: end < next begin.

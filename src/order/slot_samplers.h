@@ -16,7 +16,7 @@ struct ShardedOptions {
   SkipList skip{};
 };
 
-/// The same with whole shards as chunks. Memory: 16 bytes a shard.
+/// As ChunkedSampler, with whole shards as chunks. Memory: 16 bytes a shard.
 class SHARDWISE_EXPORT ShardedSampler final : public SlotSampler {
  public:
   explicit ShardedSampler(const SampleSet& samples, const ShardedOptions& options = {},

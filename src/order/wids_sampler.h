@@ -42,7 +42,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   WidsSampler(WidsSampler&&) noexcept;
   ~WidsSampler() override;
 
-  /// What wids' len() says: ceil(n / world_size), delivered or not.
+  /// The number that wids' len() returns: ceil(n / world_size), delivered or not.
   std::uint64_t wids_len() const noexcept { return block_size_; }
 
   /// This rank's chunks in the order in which this epoch reads them, as ranges of sample numbers.

@@ -16,7 +16,7 @@ namespace shardwise::detail {
 
 /// A shard that is wanted.
 struct CacheRequest {
-  /// Of a remote shard, or the path of a local one.
+  /// The URL of a remote shard, or the path of a local one.
   std::string url;
   /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
   std::string local_copy = {};
@@ -31,8 +31,9 @@ struct CacheRequest {
   bool fetch_again = false;                        ///< what is in the cache will not do
   /// Looks at a shard that was fetched, before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
-  /// What `check` holds a shard against, as a hash: one in the cache that passed the check of
-  /// another is another, and one that passed none is checked. Nothing: it is taken unchecked.
+  /// A hash of what `check` compares a shard with. A shard in the cache that passed a check against
+  /// something else is not the one that is asked for; one that passed no check is checked now.
+  /// Nothing: shards in the cache are taken unchecked.
   std::optional<Hash128> checked_as = {};
   /// Ends the call with Cancelled.
   CancelToken cancel = {};

@@ -328,10 +328,9 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
     fetch.make_file();
   }
   Pause pause;
-  // The preferred victim is still needed by work that began earlier. As long as fetches of this
-  // process complete, that work gets on, and the victim will be free soon. If none run for
-  // room_timeout, that work may be waiting for this very shard: stop being patient, or both wait
-  // for ever.
+  // The preferred victim is still needed by work that began earlier. While fetches of this process
+  // run, that work gets on, and the victim will be free. If none runs for room_timeout, that work
+  // may be waiting for this very shard: stop being patient, or both wait for ever.
   const auto start = Clock::now();
   auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {

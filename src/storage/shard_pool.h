@@ -133,7 +133,7 @@ class ShardPool {
     /// The shard, if another thread has opened it; nothing: this one is to.
     Handle wait() {
       std::unique_lock lock(pool_.mutex_);
-      // Who began in the process that this one was forked from does not come to an end here.
+      // A thread that began in the process that this one was forked from does not exist here.
       pool_.opened_.wait(lock, [this] { return slot_.opening != process_generation(); });
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       process_ = slot_.opening = process_generation();
@@ -222,7 +222,7 @@ class ShardPool {
         }
       }
       if (best == open_.end()) return nullptr;
-      // Nothing: somebody took it meanwhile.
+      // Otherwise another thread took hold of it meanwhile: look for the next.
       if (auto victim = take(best)) return victim;
     }
   }

@@ -19,9 +19,10 @@ struct SampleName {
   friend bool operator==(const SampleName&, const SampleName&) = default;
 };
 
-/// Nothing if the name belongs to no sample: no dot in the basename, or nothing that could be a key
-/// before it. Source: base_plus_ext of webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, taken for
-/// bytes and to the letter: `s.` has the field "", `d/.x` the key "d/", and `.x` and `a.b/.x` none.
+/// Splits a member's name into key and field. Returns nothing if the name belongs to no sample: no
+/// dot in the basename, or nothing before it that could be a key. Source: base_plus_ext of
+/// webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, taken for bytes and to the letter: `s.` has the
+/// field "", `d/.x` the key "d/", and `.x` and `a.b/.x` none.
 SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
 
 /// True of the names that webdataset 1.0.2 keeps for itself and gives to no sample: those whose

@@ -74,10 +74,10 @@ struct TarScanOptions {
 /// entries is held against the raw headers: where the two disagree in type, name, target, size or
 /// place, the error says both.
 ///
-/// What readers take in several ways is an error, never one of the ways: pax global headers with a
-/// path, linkpath, size or sparse map; a body behind a link, a directory or a device that could be
-/// read as members; a directory with data. Types that are not known here are refused like sparse
-/// members: some readers take them for files. Names are bytes, whatever the locale.
+/// An archive that readers interpret in several ways is an error, never one of the ways: pax global
+/// headers with a path, linkpath, size or sparse map; a body behind a link, a directory or a device
+/// that could be read as members; a directory with data. Unknown types are refused like sparse
+/// members, since some readers take them for files. Names are bytes, whatever the locale.
 ///
 /// @param shard  for error texts.
 /// Threads: safe concurrently.

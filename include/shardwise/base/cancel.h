@@ -8,8 +8,9 @@
 
 namespace shardwise {
 
-/// What long work asks now and then whether it shall stop. It shares a flag with whoever may say
-/// so; by default there is none, and nobody does. A cheap value; any thread.
+/// Tells long work whether to stop: the work asks it now and then. It shares a flag with whoever
+/// may cancel; by default there is no flag, and nothing is ever cancelled. A cheap value; any
+/// thread.
 ///
 /// The flag is an atomic that needs no lock, so that a signal handler may set it.
 class SHARDWISE_EXPORT CancelToken {
@@ -21,7 +22,7 @@ class SHARDWISE_EXPORT CancelToken {
   /// Stops when `flag`, unless that is null, becomes true. It must outlive what has the token.
   CancelToken(const Flag* flag) noexcept  // NOLINT(google-explicit-constructor): &flag is one
       : flag_(std::shared_ptr<const Flag>(), flag) {}
-  /// The same of a flag that lives as long as any token of it.
+  /// Asks a flag that lives as long as any token of it.
   CancelToken(std::shared_ptr<const Flag> flag) noexcept  // NOLINT(google-explicit-constructor)
       : flag_(std::move(flag)) {}
 

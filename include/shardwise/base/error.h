@@ -9,7 +9,7 @@
 
 namespace shardwise {
 
-/// What went wrong, for programs; `what()` says it for people.
+/// The kind of an error, for programs; `what()` describes it for people.
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument,  ///< an option or argument that cannot be meant; the text lists what can
   kOutOfRange,       ///< a sample, position or rank outside its half-open range

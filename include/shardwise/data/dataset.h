@@ -116,7 +116,7 @@ class SHARDWISE_EXPORT Dataset {
 
   /// The first sample with this key, or nothing. Errors: as operator[]. Cost: about a microsecond.
   std::optional<Sample> find(std::string_view key) const;
-  /// The same; errors: NotFound.
+  /// The sample with this key, see find(). Errors: NotFound.
   Sample get(std::string_view key) const;
 
   /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
@@ -147,7 +147,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Cost: some ns; the first of a shard checks its records.
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
 
-  /// Of all samples, also where this is a view.
+  /// The index of all samples, also where this is a view.
   const Index& index() const noexcept;
   const std::shared_ptr<const Index>& shared_index() const noexcept;
   const Hash128& fingerprint() const noexcept;
@@ -159,9 +159,10 @@ class SHARDWISE_EXPORT Dataset {
     std::uint64_t open_bytes = 0;
   };
   PoolStats pool_stats() const;
-  /// Nothing if there is none.
+  /// The shard cache; a null pointer if there is none.
   const std::shared_ptr<ShardCache>& cache() const noexcept;
-  /// What is asked of the cache for a shard of the index; nothing if it is read where it lies.
+  /// The request by which the cache is asked for a shard of the index; nothing if the shard is read
+  /// where it lies.
   /// Errors: OutOfRange; CorruptIndex; InvalidArgument (a malformed URL).
   std::optional<detail::CacheRequest> cache_request(std::uint64_t shard) const;
   /// Lets go of the mapping of a shard of the index, if it is mapped and nobody reads it.

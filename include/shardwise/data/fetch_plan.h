@@ -17,12 +17,12 @@ namespace shardwise {
 struct CachedShards {
   /// First sample of each shard, then the number of samples: one more than there are shards.
   std::vector<std::uint64_t> starts;
-  /// What each takes in a cache: for a compressed shard, its bytes when expanded.
+  /// Bytes that each takes in a cache: of a compressed shard, when expanded.
   std::vector<std::uint64_t> sizes_bytes;
 
   /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
   SHARDWISE_EXPORT static CachedShards of(const Dataset& data);
-  /// The same of several data sets, one after another.
+  /// The shards of several data sets, one after another.
   SHARDWISE_EXPORT static CachedShards of(const MixedDataset& data);
   /// `count` shards that are all alike.
   /// Errors: InvalidArgument if there are more than 2^62 samples.
@@ -41,9 +41,9 @@ struct FetchPlanOptions {
   std::uint64_t max_simulated_uses = 4'000'000;
 };
 
-/// What M nodes will fetch.
+/// The shards that M nodes will fetch.
 struct FetchPlan {
-  /// What a cache did in an epoch.
+  /// The work of a cache in an epoch.
   struct CacheCounts {
     std::uint64_t uses = 0;           ///< of shards, as EpochUses counts them
     std::uint64_t fetches = 0;        ///< uses whose shard was not there
@@ -57,7 +57,7 @@ struct FetchPlan {
     friend bool operator==(const CacheCounts&, const CacheCounts&) = default;
   };
 
-  /// What a node's cache does in an epoch.
+  /// The work of a node's cache in an epoch.
   struct NodeEpoch {
     std::uint64_t shards = 0;  ///< different ones that are needed
     std::uint64_t bytes = 0;   ///< of them
@@ -101,9 +101,9 @@ struct FetchPlan {
   SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
 
-/// What to tell the user if the ranks of a node, in the order of `sampler`, use more bytes of
+/// A warning for the user if the ranks of a node, in the order of `sampler`, use more bytes of
 /// shards at one time than the cache of `data` may hold, so that shards are fetched again and
-/// again; nothing if all is well, there is no cache, or the future is not known.
+/// again; nothing if all is well, if there is no cache, or if the future is not known.
 /// Cost: about 0.1 us a chunk.
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
                                                                 const Sampler& sampler,

@@ -13,8 +13,8 @@ namespace detail {
 class RemoteShards;
 }  // namespace detail
 
-/// What building and verifying indexes of remote shards takes: give it to BuildOptions::remote and
-/// VerifyOptions::remote.
+/// Makes the access to remote shards that building and verifying indexes needs: for
+/// BuildOptions::remote and VerifyOptions::remote.
 ///
 /// A shard is read once, from front to back, and not kept. Where the server gives parts, the data
 /// of members above 1 MiB is stepped over, unless hashes of all content are wanted.

@@ -8,15 +8,14 @@
 
 namespace shardwise {
 
-/// What to do with a member that breaks a rule.
+/// The policy for a member that breaks a rule.
 enum class OnBad : std::uint8_t {
   kError,  ///< throw, naming shard, offset and member; no index is made
   kSkip,   ///< leave it out, and record in the catalogue what was left out and why
   kKeep    ///< take it as it is; for `repeated_key` only
 };
 
-/// What to do with a link whose name has a field, so that without it a sample would lack that
-/// field.
+/// The policy for a link whose name has a field, so that without it a sample would lack that field.
 enum class OnLink : std::uint8_t {
   kError,   ///< throw, naming shard, offset, member and target; no index is made
   kSkip,    ///< leave it out, as webdataset does
@@ -25,7 +24,7 @@ enum class OnLink : std::uint8_t {
             ///< followed: an error
 };
 
-/// What to do with each kind of thing that breaks a rule. Strict unless told otherwise.
+/// The policy for each kind of defect. Strict unless told otherwise.
 struct SHARDWISE_EXPORT BadPolicies {
   /// Headers that are malformed, truncated or contradictory, sparse members, JSON that is none
   /// where a column is taken from it. kSkip leaves out the sparse member, or what follows the
@@ -34,10 +33,10 @@ struct SHARDWISE_EXPORT BadPolicies {
   /// Names that give no key and field: no dot in the basename, or nothing before it. The Python
   /// webdataset leaves them out silently.
   OnBad no_field = OnBad::kError;
-  /// The same field twice in a sample. kSkip takes the first.
+  /// A field that comes twice in a sample. kSkip takes the first.
   OnBad duplicate_field = OnBad::kError;
-  /// The same key in two places of a shard. kSkip takes the first sample; kKeep takes all, as the
-  /// Python webdataset does, and find() gives the first.
+  /// A key that comes in two places of a shard. kSkip takes the first sample; kKeep takes all, as
+  /// the Python webdataset does, and find() returns the first.
   OnBad repeated_key = OnBad::kError;
   /// A link named like a member. One whose name has no field is left out under any policy.
   OnLink link = OnLink::kError;

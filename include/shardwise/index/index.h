@@ -19,8 +19,7 @@ namespace detail {
 class SegmentView;
 }  // namespace detail
 
-/// What to index besides where members lie. It is stored in the index, so that update_index() uses
-/// it again.
+/// What to index besides where members lie. Stored in the index, so that update_index() reuses it.
 struct IndexContent {
   BadPolicies policies = {};
   /// Metadata to take from fields, for queries. Reads those fields.
@@ -46,7 +45,7 @@ struct IndexPart {
 /// "2/8 of 100 shards".
 SHARDWISE_EXPORT std::string to_string(const IndexPart& part);
 
-/// What an index knows of one shard.
+/// One shard, as the index describes it.
 struct ShardInfo {
   std::uint64_t number = 0;  ///< place in the source list, from 0
   std::string path = {};     ///< where the bytes are looked for: of a remote shard its URL
@@ -161,8 +160,8 @@ class SHARDWISE_EXPORT Index {
   std::uint64_t size() const noexcept;  ///< samples
   std::uint64_t num_members() const noexcept;
   std::uint64_t num_shards() const noexcept;
-  /// Of the samples' numbering and of every shard's headers: equal for equal shards in equal order,
-  /// wherever they lie. What a resume token is tied to.
+  /// A hash of the samples' numbering and of every shard's headers: equal for equal shards in equal
+  /// order, wherever they lie. Resume tokens are bound to it.
   const Hash128& fingerprint() const noexcept;
 
   /// The shard that holds `sample`. REQUIRES: sample < size(). Cost: O(1), a few ns.
@@ -172,7 +171,7 @@ class SHARDWISE_EXPORT Index {
   /// Offsets of all shards in the samples' numbering: [0, ..., size()], num_shards() + 1 of them.
   std::vector<std::uint64_t> shard_starts() const;
 
-  /// What is known of a shard. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
+  /// The shard with this number. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
   ShardInfo shard(std::uint64_t shard) const;
   /// The records of a shard, checked in full at each call; for the library itself.
   /// Errors: OutOfRange; CorruptIndex.
@@ -189,7 +188,7 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   IndexSummary summary() const;
-  /// What it was built to hold; `columns` in the order of SegmentView::value.
+  /// The content it was built with; `columns` in the order of SegmentView::value.
   const IndexContent& content() const noexcept;
   /// At most `limit` of what was left out, in shard order. Errors: CorruptIndex.
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;

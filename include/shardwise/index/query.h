@@ -29,7 +29,7 @@ struct MetadataValue {
   friend bool operator==(const MetadataValue&, const MetadataValue&) = default;
 };
 
-/// What a query may use.
+/// Limits on what a query may use.
 struct QueryLimits {
   /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory: about
   /// 64 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else in

@@ -57,7 +57,8 @@ struct BuildOptions {
   std::chrono::milliseconds journal_age{1000};
 };
 
-/// What a build did, and made: also where another build replaced the index by now.
+/// The work of a build, and the index that it made: also where another build has replaced that
+/// index by now.
 struct BuildReport {
   IndexSummary summary;
   std::uint64_t shards_scanned = 0;
@@ -114,7 +115,7 @@ SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,
                                          const BuildOptions& options = {});
 
-/// What a build would do with each shard, by path or URL.
+/// What a build would do, shard by shard, by path or URL.
 struct BuildPlan {
   std::vector<std::string> read;       ///< would be read
   std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
@@ -129,7 +130,7 @@ struct BuildPlan {
 SHARDWISE_EXPORT BuildPlan plan_index(const std::string& path,
                                       const std::vector<std::string>& shards,
                                       const BuildOptions& options = {});
-/// The same of update_index().
+/// As plan_index(), for update_index().
 SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptions& options = {});
 
 /// Brings the index at `path` up to date with the shards that it names, or, if it was built with

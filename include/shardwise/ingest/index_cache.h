@@ -27,11 +27,11 @@ class RemoteShards;
 // keeps its own. Indexes that nobody opened for 30 days are removed when another one is built. The
 // folder may be removed by hand at any time when nobody builds.
 
-/// What a build is about to bring from elsewhere.
+/// The remote bytes that a build is about to read.
 struct RemoteReading {
   std::uint64_t num_shards = 0;
-  /// Of these shards, as their servers say, else the descriptor. Where a server gives parts, the
-  /// data of large members is stepped over, and less is brought.
+  /// The size of these shards as their servers say it, or else the descriptor. Where a server gives
+  /// parts, the data of large members is stepped over, and less is read.
   std::uint64_t bytes = 0;
   std::uint64_t num_unknown = 0;  ///< of the shards, those of which nobody says the size
 };
@@ -57,11 +57,11 @@ struct IndexCacheOptions {
 
 /// True if `name` is taken for an index, false if for a source as read_sources() has them.
 ///
-/// What exists goes by its content: a directory, a tar, a compressed file, and what is named like
-/// a shard or a descriptor, is a source, a SQLite file an index. Of what does not exist lists (`-`,
-/// `@list.txt`), URLs, patterns, and names of shards and descriptors are sources, and all else,
-/// with every name that ends in `.idx`, is an index: so a mistyped one is not found, and never
-/// built.
+/// A file that exists is classified by its content: a directory, a tar, a compressed file, and a
+/// file named like a shard or a descriptor is a source; a SQLite file is an index. Of names that do
+/// not exist, lists (`-`, `@list.txt`), URLs, patterns, and names of shards and descriptors are
+/// sources; all others, and every name that ends in `.idx`, are indexes: so a mistyped index is not
+/// found, instead of being built.
 /// Cost: reads 512 bytes.
 SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 
@@ -85,7 +85,7 @@ SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 SHARDWISE_EXPORT std::string index_for(const std::string& name,
                                        const IndexCacheOptions& options = {});
 
-/// What a build of `plan` over `sources` brings from elsewhere. No shard is read.
+/// The remote bytes that a build of `plan` over `sources` reads. No shard is read now.
 SHARDWISE_EXPORT RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
                                               detail::RemoteShards* remote);
 

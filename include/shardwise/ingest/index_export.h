@@ -11,12 +11,12 @@
 
 namespace shardwise {
 
-// What other readers take an index for. Both check first that each shard is the one that was
-// indexed (size and time), so that what they write is true of the files as they are; and they
-// replace only files of their own kind: any other of that name is an InvalidArgument.
+// Exports of an index to the formats of other readers. Both check first that each shard is the one
+// that was indexed (size and time), so that what they write is true of the files as they are. They
+// replace only files of their own kind: any other file of that name is an InvalidArgument.
 
 struct WidsExportOptions {
-  /// Of the data set; empty leaves it out.
+  /// Name of the data set; empty: the descriptor has none.
   std::string name = {};
   /// Reads every byte of every shard, for its md5sum.
   bool md5 = false;

@@ -9,8 +9,8 @@
 
 namespace shardwise {
 
-/// What moved: what lay at `from`, or below it, is at `to`, or below it, under the same names.
-/// Folders, files, or the beginnings of URLs, up to a slash.
+/// A move: what lay at `from`, or below it, is now at `to`, or below it, under the same names. Both
+/// are folders, files, or the beginnings of URLs, up to a slash.
 struct Relocation {
   std::string from;
   std::string to;

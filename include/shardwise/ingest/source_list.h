@@ -12,15 +12,15 @@ namespace detail {
 class RemoteShards;
 }  // namespace detail
 
-/// What the sources of an index stand for.
+/// The shards that the sources of an index stand for.
 struct SourceList {
   std::vector<std::string> shards;          ///< paths and URLs, in order
   std::vector<WidsDescriptor> descriptors;  ///< those among the sources, whose shards are there too
   /// Paths of files in the directories that are not named like shards. Links to folders that were
   /// gone into already are not counted.
   std::vector<std::string> left_out;
-  /// What BuildOptions::sources wants: the sources as they were given, the lines of lists in place
-  /// of the lists; nothing if each is a shard or a pattern in braces, which name the same for ever.
+  /// For BuildOptions::sources: the sources as they were given, with the lines of lists in place of
+  /// the lists; empty if each is a shard or a pattern in braces, which always name the same shards.
   std::vector<std::string> sources;
 };
 
@@ -42,8 +42,8 @@ struct SourceList {
 ///                      lines and lines that start with # are left out
 ///     `-`              the same from standard input
 ///
-/// What a descriptor claims of its shards is for check_against_descriptor to hold against the
-/// index.
+/// Claims of a descriptor about its shards are not checked here; check_against_descriptor()
+/// compares them with the index.
 ///
 /// @param remote  brings remote descriptors; shards are not looked at.
 /// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list

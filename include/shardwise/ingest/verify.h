@@ -21,7 +21,7 @@ struct VerifyOptions {
   CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.
   detail::RemoteShards* remote = nullptr;
-  /// Of this one shard.
+  /// Called with the progress of this one shard.
   ProgressCallback progress = {};
 };
 
@@ -37,9 +37,9 @@ struct VerifyOptions {
 SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                                          const VerifyOptions& options = {});
 
-/// The same of a copy of the shard at `path`: of the file as it is stored, or, if the shard is
-/// compressed, of what it expands to. Its time is not looked at, nor, in full, what is neither
-/// header nor member of an expanded one.
+/// As verify_shard(), for a copy of the shard at `path`: of the file as it is stored, or, if the
+/// shard is compressed, of what it expands to. The copy's time is not looked at; nor, in full, what
+/// is neither header nor member of an expanded one.
 SHARDWISE_EXPORT std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
                                                         const std::string& path,
                                                         const VerifyOptions& options = {});

@@ -72,12 +72,12 @@ struct WidsDataset {
 
   /// The shards' paths, in order: what build_index takes.
   SHARDWISE_EXPORT std::vector<std::string> paths() const;
-  /// What the shards claim together.
+  /// The number of samples that the shards claim together.
   SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
 };
 
-/// What a descriptor says. Its data sets are the file's own shardlist, if it has one, and then the
-/// entries of "datasets".
+/// The content of a descriptor. Its data sets are the file's own shardlist, if it has one, and then
+/// the entries of "datasets".
 ///
 /// A mixture by the descriptor's weights, each data set exact:
 ///
@@ -104,7 +104,7 @@ struct WidsDescriptor {
 SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
                                                      detail::RemoteShards* remote = nullptr);
 
-/// The same of a text that is in memory; `path` says where it would lie.
+/// As read_wids_descriptor(), of a text in memory; `path` says where it would lie.
 SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
                                                       const std::string& path);
 

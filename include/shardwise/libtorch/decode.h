@@ -54,7 +54,7 @@ struct ImageOptions {
 /// Errors: NotFound (no such field); BadField; InvalidArgument (a negative or half-given size).
 SHARDWISE_EXPORT torch::Tensor decode_image(const Sample& sample, std::string_view field,
                                             const ImageOptions& options = {});
-/// The same of bytes from elsewhere; `where` names them in an error.
+/// Decodes bytes from elsewhere; `where` names them in an error.
 SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const ImageOptions& options,
                                             std::string_view where);
 
@@ -81,7 +81,7 @@ SHARDWISE_EXPORT nlohmann::json decode_json(std::string_view bytes, const JsonOp
 /// A copy of a text field, checked to be UTF-8. Errors: BadField.
 SHARDWISE_EXPORT std::string decode_text(const Sample& sample, std::string_view field);
 
-/// What a field's name says it holds, by WebDataset's convention.
+/// The kind of content that a field's name stands for, by WebDataset's convention.
 enum class FieldKind : std::uint8_t {
   kBytes,    ///< anything else, pickles among them: handed out as they are
   kImage,    ///< jpg jpeg png ppm pgm pnm

@@ -54,8 +54,8 @@ SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
 
-/// The same of a module (a torch::nn::ModuleHolder or a shared_ptr): calls forward() in evaluation
-/// mode, and puts the mode back.
+/// Evaluates a module (a torch::nn::ModuleHolder or a shared_ptr): calls forward() in evaluation
+/// mode, and restores the mode.
 template <class Holder>
 requires requires(Holder& model, torch::Tensor images) {
   model->forward(images);

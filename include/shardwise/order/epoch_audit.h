@@ -14,13 +14,13 @@
 
 namespace shardwise {
 
-/// What an epoch's proof adds up: for every sample number that was delivered, one, its keyed
-/// 128-bit hash, and the number itself. Sums do not depend on order, so the parts of ranks, threads
-/// and runs are simply added. A plain struct of 40 bytes.
+/// The sums of an epoch's proof: for every sample number that was delivered, one, its keyed 128-bit
+/// hash, and the number itself. Sums do not depend on order, so the parts of ranks, threads and
+/// runs are simply added. A plain struct of 40 bytes.
 ///
 /// docs/formats/epoch-proof.md specifies it (version 1). The key is the data set's, so the expected
-/// sum is worked out once and not once an epoch. A sum and not XOR, under which a sample that comes
-/// twice would cancel out.
+/// sum is computed once and not once an epoch. It is a sum and not XOR, under which a sample that
+/// comes twice would cancel out.
 struct SHARDWISE_EXPORT AuditSum {
   static constexpr std::size_t kNumWords = 10;
 
@@ -28,8 +28,8 @@ struct SHARDWISE_EXPORT AuditSum {
   Hash128 hashes;   ///< mod 2^128
   Hash128 numbers;  ///< mod 2^128
 
-  /// Of every sample in [begin, end). Cost: about 2 ns a sample; ranges may be shared out over
-  /// threads and added.
+  /// The sum of every sample in [begin, end). Cost: about 2 ns a sample; ranges may be shared out
+  /// over threads and added.
   static AuditSum of_range(std::uint64_t begin, std::uint64_t end, Hash128 fingerprint);
   static AuditSum of(std::span<const std::uint64_t> samples, Hash128 fingerprint);
 
@@ -45,21 +45,22 @@ struct SHARDWISE_EXPORT AuditSum {
   friend bool operator==(const AuditSum&, const AuditSum&) = default;
 };
 
-/// What an epoch has to deliver: normally every sample in [0, num_samples) once; less what a tail
-/// or a skip list leaves out, plus what a pad repeats. Where an order is not exact: what it holds.
+/// The samples that an epoch has to deliver: normally every sample in [0, num_samples) once, less
+/// what a tail or a skip list leaves out, plus what a pad repeats. Where an order is not exact,
+/// the samples that it holds.
 /// One thread while it is made; then immutable. Memory: 16 bytes a sample left out or repeated.
 class SHARDWISE_EXPORT AuditExpectation {
  public:
   /// Each sample in [0, num_samples) once. Cost: O(num_samples), about 2 ns each. Where the number
   /// is the same every epoch, keep it, or its sum().
   AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint);
-  /// The same with `all`, AuditSum::of_range(0, num_samples, fingerprint), worked out before.
+  /// As above, with `all` computed before: AuditSum::of_range(0, num_samples, fingerprint).
   AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint, const AuditSum& all);
   /// A subset: just these samples of [0, num_samples), as often as they are listed.
   static AuditExpectation of(std::span<const std::uint64_t> samples, std::uint64_t num_samples,
                              Hash128 fingerprint);
-  /// Nothing yet; repeat() adds what an order that is not exact holds. How often a single sample is
-  /// expected is not kept: a proof says only whether all was as ordered.
+  /// Expects nothing yet; repeat() adds the samples that an order which is not exact holds. How
+  /// often a single sample is expected is not kept: a proof says only whether all was as ordered.
   static AuditExpectation as_ordered(std::uint64_t num_samples, Hash128 fingerprint);
 
   /// Expects `samples` once more, or once less, each as often as it is listed.
@@ -70,7 +71,8 @@ class SHARDWISE_EXPORT AuditExpectation {
   void leave_out(std::span<const std::uint64_t> samples);
   void repeat(std::uint64_t sample) { repeat(std::span(&sample, 1)); }
   void leave_out(std::uint64_t sample) { leave_out(std::span(&sample, 1)); }
-  /// What a proof says of the epoch instead of "each exactly once". `claim` lives for ever.
+  /// Sets what a proof says of the epoch instead of "each exactly once". `claim` must live for
+  /// ever.
   void set_claim(std::string_view claim) noexcept { claim_ = claim; }
 
   std::uint64_t num_samples() const noexcept { return num_samples_; }

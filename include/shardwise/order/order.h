@@ -47,7 +47,7 @@ struct Chunked {
   friend bool operator==(const Chunked&, const Chunked&) = default;
 };
 
-/// The same with whole shards as chunks. Memory: 16 bytes a shard.
+/// As Chunked, with whole shards as chunks. Memory: 16 bytes a shard.
 struct Sharded {
   std::uint64_t window = kDefaultShardWindow;  ///< shards mixed together
 
@@ -59,7 +59,7 @@ struct Sequential {
   friend bool operator==(const Sequential&, const Sequential&) = default;
 };
 
-/// What one draw with replacement takes.
+/// The unit that one draw with replacement takes.
 enum class ResampleUnit : std::uint8_t { kSample, kShard };
 
 /// Draws with replacement; NOT exact. See ResampledSampler.
@@ -106,7 +106,7 @@ SHARDWISE_EXPORT std::string_view name_of(const OrderKind& kind) noexcept;
 /// Errors: InvalidArgument, with the valid names.
 SHARDWISE_EXPORT OrderKind parse_order_kind(std::string_view name);
 
-/// What becomes of the samples that do not fill a whole row of ranks.
+/// The policy for the last samples, which do not fill a whole row of ranks.
 enum class Tail : std::uint8_t {
   kExact,  ///< each comes once; the first ranks get one more than the others
   kDrop,   ///< the last samples are left out; all ranks get the same number
@@ -175,8 +175,8 @@ struct RankRange {
 /// The size in bytes of a sample, as an index knows it. Called from the sampler's thread.
 using SampleBytes = std::function<std::uint64_t(std::uint64_t sample)>;
 
-/// What an order is made over: so many samples, and what the data set knows of them. Made from a
-/// Dataset, or from a number where nothing but the numbers matters.
+/// The samples that an order is made over: their number, and what the data set knows of them. Made
+/// from a Dataset, or from a number alone where nothing else matters.
 class SHARDWISE_EXPORT SampleSet {
  public:
   /// Errors: InvalidArgument if `n` is negative.
@@ -204,7 +204,7 @@ class SHARDWISE_EXPORT SampleSet {
         make_bytes_([data] { return SampleBytes(data.sample_bytes()); }),
         make_column_([data](const std::string& column) { return data.numbers(column); }) {}
 
-  /// The same samples with these shards, sizes or fingerprint.
+  /// Returns these samples with other shards, sizes, or another fingerprint.
   SampleSet with_shards(ShardOffsets starts) const;
   SampleSet with_bytes(SampleBytes bytes) const;
   SampleSet with_fingerprint(Hash128 fingerprint) const;

@@ -32,9 +32,9 @@ SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
 /// The version that this library has.
 SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;
 
-/// What makes two runs walk through the same order: all that a resumed run must share with the one
-/// it goes on with. Number of ranks, batch size and threads are not among it. What has no effect is
-/// at its default, see docs/formats/resume-token.md.
+/// All that makes two runs walk through the same order, and that a resumed run must therefore share
+/// with the run that it continues. The numbers of ranks and threads and the batch size are not part
+/// of it. An option that has no effect is at its default, see docs/formats/resume-token.md.
 struct SHARDWISE_EXPORT OrderSpec {
   Order order;  ///< its skip list is empty: a run's own stands beside the spec
   std::uint64_t num_samples = 0;
@@ -76,7 +76,7 @@ struct SHARDWISE_EXPORT ResumeToken {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  ///< all before it were read; numbered as if nothing were left out
   SkipList skip;
-  /// What the epoch's proof had added up over all ranks when the token was made.
+  /// The sum of the epoch's proof over all ranks when the token was made.
   std::optional<AuditSum> audit;
   std::vector<Stage> history;  ///< the earliest first
 

@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// What an augmentation draws its random numbers from: a function of the run's seed, the epoch and
-/// the sample, so it is the same on any number of ranks, threads and in any batch.
+/// The key from which an augmentation draws its random numbers: a function of the run's seed, the
+/// epoch and the sample, so it is the same on any number of ranks and threads, and in any batch.
 /// @param sample    its number in the data set; in a view, its number there.
 /// @param position  of an order in which a sample may come twice in an epoch (resampled, mixture,
 ///                  epochs longer than a pass): its position in the epoch. Otherwise leave it out.

@@ -85,7 +85,7 @@ class SHARDWISE_EXPORT Sampler {
   std::uint64_t num_samples() const noexcept { return spec_.num_samples; }
   const OrderSpec& spec() const noexcept { return spec_; }
   const Order& order() const noexcept { return spec_.order; }
-  /// What is left out: by the order, and by the token that was resumed.
+  /// The samples and positions that are left out: by the order, and by the token that was resumed.
   const SkipList& skip() const noexcept { return skip_; }
 
   /// Moves to the beginning of `epoch`. Nothing moves on by itself: the same epoch again is the
@@ -147,7 +147,7 @@ class SHARDWISE_EXPORT Sampler {
   /// True if an epoch has each sample exactly once, but for what tail and skip list say. If not,
   /// an epoch can still be proven to be as ordered.
   bool is_exact() const noexcept { return is_exact_; }
-  /// What all ranks together have to deliver in this epoch, from its very beginning.
+  /// The samples that all ranks together have to deliver in this epoch, from its very beginning.
   /// Cost: exact orders 2 ns a sample, other ones 20; `all`, the sum of each sample once, may be
   /// kept from epoch to epoch.
   AuditExpectation expectation() const;
@@ -155,7 +155,7 @@ class SHARDWISE_EXPORT Sampler {
   /// The number of deliveries, over all ranks, before `position` of this epoch.
   std::uint64_t deliveries_before(std::uint64_t position) const;
 
-  /// The same order from the same point for another rank.
+  /// A sampler of the same order, from the same point, for another rank.
   std::unique_ptr<Sampler> for_rank(std::uint64_t rank) const;
   virtual std::unique_ptr<Sampler> clone() const = 0;
 
@@ -195,7 +195,7 @@ class SHARDWISE_EXPORT Sampler {
   std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
   /// Samples of a step, of all ranks that get different ones.
   std::uint64_t step_size() const noexcept;
-  /// What all ranks together deliver, and what this one does.
+  /// Sets how many samples all ranks together deliver, and how many this one does.
   void set_walk(std::uint64_t delivered, std::uint64_t size) noexcept;
   void set_exact(bool exact) noexcept { is_exact_ = exact; }
   OrderSpec& mutable_spec() noexcept { return spec_; }

@@ -19,12 +19,12 @@ struct EpochPosition {
   friend auto operator<=>(const EpochPosition&, const EpochPosition&) = default;
 };
 
-/// What a run leaves out on purpose: samples, and ranges of positions of one epoch, as the steps
-/// round a loss spike.
+/// The samples that a run leaves out on purpose, and ranges of positions of one epoch, as the steps
+/// around a loss spike.
 ///
-/// What is left out closes up: the positions after it move forward, so the ranks' shares still
-/// differ by at most one, and every other sample still comes exactly once. Positions are numbered
-/// as if nothing were left out.
+/// No gap remains: the positions after it move forward, so the ranks' shares still differ by at
+/// most one, and every other sample still comes exactly once. Positions are numbered as if nothing
+/// were left out.
 ///
 /// An entry for a sample holds from a point of the run on: `from`, (0, 0) unless said
 /// otherwise. A run that resumes with new entries takes them from the point where it resumed, and

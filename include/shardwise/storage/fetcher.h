@@ -12,7 +12,7 @@
 
 namespace shardwise {
 
-/// What a source says of a file.
+/// A file as its source describes it.
 struct SourceFile {
   std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
   /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag before
@@ -31,7 +31,7 @@ struct ByteRange {
 class SHARDWISE_EXPORT FetchSink {
  public:
   virtual ~FetchSink();
-  /// What it throws ends the fetch, and reaches the caller of fetch().
+  /// An exception from here ends the fetch, and reaches the caller of fetch().
   virtual void write(std::string_view bytes) = 0;
   /// All that was written is void, and comes again from the start. False: it cannot be.
   virtual bool restart() = 0;

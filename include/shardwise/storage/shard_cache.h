@@ -21,13 +21,13 @@ namespace shardwise {
 // (remote ones, compressed ones) are kept as plain tars, shared by all processes of a machine.
 //
 // docs/formats/cache-directory.md specifies its files, names, records and locks (version 2). A
-// shard is known by its source and by its version there, so versions of one shard lie side by side,
-// and each index that is read with the cache gets its own; the old ones leave as all do that nobody
-// uses. Whenever a shard is taken from the cache, its size, time and start are held against its
-// record; where one differs, all of it is read. What lies under a name and is not what is asked for
-// is replaced, but never while somebody uses it: then what is asked for is fetched to a file of its
-// own. Nothing but the cache's own files is ever deleted, and a directory of another version is
-// left as it is (VersionMismatch): processes of that version may be using it.
+// shard is identified by its source and its version there. So versions of one shard lie side by
+// side, each index gets its own, and the old ones are evicted like all shards that nobody uses.
+// Whenever a shard is taken from the cache, its size, time and start are compared with its record;
+// where one differs, all of it is read. A shard that has the name but is not the one asked for is
+// replaced, but never while somebody uses it: then the right one is fetched to a file of its own.
+// The cache deletes nothing but its own files. It leaves a directory of another version as it is
+// (VersionMismatch), since processes of that version may be using it.
 //
 // Locks are freed by the kernel however a process ends. A shard appears by rename, after its bytes
 // were checked and synced; a process that is killed leaves at most a temporary file, whose lock is
@@ -43,25 +43,24 @@ struct ShardCacheOptions {
   std::string directory;
   /// False: a directory that is not there is NotFound.
   bool create = true;
-  /// What the shards in it may take together, bytes. While every shard is in use a process may go
-  /// beyond it by what it is using.
+  /// Bytes that the shards in it may take together. While every shard is in use, a process may go
+  /// beyond this by what it is using.
   std::uint64_t budget_bytes = std::uint64_t{64} << 30;
   /// A shard that is larger than the budget is fetched to a file of its own, each time, instead of
   /// being an error.
   bool bypass_large = false;
-  /// How long a shard that is needed now waits, while no shard comes, for the one that should go
-  /// for it and is needed still by work that began before; then that goes. Ten times as long at
-  /// most.
+  /// How long get() waits, while no fetch of this process is running, for the preferred victim to
+  /// fall out of use before evicting it anyway; at most ten times this in total.
   std::chrono::milliseconds room_timeout{200};
   /// How long to wait for another process that fetches a shard without its file growing.
   std::chrono::milliseconds wait_timeout{120'000};
-  /// Brings remote shards; none: the standard fetchers with their default options.
+  /// Fetch remote shards; none: the standard fetchers with their default options.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
   /// Called about once a second while a caller waits for another process that fetches its shard.
   std::function<void(const std::string& url, std::chrono::milliseconds waited)> on_wait = nullptr;
 };
 
-/// What this process did and had done with a cache. Bytes are of shards as they lie in the cache,
+/// Counts of what this process did with a cache. Bytes are of shards as they lie in the cache,
 /// unless said otherwise.
 struct ShardCacheStats {
   std::uint64_t hits = 0;
@@ -77,18 +76,18 @@ struct ShardCacheStats {
 
 /// A shard cache, opened. A shard is fetched once, however many ask for it; the others wait.
 ///
-/// What is evicted when room is needed: among shards that no process maps, the one whose next use
-/// is farthest, where that is known (see ShardPrefetcher);
-/// before those the ones of which it is not known, least recently used first. If others filled it
-/// beyond this one's budget, it comes down to that when the first shard is asked for, and whenever
-/// room is made: in that order, at last also what is needed now and mapped by nobody.
+/// Eviction: when room is needed, shards leave that no process maps. Those whose next use is not
+/// known leave first, least recently used first; then the others, farthest next use first (see
+/// ShardPrefetcher). If other processes filled the cache beyond this one's budget, it comes down to
+/// the budget when the first shard is asked for, and whenever room is made: in that order, and in
+/// the end also with shards that are needed now, if nobody maps them.
 ///
-/// Threads and processes: internally synchronised. After fork() the child may go on using it; what
-/// the parent's threads were fetching stays theirs, and the child waits for it as other processes
+/// Threads and processes: internally synchronised. After fork() the child may go on using it.
+/// Fetches of the parent's threads stay the parent's; the child waits for them as other processes
 /// do.
 class SHARDWISE_EXPORT ShardCache {
  public:
-  /// What `shardwise cache ls` shows of a shard.
+  /// One shard as `shardwise cache ls` shows it.
   struct Entry {
     std::string name;
     std::string url;             ///< without what may be secret; empty if it is not known
@@ -123,7 +122,7 @@ class SHARDWISE_EXPORT ShardCache {
   const ShardCacheOptions& options() const noexcept;
 
   ShardCacheStats stats() const;
-  /// Of all shards in it, those being fetched included. Cost: O(shards).
+  /// Bytes of all shards in it, those being fetched included. Cost: O(shards).
   std::uint64_t used_bytes() const;
 
   /// Sorted by last use, oldest first. Cost: O(shards).
@@ -143,7 +142,7 @@ class SHARDWISE_EXPORT ShardCache {
   class Fetch;
   enum class Ahead : std::uint8_t;
 
-  /// What a shard is called in the cache.
+  /// The name of a shard in the cache.
   static std::string name_of(const detail::CacheRequest& request);
 
   /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
@@ -159,8 +158,9 @@ class SHARDWISE_EXPORT ShardCache {
   Ahead begin_ahead(const detail::CacheRequest& request, std::uint64_t needed_at,
                     const NextUseOf& next_use, std::optional<Fetch>& fetch);
 
-  /// Asked, when room is needed, to let go of the mapping of an idle shard; true if it did. Kept
-  /// while `owner` lives; called by any thread, with no lock of the cache's directory but others.
+  /// Registers `release`, which is asked to unmap an idle shard when room is needed, and returns
+  /// true if it did. Kept while `owner` lives. Called on any thread, while the cache makes room: it
+  /// must not ask the cache for a shard.
   void add_releaser(std::weak_ptr<void> owner,
                     std::function<bool(const std::string& name)> release);
 

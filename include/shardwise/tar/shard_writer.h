@@ -50,9 +50,10 @@ struct ShardWriterOptions {
 /// Writes samples into tar shards, one after another, as WebDataset has them: member `key.field`,
 /// the members of a sample side by side.
 ///
-/// The same samples give the same bytes on every machine: no times, owners or machine's modes;
-/// ustar headers, with pax ones only for what ustar cannot say (names above 100 bytes, or not
-/// ASCII; members above 8 GiB). What is written is what `build_index` takes under strict policies.
+/// Equal samples make equal bytes on every machine: headers hold no times, owners or modes of the
+/// machine. They are ustar headers, with pax ones only for what ustar cannot say (names above 100
+/// bytes, or not ASCII; members above 8 GiB). `build_index` accepts the shards under strict
+/// policies.
 ///
 /// A shard appears under its name when it is full, whole or not at all; the last by close(). A
 /// writer that is destroyed without close(), or killed, leaves the shards that were full, and
@@ -79,8 +80,8 @@ class SHARDWISE_EXPORT ShardWriter {
   /// Errors: kIo, kNoSpace; InvalidArgument if a write failed before.
   void close();
 
-  /// What lies in finished shards and in the one that is being written; of that one
-  /// `shard_bytes` counts nothing yet.
+  /// Counts over finished shards and the one that is being written; `shard_bytes` counts finished
+  /// shards only.
   struct Totals {
     std::uint64_t shards = 0;
     std::uint64_t samples = 0;
