@@ -5,7 +5,7 @@
 namespace shardwise {
 
 void CancelToken::throw_cancelled() {
-  throw Cancelled("cancelled, as asked for", "", "what was there before is as it was");
+  throw Cancelled("cancelled on request", "", "files that were there before are unchanged");
 }
 
 }  // namespace shardwise

@@ -67,7 +67,7 @@ Compression parse_compression(std::string_view name) {
     if (format.name == name) return format.compression;
   }
   throw InvalidArgument("unknown compression", in_quotes(name),
-                        "there are none, gzip, zstd, xz, bzip2 and lz4");
+                        "valid are none, gzip, zstd, xz, bzip2 and lz4");
 }
 
 std::string_view detail::without_compression_suffix(std::string_view name) noexcept {
@@ -112,10 +112,10 @@ struct ExpandingReader::Impl {
       }
       const std::size_t zeros = std::min(rest().find_first_not_of('\0'), rest().size());
       if (zeros == 0 || num_streams == 0) {
-        fail({ErrorCode::kCorruptShard,
-              num_streams == 0 ? "it does not begin as " + std::string(format.name)
-                               : "what follows the end of its " + std::string(format.name) +
-                                     " stream is neither another one nor zeros"});
+        fail({ErrorCode::kCorruptShard, num_streams == 0
+                                            ? "it does not begin like " + std::string(format.name)
+                                            : "the bytes after its " + std::string(format.name) +
+                                                  " stream are neither another one nor zeros"});
       }
       at += zeros;
     }
@@ -174,7 +174,8 @@ struct ExpandingReader::Impl {
     throw Unsupported("the file expands to more than " +
                           (too_large ? human_bytes(limits.max_bytes)
                                      : std::to_string(limits.max_ratio) + " times its size"),
-                      in_quotes(name), "if that is meant, expand it, and use it expanded");
+                      in_quotes(name),
+                      "if that is intended, expand it yourself, and use the expanded file");
   }
 
   const std::string_view compressed;

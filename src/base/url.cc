@@ -168,7 +168,7 @@ Url parse_url(std::string_view url) {
     std::uint16_t port = 0;
     const char* const end = raw->port.data() + raw->port.size();
     const auto [last, error] = std::from_chars(raw->port.data(), end, port);
-    if (error != std::errc() || last != end || port == 0) refuse(url, "its port is none");
+    if (error != std::errc() || last != end || port == 0) refuse(url, "its port is not valid");
     const bool usual =
         (parsed.scheme == "http" && port == 80) || (parsed.scheme == "https" && port == 443);
     if (!usual) parsed.port = port;

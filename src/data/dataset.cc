@@ -139,7 +139,7 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
                                     const DatasetOptions& options) {
   if (const ShardLookup asked = lookup_of(options);
       asked != ShardLookup() && asked != index->lookup()) {
-    throw InvalidArgument("the index was opened to find its shards otherwise",
+    throw InvalidArgument("the index was opened with another place for its shards",
                           in_quotes(index->path()),
                           "give root and accept_times to Index::open (ShardLookup)");
   }
@@ -317,7 +317,7 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
     } else if (value.type == ValueType::kReal) {
       values[sample] = value.real;
     } else {
-      throw InvalidArgument("a value that is no number",
+      throw InvalidArgument("a value that is not a number",
                             "column " + in_quotes(column) + ", sample " + std::to_string(sample),
                             "mend it, or take another column");
     }

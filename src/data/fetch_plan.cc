@@ -52,7 +52,7 @@ void check_options(const Sampler& sampler, const CachedShards& shards,
   std::uint64_t total = 0;
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
-  throw Unsupported("cannot plan what is fetched: which shards are needed when is not known ahead",
+  throw Unsupported("cannot plan fetches: it is not known in advance when each shard is needed",
                     "the " + std::string(name_of(order.kind)) + " sampler" +
                         (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
                     "a cache will use LRU, and fetches nothing twice if it holds all shards (" +

@@ -55,7 +55,7 @@ bool is_in_place(const ShardInfo& info) {
 /// Throws unless the copy that was brought is the shard that was indexed.
 void require_copy(const Index& index, const ShardInfo& info, const std::string& path) {
   if (const auto problem = verify_copy(index, info.number, path)) {
-    throw StaleIndex("what came is not the shard that was indexed (" + *problem + ")",
+    throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
                      in_quotes(redacted_url(info.path)),
                      "try again; if it changed at its source, run `shardwise index` again");
   }
@@ -79,7 +79,7 @@ void require_copy(const Index& index, const ShardInfo& info, const std::string& 
 void require_known_ranges(const Index& index, const ShardInfo& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
-      "nothing tells whether single samples are of the shard that was indexed: its source gave no "
+      "cannot tell whether single samples are of the shard that was indexed: its source gave no "
       "ETag and no Last-Modified, and the index has no hashes",
       in_quotes(redacted_url(info.path)),
       "give a cache and another access (DatasetOptions::cache, --cache DIR), or index it with "

@@ -47,7 +47,7 @@ void require_hashes(const OwnBytes& bytes, const Sample& sample, const SegmentVi
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     const std::string_view came(bytes.bytes.get() + bytes.starts[i], members[i].size_bytes);
     if (hash64(came) == segment.member_hash(first + i)) continue;
-    throw StaleIndex("the bytes that came are not those that were indexed",
+    throw StaleIndex("the fetched bytes are not those that were indexed",
                      sample.describe() + ", offset " + std::to_string(members[i].data_offset()),
                      "try again; if the shard changed at its source, run `shardwise index` again");
   }
@@ -167,7 +167,7 @@ void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) con
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
     void write(std::string_view bytes) override {
       if (bytes.size() > size_ - written_) {
-        throw FetchError("more bytes came than were asked for", "", "");
+        throw FetchError("the server sent more bytes than were asked for", "", "");
       }
       bytes.copy(to_ + written_, bytes.size());
       written_ += bytes.size();

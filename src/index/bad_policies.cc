@@ -51,14 +51,14 @@ OnLink parse_on_link(std::string_view text) {
   for (const OnLink policy : {OnLink::kError, OnLink::kSkip, OnLink::kResolve}) {
     if (text == name_of(policy)) return policy;
   }
-  throw InvalidArgument("unknown policy", in_quotes(text), "there are error, skip and resolve");
+  throw InvalidArgument("unknown policy", in_quotes(text), "valid are error, skip and resolve");
 }
 
 OnBad parse_on_bad(std::string_view text) {
   for (const OnBad policy : {OnBad::kError, OnBad::kSkip, OnBad::kKeep}) {
     if (text == name_of(policy)) return policy;
   }
-  throw InvalidArgument("unknown policy", in_quotes(text), "there are error, skip and keep");
+  throw InvalidArgument("unknown policy", in_quotes(text), "valid are error, skip and keep");
 }
 
 std::string to_string(const BadPolicies& policies) {

@@ -156,7 +156,7 @@ struct MetaReader {
     Cell cell{.bytes = text(name)};
     if (to_cell(value).is_integer) {
       const auto number = parse_int64(cell.bytes);
-      if (!number) throw InvalidArgument("a number is none", name, "");
+      if (!number) throw InvalidArgument("a number is malformed", name, "");
       cell = to_cell(*number);
     }
     from_cell(cell, value);
@@ -228,7 +228,7 @@ void Catalogue::require_version_and_schema() {
   constexpr std::size_t kHeaderBytes = 100;
   if (file_.bytes().size() < kHeaderBytes ||
       big_endian(16, 2) * big_endian(28, 4) != file_.bytes().size()) {
-    damaged(path_, "it has another length than it says");
+    damaged(path_, "its length differs from the one in its header");
   }
   const auto pragma = [&](const char* sql) {
     sqlite::Statement statement = db_.prepare(sql);

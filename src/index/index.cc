@@ -124,7 +124,7 @@ void Index::for_each_with_key(std::string_view key, const Found& found) const {
     if (stored == key) {
       if (!found(sample)) return;
     } else if (!files.keys().matches(hash, stored)) {
-      files.damaged("shard " + std::to_string(shard) + ": a key is not the one it was");
+      files.damaged("shard " + std::to_string(shard) + ": a key has changed");
     }
   }
 }

@@ -34,8 +34,8 @@ std::string count_missing_shards(const Index& index) {
 std::string how_to_find(const Index& index, const ShardInfo& shard) {
   if (!index.lookup().root.empty()) {
     return "shards are looked for below " + in_quotes(index.lookup().root) +
-           ", as --root (DatasetOptions::root) says: give the folder in which this one's path ends "
-           "as it does here";
+           " (--root, DatasetOptions::root): give the folder below which this shard's path has the "
+           "same end as here";
   }
   const std::string where =
       shard.url.starts_with('/')

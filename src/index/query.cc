@@ -133,7 +133,7 @@ struct Query::Impl {
                             in_quotes(sql), "give one SELECT");
     }
     if (sqlite3_column_count(statement) == 0) {  // REINDEX, where there is nothing to do
-      throw InvalidArgument("the query cannot be run: it asks nothing", in_quotes(sql),
+      throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
                             "only SELECT is allowed");
     }
     for (int i = 0; i < sqlite3_column_count(statement); ++i) {
@@ -188,8 +188,8 @@ std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
     const auto sample = static_cast<std::uint64_t>(value.integer);
     if (value.type != ValueType::kInteger || sample >= size ||
         (!samples.empty() && sample <= samples.back())) {
-      throw InvalidArgument("that is more than a condition", in_quotes(condition),
-                            "write one as behind WHERE: cls = 7 AND width >= 256");
+      throw InvalidArgument("more than a condition", in_quotes(condition),
+                            "write one as it would follow WHERE: cls = 7 AND width >= 256");
     }
     samples.push_back(sample);
   }

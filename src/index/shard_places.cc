@@ -21,7 +21,7 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 template <class E>
 [[noreturn]] void refuse(std::string_view what, const std::string& where) {
   throw E(what, in_quotes(without_secrets(where)),
-          "write where the shards are into the index instead: `shardwise index -o INDEX --relocate "
+          "store in the index where the shards are instead: `shardwise index -o INDEX --relocate "
           "OLD=NEW`");
 }
 

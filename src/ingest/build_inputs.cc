@@ -38,8 +38,8 @@ Rescan look_at(const std::string& shard, const std::string& index_path,
     return source;
   }
   if (!remote) {
-    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(shard)),
-                      "give BuildOptions::remote");
+    throw Unsupported("a remote shard, and no access to remote files",
+                      in_quotes(redacted_url(shard)), "give BuildOptions::remote");
   }
   named.add_url(shard);
   source.place.remote = remote.get();

@@ -136,7 +136,7 @@ Column parse_column(std::string_view text) {
             ? std::string_view(column.field)
             : std::string_view(column.json_path).substr(column.json_path.rfind('.') + 1);
     if (!is_identifier(last)) {
-      throw InvalidArgument("a column whose name is none in SQL", where,
+      throw InvalidArgument("a column whose name is not valid in SQL", where,
                             "name it: NAME=" + std::string(rest));
     }
     column.name = to_lower(last);

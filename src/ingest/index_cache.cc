@@ -241,7 +241,7 @@ class Place {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) {
       if (!S_ISREG(status.st_mode)) {
-        throw InvalidArgument("what is no file lies where the index of a source belongs",
+        throw InvalidArgument("the place of the index is taken by something that is not a file",
                               in_quotes(path_), "remove it");
       }
       if (Catalogue::looks_like_one(path_)) return;
@@ -347,7 +347,7 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
 std::string index_of_source(const std::string& name, const IndexCacheOptions& options) {
   if (!options.build_missing) {
     throw InvalidArgument(
-        "shards where an index is wanted, and none is to be built for them "
+        "shards where an index is needed, and none may be built for them "
         "(IndexCacheOptions::build_missing)",
         in_quotes(without_secrets(name)), kInstead);
   }

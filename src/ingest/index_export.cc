@@ -83,7 +83,7 @@ std::string json_string(std::string_view text) { return nlohmann::json(text).dum
 std::string url_in(const std::string& descriptor, const std::string& path) {
   std::string url = url_of_path(descriptor, path);
   if (!is_utf8(url)) {
-    throw Unsupported("the shard's path is not UTF-8, and a wids descriptor can hold no other",
+    throw Unsupported("the shard's path is not UTF-8, as a wids descriptor requires",
                       in_quotes(path), "rename the file, and index it again");
   }
   if (is_fetched_url(url)) return url;
@@ -95,7 +95,8 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
 std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint64_t num_bytes,
                    const WidsExportOptions& options) {
   if (is_fetched_url(shard.path)) {
-    throw Unsupported("the md5 of a remote shard is not taken", in_quotes(redacted_url(shard.path)),
+    throw Unsupported("the md5 of a remote shard is not computed",
+                      in_quotes(redacted_url(shard.path)),
                       "export without md5sum, or index a local copy");
   }
   const File file = File::open_read(shard.path);

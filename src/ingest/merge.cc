@@ -18,7 +18,7 @@ namespace {
 
 const IndexPart& require_part(const Donor& donor) {
   if (donor.summary().part) return *donor.summary().part;
-  throw Mismatch("an index that is no part of one", in_quotes(donor.files.path()),
+  throw Mismatch("an index that is not a part of another", in_quotes(donor.files.path()),
                  "merge what `shardwise index --part I/N` built");
 }
 

@@ -79,11 +79,11 @@ std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& 
   if (is_same(row, now)) return difference_at_start(row, reader_of(now));
   if (!accept_times) {
     return now.place.remote != nullptr || !row.validator.empty()
-               ? "its source tells another version"
-               : "its time is another";
+               ? "its source reports another version"
+               : "its time differs";
   }
   if (now.place.remote != nullptr && state.validator.empty() && !row.content_hash) {
-    return "its server tells no version of it (no ETag, no Last-Modified), and the index has no "
+    return "its server reports no version of it (no ETag, no Last-Modified), and the index has no "
            "hash";
   }
   const bool is_readable_anywhere = now.place.remote == nullptr || state.has_ranges;

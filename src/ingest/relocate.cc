@@ -84,7 +84,7 @@ class Move {
  private:
   [[noreturn]] static void refuse(const std::string& place) {
     throw InvalidArgument("a URL that gives no path below a folder",
-                          in_quotes(without_secrets(place)), "index the files anew");
+                          in_quotes(without_secrets(place)), "index the files again");
   }
 
   std::string from_, to_;
@@ -218,7 +218,7 @@ BuildReport relocate_index(const std::string& index_path,
   }
   const std::vector<Rescan> shards = look_at_each(path, moved, options, named, inputs.missing);
   require_none_missing(inputs.missing, moved.size(),
-                       "check where the shards are: what follows `=`");
+                       "check the part after `=`: where the shards are");
   std::uint64_t num_different = 0;
   std::string first_different;
   auto now = shards.begin();
@@ -245,9 +245,9 @@ BuildReport relocate_index(const std::string& index_path,
         first_different,
         std::string(options.accept_times
                         ? ""
-                        : "if they were copied, take them with other times: --accept-times "
+                        : "if they were copied, accept their new times: --accept-times "
                           "(BuildOptions::accept_times); otherwise ") +
-            "name them as SOURCE: what changed is read anew");
+            "name them as SOURCE: what changed is read again");
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
   if (!descriptors_name_others(words_now, inputs.sources, options.remote.get())) {

@@ -46,7 +46,7 @@ class Grouper {
   void add(const TarMember& member, std::string_view data) {
     if (is_meta_name(member.name)) {
       leave_out(LeftOut::kMetaName, member.header_offset, member.name,
-                "a name that webdataset keeps for itself");
+                "a name that webdataset reserves");
       return;
     }
     const auto name = split_sample_name(member.name);
@@ -85,7 +85,7 @@ class Grouper {
       const bool hard = other.type == TarOther::Type::kHardLink;
       std::string what = link_text(other) + ", named like a member";
       if (policy == OnLink::kResolve) {
-        what += hard ? "; no earlier member of the shard is called so"
+        what += hard ? "; no earlier member of the shard has that name"
                      : "; symbolic links are never followed";
       }
       throw Unsupported(what, where(other.header_offset, other.name),
@@ -160,7 +160,7 @@ class Grouper {
         builder_.set_value(static_cast<std::uint32_t>(i), *value);
       } else {
         refuse_value(member,
-                     "no JSON, where the column " + in_quotes(options_.columns[i].name) +
+                     "not JSON, though the column " + in_quotes(options_.columns[i].name) +
                          " is to be taken from it",
                      "mend the shard, or ask for another column");
       }

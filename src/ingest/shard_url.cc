@@ -64,8 +64,8 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   if (remote && remote_base) {
     const std::string from = scheme_of(base), to = scheme_of(url);
     if (from != to && !(from == "http" && to == "https")) {
-      throw Unsupported("a remote text names something by another scheme", named(url, where),
-                        "it may name what is at " + from + ": URLs only");
+      throw Unsupported("a remote list or descriptor names a URL of another scheme",
+                        named(url, where), "it may name what is at " + from + ": URLs only");
     }
   }
   if (remote) {
@@ -74,8 +74,8 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   }
   if (remote_base) {
     if (scheme_of(url) == "file" || url.starts_with('/')) {
-      throw Unsupported("a remote text names a path on this machine", named(url, where),
-                        "it may name what lies beside it, or absolute URLs");
+      throw Unsupported("a remote list or descriptor names a path on this machine",
+                        named(url, where), "it may name what lies beside it, or absolute URLs");
     }
     return base + "/" + std::string(url);
   }

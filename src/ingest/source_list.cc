@@ -118,7 +118,7 @@ class Expander {
       text.append(piece, static_cast<std::size_t>(list.gcount()));
       if (text.size() <= kMaxListBytes) continue;
       throw InvalidArgument("a list of shards above " + human_bytes(kMaxListBytes), name,
-                            "check that it is one: the name of a shard a line");
+                            "check that it is a list with the name of one shard on each line");
     }
     if (list.bad()) throw Error(ErrorCode::kIo, "cannot read the list of shards", name, "");
     std::istringstream lines(std::move(text));

@@ -89,8 +89,8 @@ Inspection original(const Index& index, const ShardInfo& info, const VerifyOptio
     return {{.path = info.path}};
   }
   if (options.remote == nullptr) {
-    throw Unsupported("a remote shard, and nothing to bring it", in_quotes(redacted_url(info.path)),
-                      "give VerifyOptions::remote");
+    throw Unsupported("a remote shard, and no access to remote files",
+                      in_quotes(redacted_url(info.path)), "give VerifyOptions::remote");
   }
   const RemoteShards::State state = options.remote->state(info.path);
   if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||

@@ -53,7 +53,7 @@ class Resolver {
 
   std::string fetch(const std::string& url) {
     if (remote_ == nullptr) {
-      throw Unsupported("a remote descriptor, and nothing to bring it",
+      throw Unsupported("a remote descriptor, and no access to remote files",
                         in_quotes(redacted_url(url)), "copy it, and give its path");
     }
     std::string json;
@@ -199,7 +199,7 @@ std::string local_md5(const ShardInfo& shard, const WidsCheckOptions& options,
 std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
                        const BytesDone& progress) {
   if (options.remote == nullptr) {
-    throw Unsupported("a remote shard, and nothing to bring it",
+    throw Unsupported("a remote shard, and no access to remote files",
                       in_quotes(redacted_url(shard.path)), "check without md5");
   }
   Md5 md5;

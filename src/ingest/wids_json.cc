@@ -102,7 +102,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    throw InvalidArgument("the descriptor is no JSON",
+    throw InvalidArgument("the descriptor is not JSON",
                           in_quotes(file_) + ", byte " + std::to_string(position),
                           "check that it is a wids descriptor, and complete");
   }
@@ -155,7 +155,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     throw InvalidArgument("the descriptor is wrong: " + std::string(what), where(), remedy);
   }
   [[noreturn]] void wrong_type(std::string_view is, std::string_view wanted) {
-    wrong(std::string(is) + " where " + std::string(wanted) + " is meant", "correct it");
+    wrong(std::string(is) + " where " + std::string(wanted) + " is expected", "correct it");
   }
 
   bool open(bool object) {

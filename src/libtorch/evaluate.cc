@@ -47,7 +47,7 @@ EarlyStop::EarlyStop(ProcessGroup group, const EarlyStopOptions& options)
       best_(options.lower_is_better ? std::numeric_limits<double>::infinity()
                                     : -std::numeric_limits<double>::infinity()) {
   if (options.patience == 0 || !(options.min_delta >= 0)) {
-    throw InvalidArgument("an early stop that cannot be meant",
+    throw InvalidArgument("invalid options for early stopping",
                           "patience " + std::to_string(options.patience) + ", min_delta " +
                               std::to_string(options.min_delta),
                           "choose a patience of at least 1 and a min_delta of at least 0");

@@ -130,9 +130,9 @@ class Meeting {
       const std::string card(bytes.begin(), bytes.end());
       const std::size_t blank = card.find(' ');
       if (card.substr(0, blank) != std::to_string(environment_.world_size)) {
-        throw Error(ErrorCode::kDistributed, "the ranks do not agree on their number",
-                    name_of(environment_) + ", but rank " + std::to_string(rank) + " says of " +
-                        card.substr(0, blank),
+        throw Error(ErrorCode::kDistributed, "the ranks do not agree on the world size",
+                    name_of(environment_) + ", but rank " + std::to_string(rank) +
+                        " has a world size of " + card.substr(0, blank),
                     "start all ranks with the same world size");
       }
       const std::string address = card.substr(blank + 1);

@@ -131,8 +131,9 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   detail::checked(offsets);
   check_window(shuffle.window);
   if (shuffle.phase) {
-    throw InvalidArgument("whole shards as chunks with a phase", {},
-                          "shards begin where they begin; use chunks of equal size, or no phase");
+    throw InvalidArgument(
+        "whole shards as chunks with a phase", {},
+        "the borders of shards cannot move; use chunks of equal size, or no phase");
   }
   const std::uint64_t num_shards = offsets->size() - 1;
   EpochOrder order(Kind::kSharded, offsets->back(), num_shards, shuffle, 1);

@@ -95,7 +95,7 @@ void ResampledSlots::fill_by_shard(std::uint64_t first, std::uint64_t stride,
 }
 
 std::vector<std::uint64_t> ResampledSlots::slots_of(std::uint64_t /*sample*/) const {
-  throw InvalidArgument("cannot say when a sample comes",
+  throw InvalidArgument("cannot tell in which slots a sample comes",
                         "the resampled sampler draws with replacement",
                         "use chunked or sharded, where each sample has one place");
 }

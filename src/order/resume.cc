@@ -53,7 +53,7 @@ std::string from_base64(std::string_view text) {
   unsigned num_bits = 0;
   for (const char c : text) {
     const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) throw_damaged("it holds characters that none has");
+    if (value == std::string_view::npos) throw_damaged("it holds characters that no token has");
     bits = (bits << 6) | static_cast<std::uint32_t>(value);
     num_bits += 6;
     if (num_bits >= 8) {
@@ -449,7 +449,7 @@ std::string ResumeToken::to_text() const {
 ResumeToken ResumeToken::from_text(std::string_view text) {
   text = without_space(text);
   const std::string_view version = version_of(text);
-  if (version.empty()) throw_damaged("it does not begin as one");
+  if (version.empty()) throw_damaged("it does not begin like one");
   if (version != kPrefix) {
     throw VersionMismatch("cannot read this resume token", "it begins with " + in_quotes(version),
                           "this library reads tokens that begin with \"sw2.\"; go on with the "
@@ -484,7 +484,7 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
     stage.fingerprint = in.hash();
     take(in, stage.spec);
   }
-  if (!in.at_end()) throw_damaged("it goes on after its end");
+  if (!in.at_end()) throw_damaged("bytes follow its end");
   return token;
 }
 

@@ -16,7 +16,7 @@ namespace {
 void require(bool holds, const OrderKind& kind, std::string_view option, std::string_view used_by) {
   if (holds) return;
   throw InvalidArgument(
-      std::string(option) + " means nothing to the " + std::string(name_of(kind)) + " sampler", {},
+      std::string(option) + " does not apply to the " + std::string(name_of(kind)) + " sampler", {},
       "it is for " + std::string(used_by) + "; leave it at its default");
 }
 

@@ -189,7 +189,7 @@ std::unique_ptr<WidsSampler::Replay> WidsSampler::begin_replay(std::uint64_t epo
 
 void WidsSampler::prepare(EpochPosition point, const SkipList& skip) {
   if (!skip.empty()) {  // of a token from another order
-    throw InvalidArgument("skip means nothing to the wids sampler", {},
+    throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
   }
   std::unique_ptr<Replay> replay = begin_replay(point.epoch);

@@ -80,7 +80,7 @@ void require_marker(const std::string& path, bool create) {
                "give an empty directory, or one that does not exist");
       }
     });
-    if (!create) refuse(path, "it is none", "give the directory that --cache was given");
+    if (!create) refuse(path, "it is not one", "give the directory that --cache was given");
     AtomicFile file(marker);
     file.file().write(kMarkerText);
     file.commit();

@@ -19,7 +19,7 @@ void throw_not_found(std::string_view url, std::string_view reason, std::string_
 void throw_changed_at_source(std::string_view url, std::string_view wanted, std::string_view now) {
   throw StaleIndex("the file changed at its source",
                    in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " then, " +
-                       (now.empty() ? "none that is known" : in_quotes(now)) + " now)",
+                       (now.empty() ? "an unknown one" : in_quotes(now)) + " now)",
                    "run `shardwise index` again, or put back what was indexed");
 }
 

@@ -16,8 +16,7 @@ namespace shardwise {
 namespace {
 
 [[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
-  throw InvalidArgument("an option that cannot be meant", "FetchOptions::" + std::string(name),
-                        remedy);
+  throw InvalidArgument("an invalid option", "FetchOptions::" + std::string(name), remedy);
 }
 
 void check_options(const FetchOptions& options) {

@@ -139,7 +139,7 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query, const Fetc
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
                         "more than " + std::to_string(options_.max_redirects) + " redirects",
-                        "the server sends in circles; give the file's own URL");
+                        "the server redirects in circles; give the file's own URL");
     }
     target = redirected(target, result.redirect_url, request);
   }

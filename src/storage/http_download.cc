@@ -20,7 +20,7 @@ std::string bytes_text(std::uint64_t count) { return human_count(count) + " byte
 HttpQuery HttpDownload::next_query() {
   const ByteRange& range = request_.range;
   if (position_ > range.begin && validator_.empty()) {
-    restart("the transfer was cut, and the server gives no ETag or Last-Modified to go on with");
+    restart("the transfer was cut, and the server gives no ETag or Last-Modified to resume with");
   }
   has_begun_ = has_progress_ = was_restarted_ = false;
   end_.reset();
@@ -82,7 +82,7 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
                       "fetch the whole file, or serve it with ranges");
   }
   if (position_ > 0) {
-    restart("the transfer was cut, and the server has no ranges to go on with");
+    restart("the transfer was cut, and the server cannot send the rest alone");
   }
   if (!answer.length && !answer.is_chunked) {
     throw_fetch_error(request_.url,

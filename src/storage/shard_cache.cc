@@ -103,7 +103,7 @@ auto ShardCache::Impl::wait_for(const CacheRequest& request, std::string_view wh
     request.cancel.throw_if_cancelled();
     if (Clock::now() - start > options.wait_timeout) {
       throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()),
-                  "see whether one is stopped, and end it");
+                  "look for a process that is stopped, and end it");
     }
     pause();
   }
@@ -231,8 +231,8 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
     }
     if (now - last_growth > options.wait_timeout) {
       throw Error(
-          ErrorCode::kIo, "another process fetches the shard, and does not get on",
-          in_quotes(redacted_url(request.url)) + " (nothing came for " +
+          ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
+          in_quotes(redacted_url(request.url)) + " (no bytes arrived for " +
               std::to_string(std::chrono::duration_cast<milliseconds>(now - last_growth).count() /
                              1000) +
               " s)",

@@ -115,7 +115,7 @@ void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
 
 void ShardCache::Fetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source_hash || *request.source_hash == hash) return;
-  throw StaleIndex("the bytes that came are not those that were indexed",
+  throw StaleIndex("the fetched bytes are not those that were indexed",
                    in_quotes(redacted_url(request.url)) + " (hash " + to_string(hash) + ", not " +
                        to_string(*request.source_hash) + ")",
                    "fetch it again; if it changed at its source, run `shardwise index` again");

@@ -37,7 +37,7 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   if (inside.empty()) return 1;
   const std::optional<std::int64_t> digits = parse_int64(inside);
   if (!inside.starts_with('0') || !digits || *digits < 1 || *digits > kMaxDigits) {
-    bad_pattern(pattern, "a number in a pattern that is none");
+    bad_pattern(pattern, "a malformed number in a pattern");
   }
   return static_cast<unsigned>(*digits);
 }
@@ -51,7 +51,8 @@ void require_name(std::string_view key, std::string_view field) {
       name.find('\0') == std::string::npos) {
     return;
   }
-  throw InvalidArgument("no key and field of a sample", in_quotes(key) + " and " + in_quotes(field),
+  throw InvalidArgument("not the key and field of a sample",
+                        in_quotes(key) + " and " + in_quotes(field),
                         "a key has no dot in its last part, a field no slash; neither is empty, "
                         "hidden, or one of webdataset's own names");
 }
@@ -90,7 +91,7 @@ ShardNames parse_shard_names(std::string_view pattern) {
 struct ShardWriter::Impl {
   Impl(ShardNames given, const ShardWriterOptions& how) : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
-      throw InvalidArgument("a shard that may hold nothing", in_quotes(names.name(0)),
+      throw InvalidArgument("a limit of 0 for a shard", in_quotes(names.name(0)),
                             "let max_samples and max_bytes be at least 1");
     }
   }
@@ -145,7 +146,7 @@ struct ShardWriter::Impl {
       if (!lower.insert(to_lower(field.name)).second) {
         throw InvalidArgument("a field that comes twice in a sample",
                               in_quotes(field.name) + ", key " + in_quotes(key),
-                              "readers take fields for the same in any case; name one otherwise");
+                              "readers ignore the case of field names; rename one");
       }
     }
     if (fields.empty()) {

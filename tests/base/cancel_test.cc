@@ -21,7 +21,7 @@ TEST(CancelTokenTest, HearsItsFlag) {
   EXPECT_TRUE(token.is_cancelled());
   EXPECT_EQ(test::error_code([&] { token.throw_if_cancelled(); }), ErrorCode::kCancelled);
   EXPECT_THAT(test::error_text([&] { token.throw_if_cancelled(); }),
-              testing::HasSubstr("cancelled, as asked for"));
+              testing::HasSubstr("cancelled on request"));
 }
 
 TEST(CancelTokenTest, MayBeAllThatKeepsTheFlag) {

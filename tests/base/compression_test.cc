@@ -60,7 +60,7 @@ TEST(CompressionTest, EachComesBackAsItWas) {
   EXPECT_EQ(detect_compression("tar"), Compression::kNone);
   EXPECT_EQ(parse_compression("none"), Compression::kNone);
   EXPECT_THAT(test::error_text([] { parse_compression("zip"); }),
-              HasSubstr("unknown compression: 'zip'; there are none, gzip"));
+              HasSubstr("unknown compression: 'zip'; valid are none, gzip"));
 }
 
 TEST(CompressionTest, AnEmptyLz4FrameIsEmpty) {
@@ -133,8 +133,8 @@ TEST(CompressionTest, ASecondStreamWhoseBeginningIsDamagedIsNotDropped) {
       bytes[first.size() + i] ^= 1;
       EXPECT_THAT(
           refusal(bytes, compression),
-          HasSubstr("what follows the end of its " + std::string(compression_name(compression)) +
-                    " stream is neither another one nor zeros): 'x.tar.z', offset " +
+          HasSubstr("the bytes after its " + std::string(compression_name(compression)) +
+                    " stream are neither another one nor zeros): 'x.tar.z', offset " +
                     std::to_string(first.size()) + ", expanded offset 5000; copy or make it"));
     }
     EXPECT_NE(refusal(first + second.substr(0, 2), compression), "");
@@ -155,7 +155,7 @@ TEST(CompressionTest, WhatFollowsAStreamIsZerosOrAnError) {
       EXPECT_THAT(refusal(stream + zeros + rest, compression),
                   HasSubstr("offset " + std::to_string(stream.size() + zeros.size()) + ","));
     }
-    EXPECT_THAT(refusal(zeros + stream, compression), HasSubstr("it does not begin as "));
+    EXPECT_THAT(refusal(zeros + stream, compression), HasSubstr("it does not begin like "));
   }
 }
 

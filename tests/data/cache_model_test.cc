@@ -238,7 +238,7 @@ class CacheModelTest : public ::testing::Test {
       }
       return Kept{std::move(sample), data};
     } catch (const Unsupported& e) {
-      EXPECT_THAT(e.what(), HasSubstr("nothing tells whether single samples"));
+      EXPECT_THAT(e.what(), HasSubstr("cannot tell whether single samples"));
       EXPECT_TRUE(opened.access == Access::kRange && !index.content().hashes &&
                   source.compression == Compression::kNone && known.first.at(described).empty());
       return std::nullopt;

@@ -156,7 +156,7 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
               HasSubstr("12 ranks are not divisible by 0 nodes"));
   EXPECT_THAT(text_of({}, {}, {.epochs = 0}), HasSubstr("a plan of 0 epochs"));
   const std::string unknown = text_of({.kind = Resampled{}}, {}, {});
-  EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan what is fetched"));
+  EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan fetches"));
   EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
   EXPECT_THAT(unknown, HasSubstr("will use LRU, and fetches nothing twice if it holds all shards "
                                  "(400 bytes)"));

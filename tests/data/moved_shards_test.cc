@@ -89,7 +89,7 @@ TEST(RootTest, NothingIsLookedForOutsideOfIt) {
   EXPECT_THAT(error_text([&] { data[0]; }),
               AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
                     HasSubstr("2 of 2 shards are missing"),
-                    HasSubstr("shards are looked for below '" + empty.path() + "', as --root")));
+                    HasSubstr("shards are looked for below '" + empty.path() + "' (--root")));
 }
 
 TEST(RootTest, ARootThatCannotBeMeantIsRefused) {

@@ -285,7 +285,7 @@ TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
               AllOf(HasSubstr("remote, and there is no shard cache"), HasSubstr("/0.tar"),
                     HasSubstr("--cache DIR"), HasSubstr("--access range")));
   EXPECT_THAT(error_text([&] { build_index(dir_ / "x.idx", serve()); }),
-              HasSubstr("nothing to bring it"));
+              HasSubstr("no access to remote files"));
 }
 
 TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
@@ -371,7 +371,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
       }
       EXPECT_THAT(error_text([&] { changed[0]; }),
                   AllOf(HasSubstr("/x.tar"),
-                        HasSubstr(hashes ? "the bytes that came are not those that were indexed"
+                        HasSubstr(hashes ? "the fetched bytes are not those that were indexed"
                                          : "though its size and validator did not"),
                         HasSubstr("offset")));
     }
@@ -469,7 +469,7 @@ TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
   const auto ranged =
       Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
   EXPECT_THAT(error_text([&] { ranged[7]; }),
-              AllOf(HasSubstr("the bytes that came are not those that were indexed"),
+              AllOf(HasSubstr("the fetched bytes are not those that were indexed"),
                     HasSubstr("sample 7 ('s107')"), HasSubstr(server_.url("/x.tar"))));
   EXPECT_EQ(error_code([&] { ranged[7]; }), ErrorCode::kStaleIndex);
 }

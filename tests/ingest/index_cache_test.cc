@@ -261,7 +261,7 @@ TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
 
 TEST_F(IndexCacheTest, RefusedASourceSaysWhatToRun) {
   EXPECT_EQ(error_text([&] { open(data(), {.build_missing = false}); }),
-            "shards where an index is wanted, and none is to be built for them "
+            "shards where an index is needed, and none may be built for them "
             "(IndexCacheOptions::build_missing): '" +
                 data() + "'; run `shardwise index -o INDEX SOURCE`, and name INDEX in its place");
   build_index(dir_ / "x.idx", {shard(0)});

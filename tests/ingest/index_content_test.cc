@@ -48,11 +48,11 @@ TEST(BadPoliciesTest, HaveTextsThatComeBack) {
     EXPECT_EQ(parse_bad_policies(to_string(policies)), policies);
   }
   EXPECT_THAT(test::error_text([] { parse_bad_policies("ignore"); }),
-              HasSubstr("unknown policy: 'ignore'; there are error, skip and keep"));
+              HasSubstr("unknown policy: 'ignore'; valid are error, skip and keep"));
   EXPECT_EQ(test::error_code([] { parse_bad_policies("damage=error,"); }),
             ErrorCode::kInvalidArgument);
   EXPECT_THAT(test::error_text([&] { parse_bad_policies(to_string(mixed) + ",link=keep"); }),
-              HasSubstr("unknown policy: 'keep'; there are error, skip and resolve"));
+              HasSubstr("unknown policy: 'keep'; valid are error, skip and resolve"));
 }
 
 TEST(IndexContentTest, ACancelIsHeardInALongTailOfZeros) {
@@ -178,7 +178,7 @@ TEST(ColumnTest, IsReadFromText) {
   EXPECT_EQ(to_string(parse_column("json:$.a.b")), "b=json:$.a.b");
   const auto error = [](const char* text) { return test::error_text([&] { parse_column(text); }); };
   EXPECT_THAT(error("seg.png"),
-              HasSubstr("a column whose name is none in SQL: 'seg.png'; name it"));
+              HasSubstr("a column whose name is not valid in SQL: 'seg.png'; name it"));
   EXPECT_THAT(error("json:$.tags[0]"), HasSubstr("NAME=json:$.tags[0]"));
   for (const char* path :
        {"$.", "$..x", "$[", "$[]", "$[a]", "$[-1]", "$[#-]", "$[#+1]", "$[0", "$[0]x", "$a", "$ ",
@@ -255,7 +255,7 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w")};
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              HasSubstr("no JSON, where the column 'w' is to be taken from it"));
+              HasSubstr("not JSON, though the column 'w' is to be taken from it"));
   options.content.policies = BadPolicies::all(OnBad::kSkip);
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");

@@ -113,10 +113,9 @@ TEST_F(IndexExportTest, WhatWidsWouldReadOtherwiseIsRefused) {
     write_wids_descriptor(*index_, dir_ / "d.json", options);
   };
   EXPECT_EQ(error_code([&] { write({}); }), ErrorCode::kUnsupported);
-  EXPECT_THAT(
-      error_text([&] { write({}); }),
-      HasSubstr("the shard's path is not UTF-8, and a wids descriptor can hold no other: '" +
-                dir_ / "latin\\xe9.tar'"));
+  EXPECT_THAT(error_text([&] { write({}); }),
+              HasSubstr("the shard's path is not UTF-8, as a wids descriptor requires: '" +
+                        dir_ / "latin\\xe9.tar'"));
   EXPECT_THAT(error_text([&] { write({.name = "\xe9"}); }), HasSubstr("name is not UTF-8"));
   build_one("bad.tar",
             TarBuilder().file("1.a", "x").file("1.a", "y").file("2.a", "z").end().bytes(),

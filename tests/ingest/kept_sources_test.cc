@@ -233,7 +233,7 @@ TEST(SecretUrlTest, NoErrorTextShowsOne) {
   options.content.unique_keys = false;
   options.content.columns = {parse_column("txt:$.x")};
   EXPECT_THAT(error_text([&] { build_index(dir / "x.idx", {"http://a/a.tar?k=hush"}, options); }),
-              AllOf(HasSubstr("no JSON"), HasSubstr("'http://a/a.tar?k=***', offset 0"),
+              AllOf(HasSubstr("not JSON"), HasSubstr("'http://a/a.tar?k=***', offset 0"),
                     testing::Not(HasSubstr("hush"))));
 }
 

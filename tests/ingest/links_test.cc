@@ -67,7 +67,7 @@ TEST(LinksTest, WhatIsNoMemberIsLeftOutAndRecorded) {
               ElementsAre("link README@1024: a symbolic link to 'a.jpg'",
                           "link __l.jpg__@1536: a hard link to 'a.jpg'",
                           "special fifo.jpg@2048: a device or FIFO",
-                          "meta __meta__/x.json@3072: a name that webdataset keeps for itself"));
+                          "meta __meta__/x.json@3072: a name that webdataset reserves"));
   build_index(dir / "x.idx", {dir / "x.tar"});
   const auto index = Index::open(dir / "x.idx");
   EXPECT_EQ(index->size(), 1u);

@@ -353,7 +353,7 @@ TEST_F(MovedTest, RelocationRefusesWhatIsNotWhatItWas) {
   EXPECT_EQ(error_code([&] { relocate({}); }), ErrorCode::kStaleIndex);
   EXPECT_THAT(error_text([&] { relocate({}); }),
               AllOf(HasSubstr("2 of 4 shards are not what was indexed; the first: '" +
-                              shard("new", 1) + "' (its time is another)"),
+                              shard("new", 1) + "' (its time differs)"),
                     HasSubstr("--accept-times (BuildOptions::accept_times)")));
   EXPECT_EQ(read_file(index()), before);
   EXPECT_EQ(relocate({.accept_times = true}).shards_moved, 4U);
@@ -531,10 +531,10 @@ TEST_F(RelocateToServerTest, AFolderBecomesUrlsAndComesBack) {
   server_->validator = "\"v2\"";
   EXPECT_THAT(error_text([&] { relocate("s3://bucket/d", "https://host/d", false); }),
               AllOf(HasSubstr("4 of 4 shards are not what was indexed"),
-                    HasSubstr("its source tells another version")));
+                    HasSubstr("its source reports another version")));
   // And back to files.
   EXPECT_THAT(error_text([&] { relocate("s3://bucket/d", folder("old"), false); }),
-              HasSubstr("its source tells another version"));
+              HasSubstr("its source reports another version"));
   EXPECT_EQ(relocate("s3://bucket/d", folder("old")).shards_moved, 4U);
   EXPECT_EQ(wrong(), "");
 }
@@ -542,7 +542,7 @@ TEST_F(RelocateToServerTest, AFolderBecomesUrlsAndComesBack) {
 TEST_F(RelocateToServerTest, WithoutAVersionOnlyHashesWouldTell) {
   server_->validator.clear();
   EXPECT_THAT(error_text([&] { relocate(folder("old"), "https://host/d"); }),
-              HasSubstr("tells no version of it (no ETag, no Last-Modified)"));
+              HasSubstr("reports no version of it (no ETag, no Last-Modified)"));
   build_index(index(), names(), {.content = {.hashes = true}});
   EXPECT_EQ(relocate(folder("old"), "https://host/d").shards_moved, 4U);
 }

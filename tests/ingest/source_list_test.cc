@@ -120,7 +120,7 @@ TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   EXPECT_THAT(text("x-{0..99999999999}.tar"), HasSubstr("above 10 million"));
   EXPECT_THAT(text("x-{1..2.tar"), HasSubstr("a brace is not closed"));
   EXPECT_THAT(text("http://host/x.json"),
-              HasSubstr("a remote descriptor, and nothing to bring it"));
+              HasSubstr("a remote descriptor, and no access to remote files"));
   EXPECT_THAT(text("pipe:cat x.tar"), HasSubstr("a pipe: URL is a command, and is not run"));
   EXPECT_THAT(text("http:///x.tar"), HasSubstr("host"));
   EXPECT_THAT(test::error_text([] {

@@ -186,12 +186,12 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
 }
 
 TEST(WidsDescriptorTest, WhatIsNoJsonIsRefusedWithItsOffset) {
-  EXPECT_THAT(text_of(""), HasSubstr("the descriptor is no JSON: '/data/d.json', byte 1;"));
+  EXPECT_THAT(text_of(""), HasSubstr("the descriptor is not JSON: '/data/d.json', byte 1;"));
   EXPECT_THAT(text_of(R"({"wids_version":1,)"), HasSubstr("byte 19"));
-  EXPECT_THAT(text_of(with_url("a") + "{}"), HasSubstr("the descriptor is no JSON"));
-  EXPECT_THAT(text_of(with_url("a\xff")), HasSubstr("the descriptor is no JSON"));
+  EXPECT_THAT(text_of(with_url("a") + "{}"), HasSubstr("the descriptor is not JSON"));
+  EXPECT_THAT(text_of(with_url("a\xff")), HasSubstr("the descriptor is not JSON"));
   EXPECT_THAT(text_of(R"({"wids_version":1,"datasets":[{"weight":1e999)"),
-              HasSubstr("the descriptor is no JSON"));
+              HasSubstr("the descriptor is not JSON"));
 }
 
 TEST(WidsDescriptorTest, AnotherVersionIsRefusedAsSuch) {
@@ -315,7 +315,7 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
   EXPECT_THAT(text_of(with_url("file://host/etc/passwd")),
               HasSubstr("a file: URL of another machine: 'file://host/etc/passwd' in"));
   EXPECT_THAT(error_text([] { read_wids_descriptor("http://h/d.json"); }),
-              HasSubstr("a remote descriptor, and nothing to bring it: 'http://h/d.json'"));
+              HasSubstr("a remote descriptor, and no access to remote files: 'http://h/d.json'"));
 }
 
 TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {

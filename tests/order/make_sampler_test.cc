@@ -53,20 +53,20 @@ TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
               HasSubstr("balance_bytes without the sizes of the samples; give a data set, or a "
                         "function that tells the bytes"));
   EXPECT_THAT(text(sized(10), {.kind = Wids{}, .balance_bytes = true}),
-              HasSubstr("balance_bytes means nothing to the wids sampler"));
+              HasSubstr("balance_bytes does not apply to the wids sampler"));
   EXPECT_THAT(text(10, {.kind = Wids{}, .epoch_size = 5}),
-              HasSubstr("epoch_size means nothing to the wids sampler"));
+              HasSubstr("epoch_size does not apply to the wids sampler"));
   EXPECT_THAT(text(10, {.kind = Wids{}, .tail = Tail::kPad}),
-              HasSubstr("tail means nothing to the wids sampler; it is for chunked, sharded, "
+              HasSubstr("tail does not apply to the wids sampler; it is for chunked, sharded, "
                         "sequential and resampled"));
   const Mixture mixture{{{.num_samples = 10}}};
   EXPECT_THAT(text(10, {.kind = mixture, .tail = Tail::kDrop}),
-              HasSubstr("tail means nothing to the mixture sampler"));
+              HasSubstr("tail does not apply to the mixture sampler"));
   EXPECT_THAT(text(10, {.kind = mixture, .streams = 2}, {.world_size = 2}),
-              HasSubstr("streams means nothing to the mixture sampler"));
+              HasSubstr("streams does not apply to the mixture sampler"));
   Order order{.kind = Wids{}};
   order.skip.add_sample(1);
-  EXPECT_THAT(text(10, order), HasSubstr("skip means nothing to the wids sampler"));
+  EXPECT_THAT(text(10, order), HasSubstr("skip does not apply to the wids sampler"));
   for (const OrderKind& kind : {OrderKind(Chunked{}), OrderKind(Sequential{})}) {
     for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
       EXPECT_THAT(text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),

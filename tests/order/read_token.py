@@ -168,7 +168,7 @@ class Token:
             token.sums = reader.varint(), reader.u128(), reader.u128()
         for _ in range(reader.count()):
             token.history.append((reader.varint(), reader.u128(), reader.order()))
-        require(reader.left() == 0, "it goes on after its end")
+        require(reader.left() == 0, "bytes follow its end")
         return token
 
     def to_text(self):

@@ -187,7 +187,7 @@ TEST(WidsSamplerTest, RefusesATokenThatLeavesSomethingOut) {
   sampler.seek(4);
   EXPECT_THAT(
       test::error_text([&] { sampler.resume(chunked->token(), Changes::kAllowAtEpochBorder); }),
-      testing::HasSubstr("skip means nothing to the wids sampler"));
+      testing::HasSubstr("skip does not apply to the wids sampler"));
   EXPECT_EQ(sampler.position(), 4U);
   EXPECT_TRUE(sampler.skip().empty());
 }

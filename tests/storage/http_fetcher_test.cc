@@ -207,7 +207,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
   serve({.body = "new", .etag = ""});
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
-  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, none that is known now)"));
+  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, an unknown one now)"));
 }
 
 // Row 10.
@@ -443,7 +443,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
   EXPECT_EQ(server_.requests().back().target, "/x.tar?q=1");
   EXPECT_THAT(text_of({.url = server_.url("/6")}), HasSubstr("(more than 5 redirects)"));
   EXPECT_THAT(text_of({.url = server_.url("/loop")}),
-              HasSubstr("(more than 5 redirects); the server sends in circles"));
+              HasSubstr("(more than 5 redirects); the server redirects in circles"));
 }
 
 // Row 14.
@@ -638,7 +638,7 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
     return error_text([&] { Fetchers{options}; });
   };
   EXPECT_EQ(text([](FetchOptions& o) { o.max_retries = -1; }),
-            "an option that cannot be meant: FetchOptions::max_retries; give 0 or more");
+            "an invalid option: FetchOptions::max_retries; give 0 or more");
   EXPECT_THAT(text([](FetchOptions& o) { o.low_speed_time = std::chrono::seconds(0); }),
               HasSubstr("low_speed_time"));
   EXPECT_THAT(text([](FetchOptions& o) { o.connect_timeout = std::chrono::seconds(0); }),

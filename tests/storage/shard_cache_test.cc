@@ -130,7 +130,7 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   wanted = request(0);
   wanted.source_hash = hash128("another");
   EXPECT_THAT(error_text([&] { cache->get(wanted); }),
-              HasSubstr("the bytes that came are not those that were indexed"));
+              HasSubstr("the fetched bytes are not those that were indexed"));
 }
 
 // faults.md 47
@@ -833,7 +833,7 @@ TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
   while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
   const auto cache = ShardCache::open(impatient);
   EXPECT_THAT(error_text([&] { cache->get(wanted); }),
-              AllOf(HasSubstr("another process fetches the shard, and does not get on"),
+              AllOf(HasSubstr("another process is fetching the shard, and makes no progress"),
                     HasSubstr("/stall.tar")));
   EXPECT_GE(words, 1);
   EXPECT_EQ(cache->stats().waits, 1u);

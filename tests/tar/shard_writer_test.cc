@@ -158,8 +158,8 @@ TEST(ShardWriterTest, WhatReadersWouldNotFindIsRefused) {
                                                         {"a", "t/xt"},
                                                         {"a", std::string("t\0", 2)},
                                                         {std::string("a\0", 2), "txt"}}) {
-    EXPECT_THAT(error(key, {{field, "1"}}),
-                AllOf(HasSubstr("no key and field of a sample: '"), HasSubstr("a key has no dot")))
+    EXPECT_THAT(error(key, {{field, "1"}}), AllOf(HasSubstr("not the key and field of a sample: '"),
+                                                  HasSubstr("a key has no dot")))
         << key << " " << field;
   }
   EXPECT_THAT(error("a", {}), HasSubstr("a sample without fields: 'a'"));

@@ -142,7 +142,7 @@ TEST(EpochBalanceTest, WhereItCannotBeDoneItSaysWhy) {
   const SmallIndex index;
   const Finished wids = shardwise({"epoch", index.path(), "--balance-bytes", "--sampler", "wids"});
   EXPECT_EQ(wids.code, 2);
-  EXPECT_THAT(wids.err, AllOf(HasSubstr("--balance-bytes means nothing to the wids sampler"),
+  EXPECT_THAT(wids.err, AllOf(HasSubstr("--balance-bytes does not apply to the wids sampler"),
                               HasSubstr("it is for all others")));
 }
 

@@ -113,7 +113,7 @@ TEST_F(FirstUseTest, TheFoldersOfTheUserAreTaken) {
 
 TEST_F(FirstUseTest, RefusedASourceSaysWhatToRun) {
   expect_failure(shardwise({"info", data(), "--no-index-cache"}),
-                 {"shards where an index is wanted", "(--no-index-cache)", data(),
+                 {"shards where an index is needed", "(--no-index-cache)", data(),
                   "run `shardwise index -o INDEX SOURCE`"});
   const SmallIndex whole;
   EXPECT_EQ(shardwise({"info", whole.path(), "--no-index-cache"}).code, 0);

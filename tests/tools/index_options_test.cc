@@ -86,12 +86,12 @@ TEST(IndexOptionsTest, LinksAreErrorsLeftOutOrResolvedAndWhatIsLeftOutIsListed) 
   EXPECT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_THAT(skipped.err, HasSubstr("4 members left out; see shardwise ls --left-out"));
   const std::string shard = dir / "x.tar";
-  EXPECT_THAT(lines_of(shardwise_output({"ls", "--left-out", dir / "x.idx"})),
-              testing::ElementsAre(
-                  shard + "\t1024\tlink\tb.jpg\ta hard link to 'a.jpg'",
-                  shard + "\t2560\tlink\tlatest\ta symbolic link to 'a.jpg'",
-                  shard + "\t3072\tspecial\tpipe\ta device or FIFO",
-                  shard + "\t3584\tmeta\t__info.json__\ta name that webdataset keeps for itself"));
+  EXPECT_THAT(
+      lines_of(shardwise_output({"ls", "--left-out", dir / "x.idx"})),
+      testing::ElementsAre(shard + "\t1024\tlink\tb.jpg\ta hard link to 'a.jpg'",
+                           shard + "\t2560\tlink\tlatest\ta symbolic link to 'a.jpg'",
+                           shard + "\t3072\tspecial\tpipe\ta device or FIFO",
+                           shard + "\t3584\tmeta\t__info.json__\ta name that webdataset reserves"));
   const auto lines = lines_of(shardwise_output(
       {"ls", "--left-out", "--json", "--shard", "0", "--limit", "1", dir / "x.idx"}));
   ASSERT_EQ(lines.size(), 1u);

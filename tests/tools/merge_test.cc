@@ -91,7 +91,7 @@ TEST_F(MergeCommandTest, WhatDoesNotBelongTogetherIsAnError) {
   expect_failure({p1, p2, p3}, "a part that was built with other options: '" + p2 +
                                    "'; build all parts with the same policies, columns and hashes");
   shardwise_output({"index", "-o", p2, dir_ / "all"});
-  expect_failure({p1, p2, p3}, "an index that is no part of one: '" + p2 +
+  expect_failure({p1, p2, p3}, "an index that is not a part of another: '" + p2 +
                                    "'; merge what `shardwise index --part I/N` built");
 }
 

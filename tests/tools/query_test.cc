@@ -105,7 +105,7 @@ TEST_F(ColumnsTest, JsonThatIsNoneIsAnErrorUnlessSkipped) {
                                            "--column", "n=cls:$.x", dir_ / "a.tar"};
   const Finished finished = shardwise(strict);
   EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err, AllOf(HasSubstr("no JSON, where the column 'n' is to be taken"),
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("not JSON, though the column 'n' is to be taken"),
                                   HasSubstr("a.tar"), HasSubstr("member 'b.cls'")));
   const std::string path = index({"--column", "n=cls:$.x", "--on-bad", "skip"});
   EXPECT_EQ(shardwise_output({"query", path, "SELECT count(*), count(n) FROM samples"}), "3\t0\n");
@@ -205,7 +205,7 @@ TEST(QueryCommandTest, WhatCannotBeRunIsAnErrorWithSqlitesReason) {
       {"DROP TABLE shards", "not authorized"},
       {"PRAGMA writable_schema = 1", "not authorized"},
       {"ATTACH 'other.db' AS o", "not authorized"},
-      {"VACUUM INTO 'copy.db'", "it asks nothing"},
+      {"VACUUM INTO 'copy.db'", "it is empty"},
       {"BEGIN", "not authorized"},
       {"SELECT load_extension('x')", "not authorized"},
   };

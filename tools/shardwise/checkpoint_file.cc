@@ -55,7 +55,7 @@ std::uint64_t take_number(std::string_view& line, int base, const std::string& n
 
 Header parse_header(std::string_view bytes, const std::string& name) {
   std::string_view rest = bytes;
-  if (!bytes.starts_with(kFirstWords)) throw_damaged("it does not begin as one", name);
+  if (!bytes.starts_with(kFirstWords)) throw_damaged("it does not begin like one", name);
   const std::string_view version = take_line(rest, name).substr(kFirstWords.size());
   if (version != kVersion) {
     throw VersionMismatch("a checkpoint of version " + in_quotes(version), in_quotes(name),
