@@ -1,4 +1,4 @@
-// faults rows 1, 5, 17: what a killed writer, a full disk and a killed lock holder leave behind.
+// faults.md 1, 5, 17: what a killed writer, a full disk and a killed lock holder leave behind.
 #include <unistd.h>
 
 #include <algorithm>

@@ -46,7 +46,7 @@ class Busy {
   std::vector<std::thread> threads_;
 };
 
-// faults row 50
+// faults.md 50
 TEST(ForkTest, MutexesAreFreeInChildrenOfABusyParent) {
   Mutex first, second;
   std::uint64_t a = 0, b = 0;  // guarded by both
@@ -210,7 +210,7 @@ TEST(ForkTest, AValuePerProcessStartsAnewInAChild) {
   EXPECT_EQ(value.get(), 7);
 }
 
-// faults row 50
+// faults.md 50
 TEST(ForkTest, APipelineInAChildFailsAtOnceAndSaysWhy) {
   std::atomic<int> made{0};
   auto pipeline = std::make_unique<OrderedPipeline<int, int>>(

@@ -102,7 +102,7 @@ TEST(MappedFileTest, HoldsNoDescriptor) {
   EXPECT_EQ(test::num_open_descriptors(), before);
 }
 
-// faults row 26
+// faults.md 26
 TEST(MappedFileTest, NoFreeDescriptorIsATypedError) {
   if (test::kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
   const TempDir dir;

@@ -75,7 +75,7 @@ TEST(CopyMappedTest, CopiesWhatIsThere) {
   EXPECT_TRUE(copy_mapped(nullptr, nullptr, 0));
 }
 
-// faults row 7
+// faults.md 7
 TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
   const Mapping map;
   map.truncate(2 * kPage);
@@ -100,7 +100,7 @@ TEST(CopyMappedTest, ThePageOfTheNewEndReadsAsZeros) {
   EXPECT_EQ(to, map.content().substr(2 * kPage, 10) + std::string(kPage - 10, '\0'));
 }
 
-// faults row 7
+// faults.md 7
 TEST(CopyMappedTest, ThreadsGoOnWhileAnotherTruncates) {
   const Mapping map;
   std::atomic<bool> stop{false};
@@ -143,7 +143,7 @@ TEST(CopyMappedTest, WorksInAForkedChild) {
             "");
 }
 
-// faults row 7: what we do not guard is as it was.
+// faults.md 7: what we do not guard is as it was.
 TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
   const Mapping map;
   EXPECT_THAT(in_child([&]() -> std::string {
@@ -335,7 +335,7 @@ void wait_for_a_tick() {
   } while (now.tv_nsec == begin.tv_nsec && now.tv_sec == begin.tv_sec);
 }
 
-// faults rows 7 and 50: PyTorch's worker processes install theirs in the child, faulthandler when
+// faults.md 7 and 50: PyTorch's worker processes install theirs in the child, faulthandler when
 // it likes.
 TEST_P(LaterHandlerTest, TakesNothingFromCopiesAndGuards) {
   const Mapping map;
@@ -400,7 +400,7 @@ TEST(MappedReadGuardTest, IsNotDamagedWhereNothingIsGone) {
   EXPECT_FALSE(guard.damaged());
 }
 
-// faults row 7
+// faults.md 7
 TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
   Mapping map;
   const char* const data = map.data();

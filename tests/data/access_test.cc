@@ -1,4 +1,4 @@
-// faults rows 7 and 27, and Access::kRead: shards that are truncated under a live dataset.
+// faults.md 7 and 27, and Access::kRead: shards that are truncated under a live dataset.
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -142,7 +142,7 @@ TEST_F(ReadAccessTest, BytesOutliveDatasetShardAndFile) {
   EXPECT_EQ(copy.key(), key_of(7));
 }
 
-// faults row 7
+// faults.md 7
 TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
   const Shards shards(3, 10);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -241,7 +241,7 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
   EXPECT_EQ(wrong_with(data), "");
 }
 
-// faults row 7
+// faults.md 7
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -304,7 +304,7 @@ TEST(MapAccessTest, CopiesOfAShardThatWasReplacedOrDeletedAreItsOldBytes) {
   EXPECT_EQ(second.integer("cls"), 6);
 }
 
-// faults row 7: no sample is ever wrong, whatever the moment.
+// faults.md 7: no sample is ever wrong, whatever the moment.
 class TruncationRaceTest : public ::testing::TestWithParam<Access> {};
 INSTANTIATE_TEST_SUITE_P(Accesses, TruncationRaceTest,
                          ::testing::Values(Access::kMap, Access::kRead),

@@ -1,4 +1,4 @@
-// faults row 47: shards are uploaded again, indexed again and read through one cache, at random,
+// faults.md 47: shards are uploaded again, indexed again and read through one cache, at random,
 // and held against a simple model: what a read gives is of the version that its index describes.
 #include <fcntl.h>
 #include <sys/stat.h>

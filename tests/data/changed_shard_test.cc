@@ -1,4 +1,4 @@
-// faults rows 8 and 9: a shard that is not the one that was indexed. The error names the shard and
+// faults.md 8 and 9: a shard that is not the one that was indexed. The error names the shard and
 // the remedy, and the dataset goes on serving the other shards.
 #include <unistd.h>
 

@@ -73,7 +73,7 @@ TEST(DatasetConcurrencyTest, TheLastHandleMayGoInAnyThread) {
   }
 }
 
-// faults row 24
+// faults.md 24
 class DatasetForkTest : public ::testing::TestWithParam<Access> {};
 INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest, ::testing::Values(Access::kMap, Access::kRead),
                          [](const auto& param_info) {

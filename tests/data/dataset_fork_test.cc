@@ -1,4 +1,4 @@
-// Forks of a parent whose other threads read, fetch and query: faults row 50.
+// Forks of a parent whose other threads read, fetch and query: faults.md 50.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// faults row 25: the n-th allocation fails, for all n until a run needs no n. Each failing run ends
+// faults.md 25: the n-th allocation fails, for all n until a run needs no n. Each failing run ends
 // with std::bad_alloc or a typed error, leaks nothing, and leaves a state that works.
 #include <sqlite3.h>
 

@@ -1,4 +1,4 @@
-// faults rows 26 and 27: few descriptors, little address space.
+// faults.md 26 and 27: few descriptors, little address space.
 #include <unistd.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ using test::set_limit;
 using test::Shards;
 using test::wrong_with;
 
-// faults row 26
+// faults.md 26
 TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
   const Shards shards(200, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -39,7 +39,7 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
             "");
 }
 
-// faults row 26
+// faults.md 26
 TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
   const Shards shards(3, 5);
@@ -66,7 +66,7 @@ TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
             "");
 }
 
-// faults row 26
+// faults.md 26
 TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors) {
   const Shards shards(200, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -93,7 +93,7 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
             "");
 }
 
-// faults row 26
+// faults.md 26
 TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
   const Shards shards(20, 3);
@@ -125,7 +125,7 @@ void write_large_shard(const std::string& path, std::uint64_t first, std::uint64
   std::ofstream(path, std::ios::binary | std::ios::app) << rest;
 }
 
-// faults row 27
+// faults.md 27
 TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
   if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
   const test::TempDir dir;
@@ -155,7 +155,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
             "");
 }
 
-// faults row 27
+// faults.md 27
 TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
   if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
   const test::TempDir dir;

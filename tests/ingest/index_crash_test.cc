@@ -1,4 +1,4 @@
-// faults.md rows 1 and 5: kill -9 and a full disk in the middle of a build.
+// faults.md 1 and 5: kill -9 and a full disk in the middle of a build.
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// faults.md rows 20-22: a damaged, foreign or hostile index ends in a typed error or correct data.
+// faults.md 20 to 22: a damaged, foreign or hostile index ends in a typed error or correct data.
 
 #include <filesystem>
 #include <fstream>
@@ -212,7 +212,7 @@ bool check(const std::string& path) {
   }
 }
 
-// faults.md row 20. Every call is asked after every flip: an error, or the right answer; and what
+// faults.md 20. Every call is asked after every flip: an error, or the right answer; and what
 // check() lets pass gives all answers.
 TEST(IndexDamageTest, NoFlippedByteGivesAWrongAnswerAndCheckFindsEachThatMatters) {
   const Made made;

@@ -1,4 +1,4 @@
-// faults.md row 4: power loss in the middle of a build. What a build does to its files is recorded,
+// faults.md 4: power loss in the middle of a build. What a build does to its files is recorded,
 // and for every moment of it what the device may hold then is made up: anything that was not synced
 // is there, or not, or in part, names and bytes independently of each other (the manner of "All
 // File Systems Are Not Created Equal", OSDI 2014). From each of these states the old index must

@@ -1,4 +1,4 @@
-// faults.md row 7: a shard that is truncated in the middle of a scan or of verify. The process
+// faults.md 7: a shard that is truncated in the middle of a scan or of verify. The process
 // lives, and what was read of it is no index: a typed error, whenever the cut comes.
 
 #include <fcntl.h>

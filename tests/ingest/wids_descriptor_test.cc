@@ -1,4 +1,4 @@
-// Wids descriptors: what they mean, and faults.md rows 42 to 44, hostile ones.
+// Wids descriptors: what they mean, and faults.md 42 to 44, hostile ones.
 
 #include "shardwise/ingest/wids_descriptor.h"
 
@@ -120,7 +120,7 @@ TEST(WidsDescriptorTest, DataSetsKeepTheirOrderNamesAndWeights) {
   EXPECT_EQ(d.datasets[3].weight, 0);
 }
 
-// Row 42.
+// faults.md 42
 TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
   const auto shard = [](const std::string& members) {
     return R"({"wids_version":1,"shardlist":[{"url":"a","nsamples":1},{)" + members + "}]}";
@@ -246,7 +246,7 @@ TEST(WidsDescriptorTest, ReferencesGoOneLevelDeep) {
   EXPECT_EQ(error_code([&] { read_wids_descriptor(dir / "g.json"); }), ErrorCode::kUnsupported);
 }
 
-// Row 43.
+// faults.md 43
 TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   for (const char* url : {"pipe:touch sentinel", "PIPE:touch sentinel", "|touch sentinel"}) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
@@ -332,7 +332,7 @@ TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
                           "http://h/y-0.tar", "http://h/y-1.tar"));
 }
 
-// Row 44.
+// faults.md 44
 TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
   for (const char* url : {"file:///etc/passwd", "file:x", "/etc/passwd", "pipe:cat", "//h/a.tar",
                           "s3://b/a.tar", "gs://b/a.tar"}) {

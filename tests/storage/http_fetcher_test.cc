@@ -83,7 +83,7 @@ TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
 }
 
-// Row 47.
+// faults.md 47
 TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   const std::string time = "Mon, 02 Jan 2023 00:00:00 GMT";
   const std::string url = serve({.body = "x", .etag = "W/\"1\""});
@@ -104,7 +104,7 @@ TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   }
 }
 
-// Row 47.
+// faults.md 47
 TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   const std::string body = some_bytes(1'000'000);
   StringSink sink;
@@ -116,7 +116,7 @@ TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   EXPECT_EQ(sink.num_restarts, 1) << "two answers with it need not be of the same bytes";
 }
 
-// Row 47.
+// faults.md 47
 TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   const std::string url = serve({.body = some_bytes(1'000'000), .etag = "\"v2\""});
   EXPECT_EQ(code_of({.url = url, .validator = "\"v1\""}), ErrorCode::kStaleIndex);
@@ -130,7 +130,7 @@ TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   EXPECT_EQ(server_.requests().back().header("x-evil"), "");
 }
 
-// Row 47.
+// faults.md 47
 TEST_F(HttpFetcherTest, Row47_AServerThatDoesNotKnowIfMatchIsHeldToItsAnswer) {
   const std::string body = some_bytes(300'000);
   const std::string url = serve({.body = body, .etag = "\"v2\"", .has_if_match = false});
@@ -210,7 +210,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, an unknown one now)"));
 }
 
-// Row 10.
+// faults.md 10
 TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   for (const int status : {400, 401, 403, 404, 410}) {
     const std::string url = serve({.body = "x", .statuses = {status}});
@@ -225,7 +225,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
 }
 
-// Row 10.
+// faults.md 10
 TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTimes) {
   for (const int status : {429, 500, 502, 503, 504}) {
     std::string url = serve({.body = "here", .statuses = {status, status}});
@@ -255,7 +255,7 @@ TEST_F(HttpFetcherTest, RetryAfterIsHeldToAndCapped) {
   }
 }
 
-// Row 11.
+// faults.md 11
 TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   const std::string body = some_bytes(1'000'000);
   const std::string url = serve({.body = body, .cut_after = 300'000});
@@ -275,7 +275,7 @@ TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   EXPECT_TRUE(same(fetched({.url = url}), body));
 }
 
-// Row 11.
+// faults.md 11
 TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   FetchOptions options = quick_options();
   options.max_attempts = 7;
@@ -287,7 +287,7 @@ TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
 }
 
-// Row 11.
+// faults.md 11
 TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
   const std::string body = some_bytes(1'000'000);
   ServedFile without_ranges{.body = body, .has_ranges = false, .cut_after = 600'000, .num_cuts = 1};
@@ -331,7 +331,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
   EXPECT_TRUE(same(third.bytes, new_body));
 }
 
-// Row 11.
+// faults.md 11
 TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   const std::string body = some_bytes(10'000);
   EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
@@ -346,7 +346,7 @@ TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
             ErrorCode::kFetch);
 }
 
-// Row 11: also where the body ends with a buffer of the library's.
+// faults.md 11: also where the body ends with a buffer of the library's.
 TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
   for (const std::size_t size : {1U, 16'384U, 65'536U, 262'144U, 524'288U, 1'048'576U}) {
     EXPECT_THAT(text_of({.url = serve({.body = some_bytes(size), .excess = "more"})}),
@@ -355,7 +355,7 @@ TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
   }
 }
 
-// Row 12.
+// faults.md 12
 TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   FetchOptions options = quick_options();
   options.low_speed_bytes_per_second = 1'000'000;
@@ -366,7 +366,7 @@ TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=100000-");
 }
 
-// Row 12: a drip below the limit ends too, and others are served meanwhile.
+// faults.md 12: a drip below the limit ends too, and others are served meanwhile.
 TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
   FetchOptions options = quick_options();
   options.max_retries = 0;
@@ -390,7 +390,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
                           HasSubstr("low_speed_time")));
 }
 
-// Row 12.
+// faults.md 12
 TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
   FetchOptions options = quick_options();
   options.low_speed_time = std::chrono::seconds(100);
@@ -424,12 +424,12 @@ TEST_F(HttpFetcherTest, CancelEndsTheWaitBetweenAttempts) {
   canceller.join();
 }
 
-// Row 13: no header tells of it; a hash in the index does.
+// faults.md 13: no header tells of it; a hash in the index does.
 TEST_F(HttpFetcherTest, Row13_WrongBytesOfTheRightLengthComeAsTheyAre) {
   EXPECT_EQ(fetched({.url = serve({.body = "wrong bytes"})}), "wrong bytes");
 }
 
-// Row 14.
+// faults.md 14
 TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
   server_.serve("/5", {.redirect_to = "/4"});
   server_.serve("/4", {.redirect_to = server_.url("/3")});
@@ -446,7 +446,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
               HasSubstr("(more than 5 redirects); the server redirects in circles"));
 }
 
-// Row 14.
+// faults.md 14
 TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
   for (const std::string to : {"file:///etc/passwd", "FILE:///etc/passwd", "ftp://127.0.0.1/x",
                                "gopher://127.0.0.1/x", "s3://bucket/key", "pipe:cat", "data:,x"}) {
@@ -461,7 +461,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
   }
 }
 
-// Row 14: what goes to the first host does not go to the second.
+// faults.md 14: what goes to the first host does not go to the second.
 TEST_F(HttpFetcherTest, Row14_CredentialsStayWithTheirHost) {
   TestHttpServer other;
   other.serve("/x.tar", {.body = "here"});
@@ -553,7 +553,7 @@ TEST_F(HttpFetcherTest, ManyThreadsFetchAtOnce) {
 
 void ignore_signal(int) {}
 
-// Row 28.
+// faults.md 28
 TEST_F(HttpFetcherTest, Row28_SignalsDoNotDisturb) {
   const std::string body = some_bytes(3'000'000);
   const std::string url = serve({.body = body,
@@ -646,7 +646,7 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
   EXPECT_THAT(text([](FetchOptions& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
 }
 
-// Row 47.
+// faults.md 47
 TEST(FileFetcherTest, Row47_AFileThatChangesWhileItIsReadIsStale) {
   const test::TempDir dir;
   const std::string path = dir / "x.tar";

@@ -132,7 +132,7 @@ TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
             ErrorCode::kStaleIndex);
 }
 
-// Row 10.
+// faults.md 10
 TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
@@ -145,7 +145,7 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
               AllOf(HasSubstr("HTTP status 401"), ::testing::Not(HasSubstr("wrong"))));
 }
 
-// Row 14.
+// faults.md 14
 TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   put("x.tar", "plain");
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");
@@ -168,7 +168,7 @@ TEST_F(NginxTest, CertificatesAreChecked) {
               HasSubstr("check FetchOptions::ca_file"));
 }
 
-// Row 43: whatever stands in the URL, http runs no program.
+// faults.md 43: whatever stands in the URL, http runs no program.
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";

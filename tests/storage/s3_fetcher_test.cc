@@ -169,7 +169,7 @@ TEST_F(S3FetcherTest, RequestsAreSigned) {
       << fault_;
   EXPECT_EQ(Fetchers(options_).stat({.url = "s3://bucket/a/x.tar"}).size_bytes, body.size());
 
-  // Row 47.
+  // faults.md 47
   EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v1\""}), body)) << fault_;
   EXPECT_EQ(server_.requests().back().header("if-match"), "\"v1\"");
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v0\""}); }),

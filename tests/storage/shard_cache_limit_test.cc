@@ -13,7 +13,7 @@ namespace {
 using test::in_child;
 using test::TempDir;
 
-// faults row 26
+// faults.md 26
 TEST(ShardCacheLimitTest, ManyShardsMakeRoomForOneWithFewDescriptors) {
   if (test::kSanitized) GTEST_SKIP() << "the sanitizer wants descriptors of its own";
   constexpr int kShards = 150;

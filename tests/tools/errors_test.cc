@@ -87,7 +87,7 @@ Finished with_small_files(std::vector<std::string> arguments) {
   return run(std::move(all));
 }
 
-// faults row 5: the signal that a large file raises does not end a command without a word.
+// faults.md 5: the signal that a large file raises does not end a command without a word.
 TEST(ErrorsTest, LimitOnTheSizeOfFiles) {
   const TempDir dir;
   write_file(dir / "a.tar", small_shard(0, 1000));
@@ -133,7 +133,7 @@ TEST(ErrorsTest, ShardChangedAfterIndexing) {
   EXPECT_THAT(verified.err, AllOf(HasSubstr("1 of 2 shards"), HasSubstr("shardwise index again")));
 }
 
-// faults row 7
+// faults.md 7
 TEST(ErrorsTest, ShardTruncatedAfterIndexing) {
   const SmallIndex index;
   std::filesystem::resize_file(index.dir() / "b.tar", 700);
@@ -144,7 +144,7 @@ TEST(ErrorsTest, ShardTruncatedAfterIndexing) {
   }
 }
 
-// faults row 7
+// faults.md 7
 TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
   const TempDir dir;
   for (const int milliseconds : {5, 20, 40, 80}) {
@@ -160,7 +160,7 @@ TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
   }
 }
 
-// faults row 7
+// faults.md 7
 TEST(ErrorsTest, ShardTruncatedWhileAFieldIsWritten) {
   const TempDir dir;
   const std::string content(std::size_t{24} << 20, 'x');

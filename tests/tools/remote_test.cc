@@ -100,7 +100,7 @@ TEST_F(RemoteCommandTest, ADescriptorBehindTheServerIsIndexedAndItsClaimsChecked
   EXPECT_THAT(shardwise_output(index), HasSubstr("20 samples in 1 shard"));
 }
 
-// Row 10.
+// faults.md 10
 TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
   EXPECT_EQ(failure({"index", "--quiet", "-o", shards_.index(), shards_.server.url("/none.tar")}),
             "shardwise: error: cannot fetch: '" + shards_.server.url("/none.tar") +
@@ -110,7 +110,7 @@ TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
   EXPECT_THAT(shards_.dir.list(), IsEmpty());
 }
 
-// Rows 12 and 28.
+// faults.md 12 and 28
 TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
   build();
   const std::string index = read_file(shards_.index());
@@ -150,7 +150,7 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
   EXPECT_THAT(shards_.half_written(), IsEmpty());
 }
 
-// Row 43.
+// faults.md 43
 TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
   write_file(shards_.dir / "a b.tar", ServedShards::body(0));
   const std::string command = "pipe:cat '" + (shards_.dir / "a b.tar") + "'";
@@ -293,7 +293,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
               HasSubstr("not known before they are indexed"));
 }
 
-// Row 15.
+// faults.md 15
 TEST_F(RemoteCommandTest, TwoEpochsAtOnceFetchEachShardOnce) {
   build();
   for (int i = 0; i < ServedShards::kShards; ++i) {
@@ -317,7 +317,7 @@ TEST_F(RemoteCommandTest, TwoEpochsAtOnceFetchEachShardOnce) {
   EXPECT_EQ(shards_.gets() - before, ServedShards::kShards);
 }
 
-// Row 2.
+// faults.md 2
 TEST_F(RemoteCommandTest, AKilledEpochLeavesNothingThatTheNextOneMinds) {
   build();
   const auto whole = epoch();
@@ -378,7 +378,7 @@ TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
                 " bytes, version '\"v2\"' now)"));
 }
 
-// Row 43: the program runs nothing but itself.
+// faults.md 43: the program runs nothing but itself.
 TEST_F(RemoteCommandTest, Row43_AnEpochOverHttpRunsNoOtherProgram) {
   const auto strace = find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
