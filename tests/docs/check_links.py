@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the links between the project's pages: README.md and all under docs/.
+"""Checks the links between the project's pages: those at the top, all under docs/, and tests/faults.md.
 
-    check_links.py SOURCE_DIR
+    check_links.py FOLDER        the source, or where the pages are installed
 
 A link to a file must lead to one, and a #fragment to a heading of the page. Prints every link that does
 not, and exits with 1 if there is one. Links to other sites are not followed."""
@@ -12,7 +12,11 @@ import sys
 
 
 def pages(source):
-    yield os.path.join(source, "README.md")
+    for name in sorted(os.listdir(source)):
+        if name.endswith(".md"):
+            yield os.path.join(source, name)
+    if os.path.exists(os.path.join(source, "tests")):  # not where the pages are installed
+        yield os.path.join(source, "tests", "faults.md")
     for folder, _, files in sorted(os.walk(os.path.join(source, "docs"))):
         for name in sorted(files):
             if name.endswith(".md"):

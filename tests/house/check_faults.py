@@ -5,7 +5,7 @@
 
 Every row's number comes once and in order; every test that a row names exists; a row without a test says
 "No test yet", or names what CI runs; and every row that a test cites, as `faults.md N` in a comment or as
-RowN_ in its name, exists. Prints what does not hold, and exits with 1."""
+RowN_ in its name, exists, and so does every row that SECURITY.md names as [N]. Prints what does not hold, and exits with 1."""
 
 import os
 import re
@@ -13,6 +13,7 @@ import sys
 
 ROW = re.compile(r"^\| *(\d+) *\|.*\|([^|]*)\|$", re.M)
 CITED = re.compile(r"faults\.md (\d+(?:(?:, | and | to )\d+)*)")
+PROMISED = re.compile(r"\[(\d+(?:, \d+)*)\]")
 OLD_STYLE = re.compile(r"(?://|#).*(?:\bRows? \d|\bfaults(?:\.md)? rows? \d)")
 TEST = re.compile(r"^TEST\w*\(\s*(\w+),\s*(\w+)\)", re.M)
 
@@ -26,7 +27,7 @@ def numbers(words):
     return found
 
 
-def problems(table, sources, root=None):
+def problems(table, sources, security="", root=None):
     """What does not hold between the text of the table and the sources, a dict from path to text."""
     tests = {f"{suite}.{name}" for text in sources.values() for suite, name in TEST.findall(text)}
     rows = set()
@@ -41,6 +42,9 @@ def problems(table, sources, root=None):
             is_file = "/" in name and root is not None and os.path.exists(os.path.join(root, name))
             if name not in tests and not is_file:
                 yield f"row {number}: there is no test {name}"
+    for words in PROMISED.findall(security):
+        for number in sorted(numbers(words) - rows):
+            yield f"SECURITY.md: there is no row {number}"
     for path, text in sorted(sources.items()):
         cited = {n for words in CITED.findall(text) for n in numbers(words)}
         cited |= {int(n) for _, name in TEST.findall(text) for n in re.findall(r"^Row(\d+)_", name)}
@@ -65,6 +69,9 @@ def check_itself():
         (good, source + "// Row" + " 3.\n"),
     ):
         assert list(problems(table, {"t.cc": text})), (table, text)
+    assert list(problems(good, {"t.cc": source}, "Promised [1, 4].")) and not list(
+        problems(good, {"t.cc": source}, "Promised [1, 3].")
+    )
 
 
 def main(root):
@@ -75,8 +82,10 @@ def main(root):
             if name.endswith((".cc", ".h", ".py")) and name != os.path.basename(__file__):
                 with open(path, encoding="utf-8") as file:
                     sources[os.path.relpath(path, root)] = file.read()
+    with open(os.path.join(root, "SECURITY.md"), encoding="utf-8") as file:
+        security = file.read()
     with open(os.path.join(root, "tests", "faults.md"), encoding="utf-8") as file:
-        found = list(problems(file.read(), sources, root))
+        found = list(problems(file.read(), sources, security, root))
     print("\n".join(found))
     return 1 if found or not sources else 0
 
