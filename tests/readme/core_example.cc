@@ -2,10 +2,12 @@
 // other, and runs this one.
 
 #include <cstdio>
-#include <functional>
 
 // clang-format off
 // [README]
+#include <cstdint>
+#include <functional>
+#include <string_view>
 #include <shardwise/shardwise.h>
 
 std::uint64_t one_rank(const char* index, const std::function<void(std::string_view, std::int64_t)>& use) {
@@ -17,7 +19,7 @@ std::uint64_t one_rank(const char* index, const std::function<void(std::string_v
     shardwise::Sample sample = data[i];
     use(sample["jpg"], sample.integer("cls"));          // the bytes in the mapped shard, no copy
   }
-  return order.position();                              // samples delivered; see EpochAudit for the proof
+  return order.position();                              // samples delivered; EpochAudit proves them
 }
 // [README]
 // clang-format on
