@@ -121,8 +121,8 @@ void catalogue_target(std::string_view input) {
   for (ShardInfo& row : rows) edit(edits, row);
   CatalogueMeta meta = folder.meta();
   edit(edits, meta);
-  std::vector<FieldInfo> fields = folder.fields();
-  for (FieldInfo& field : fields) {
+  std::vector<IndexSummary::Field> fields = folder.fields();
+  for (IndexSummary::Field& field : fields) {
     edits.edit(field.num_members);
     edits.edit(field.bytes);
   }
@@ -132,7 +132,7 @@ void catalogue_target(std::string_view input) {
     edits.edit(member.offset);
     edits.edit(member.name);
     edits.edit(member.reason);
-    member.kind = static_cast<LeftOut>(edits.byte() % 7);
+    member.kind = static_cast<SkippedMember::Kind>(edits.byte() % 7);
   }
   if (edits.byte() % 4 == 1) rows.pop_back();
   write_catalogue(path, meta, rows, fields, skipped);

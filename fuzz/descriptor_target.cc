@@ -11,9 +11,9 @@ void descriptor_target(std::string_view input) {
     const WidsDescriptor descriptor = parse_wids_descriptor(input, "no/such/folder/d.json");
     std::uint64_t num_samples = 0;
     std::uint64_t num_shards = 0;
-    for (const WidsDataset& set : descriptor.datasets) {
+    for (const WidsDescriptor::Set& set : descriptor.datasets) {
       SHARDWISE_FUZZ_REQUIRE(std::isfinite(set.weight) && set.weight >= 0);
-      for (const WidsShard& shard : set.shards) {
+      for (const WidsDescriptor::Shard& shard : set.shards) {
         SHARDWISE_FUZZ_REQUIRE(!shard.path.empty() && shard.path.find('\0') == std::string::npos);
         SHARDWISE_FUZZ_REQUIRE(!shard.md5 || shard.md5->size() == 32);
         SHARDWISE_FUZZ_REQUIRE(shard.num_samples <= (std::uint64_t{1} << 63) - num_samples);

@@ -67,7 +67,7 @@ void walk_sample(const Dataset& data, std::uint64_t number) {
     touch(sample.key());
     touch(sample.describe());
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-      const Field field = sample.field(i);
+      const Sample::Field field = sample.field(i);
       touch(field.name);
       touch(field.bytes);
       SHARDWISE_FUZZ_REQUIRE(sample.contains(field.name));
@@ -125,11 +125,12 @@ void write_whole(const std::string& path, std::string_view bytes) {
 }
 
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
-                     const std::vector<ShardInfo>& rows, const std::vector<FieldInfo>& fields,
+                     const std::vector<ShardInfo>& rows,
+                     const std::vector<IndexSummary::Field>& fields,
                      const std::vector<SkippedMember>& skipped) {
   CatalogueWriter writer(path);
   for (const ShardInfo& row : rows) writer.add_shard(row);
-  for (const FieldInfo& field : fields) writer.add_field(field);
+  for (const IndexSummary::Field& field : fields) writer.add_field(field);
   for (const SkippedMember& member : skipped) writer.add_skipped(member);
   writer.finish(meta);
   writer.commit();

@@ -138,7 +138,7 @@ BENCHMARK(BM_Step_Resampled);
 
 void BM_Step_ResampledByShard(benchmark::State& state) {
   ResampledSampler sampler(SampleSet::of_shards(uneven_lengths(10'000'000, 1000)),
-                           {.seed = 1, .kind = Resampled{ResampleUnit::kShard}});
+                           {.seed = 1, .kind = Resampled{Resampled::Unit::kShard}});
   walk(state, sampler);
 }
 BENCHMARK(BM_Step_ResampledByShard);
@@ -156,9 +156,9 @@ void BM_Step_ResampledByWeight(benchmark::State& state) {
 BENCHMARK(BM_Step_ResampledByWeight)->ArgName("n")->Arg(10'000)->Arg(10'000'000);
 
 void BM_Step_Mixture(benchmark::State& state) {
-  const std::vector<MixturePart> parts{{.num_samples = 10'000'000, .weight = 5},
-                                       {.num_samples = 1'000'000, .weight = 1},
-                                       {.num_samples = 50'000, .weight = 0.5}};
+  const std::vector<Mixture::Part> parts{{.num_samples = 10'000'000, .weight = 5},
+                                         {.num_samples = 1'000'000, .weight = 1},
+                                         {.num_samples = 50'000, .weight = 0.5}};
   MixtureSampler sampler(11'050'000, {.seed = 1, .kind = Mixture{parts}},
                          {.world_size = static_cast<std::uint64_t>(state.range(0))});
   walk(state, sampler);

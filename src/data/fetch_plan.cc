@@ -33,7 +33,7 @@ std::string divisors(std::uint64_t number) {
   return low + high;
 }
 
-void check_options(const Sampler& sampler, const CachedShards& shards,
+void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
                    const FetchPlanOptions& options) {
   if (options.nodes == 0 || sampler.world_size() % options.nodes != 0) {
     throw InvalidArgument(std::to_string(sampler.world_size()) + " ranks are not divisible by " +
@@ -48,7 +48,7 @@ void check_options(const Sampler& sampler, const CachedShards& shards,
   }
 }
 
-[[noreturn]] void throw_not_known(const Sampler& sampler, const CachedShards& shards) {
+[[noreturn]] void throw_not_known(const Sampler& sampler, const FetchPlan::Shards& shards) {
   std::uint64_t total = 0;
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
@@ -62,7 +62,7 @@ void check_options(const Sampler& sampler, const CachedShards& shards,
 }
 
 /// The schedules of the epochs that are planned. Errors: Unsupported.
-std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const CachedShards& shards,
+std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         std::uint64_t num_epochs) {
   const std::unique_ptr<Sampler> mine = sampler.clone();
   std::vector<ShardSchedule> schedules;
@@ -86,7 +86,7 @@ Hash128 hash_of(const std::vector<EpochUses>& epochs) {
 
 /// The uses of a node in every epoch. Errors: Unsupported.
 std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
-                               const Sampler& sampler, const CachedShards& shards,
+                               const Sampler& sampler, const FetchPlan::Shards& shards,
                                const FetchPlanOptions& options) {
   const std::uint64_t num_ranks = sampler.world_size() / options.nodes;
   std::vector<EpochUses> epochs;
@@ -145,9 +145,9 @@ void copy_counts(const Node& from, Node& plan) {
 
 }  // namespace
 
-CachedShards CachedShards::of(const Dataset& data) {
+FetchPlan::Shards FetchPlan::Shards::of(const Dataset& data) {
   const Index& index = data.index();
-  CachedShards shards;
+  FetchPlan::Shards shards;
   shards.starts = data.shard_starts();
   shards.sizes_bytes.reserve(index.num_shards());
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
@@ -156,25 +156,25 @@ CachedShards CachedShards::of(const Dataset& data) {
   return shards;
 }
 
-CachedShards CachedShards::of(const MixedDataset& data) {
-  CachedShards shards;
+FetchPlan::Shards FetchPlan::Shards::of(const MixedDataset& data) {
+  FetchPlan::Shards shards;
   shards.starts = data.shard_starts();
   for (std::size_t i = 0; i < data.num_parts(); ++i) {
-    const CachedShards part = of(data.part(i));
+    const FetchPlan::Shards part = of(data.part(i));
     shards.sizes_bytes.insert(shards.sizes_bytes.end(), part.sizes_bytes.begin(),
                               part.sizes_bytes.end());
   }
   return shards;
 }
 
-CachedShards CachedShards::alike(std::uint64_t count, std::uint64_t samples_per_shard,
-                                 std::uint64_t bytes_per_shard) {
+FetchPlan::Shards FetchPlan::Shards::alike(std::uint64_t count, std::uint64_t samples_per_shard,
+                                           std::uint64_t bytes_per_shard) {
   if (samples_per_shard != 0 && count > kMaxSamples / samples_per_shard) {
     throw InvalidArgument("cannot order " + std::to_string(count) + " shards of " +
                               std::to_string(samples_per_shard) + " samples",
                           {}, "at most 2^62 samples are possible");
   }
-  CachedShards shards;
+  FetchPlan::Shards shards;
   shards.sizes_bytes.assign(count, bytes_per_shard);
   shards.starts.reserve(count + 1);
   for (std::uint64_t shard = 0; shard <= count; ++shard) {
@@ -229,7 +229,7 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
                                                const RankRange& node) {
   if (!data.cache()) return std::nullopt;
-  CachedShards shards = CachedShards::of(data);
+  FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
     if (!data.cache_request(shard)) shards.sizes_bytes[shard] = 0;  // read where it lies
   }
@@ -255,7 +255,7 @@ std::uint64_t FetchPlan::bytes_in_use() const noexcept {
   return most;
 }
 
-FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
+FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
                        const FetchPlanOptions& options) {
   check_options(sampler, shards, options);
   const std::vector<ShardSchedule> schedules = schedules_of(sampler, shards, options.epochs);

@@ -12,7 +12,7 @@ namespace shardwise {
 namespace {
 
 /// Passes on what comes; it cannot be taken back.
-class PassOn : public FetchSink {
+class PassOn : public Fetcher::Sink {
  public:
   explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
 
@@ -36,7 +36,7 @@ class FetchedShards : public RemoteShards {
   bool runs_commands() const override { return fetchers_->brings("pipe"); }
 
   State state(const std::string& url) override {
-    const SourceFile file = fetchers_->stat({.url = url, .cancel = cancel_});
+    const Fetcher::Stat file = fetchers_->stat({.url = url, .cancel = cancel_});
     return {file.size_bytes, file.validator, file.has_ranges};
   }
 

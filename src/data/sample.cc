@@ -72,7 +72,7 @@ inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
   return {shard_->data + member.data_offset(), member.size_bytes};
 }
 
-Field Sample::field(std::size_t i) const& noexcept {
+Sample::Field Sample::field(std::size_t i) const& noexcept {
   return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
 }
 

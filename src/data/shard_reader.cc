@@ -162,7 +162,7 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
 }
 
 void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) const {
-  class BufferSink : public FetchSink {
+  class BufferSink : public Fetcher::Sink {
    public:
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
     void write(std::string_view bytes) override {

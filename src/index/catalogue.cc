@@ -22,7 +22,7 @@ constexpr const char* kMetaSql =
 
 /// The statements that make the tables, by the tables' names.
 std::vector<std::string> schema() {
-  return {create_table_sql<FieldInfo>(), kMetaSql, create_table_sql<ShardInfo>(),
+  return {create_table_sql<IndexSummary::Field>(), kMetaSql, create_table_sql<ShardInfo>(),
           create_table_sql<SkippedMember>()};
 }
 
@@ -293,7 +293,9 @@ std::vector<Row> Catalogue::first_rows(std::uint64_t count) const {
   return rows;
 }
 
-std::vector<FieldInfo> Catalogue::fields() const { return first_rows<FieldInfo>(meta_.num_fields); }
+std::vector<IndexSummary::Field> Catalogue::fields() const {
+  return first_rows<IndexSummary::Field>(meta_.num_fields);
+}
 
 std::vector<SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
   return first_rows<SkippedMember>(std::min(limit, meta_.summary.num_skipped));
@@ -347,7 +349,7 @@ CatalogueWriter::CatalogueWriter(const std::string& path)
 }
 
 void CatalogueWriter::add_shard(const ShardInfo& shard) { shards_.add(shard); }
-void CatalogueWriter::add_field(const FieldInfo& field) { fields_.add(field); }
+void CatalogueWriter::add_field(const IndexSummary::Field& field) { fields_.add(field); }
 void CatalogueWriter::add_skipped(const SkippedMember& skipped) { skipped_.add(skipped); }
 
 void CatalogueWriter::finish(const CatalogueMeta& meta) {

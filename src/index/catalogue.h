@@ -60,7 +60,7 @@ class Catalogue {
   const FileIdentity& identity() const noexcept { return file_.identity(); }
   /// Its path is its url as it is stored. REQUIRES: shard < meta().summary.num_shards.
   ShardInfo shard(std::uint64_t shard) const;
-  std::vector<FieldInfo> fields() const;
+  std::vector<IndexSummary::Field> fields() const;
   /// At most `limit` of them.
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;
   /// Reads every row and page. Errors: CorruptIndex.
@@ -88,7 +88,7 @@ class CatalogueWriter {
   const File& file() noexcept { return file_.file(); }
 
   void add_shard(const ShardInfo& shard);
-  void add_field(const FieldInfo& field);
+  void add_field(const IndexSummary::Field& field);
   void add_skipped(const SkippedMember& skipped);
   /// Writes what is left and syncs it: there is room for all of it.
   void finish(const CatalogueMeta& meta);
@@ -108,7 +108,7 @@ class CatalogueWriter {
   AtomicFile file_;
   std::unique_ptr<sqlite::Database> db_;
   Table<ShardInfo> shards_;
-  Table<FieldInfo> fields_;
+  Table<IndexSummary::Field> fields_;
   Table<SkippedMember> skipped_;
 };
 

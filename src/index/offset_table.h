@@ -99,6 +99,10 @@ struct MemberRecord {
 };
 static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 
+/// Metadata is stored as queries give it.
+using MetadataValue = Query::Value;
+using ValueType = Query::Value::Type;
+
 /// One shard's records, as they lie in the table. A cheap value, valid while its table lives.
 /// Immutable: any thread.
 class SegmentView {
@@ -174,9 +178,11 @@ using detail::kIndexVersion;
 using detail::kTableMagic;
 using detail::kTarBlockBytes;
 using detail::MemberRecord;
+using detail::MetadataValue;
 using detail::SampleRecord;
 using detail::SegmentHeader;
 using detail::SegmentView;
 using detail::ShardEntry;
 using detail::TableHeader;
+using detail::ValueType;
 }  // namespace shardwise

@@ -223,7 +223,7 @@ void QueryTables::add_to(sqlite3* db) {
   VirtualTable<SampleRow>::add_to(db, *this);
   VirtualTable<MemberRow>::add_to(db, *this);
   VirtualTable<CatalogueRow<ShardInfo>>::add_to(db, *this);
-  VirtualTable<CatalogueRow<FieldInfo>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<IndexSummary::Field>>::add_to(db, *this);
   VirtualTable<CatalogueRow<SkippedMember>>::add_to(db, *this);
 }
 
@@ -238,7 +238,7 @@ ShardInfo QueryTables::row(std::uint64_t place, const ShardInfo&) const {
   return shard;
 }
 
-const std::vector<FieldInfo>& QueryTables::fields() {
+const std::vector<IndexSummary::Field>& QueryTables::fields() {
   if (!fields_) fields_ = index_.summary().fields;
   return *fields_;
 }

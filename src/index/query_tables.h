@@ -30,22 +30,24 @@ class QueryTables {
   /// All that is read from the index is kept here: segments by shard, the rest as a whole.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const ShardInfo&) const { return index_.num_shards(); }
-  std::uint64_t num_rows(const FieldInfo&) { return fields().size(); }
+  std::uint64_t num_rows(const IndexSummary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const SkippedMember&) { return skipped().size(); }
   /// The second argument only says of which table. A shard's url is its path, without secrets.
   ShardInfo row(std::uint64_t place, const ShardInfo&) const;
-  const FieldInfo& row(std::uint64_t place, const FieldInfo&) { return fields()[place]; }
+  const IndexSummary::Field& row(std::uint64_t place, const IndexSummary::Field&) {
+    return fields()[place];
+  }
   const SkippedMember& row(std::uint64_t place, const SkippedMember&) { return skipped()[place]; }
   void keep_error(std::exception_ptr error) noexcept { error_ = std::move(error); }
 
  private:
-  const std::vector<FieldInfo>& fields();
+  const std::vector<IndexSummary::Field>& fields();
   const std::vector<SkippedMember>& skipped();
 
   const Index& index_;
   std::exception_ptr error_;
   std::vector<std::optional<SegmentView>> segments_;
-  std::optional<std::vector<FieldInfo>> fields_;
+  std::optional<std::vector<IndexSummary::Field>> fields_;
   std::optional<std::vector<SkippedMember>> skipped_;
 };
 

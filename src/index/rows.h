@@ -62,7 +62,7 @@ void for_each_field(Row& row, const Visit& visit) {
   visit("segment_checksum", HashField{row.segment_checksum});
 }
 
-template <RowOf<FieldInfo> Row, class Visit>
+template <RowOf<IndexSummary::Field> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("field", row.name);
   visit("members", row.num_members);
@@ -86,7 +86,7 @@ struct TableOf<ShardInfo> {
   static constexpr std::string_view kName = "shards", kNumber = "shard";
 };
 template <>
-struct TableOf<FieldInfo> {
+struct TableOf<IndexSummary::Field> {
   static constexpr std::string_view kName = "fields", kNumber = "number";
 };
 template <>
@@ -99,7 +99,7 @@ Cell to_cell(std::uint64_t value);
 Cell to_cell(bool value);
 Cell to_cell(const std::string& value);
 Cell to_cell(Compression value);
-Cell to_cell(LeftOut value);
+Cell to_cell(SkippedMember::Kind value);
 Cell to_cell(const Hash128& value);
 Cell to_cell(const std::optional<Hash128>& value);
 Cell hash_cell(std::uint64_t hash);
@@ -114,7 +114,7 @@ void from_cell(const Cell& cell, std::uint64_t& value);
 void from_cell(const Cell& cell, bool& value);
 void from_cell(const Cell& cell, std::string& value);
 void from_cell(const Cell& cell, Compression& value);
-void from_cell(const Cell& cell, LeftOut& value);
+void from_cell(const Cell& cell, SkippedMember::Kind& value);
 void from_cell(const Cell& cell, Hash128& value);
 void from_cell(const Cell& cell, std::optional<Hash128>& value);
 std::uint64_t hash_of_cell(const Cell& cell);

@@ -29,8 +29,8 @@ std::uint64_t Assembly::append(ShardPart& part) {
     member.shard = urls_.size();
     catalogue_.add_skipped(member);
   }
-  for (const FieldInfo& field : part.fields) {
-    FieldInfo& total = fields_[field.name];
+  for (const IndexSummary::Field& field : part.fields) {
+    IndexSummary::Field& total = fields_[field.name];
     total.name = field.name;
     total.num_members += field.num_members;
     total.bytes += field.bytes;

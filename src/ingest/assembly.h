@@ -46,7 +46,7 @@ class Assembly {
   TableWriter table_;
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;
-  std::map<std::string, FieldInfo> fields_;
+  std::map<std::string, IndexSummary::Field> fields_;
   const std::vector<std::string> sources_;
   IndexSummary summary_;
   Hasher128 fingerprint_;

@@ -75,7 +75,8 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
 }
 
 /// The part's shards: from the first to before the second.
-std::pair<std::size_t, std::size_t> range_of(const BuildPart& part, std::size_t num_shards) {
+std::pair<std::size_t, std::size_t> range_of(const BuildOptions::Part& part,
+                                             std::size_t num_shards) {
   return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
 }
 

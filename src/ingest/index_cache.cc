@@ -419,8 +419,8 @@ RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
   RemoteReading reading;
   std::unordered_map<std::string_view, std::uint64_t> claimed;
   for (const WidsDescriptor& descriptor : sources.descriptors) {
-    for (const WidsDataset& set : descriptor.datasets) {
-      for (const WidsShard& shard : set.shards) {
+    for (const WidsDescriptor::Set& set : descriptor.datasets) {
+      for (const WidsDescriptor::Shard& shard : set.shards) {
         if (shard.size_bytes) claimed.emplace(shard.path, *shard.size_bytes);
       }
     }

@@ -259,7 +259,8 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
   std::uint64_t num_found = 0;  // of those that were left out, by wids
   for (const SkippedMember& member : index.skipped(num_skipped)) {
-    const bool is_file = member.kind != LeftOut::kLink && member.kind != LeftOut::kSpecial;
+    const bool is_file =
+        member.kind != SkippedMember::Kind::kLink && member.kind != SkippedMember::Kind::kSpecial;
     if (is_file || split_sample_name(member.name)) ++num_found;
   }
   if (num_found > 0) {

@@ -45,7 +45,7 @@ bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool 
   for (const SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
     catalogue.add_skipped(member);
   }
-  for (const FieldInfo& field : files.catalogue().fields()) catalogue.add_field(field);
+  for (const IndexSummary::Field& field : files.catalogue().fields()) catalogue.add_field(field);
   CatalogueMeta meta = files.catalogue().meta();
   meta.sources = inputs.words;
   catalogue.finish(meta);

@@ -45,14 +45,14 @@ class Grouper {
   /// @param data  the member's bytes; read only where hashes or columns are wanted.
   void add(const TarMember& member, std::string_view data) {
     if (is_meta_name(member.name)) {
-      leave_out(LeftOut::kMetaName, member.header_offset, member.name,
+      leave_out(SkippedMember::Kind::kMetaName, member.header_offset, member.name,
                 "a name that webdataset reserves");
       return;
     }
     const auto name = split_sample_name(member.name);
     if (!name) {
-      refuse(LeftOut::kNoField, options_.policies.no_field, member.header_offset, member.name,
-             "a name that gives no key and field: WebDataset wants <key>.<field>",
+      refuse(SkippedMember::Kind::kNoField, options_.policies.no_field, member.header_offset,
+             member.name, "a name that gives no key and field: WebDataset wants <key>.<field>",
              "rename or remove the member");
       return;
     }
@@ -65,8 +65,8 @@ class Grouper {
     const std::uint64_t hash = options_.hash ? hash64(data) : 0;
     if (!builder_.add_member(name->field, member.data_offset, member.size_bytes, hash)) {
       refuse(
-          LeftOut::kDuplicateField, options_.policies.duplicate_field, member.header_offset,
-          member.name,
+          SkippedMember::Kind::kDuplicateField, options_.policies.duplicate_field,
+          member.header_offset, member.name,
           "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
           "a sample has each field once; repack the shard");
       return;
@@ -77,7 +77,7 @@ class Grouper {
   /// Takes note of what is no member: a link that was not resolved, a device or a FIFO.
   void add_other(const TarOther& other) {
     if (other.type == TarOther::Type::kSpecial) {
-      leave_out(LeftOut::kSpecial, other.header_offset, other.name, "a device or FIFO");
+      leave_out(SkippedMember::Kind::kSpecial, other.header_offset, other.name, "a device or FIFO");
       return;
     }
     const OnLink policy = options_.policies.link;
@@ -95,7 +95,7 @@ class Grouper {
                             : "repack the shard with `tar --dereference --hard-dereference`, or "
                               "leave such links out with `--on-link skip`");
     }
-    leave_out(LeftOut::kLink, other.header_offset, other.name, link_text(other));
+    leave_out(SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }
 
   /// Ends the grouping: refuses keys that come in two places, and hashes all keys.
@@ -179,8 +179,8 @@ class Grouper {
   void refuse_bad_values(const std::vector<bool>& drop) {
     for (const BadValue& bad : bad_values_) {
       if (!drop.empty() && drop[bad.sample]) continue;
-      refuse(LeftOut::kDamage, options_.policies.damage, bad.header_offset, bad.member, bad.what,
-             bad.remedy);
+      refuse(SkippedMember::Kind::kDamage, options_.policies.damage, bad.header_offset, bad.member,
+             bad.what, bad.remedy);
     }
     bad_values_.clear();
   }
@@ -189,7 +189,7 @@ class Grouper {
     return in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name);
   }
 
-  void refuse(LeftOut kind, OnBad policy, std::uint64_t offset, std::string_view name,
+  void refuse(SkippedMember::Kind kind, OnBad policy, std::uint64_t offset, std::string_view name,
               const std::string& what, std::string_view remedy) {
     if (policy == OnBad::kError) {
       throw CorruptShard(what, where(offset, name),
@@ -198,13 +198,14 @@ class Grouper {
     leave_out(kind, offset, name, what);
   }
 
-  void leave_out(LeftOut kind, std::uint64_t offset, std::string_view name, std::string reason) {
+  void leave_out(SkippedMember::Kind kind, std::uint64_t offset, std::string_view name,
+                 std::string reason) {
     skipped_.push_back({0, offset, std::string(name), std::move(reason), kind});
   }
 
   void refuse_second_place(std::uint32_t first, std::uint32_t second) {
-    refuse(LeftOut::kRepeatedKey, options_.policies.repeated_key, header_offsets_[second],
-           builder_.key(second),
+    refuse(SkippedMember::Kind::kRepeatedKey, options_.policies.repeated_key,
+           header_offsets_[second], builder_.key(second),
            "the key comes in two places of the shard, first at offset " +
                std::to_string(header_offsets_[first]),
            "the members of a sample must follow one another: repack with `tar --sort=name`");
@@ -272,7 +273,8 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   part.segment = grouper.builder().finish();
   part.skipped = std::move(grouper.skipped());
   for (const TarProblem& problem : report.skipped) {
-    part.skipped.push_back({0, problem.offset, problem.member, problem.what, LeftOut::kDamage});
+    part.skipped.push_back(
+        {0, problem.offset, problem.member, problem.what, SkippedMember::Kind::kDamage});
   }
   std::stable_sort(part.skipped.begin(), part.skipped.end(),
                    [](const auto& a, const auto& b) { return a.offset < b.offset; });
@@ -344,16 +346,16 @@ std::vector<std::uint64_t> hash_keys(const SegmentView& segment) {
   return hashes;
 }
 
-std::vector<FieldInfo> count_fields(const SegmentView& segment) {
-  std::vector<FieldInfo> fields(segment.num_fields());
+std::vector<IndexSummary::Field> count_fields(const SegmentView& segment) {
+  std::vector<IndexSummary::Field> fields(segment.num_fields());
   for (std::uint32_t i = 0; i < fields.size(); ++i) fields[i].name = segment.field_name(i);
   for (const MemberRecord& member : segment.members()) {
-    FieldInfo& field = fields[member.field()];
+    IndexSummary::Field& field = fields[member.field()];
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
   // A field whose only samples were left out.
-  std::erase_if(fields, [](const FieldInfo& field) { return field.num_members == 0; });
+  std::erase_if(fields, [](const IndexSummary::Field& field) { return field.num_members == 0; });
   return fields;
 }
 

@@ -21,7 +21,7 @@ struct ShardPart {
   std::string segment;
   std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
   ShardInfo row;                          ///< url and first_sample are the builder's to fill in
-  std::vector<FieldInfo> fields;
+  std::vector<IndexSummary::Field> fields;
   std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
   bool reused = false;                 ///< taken over from what was scanned before
   bool resumed = false;                ///< and that by a build that did not finish
@@ -47,6 +47,6 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options);
 /// hash64 of the key of each of the segment's samples.
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment);
 /// Members and bytes of each field in a segment, in the segment's order of fields.
-std::vector<FieldInfo> count_fields(const SegmentView& segment);
+std::vector<IndexSummary::Field> count_fields(const SegmentView& segment);
 
 }  // namespace shardwise

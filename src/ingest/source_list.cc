@@ -192,8 +192,8 @@ class Expander {
   void add_descriptor(const std::string& path) {
     may_name_others_ = true;
     list_.descriptors.push_back(read_wids_descriptor(path, remote_));
-    for (const WidsDataset& set : list_.descriptors.back().datasets) {
-      for (const WidsShard& shard : set.shards) add_shard(shard.path);
+    for (const WidsDescriptor::Set& set : list_.descriptors.back().datasets) {
+      for (const WidsDescriptor::Shard& shard : set.shards) add_shard(shard.path);
     }
   }
 

@@ -89,8 +89,8 @@ class Resolver {
     return descriptor;
   }
 
-  WidsDataset referred(const wids_json::Dataset& reference, const std::string& home,
-                       const std::string& where) {
+  WidsDescriptor::Set referred(const wids_json::Dataset& reference, const std::string& home,
+                               const std::string& where) {
     const std::string path = resolve_reference(*reference.source_url, home, where + ".source_url");
     wids_json::Descriptor raw = load(path);
     if (raw.datasets || !raw.own.shards) {
@@ -113,9 +113,10 @@ class Resolver {
     return set.base ? resolve_reference(*set.base, otherwise, where) : otherwise;
   }
 
-  WidsDataset to_dataset(wids_json::Dataset& raw, const std::string& base,
-                         const std::string& where) {
-    WidsDataset set{.name = raw.name.value_or(""), .weight = raw.weight.value_or(1), .shards = {}};
+  WidsDescriptor::Set to_dataset(wids_json::Dataset& raw, const std::string& base,
+                                 const std::string& where) {
+    WidsDescriptor::Set set{
+        .name = raw.name.value_or(""), .weight = raw.weight.value_or(1), .shards = {}};
     num_shards_ += raw.shards->size();
     if (num_shards_ > wids_json::kMaxShards) {
       throw InvalidArgument("the descriptor names more than 10 million shards", where,
@@ -149,7 +150,7 @@ class Resolver {
 
 /// One shard, as the index has it and as the descriptor claims it to be.
 struct Claim {
-  const WidsShard* claimed;
+  const WidsDescriptor::Shard* claimed;
   ShardInfo shard;
 };
 
@@ -159,7 +160,7 @@ std::string absolute_path(const std::string& path) {
 }
 
 /// How the size that is claimed differs; empty if it does not, or none is.
-std::string difference(const WidsShard& claimed, std::uint64_t size_bytes) {
+std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes) {
   if (!claimed.size_bytes || *claimed.size_bytes == size_bytes) return {};
   return "is " + std::to_string(size_bytes) + " bytes long, not " +
          std::to_string(*claimed.size_bytes);
@@ -167,7 +168,7 @@ std::string difference(const WidsShard& claimed, std::uint64_t size_bytes) {
 
 /// How `claim` fails without a look at the shard; empty if it does not.
 std::string difference(const Claim& claim) {
-  const WidsShard& claimed = *claim.claimed;
+  const WidsDescriptor::Shard& claimed = *claim.claimed;
   if (claimed.num_samples != claim.shard.num_samples) {
     return "has " + std::to_string(claim.shard.num_samples) + " samples, not " +
            std::to_string(claimed.num_samples);
@@ -239,16 +240,16 @@ void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claim
 
 }  // namespace
 
-std::vector<std::string> WidsDataset::paths() const {
+std::vector<std::string> WidsDescriptor::Set::paths() const {
   std::vector<std::string> all;
   all.reserve(shards.size());
-  for (const WidsShard& shard : shards) all.push_back(shard.path);
+  for (const WidsDescriptor::Shard& shard : shards) all.push_back(shard.path);
   return all;
 }
 
-std::uint64_t WidsDataset::num_samples() const noexcept {
+std::uint64_t WidsDescriptor::Set::num_samples() const noexcept {
   std::uint64_t sum = 0;
-  for (const WidsShard& shard : shards) sum += shard.num_samples;
+  for (const WidsDescriptor::Shard& shard : shards) sum += shard.num_samples;
   return sum;
 }
 
@@ -271,8 +272,8 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
   std::string first;
   std::string first_path;
   std::uint64_t num_different = 0;
-  for (const WidsDataset& set : descriptor.datasets) {
-    for (const WidsShard& claimed : set.shards) {
+  for (const WidsDescriptor::Set& set : descriptor.datasets) {
+    for (const WidsDescriptor::Shard& claimed : set.shards) {
       const auto it = numbers.find(absolute_path(claimed.path));
       std::string different = "is not in " + in_quotes(index.path());
       if (it != numbers.end()) {
@@ -293,8 +294,8 @@ void check_remote_sizes(const WidsDescriptor& descriptor, RemoteShards* remote) 
   std::string first;
   std::string first_path;
   std::uint64_t num_different = 0;
-  for (const WidsDataset& set : descriptor.datasets) {
-    for (const WidsShard& claimed : set.shards) {
+  for (const WidsDescriptor::Set& set : descriptor.datasets) {
+    for (const WidsDescriptor::Shard& claimed : set.shards) {
       if (remote == nullptr || !claimed.size_bytes || !is_remote_url(claimed.path)) continue;
       const auto size_bytes = remote->state(claimed.path).size_bytes;
       std::string different = size_bytes ? difference(claimed, *size_bytes) : std::string();

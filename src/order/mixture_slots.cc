@@ -22,7 +22,7 @@ std::string dataset_text(std::size_t i) { return "data set " + std::to_string(i)
 
 std::vector<double> weights_of(const Mixture& mixture) {
   std::vector<double> weights;
-  for (const MixturePart& part : mixture.parts) weights.push_back(part.weight);
+  for (const Mixture::Part& part : mixture.parts) weights.push_back(part.weight);
   return weights;
 }
 
@@ -51,7 +51,7 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
   first_.push_back(0);
   std::vector<std::uint64_t> layouts;
   for (std::size_t i = 0; i < mixture.parts.size(); ++i) {
-    const MixturePart& part = mixture.parts[i];
+    const Mixture::Part& part = mixture.parts[i];
     if (part.weight > 0 && part.num_samples == 0) {
       throw InvalidArgument("nothing to draw from", dataset_text(i),
                             "it has no samples: leave it out, or give it weight 0");

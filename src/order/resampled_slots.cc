@@ -22,7 +22,7 @@ ResampledSlots::ResampledSlots(const SampleSet& samples, const Resampled& kind, 
     throw InvalidArgument("an epoch of " + std::to_string(epoch_size_) + " draws", {},
                           "it has at least 1 and at most 2^62");
   }
-  if (kind.unit == ResampleUnit::kShard) {
+  if (kind.unit == Resampled::Unit::kShard) {
     if (!kind.weights.empty()) {
       throw InvalidArgument("weights with draws by shard", "column " + in_quotes(kind.weights),
                             "draw by sample");

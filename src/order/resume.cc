@@ -168,10 +168,10 @@ constexpr auto fields(const Wids& /*kind*/) {
                     NamedField{"shuffle", &Wids::shuffle},
                     NamedField{"shufflefirst", &Wids::shufflefirst}};
 }
-constexpr auto fields(const MixturePart& /*part*/) {
-  return std::tuple{NamedField{"num_samples", &MixturePart::num_samples},
-                    NamedField{"weight", &MixturePart::weight},
-                    NamedField{"sampler", &MixturePart::kind}};
+constexpr auto fields(const Mixture::Part& /*part*/) {
+  return std::tuple{NamedField{"num_samples", &Mixture::Part::num_samples},
+                    NamedField{"weight", &Mixture::Part::weight},
+                    NamedField{"sampler", &Mixture::Part::kind}};
 }
 constexpr auto fields(const Mixture& /*kind*/) {
   return std::tuple{NamedField{"parts", &Mixture::parts}};
@@ -201,7 +201,7 @@ void visit_fields(const Owner& owner, Function function) {
 void put(Writer& out, std::uint64_t value) { out.varint(value); }
 void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }
 void put(Writer& out, Tail value) { out.varint(static_cast<std::uint64_t>(value)); }
-void put(Writer& out, ResampleUnit value) { out.varint(static_cast<std::uint64_t>(value)); }
+void put(Writer& out, Resampled::Unit value) { out.varint(static_cast<std::uint64_t>(value)); }
 void put(Writer& out, const std::string& value) { out.string(value); }
 void put(Writer& out, double value) { out.fixed(std::bit_cast<std::uint64_t>(value)); }
 void put(Writer& out, const std::array<unsigned, kNumAlgorithms>& versions) {
@@ -215,9 +215,9 @@ void put(Writer& out, const std::variant<Kinds...>& kind) {
   out.varint(kind.index());
   std::visit([&](const auto& chosen) { put(out, chosen); }, kind);
 }
-void put(Writer& out, const std::vector<MixturePart>& parts) {
+void put(Writer& out, const std::vector<Mixture::Part>& parts) {
   out.varint(parts.size());
-  for (const MixturePart& part : parts) put(out, part);
+  for (const Mixture::Part& part : parts) put(out, part);
 }
 template <class Owner>
 requires requires(const Owner& owner) { fields(owner); }
@@ -237,7 +237,9 @@ std::uint64_t take_below(Reader& in, std::uint64_t end) {
 void take(Reader& in, std::uint64_t& value) { value = in.varint(); }
 void take(Reader& in, bool& value) { value = take_below(in, 2) == 1; }
 void take(Reader& in, Tail& value) { value = static_cast<Tail>(take_below(in, 3)); }
-void take(Reader& in, ResampleUnit& value) { value = static_cast<ResampleUnit>(take_below(in, 2)); }
+void take(Reader& in, Resampled::Unit& value) {
+  value = static_cast<Resampled::Unit>(take_below(in, 2));
+}
 void take(Reader& in, std::string& value) { value = in.string(); }
 void take(Reader& in, double& value) { value = std::bit_cast<double>(in.fixed()); }
 void take(Reader& in, std::array<unsigned, kNumAlgorithms>& versions) {
@@ -258,9 +260,9 @@ void take(Reader& in, std::variant<Kinds...>& kind) {
   };
   (take_if(std::type_identity<Kinds>{}), ...);
 }
-void take(Reader& in, std::vector<MixturePart>& parts) {
+void take(Reader& in, std::vector<Mixture::Part>& parts) {
   parts.resize(in.count());
-  for (MixturePart& part : parts) take(in, part);
+  for (Mixture::Part& part : parts) take(in, part);
 }
 template <class Owner>
 requires requires(const Owner& owner) { fields(owner); }
@@ -273,7 +275,9 @@ void take(Reader& in, Owner& owner) {
 std::string shown(std::uint64_t value) { return std::to_string(value); }
 std::string shown(bool value) { return value ? "true" : "false"; }
 std::string shown(Tail value) { return std::string(tail_name(value)); }
-std::string shown(ResampleUnit value) { return value == ResampleUnit::kShard ? "shard" : "sample"; }
+std::string shown(Resampled::Unit value) {
+  return value == Resampled::Unit::kShard ? "shard" : "sample";
+}
 std::string shown(const std::string& value) { return in_quotes(value); }
 
 class Comparison {
@@ -306,8 +310,8 @@ class Comparison {
         [&](const auto& kind) { compare(kind, std::get<std::decay_t<decltype(kind)>>(here)); },
         there);
   }
-  void compare_field(std::string_view /*name*/, const std::vector<MixturePart>& there,
-                     const std::vector<MixturePart>& here) {
+  void compare_field(std::string_view /*name*/, const std::vector<Mixture::Part>& there,
+                     const std::vector<Mixture::Part>& here) {
     if (there != here) say("data sets or weights differ");
   }
 

@@ -149,7 +149,7 @@ OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOpti
   }
   if (const auto* resampled = std::get_if<Resampled>(&kind)) {
     use(Algorithm::kResampled);
-    if (resampled->unit == ResampleUnit::kShard) use(Algorithm::kPermutation);
+    if (resampled->unit == Resampled::Unit::kShard) use(Algorithm::kPermutation);
   }
   if (is_mixture) use(Algorithm::kMixture);
   if (is_wids) use(Algorithm::kWids);

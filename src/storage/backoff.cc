@@ -12,9 +12,11 @@ namespace shardwise {
 
 using std::chrono::milliseconds;
 
-bool is_cancelled(const FetchRequest& request) noexcept { return request.cancel.is_cancelled(); }
+bool is_cancelled(const Fetcher::Request& request) noexcept {
+  return request.cancel.is_cancelled();
+}
 
-void check_cancelled(const FetchRequest& request) {
+void check_cancelled(const Fetcher::Request& request) {
   if (!is_cancelled(request)) return;
   throw Cancelled("a fetch was cancelled", in_quotes(redacted_url(request.url)), "");
 }

@@ -10,7 +10,7 @@ namespace shardwise {
 /// Counts the attempts of one fetch, and waits between them. One thread.
 class Backoff {
  public:
-  Backoff(const FetchOptions& options, const FetchRequest& request)
+  Backoff(const FetchOptions& options, const Fetcher::Request& request)
       : options_(options), request_(request) {}
 
   int attempts() const noexcept { return attempts_; }
@@ -26,14 +26,14 @@ class Backoff {
   std::chrono::milliseconds delay(std::optional<std::chrono::seconds> retry_after) const;
 
   const FetchOptions& options_;
-  const FetchRequest& request_;
+  const Fetcher::Request& request_;
   int attempts_ = 0;
   int failures_ = 0;  ///< since the last progress
 };
 
 /// True if the request's `cancel` is.
-bool is_cancelled(const FetchRequest& request) noexcept;
+bool is_cancelled(const Fetcher::Request& request) noexcept;
 /// Errors: Cancelled, if it is.
-void check_cancelled(const FetchRequest& request);
+void check_cancelled(const Fetcher::Request& request);
 
 }  // namespace shardwise

@@ -20,7 +20,7 @@ struct CacheRequest {
   std::string url;
   /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
   std::string local_copy = {};
-  /// The version of it that is wanted: what its source said (SourceFile::validator), or
+  /// The version of it that is wanted: what its source said (Fetcher::Stat::validator), or
   /// local_validator(). No other comes, and none is taken from the cache. Empty: whichever it is.
   std::string validator = {};
   /// How the file is compressed at its source; the cache holds it expanded.

@@ -47,7 +47,7 @@ void check_options(const FetchOptions& options) {
 
 }  // namespace
 
-FetchSink::~FetchSink() = default;
+Fetcher::Sink::~Sink() = default;
 Fetcher::~Fetcher() = default;
 
 struct Fetchers::Impl {
@@ -104,11 +104,11 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
 
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
 
-SourceFile Fetchers::stat(const FetchRequest& request) const {
+Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
   return impl_->find_for(request.url)->stat(request);
 }
 
-SourceFile Fetchers::fetch(const FetchRequest& request, FetchSink& sink) const {
+Fetcher::Stat Fetchers::fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const {
   return impl_->find_for(request.url)->fetch(request, sink);
 }
 

@@ -32,7 +32,7 @@ std::string path_of(const std::string& url) {
   return *path;
 }
 
-SourceFile describe(const FileIdentity& identity) {
+Fetcher::Stat describe(const FileIdentity& identity) {
   std::string validator;
   for (const std::uint64_t part : {identity.device, identity.inode, identity.size_bytes,
                                    static_cast<std::uint64_t>(identity.mtime_ns)}) {
@@ -44,14 +44,14 @@ SourceFile describe(const FileIdentity& identity) {
 
 class FileFetcher : public Fetcher {
  public:
-  SourceFile stat(const FetchRequest& request) override {
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
     check_cancelled(request);
     return checked(describe(file_identity(path_of(request.url))), request);
   }
 
-  SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     const File file = File::open_read(path_of(request.url));
-    const SourceFile source = checked(describe(file_identity(file.fd(), file.path())), request);
+    const Fetcher::Stat source = checked(describe(file_identity(file.fd(), file.path())), request);
     const std::uint64_t end = request.range.end.value_or(*source.size_bytes);
     if (end > *source.size_bytes || request.range.begin > end) {
       throw_fetch_error(request.url,
@@ -70,7 +70,7 @@ class FileFetcher : public Fetcher {
       sink.write({buffer.data(), size});
       offset += size;
     }
-    const SourceFile now = describe(file_identity(file.fd(), file.path()));
+    const Fetcher::Stat now = describe(file_identity(file.fd(), file.path()));
     if (now.validator != source.validator) {
       throw_changed_at_source(request.url, source.validator, now.validator);
     }
@@ -78,7 +78,7 @@ class FileFetcher : public Fetcher {
   }
 
  private:
-  static SourceFile checked(SourceFile file, const FetchRequest& request) {
+  static Fetcher::Stat checked(Fetcher::Stat file, const Fetcher::Request& request) {
     if (!request.validator.empty() && request.validator != file.validator) {
       throw_changed_at_source(request.url, request.validator, file.validator);
     }

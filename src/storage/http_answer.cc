@@ -111,8 +111,8 @@ void HttpAnswer::take_line(std::string_view line) {
   }
 }
 
-SourceFile HttpAnswer::file() const {
-  SourceFile file{.validator = validator(), .has_ranges = accepts_ranges || status == 206};
+Fetcher::Stat HttpAnswer::file() const {
+  Fetcher::Stat file{.validator = validator(), .has_ranges = accepts_ranges || status == 206};
   if (status == 206) {
     if (range) file.size_bytes = range->total;
   } else if (!is_chunked) {

@@ -41,12 +41,12 @@ struct HttpAnswer {
   /// Takes one header line, or a status line, which forgets all before it.
   void take_line(std::string_view line);
 
-  /// Tells the file's versions apart, see SourceFile::validator; "" if nothing does.
+  /// Tells the file's versions apart, see Fetcher::Stat::validator; "" if nothing does.
   std::string validator() const;
   /// The value for If-Range; "" if the answer has nothing by which parts may be put together.
   const std::string& range_validator() const { return etag.empty() ? last_modified : etag; }
   /// REQUIRES: 200 or 206.
-  SourceFile file() const;
+  Fetcher::Stat file() const;
 };
 
 }  // namespace shardwise

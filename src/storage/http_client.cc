@@ -79,7 +79,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
 }
 
 [[noreturn]] void throw_failure(const HttpResult& result, const HttpTarget& target,
-                                const FetchRequest& request, const FetchOptions& options,
+                                const Fetcher::Request& request, const FetchOptions& options,
                                 int attempts) {
   std::string reason = result.reason;
   if (result.code == CURLE_OK) {
@@ -107,7 +107,7 @@ class NoBody : public HttpBody {
 }  // namespace
 
 HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
-                                  const FetchRequest& request) const {
+                                  const Fetcher::Request& request) const {
   const auto refuse = [&](std::string_view why) {
     throw_fetch_error(request.url,
                       "redirected to " + in_quotes(redacted_url(to)) + ", " + std::string(why),
@@ -131,8 +131,8 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
   return target;
 }
 
-HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query, const FetchRequest& request,
-                           HttpBody& body) {
+HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
+                           const Fetcher::Request& request, HttpBody& body) {
   for (int followed = 0;; ++followed) {
     HttpResult result = http_exchange(pool_, options_, target, query, request, body);
     if (!target.follows_redirects || !is_redirect(result)) return result;
@@ -146,7 +146,7 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query, const Fetc
 }
 
 HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
-                                     const FetchRequest& request) {
+                                     const Fetcher::Request& request) {
   NoBody body;
   Backoff backoff(options_, request);
   for (;;) {
@@ -162,14 +162,14 @@ HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& 
   }
 }
 
-SourceFile HttpClient::stat(const HttpTarget& target, const FetchRequest& request) {
+Fetcher::Stat HttpClient::stat(const HttpTarget& target, const Fetcher::Request& request) {
   HttpResult result = ask_patiently(target, {.head_only = true}, request);
   const int status = result.answer.status;
   // A URL may be signed for GET only, and some servers know no HEAD.
   if (status == 400 || status == 403 || status == 405 || status == 501) {
     result = ask_patiently(target, {.range = "0-0"}, request);
   }
-  SourceFile file;
+  Fetcher::Stat file;
   if (result.has_file()) {
     file = result.answer.file();
   } else if (result.answer.status == 416 && result.answer.range &&
@@ -184,9 +184,9 @@ SourceFile HttpClient::stat(const HttpTarget& target, const FetchRequest& reques
   return file;
 }
 
-SourceFile HttpClient::fetch(const HttpTarget& target, const FetchRequest& request,
-                             FetchSink& sink) {
-  const ByteRange& range = request.range;
+Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request& request,
+                                Fetcher::Sink& sink) {
+  const Fetcher::Range& range = request.range;
   if (range.end && *range.end < range.begin) {
     throw InvalidArgument("a range that ends before it begins",
                           in_quotes(redacted_url(request.url)), "give begin <= end");

@@ -13,18 +13,19 @@ class HttpClient {
  public:
   explicit HttpClient(const FetchOptions& options) : options_(options) {}
 
-  SourceFile stat(const HttpTarget& target, const FetchRequest& request);
-  SourceFile fetch(const HttpTarget& target, const FetchRequest& request, FetchSink& sink);
+  Fetcher::Stat stat(const HttpTarget& target, const Fetcher::Request& request);
+  Fetcher::Stat fetch(const HttpTarget& target, const Fetcher::Request& request,
+                      Fetcher::Sink& sink);
 
  private:
   /// One attempt, redirects followed.
-  HttpResult ask(HttpTarget target, const HttpQuery& query, const FetchRequest& request,
+  HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
                  HttpBody& body);
   /// Attempts until one does not fail for a passing reason.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
-                           const FetchRequest& request);
+                           const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
-                        const FetchRequest& request) const;
+                        const Fetcher::Request& request) const;
 
   const FetchOptions options_;
   CurlPool pool_;

@@ -18,7 +18,7 @@ std::string bytes_text(std::uint64_t count) { return human_count(count) + " byte
 }  // namespace
 
 HttpQuery HttpDownload::next_query() {
-  const ByteRange& range = request_.range;
+  const Fetcher::Range& range = request_.range;
   if (position_ > range.begin && validator_.empty()) {
     restart("the transfer was cut, and the server gives no ETag or Last-Modified to resume with");
   }
@@ -76,7 +76,7 @@ void HttpDownload::begin(const HttpAnswer& answer) {
 }
 
 void HttpDownload::begin_whole(const HttpAnswer& answer) {
-  const ByteRange& range = request_.range;
+  const Fetcher::Range& range = request_.range;
   if (range.begin > 0) {
     throw_fetch_error(request_.url, "the server sent the whole file where a part was asked for",
                       "fetch the whole file, or serve it with ranges");
@@ -102,7 +102,7 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
 }
 
 void HttpDownload::begin_part(const HttpAnswer& answer) {
-  const ByteRange& range = request_.range;
+  const Fetcher::Range& range = request_.range;
   if (position_ == 0 && !range.end) {
     throw_fetch_error(request_.url, "the server sent a part where the whole file was asked for",
                       kLyingServer);

@@ -17,7 +17,7 @@ namespace shardwise {
 ///       |== taken ======|-- wanted -----|
 class HttpDownload : public HttpBody {
  public:
-  HttpDownload(const FetchRequest& request, FetchSink& sink)
+  HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink)
       : request_(request), sink_(sink), position_(request.range.begin) {}
 
   /// Asks for what is still wanted. If the answers can tell no version, all of it is.
@@ -29,7 +29,7 @@ class HttpDownload : public HttpBody {
   /// True if the last exchange brought bytes.
   bool has_progress() const noexcept { return has_progress_; }
   std::uint64_t position() const noexcept { return position_; }
-  const SourceFile& file() const noexcept { return file_; }
+  const Fetcher::Stat& file() const noexcept { return file_; }
 
   void begin(const HttpAnswer& answer) override;
   bool write(std::string_view bytes) override;
@@ -41,8 +41,8 @@ class HttpDownload : public HttpBody {
   void restart(std::string_view why);
   void flush();
 
-  const FetchRequest& request_;
-  FetchSink& sink_;
+  const Fetcher::Request& request_;
+  Fetcher::Sink& sink_;
   std::uint64_t position_;
   std::optional<std::uint64_t> end_;  ///< where this answer ends
   bool has_begun_ = false;            ///< this answer
@@ -50,7 +50,7 @@ class HttpDownload : public HttpBody {
   bool was_restarted_ = false;  ///< the part that came is void: ask for the whole
   bool matches_ = true;         ///< the wanted version alone is asked for, where that can be said
   std::string validator_;       ///< of the answers so far, for If-Range
-  SourceFile file_;
+  Fetcher::Stat file_;
   std::string buffer_;  ///< taken, and not yet in the sink
 };
 

@@ -18,7 +18,7 @@ constexpr std::size_t kMostErrorText = 16 * 1024;
 /// A handle for one exchange, and what its callbacks share. Nothing is thrown through libcurl.
 class Exchange {
  public:
-  Exchange(CurlPool& pool, const FetchRequest& request, HttpBody& body)
+  Exchange(CurlPool& pool, const Fetcher::Request& request, HttpBody& body)
       : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
   /// A connection with bytes left in it would have them read as the next answer: it is closed. So
   /// is one that failed: a handle whose host was not found finds none afterwards (libcurl 7.88).
@@ -49,7 +49,7 @@ class Exchange {
   std::string error_name() const;
 
   CurlPool& pool_;
-  const FetchRequest& request_;
+  const Fetcher::Request& request_;
   HttpBody& body_;
   CurlHandle handle_;
   CurlHeaders headers_;
@@ -221,7 +221,7 @@ HttpResult Exchange::perform() {
 }  // namespace
 
 HttpResult http_exchange(CurlPool& pool, const FetchOptions& options, const HttpTarget& target,
-                         const HttpQuery& query, const FetchRequest& request, HttpBody& body) {
+                         const HttpQuery& query, const Fetcher::Request& request, HttpBody& body) {
   check_cancelled(request);
   Exchange exchange(pool, request, body);
   exchange.prepare(options, target, query);

@@ -31,10 +31,10 @@ class HttpFetcher : public Fetcher {
  public:
   explicit HttpFetcher(const FetchOptions& options) : client_(options) {}
 
-  SourceFile stat(const FetchRequest& request) override {
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(target_of(request.url), request);
   }
-  SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     return client_.fetch(target_of(request.url), request, sink);
   }
 

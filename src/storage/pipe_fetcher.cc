@@ -126,7 +126,7 @@ std::string last_line(std::string_view text) {
 /// Passes on the bytes of a range of what streams by.
 class RangeOf {
  public:
-  RangeOf(const ByteRange& range, FetchSink& sink) : range_(range), sink_(sink) {}
+  RangeOf(const Fetcher::Range& range, Fetcher::Sink& sink) : range_(range), sink_(sink) {}
 
   /// False: the range is full.
   bool take(std::string_view bytes) {
@@ -146,25 +146,25 @@ class RangeOf {
   std::uint64_t position() const { return position_; }
 
  private:
-  const ByteRange range_;
-  FetchSink& sink_;
+  const Fetcher::Range range_;
+  Fetcher::Sink& sink_;
   std::uint64_t position_ = 0;
 };
 
 class PipeFetcher : public Fetcher {
  public:
-  SourceFile stat(const FetchRequest& request) override {
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
     split_command(command_of(request.url), request.url);
     if (!request.validator.empty()) throw_changed_at_source(request.url, request.validator, "");
     return {};
   }
 
-  SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     if (request.range.end && *request.range.end < request.range.begin) {
       throw InvalidArgument("a range that ends before it begins",
                             in_quotes(redacted_url(request.url)), "give begin <= end");
     }
-    const SourceFile source = stat(request);
+    const Fetcher::Stat source = stat(request);
     check_cancelled(request);
     Command command(split_command(command_of(request.url), request.url), request.url);
     RangeOf range(request.range, sink);
@@ -190,7 +190,8 @@ class PipeFetcher : public Fetcher {
  private:
   /// Gives standard output to `range` until its end or till the range is full; returns the end of
   /// standard error.
-  static std::string read_all(const Command& command, const FetchRequest& request, RangeOf& range) {
+  static std::string read_all(const Command& command, const Fetcher::Request& request,
+                              RangeOf& range) {
     std::vector<char> buffer(kPipeBufferBytes);
     std::string complaint;
     pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};

@@ -109,10 +109,10 @@ class S3Fetcher : public Fetcher {
  public:
   explicit S3Fetcher(const FetchOptions& options) : options_(options.s3), client_(options) {}
 
-  SourceFile stat(const FetchRequest& request) override {
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(s3_target(request.url, options_, resolve_s3_access(options_)), request);
   }
-  SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     return client_.fetch(s3_target(request.url, options_, resolve_s3_access(options_)), request,
                          sink);
   }

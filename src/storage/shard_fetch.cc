@@ -53,7 +53,7 @@ constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 
 /// Writes the bytes that arrive to a file from its start, hashes them, and has the kernel begin to
 /// write them out.
-class FileSink : public FetchSink {
+class FileSink : public Fetcher::Sink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;
   FileSink(File& file, Grow grow) : file_(file), grow_(std::move(grow)) {}
@@ -132,7 +132,7 @@ void ShardCache::Fetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 
 /// Fetches the file as it is at its source.
 ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::fetch_to(FileSink& sink) {
-  const SourceFile found = cache->fetchers->fetch(
+  const Fetcher::Stat found = cache->fetchers->fetch(
       {.url = request.url, .validator = request.validator, .cancel = request.cancel}, sink);
   require_source_hash(sink.hash());
   require_size(request.source_bytes, sink.size_bytes());

@@ -96,12 +96,12 @@ struct ShardWriter::Impl {
     }
   }
 
-  void write(std::string_view key, std::span<const FieldSource> fields) {
+  void write(std::string_view key, std::span<const ShardWriter::Field> fields) {
     require_usable();
     require_sample(key, fields);
     std::uint64_t content_bytes = 0;
     std::uint64_t tar_bytes = 0;
-    for (const FieldSource& field : fields) {
+    for (const ShardWriter::Field& field : fields) {
       const std::uint64_t size_bytes =
           field.file.empty() ? field.bytes.size() : file_identity(field.file).size_bytes;
       content_bytes += size_bytes;
@@ -117,7 +117,7 @@ struct ShardWriter::Impl {
     if (keys.empty()) begin();
     if (writer) {
       usable = false;
-      for (const FieldSource& field : fields) add(key, field);
+      for (const ShardWriter::Field& field : fields) add(key, field);
       usable = true;
     }
     keys.emplace(key);
@@ -139,9 +139,9 @@ struct ShardWriter::Impl {
                           "make another writer, and write the samples again");
   }
 
-  void require_sample(std::string_view key, std::span<const FieldSource> fields) const {
+  void require_sample(std::string_view key, std::span<const ShardWriter::Field> fields) const {
     std::set<std::string> lower;
-    for (const FieldSource& field : fields) {
+    for (const ShardWriter::Field& field : fields) {
       require_name(key, field.name);
       if (!lower.insert(to_lower(field.name)).second) {
         throw InvalidArgument("a field that comes twice in a sample",
@@ -167,7 +167,7 @@ struct ShardWriter::Impl {
     ++totals.shards;
   }
 
-  void add(std::string_view key, const FieldSource& field) {
+  void add(std::string_view key, const ShardWriter::Field& field) {
     const std::string name = std::string(key) + "." + field.name;
     if (field.file.empty()) {
       writer->add(name, field.bytes);
@@ -210,7 +210,7 @@ ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
 ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
 
-void ShardWriter::write(std::string_view key, std::span<const FieldSource> fields) {
+void ShardWriter::write(std::string_view key, std::span<const ShardWriter::Field> fields) {
   impl_->write(key, fields);
 }
 void ShardWriter::close() { impl_->close(); }

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::unique_ptr<Sampler> sampler_of(const CachedShards& shards, const Order& order,
+std::unique_ptr<Sampler> sampler_of(const FetchPlan::Shards& shards, const Order& order,
                                     const RankOptions& ranks = {}) {
   return make_sampler(
       SampleSet(shards.starts.back())
@@ -20,13 +20,13 @@ std::unique_ptr<Sampler> sampler_of(const CachedShards& shards, const Order& ord
       order, ranks);
 }
 
-FetchPlan plan(const CachedShards& shards, const Order& order, const RankOptions& ranks,
+FetchPlan plan(const FetchPlan::Shards& shards, const Order& order, const RankOptions& ranks,
                const FetchPlanOptions& options) {
   return plan_fetches(*sampler_of(shards, order, ranks), shards, options);
 }
 
 TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) {
-  const CachedShards shards = CachedShards::alike(20, 100, 1000);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(20, 100, 1000);
   const auto sampler = sampler_of(shards, {.kind = Chunked{30, 1}}, {.world_size = 4});
   sampler->set_epoch(5);
   const FetchPlan whole = plan_fetches(*sampler, shards, {.nodes = 2, .cache_bytes = 20'000});
@@ -50,7 +50,7 @@ TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) 
 }
 
 TEST(FetchPlanTest, TheBudgetsThatItNamesAreExact) {
-  const CachedShards shards = CachedShards::alike(50, 64, 10);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(50, 64, 10);
   const Order order{.kind = Chunked{40, 2}};
   const RankOptions ranks{.world_size = 2};
   const FetchPlan first = plan(shards, order, ranks, {.nodes = 1, .cache_bytes = 1});
@@ -69,7 +69,7 @@ TEST(FetchPlanTest, TheBudgetsThatItNamesAreExact) {
 }
 
 TEST(FetchPlanTest, NextUseKeepsShardsOverTheEndOfAnEpoch) {
-  const CachedShards shards = CachedShards::alike(40, 100, 1000);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(40, 100, 1000);
   const FetchPlan half =
       plan(shards, {.kind = Sequential{}}, {}, {.cache_bytes = 20'000, .epochs = 4});
   for (std::uint64_t epoch = 1; epoch < 4; ++epoch) {
@@ -81,7 +81,7 @@ TEST(FetchPlanTest, NextUseKeepsShardsOverTheEndOfAnEpoch) {
 }
 
 TEST(FetchPlanTest, StreamsGiveEachNodeItsOwnShards) {
-  const CachedShards shards = CachedShards::alike(64, 100, 1000);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(64, 100, 1000);
   Order order{.kind = Sharded{1}};
   const RankOptions ranks{.world_size = 8};
   const FetchPlan shared = plan(shards, order, ranks, {.nodes = 4, .cache_bytes = 5000});
@@ -101,7 +101,7 @@ TEST(FetchPlanTest, StreamsGiveEachNodeItsOwnShards) {
 TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   const test::Shards files(3, 20);
   const Dataset data = Dataset::open(files.index_path());
-  const CachedShards shards = CachedShards::of(data);
+  const FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   EXPECT_THAT(shards.starts, ElementsAre(0, 20, 40, 60));
   ASSERT_EQ(shards.sizes_bytes.size(), 3u);
   for (std::uint64_t shard = 0; shard < 3; ++shard) {
@@ -110,13 +110,13 @@ TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   const FetchPlan all = plan(shards, {.kind = Chunked{7, 1}}, {}, {.cache_bytes = 1 << 20});
   EXPECT_EQ(all.total(0).lru.bytes_fetched, all.total_bytes);
   const Dataset view = data.select(std::vector<std::uint64_t>{3, 4, 45});
-  const CachedShards of_view = CachedShards::of(view);
+  const FetchPlan::Shards of_view = FetchPlan::Shards::of(view);
   EXPECT_THAT(of_view.starts, ElementsAre(0, 2, 2, 3));
   EXPECT_EQ(plan(of_view, {}, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
 }
 
 TEST(FetchPlanTest, TheFirstEpochIsPlannedFromWhereTheSamplerBegan) {
-  const CachedShards shards = CachedShards::alike(20, 100, 1000);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(20, 100, 1000);
   const auto sampler = sampler_of(shards, {.kind = Sharded{1}}, {.world_size = 4});
   sampler->resume(sampler->token_after(300));  // 12 of 20 shards
   const FetchPlan rest =
@@ -138,7 +138,7 @@ TEST(FetchPlanTest, PeakBytesAreThoseOfTheUsesThatOverlap) {
 }
 
 TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
-  const CachedShards shards = CachedShards::alike(4, 10, 100);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(4, 10, 100);
   const auto text_of = [&](const Order& order, const RankOptions& ranks,
                            const FetchPlanOptions& options) {
     try {
@@ -160,14 +160,14 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
   EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
   EXPECT_THAT(unknown, HasSubstr("will use LRU, and fetches nothing twice if it holds all shards "
                                  "(400 bytes)"));
-  const CachedShards wrong = {{0, 10}, {1, 2}};
+  const FetchPlan::Shards wrong = {{0, 10}, {1, 2}};
   EXPECT_THROW(plan_fetches(*sampler_of(shards, {}), wrong, {}), InvalidArgument);
-  EXPECT_THROW(CachedShards::alike(std::uint64_t{1} << 40, std::uint64_t{1} << 40, 1),
+  EXPECT_THROW(FetchPlan::Shards::alike(std::uint64_t{1} << 40, std::uint64_t{1} << 40, 1),
                InvalidArgument);
 }
 
 TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
-  const CachedShards shards = CachedShards::alike(64, 100, 1000);
+  const FetchPlan::Shards shards = FetchPlan::Shards::alike(64, 100, 1000);
   const Order order{.kind = Sharded{1}, .streams = 8};
   const RankOptions ranks{.world_size = 8};
   const FetchPlanOptions all{.nodes = 8, .cache_bytes = 5000};
@@ -190,7 +190,7 @@ class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 
 // As large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
 TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
-  CachedShards shards = CachedShards::alike(100'000, 1003, 256 << 20);
+  FetchPlan::Shards shards = FetchPlan::Shards::alike(100'000, 1003, 256 << 20);
   const Order order{.kind = Chunked{1000, 1}, .streams = GetParam()};
   const FetchPlan large = plan(shards, order, {.world_size = 1024},
                                {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});

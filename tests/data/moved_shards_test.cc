@@ -113,7 +113,7 @@ void set_url(const std::string& index, const std::string& url) {
   ShardInfo row = files.catalogue().shard(0);
   row.url = url;
   writer.add_shard(row);
-  for (const FieldInfo& field : files.catalogue().fields()) writer.add_field(field);
+  for (const IndexSummary::Field& field : files.catalogue().fields()) writer.add_field(field);
   writer.finish(files.catalogue().meta());
   writer.commit();
 }

@@ -60,7 +60,7 @@ class NginxEpochTest : public ::testing::Test {
         dir_ / "x.idx",
         {.cache = ShardCache::open({.directory = cache_dir / "cache", .budget_bytes = budget})});
     const auto sampler = make_sampler(data, {.seed = 11, .kind = Sharded{.window = 1}});
-    const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
+    const FetchPlan plan = plan_fetches(*sampler, FetchPlan::Shards::of(data),
                                         {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
     ShardPrefetcher prefetcher(data, *sampler, {.num_threads = prefetch_threads});
     std::uint64_t planned = 0, lru = 0;

@@ -548,7 +548,7 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
   const auto data = Dataset::open(index_path(), {.cache = cache(budget, std::chrono::seconds(30))});
   const auto sampler = make_sampler(data, {.seed = 3, .kind = how.kind});
   constexpr std::uint64_t kEpochs = 3;
-  const FetchPlan plan = plan_fetches(*sampler, CachedShards::of(data),
+  const FetchPlan plan = plan_fetches(*sampler, FetchPlan::Shards::of(data),
                                       {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
   ShardPrefetcher prefetcher(data, *sampler, {.num_threads = how.prefetch_threads});
   ASSERT_TRUE(prefetcher.is_active());
@@ -619,8 +619,9 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
   FetchPlan plan;
   {
     const auto data = Dataset::open(index_path());
-    plan = plan_fetches(*make_sampler(data, order, {.world_size = kRanks}), CachedShards::of(data),
-                        {.nodes = 1, .cache_bytes = budget, .epochs = 2});
+    plan =
+        plan_fetches(*make_sampler(data, order, {.world_size = kRanks}),
+                     FetchPlan::Shards::of(data), {.nodes = 1, .cache_bytes = budget, .epochs = 2});
   }
   const test::Shared<Meeting> meeting;
   const int before = total_gets();

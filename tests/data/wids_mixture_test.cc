@@ -27,7 +27,7 @@ class WidsMixtureTest : public testing::Test {
                                           {"url":"a1.tar","nsamples":20}]},
       {"name":"b","weight":1,"source_url":"b.json"}]})");
     const WidsDescriptor descriptor = read_wids_descriptor(dir_ / "mix.json");
-    for (const WidsDataset& set : descriptor.datasets) {
+    for (const WidsDescriptor::Set& set : descriptor.datasets) {
       const std::string index = dir_ / (set.name + ".idx");
       build_index(index, set.paths());
       data_.push_back(Dataset::open(index));
@@ -37,7 +37,7 @@ class WidsMixtureTest : public testing::Test {
 
   TempDir dir_;
   std::vector<Dataset> data_;
-  std::vector<MixturePart> parts_;
+  std::vector<Mixture::Part> parts_;
 };
 
 TEST_F(WidsMixtureTest, EachDataSetIsExactAndDrawnByItsWeight) {

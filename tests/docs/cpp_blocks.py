@@ -23,7 +23,7 @@ def source_of(text, page):
         body.append("" if is_program else f"namespace block_{number} {{")
         if block["given"] is not None:
             of_libtorch = "sl::" in block["given"] + block["code"]
-            header = "libtorch.h" if of_libtorch else "shardwise.h"
+            header = "libtorch/advanced.h" if of_libtorch else "advanced.h"
             if (include := f"#include <shardwise/{header}>") not in includes:
                 includes.append(include)
             if of_libtorch:
@@ -47,7 +47,7 @@ def check_itself():
     page = '# x\n```cpp\n#include <a>\nint f();\n```\n\n<!-- given: A<int> n -->\n```cpp\ng(n);\n```\n```sh\nls\n```\n'
     expected = [
         "#include <a>",
-        "#include <shardwise/shardwise.h>",
+        "#include <shardwise/advanced.h>",
         "namespace block_1 {",
         '#line 3 "p.md"',
         "",

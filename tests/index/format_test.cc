@@ -108,8 +108,9 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
 
 TEST(IndexFormatTest, ThePageHasTheSchemaToTheLetter) {
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/index.md");
-  for (const std::string& sql : {create_table_sql<FieldInfo>(), create_table_sql<ShardInfo>(),
-                                 create_table_sql<SkippedMember>()}) {
+  for (const std::string& sql :
+       {create_table_sql<IndexSummary::Field>(), create_table_sql<ShardInfo>(),
+        create_table_sql<SkippedMember>()}) {
     EXPECT_THAT(page, HasSubstr("\n" + sql + "\n"));
   }
   EXPECT_THAT(page, HasSubstr("format version " + std::to_string(kIndexVersion) + "\n"));
@@ -120,7 +121,7 @@ TEST(RowTest, CellsPackAndUnpackAndAreHeldToTheirKind) {
                           .offset = 512,
                           .name = std::string("a\0b", 3),
                           .reason = "",
-                          .kind = LeftOut::kMetaName};
+                          .kind = SkippedMember::Kind::kMetaName};
   const std::vector<Cell> cells = to_cells(row);
   EXPECT_EQ(from_cells<SkippedMember>(cells), row);
   std::string bytes;

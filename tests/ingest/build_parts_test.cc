@@ -31,7 +31,7 @@ using testing::HasSubstr;
 
 BuildOptions part(std::uint64_t number, std::uint64_t count) {
   BuildOptions options;
-  options.part = BuildPart{number, count};
+  options.part = BuildOptions::Part{number, count};
   return options;
 }
 
@@ -48,7 +48,7 @@ TEST(MergeTest, PartsGiveTheTableOfASingleBuild) {
     SCOPED_TRACE(count);
     std::vector<std::string> parts;
     for (std::uint64_t i = count; i >= 1; --i) {
-      options.part = BuildPart{i, count};
+      options.part = BuildOptions::Part{i, count};
       parts.push_back(dir / "elsewhere/p" + std::to_string(i) + ".idx");
       build_index(parts.back(), shards, options);
     }

@@ -50,11 +50,11 @@ TEST(DistinctShardsTest, TheOtherNameMayBeInAnotherPart) {
   write_file(dir / "a.tar", tar_of("a"));
   fs::create_symlink(dir / "a.tar", dir / "b.tar");
   for (std::uint64_t part = 1; part <= 2; ++part) {
-    EXPECT_THAT(
-        error_text([&] {
-          build_index(dir / "x.idx", {dir / "a.tar", dir / "b.tar"}, {.part = BuildPart{part, 2}});
-        }),
-        HasSubstr("a shard is named twice"));
+    EXPECT_THAT(error_text([&] {
+                  build_index(dir / "x.idx", {dir / "a.tar", dir / "b.tar"},
+                              {.part = BuildOptions::Part{part, 2}});
+                }),
+                HasSubstr("a shard is named twice"));
   }
 }
 

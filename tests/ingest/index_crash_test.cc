@@ -114,7 +114,7 @@ TEST(IndexCrashTest, AMergeThatIsKilledAtEveryFaultPointLeavesTheOldOrTheNewInde
   std::vector<std::string> parts;
   for (std::uint64_t i = 1; i <= 3; ++i) {
     BuildOptions options;
-    options.part = BuildPart{i, 3};
+    options.part = BuildOptions::Part{i, 3};
     parts.push_back(parts_dir / ("p" + std::to_string(i) + ".idx"));
     build_index(parts.back(), states.new_shards, options);
   }

@@ -124,7 +124,7 @@ class Answers {
                                       all.shard_bytes, all.content_bytes, all.num_skipped}) {
       text += " " + std::to_string(count);
     }
-    for (const FieldInfo& field : all.fields) text += text_of(field);
+    for (const IndexSummary::Field& field : all.fields) text += text_of(field);
     for (const Column& column : all.content.columns) text += to_string(column);
     return text + std::to_string(all.content.hashes) + std::to_string(all.content.unique_keys);
   }
@@ -144,7 +144,7 @@ class Answers {
     std::string text;
     while (rows.next()) {
       for (std::size_t c = 0; c < rows.columns().size(); ++c) {
-        const MetadataValue value = rows.value(c);
+        const Query::Value value = rows.value(c);
         text += std::to_string(value.integer) + std::to_string(value.real) +
                 std::string(value.bytes) + "|";
       }

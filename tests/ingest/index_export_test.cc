@@ -205,7 +205,7 @@ TEST_F(IndexExportTest, OnlyFilesOfTheSameKindAreReplaced) {
 
 TEST_F(IndexExportTest, APartIsNoDescriptorOfTheWhole) {
   build_index(dir_ / "x.idx", {dir_ / "a.tar", dir_ / "sub/b \"\xc3\xa9\".tar"},
-              {.part = BuildPart{1, 2}});
+              {.part = BuildOptions::Part{1, 2}});
   index_ = Index::open(dir_ / "x.idx");
   EXPECT_EQ(error_code([&] { write_wids_descriptor(*index_, dir_ / "d.json"); }),
             ErrorCode::kInvalidArgument);

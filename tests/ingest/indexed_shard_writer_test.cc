@@ -16,7 +16,7 @@ TEST(IndexedShardWriterTest, WhatWasWrittenIsFoundByTheIndex) {
   for (int i = 0; i < 25; ++i) {
     const std::string text = "text " + std::to_string(i);
     writer.write("s" + std::to_string(i),
-                 std::vector<FieldSource>{{"txt", text}, {"cls", i % 2 == 0 ? "0" : "1"}});
+                 std::vector<ShardWriter::Field>{{"txt", text}, {"cls", i % 2 == 0 ? "0" : "1"}});
   }
   EXPECT_FALSE(std::filesystem::exists(dir / "t.idx"));
   const BuildReport report = writer.close();
@@ -34,7 +34,7 @@ TEST(IndexedShardWriterTest, WhatWasWrittenIsFoundByTheIndex) {
 
 TEST(IndexedShardWriterTest, WithoutCloseThereIsNoIndex) {
   const TempDir dir;
-  const std::vector<FieldSource> fields = {{"txt", "1"}};
+  const std::vector<ShardWriter::Field> fields = {{"txt", "1"}};
   {
     IndexedShardWriter writer(dir / "t.idx", dir / "%d.tar", {.max_samples = 1});
     writer.write("a", fields);

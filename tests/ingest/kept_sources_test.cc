@@ -113,7 +113,7 @@ TEST_F(KeptSourcesTest, OtherWordsOfTheSameShardsAreTakenOver) {
 
 TEST_F(KeptSourcesTest, MergedPartsHaveThemToo) {
   for (std::uint64_t i = 1; i <= 2; ++i) {
-    build_from(dir_ / std::to_string(i), {dir_ / "data"}, {.part = BuildPart{i, 2}});
+    build_from(dir_ / std::to_string(i), {dir_ / "data"}, {.part = BuildOptions::Part{i, 2}});
   }
   EXPECT_THAT(error_text([&] { index_sources(dir_ / "1"); }), HasSubstr("the index is part 1/2"));
   merge_indexes(index_, {dir_ / "1", dir_ / "2"});
@@ -240,7 +240,7 @@ TEST(SecretUrlTest, NoErrorTextShowsOne) {
 TEST(PartTest, ADatasetOfOneMustBeMeant) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 2);
-  build_index(dir / "part.idx", shards, {.part = BuildPart{2, 3}});
+  build_index(dir / "part.idx", shards, {.part = BuildOptions::Part{2, 3}});
   const auto open = [&] { Dataset::open(dir / "part.idx"); };
   EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument);
   EXPECT_THAT(error_text(open),

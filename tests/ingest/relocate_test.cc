@@ -399,7 +399,7 @@ TEST_F(MovedTest, RelocationNamesWhatItDoesNotFind) {
 }
 
 TEST_F(MovedTest, APartIsNotRelocated) {
-  build_index(index(), paths_, {.part = BuildPart{1, 2}});
+  build_index(index(), paths_, {.part = BuildOptions::Part{1, 2}});
   EXPECT_THAT(error_text([&] {
                 relocate_index(index(), {{folder("old"), folder("new")}});
               }),

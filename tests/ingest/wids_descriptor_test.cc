@@ -52,7 +52,7 @@ TEST(WidsDescriptorTest, SaysNameShardsAndTheirClaims) {
   EXPECT_EQ(d.path, "/data/d.json");
   EXPECT_EQ(d.name, "train");
   ASSERT_EQ(d.datasets.size(), 1u);
-  const WidsDataset& set = d.datasets[0];
+  const WidsDescriptor::Set& set = d.datasets[0];
   EXPECT_EQ(set.name, "train");
   EXPECT_EQ(set.weight, 1);
   EXPECT_EQ(set.num_samples(), 3u);

@@ -37,7 +37,7 @@ TEST(MakeSamplerTest, MakesEachKind) {
   EXPECT_EQ(delivered(*make_sampler(100, {.kind = Sequential{}})), test::first_numbers(100));
   order.kind = Resampled{};
   EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(ResampledSampler(100, order)));
-  order.kind = Resampled{ResampleUnit::kShard};
+  order.kind = Resampled{Resampled::Unit::kShard};
   EXPECT_EQ(delivered(*make_sampler(shards, order)), delivered(ResampledSampler(shards, order)));
   order.kind = Mixture{{{.num_samples = 60}, {.num_samples = 40, .weight = 3}}};
   EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(MixtureSampler(100, order)));

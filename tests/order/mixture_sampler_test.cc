@@ -18,7 +18,7 @@ using test::at_epoch;
 using test::delivered;
 using test::Samples;
 
-std::vector<MixturePart> three_parts() {
+std::vector<Mixture::Part> three_parts() {
   return {{.num_samples = 500, .weight = 5, .kind = Chunked{50, 2}},
           {.num_samples = 40, .weight = 1, .kind = Sequential{}},
           {.num_samples = 90, .weight = 2.5, .kind = Sharded{1}}};
@@ -34,7 +34,7 @@ Order mixed(std::uint64_t seed, std::uint64_t epoch_size = 0) {
 }
 
 TEST(MixtureSamplerTest, EachDataSetHasExactEpochsOfItsOwn) {
-  const std::vector<MixturePart> parts = three_parts();
+  const std::vector<Mixture::Part> parts = three_parts();
   MixtureSampler sampler(three_sets(), mixed(3, 777));
   const detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 3);
   std::array<std::map<std::uint64_t, std::uint64_t>, 3> sample_of_draw;
@@ -94,7 +94,7 @@ TEST(MixtureSamplerTest, SharesFollowTheWeightsClosely) {
 }
 
 TEST(MixtureSamplerTest, EachSampleIsTheOneThatTheHeaderNames) {
-  const std::vector<MixturePart> parts = three_parts();
+  const std::vector<Mixture::Part> parts = three_parts();
   const detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 17);
   const Samples first{0, 500, 540};
   for (const std::uint64_t epoch_size : {100U, 630U}) {
@@ -241,7 +241,7 @@ TEST(MixtureSamplerTest, TakesNumbersApart) {
 }
 
 TEST(MixtureSamplerTest, MixesWithinEveryBlockAndOverManyDataSets) {
-  std::vector<MixturePart> parts;
+  std::vector<Mixture::Part> parts;
   for (std::uint64_t d = 0; d < 100; ++d) {
     parts.push_back(
         {.num_samples = 10 + d, .weight = static_cast<double>(d % 10), .kind = Chunked{5, 1}});
@@ -264,7 +264,7 @@ TEST(MixtureSamplerTest, MixesWithinEveryBlockAndOverManyDataSets) {
 }
 
 TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
-  const auto text = [](const SampleSet& samples, const std::vector<MixturePart>& parts,
+  const auto text = [](const SampleSet& samples, const std::vector<Mixture::Part>& parts,
                        Order order = {}, const RankOptions& ranks = {}) {
     order.kind = Mixture{parts};
     return test::error_text([&] { MixtureSampler(samples, order, ranks); });

@@ -20,7 +20,7 @@ Order by_sample(std::uint64_t seed, std::uint64_t epoch_size) {
 }
 
 Order by_shard(std::uint64_t seed = 0, std::uint64_t epoch_size = 0) {
-  return {.seed = seed, .kind = Resampled{ResampleUnit::kShard}, .epoch_size = epoch_size};
+  return {.seed = seed, .kind = Resampled{Resampled::Unit::kShard}, .epoch_size = epoch_size};
 }
 
 SampleSet weighted(const std::vector<double>& weights) {

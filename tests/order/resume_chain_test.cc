@@ -225,7 +225,7 @@ Setup random_mixture(Random& random) {
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
     const Samples own = random_lengths(random, random.between(1, random.percent(30) ? 150 : 20));
     lengths.insert(lengths.end(), own.begin(), own.end());
-    MixturePart part;
+    Mixture::Part part;
     part.num_samples = std::accumulate(own.begin(), own.end(), std::uint64_t{0});
     part.weight = random.one_of({0.5, 1.0, 2.0, 3.7, 0.01});
     if (!mixture.parts.empty() && random.percent(10)) part.weight = 0;
@@ -246,8 +246,8 @@ Setup random_mixture(Random& random) {
 Setup random_resampled(Random& random) {
   const std::uint64_t n = random_size(random) + 1;
   Resampled kind;
-  if (random.percent(50)) kind.unit = ResampleUnit::kShard;
-  if (kind.unit == ResampleUnit::kSample && random.percent(50)) kind.weights = "weight";
+  if (random.percent(50)) kind.unit = Resampled::Unit::kShard;
+  if (kind.unit == Resampled::Unit::kSample && random.percent(50)) kind.weights = "weight";
   Setup setup{random_samples(random, n), {.seed = random.number(), .kind = kind}};
   setup.order.streams = random.one_of({1U, 1U, 2U, 3U, 4U, 8U});
   setup.order.tail = random.one_of({Tail::kExact, Tail::kDrop, Tail::kPad});
@@ -929,7 +929,7 @@ class Chain {
   /// In whole epochs and a part of one, no sample is ahead of another by more than one.
   void check_times_of_datasets(const std::vector<std::uint64_t>& times) const {
     auto begin = times.begin();
-    for (const MixturePart& part : std::get<Mixture>(plain_.kind).parts) {
+    for (const Mixture::Part& part : std::get<Mixture>(plain_.kind).parts) {
       const auto end = begin + static_cast<std::ptrdiff_t>(part.num_samples);
       if (begin != end) {
         const auto [least, most] = std::minmax_element(begin, end);
@@ -954,7 +954,7 @@ class Chain {
       *log_ << " window " << sharded->window << " shards " << shown(*setup_.samples.shard_starts());
     }
     if (const auto* mixture = std::get_if<Mixture>(&order.kind)) {
-      for (const MixturePart& part : mixture->parts) {
+      for (const Mixture::Part& part : mixture->parts) {
         *log_ << " (" << part.num_samples << " by " << part.weight << ")";
       }
     }

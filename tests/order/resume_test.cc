@@ -100,7 +100,7 @@ std::vector<ResumeToken> tokens_of_all_kinds() {
        {Order{.seed = 1, .kind = Chunked{300, 400, true}, .streams = 2, .tail = Tail::kPad},
         Order{.seed = 2, .kind = Sharded{3}, .tail = Tail::kDrop, .balance_bytes = true},
         Order{.kind = Sequential{}, .epoch_size = 1000},
-        Order{.seed = 4, .kind = Resampled{ResampleUnit::kShard}, .epoch_size = 12345},
+        Order{.seed = 4, .kind = Resampled{Resampled::Unit::kShard}, .epoch_size = 12345},
         Order{.seed = 5, .kind = Resampled{.weights = "how often"}},
         Order{.seed = 6, .kind = Wids{.chunk_size = 9, .shufflefirst = true}},
         Order{.seed = ~std::uint64_t{0},
@@ -338,7 +338,7 @@ TEST(ResumeTokenTest, DifferencesAreInWords) {
   EXPECT_EQ(difference(spec(5, Wids{}, {.world_size = 2}), spec(5, Wids{.shuffle = false})),
             "chunk_size 1000000 there, 2000 here, shuffle true there, false here, world_size 2 "
             "there, 1 here");
-  EXPECT_EQ(difference(spec(shards, Resampled{}), spec(shards, Resampled{ResampleUnit::kShard})),
+  EXPECT_EQ(difference(spec(shards, Resampled{}), spec(shards, Resampled{Resampled::Unit::kShard})),
             "resample sample there, shard here, shard lengths differ");
   OrderSpec old = spec(5, Chunked{});
   old.versions[0] = 9;

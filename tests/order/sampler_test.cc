@@ -568,7 +568,7 @@ TEST(SamplerTest, ABatchThatThrowsInTheMiddleLosesNothing) {
 TEST(SamplerTest, WhatThrowsLeavesTheSamplerWhereItWas) {
   SkipList skip;
   skip.add_sample(1);
-  MixturePart part{.num_samples = 100};
+  Mixture::Part part{.num_samples = 100};
   const auto mixture = make_sampler(100, {.seed = 1, .kind = Mixture{{part}}});
   mixture->seek(7);
   const ResumeToken token = mixture->token();

@@ -436,7 +436,7 @@ TEST(ShardScheduleTest, MixturesNeedWhatTheyDeliver) {
     for (const std::uint64_t size : sizes) {
       const std::vector<std::uint64_t> some = test::some_lengths(size, 40, random());
       lengths.insert(lengths.end(), some.begin(), some.end());
-      MixturePart part{.num_samples = size, .weight = static_cast<double>(random() % 4)};
+      Mixture::Part part{.num_samples = size, .weight = static_cast<double>(random() % 4)};
       if (size == 0) part.weight = 0;
       const std::uint64_t kind = random() % 4;
       if (kind == 0) part.kind = Chunked{1 + random() % 30, 1 + random() % 3};

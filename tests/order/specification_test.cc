@@ -46,7 +46,7 @@ json json_of(const Chunked& kind) {
 json json_of(const Sharded& kind) { return {{"window", kind.window}}; }
 json json_of(const Sequential& /*kind*/) { return json::object(); }
 json json_of(const Resampled& kind) {
-  return {{"resample", kind.unit == ResampleUnit::kShard ? "shard" : "sample"},
+  return {{"resample", kind.unit == Resampled::Unit::kShard ? "shard" : "sample"},
           {"weights", kind.weights}};
 }
 json json_of(const Wids& kind) {
@@ -56,7 +56,7 @@ json json_of(const Wids& kind) {
 }
 json json_of(const Mixture& kind) {
   json parts = json::array();
-  for (const MixturePart& part : kind.parts) {
+  for (const Mixture::Part& part : kind.parts) {
     json one = {{"samples", part.num_samples}, {"weight", part.weight}};
     std::visit(
         [&](const auto& chosen) {
@@ -379,8 +379,8 @@ TEST(SpecificationTest, TheNumbersInThePagesAreThoseOfTheLibrary) {
     return listed(test::delivered(*sampler));
   };
   EXPECT_THAT(page, HasSubstr("of 1000 samples are " + resampled({.lengths = {1000}}, {}, 6)));
-  EXPECT_THAT(page, HasSubstr("5 samples, are " +
-                              resampled({.lengths = {3, 0, 7, 2, 5}}, {ResampleUnit::kShard}, 12)));
+  EXPECT_THAT(page, HasSubstr("5 samples, are " + resampled({.lengths = {3, 0, 7, 2, 5}},
+                                                            {Resampled::Unit::kShard}, 12)));
   EXPECT_THAT(page, HasSubstr("twelve draws are " +
                               resampled({.lengths = {6}, .column = {5, 1, 0, 2.5, 0.125, 3}},
                                         {.weights = "w"}, 12)));
@@ -514,7 +514,7 @@ class Generator {
       case 1:
         return Resampled{.weights = one_in(2) ? "w" : ""};
       case 2:
-        return Resampled{ResampleUnit::kShard, one_in(20) ? "w" : ""};
+        return Resampled{Resampled::Unit::kShard, one_in(20) ? "w" : ""};
       case 3:
         return Wids{.chunk_size = one_in(4) ? 0 : 1 + below(30),
                     .shuffle = !one_in(5),

@@ -11,7 +11,7 @@
 
 namespace {
 
-class FileSink : public shardwise::FetchSink {
+class FileSink : public shardwise::Fetcher::Sink {
  public:
   explicit FileSink(const std::string& path) : file_(path) {}
   void write(std::string_view bytes) override {

@@ -11,7 +11,7 @@
 namespace shardwise::test {
 
 /// Keeps what is fetched.
-class StringSink : public FetchSink {
+class StringSink : public Fetcher::Sink {
  public:
   explicit StringSink(bool restarts = true) : restarts_(restarts) {}
   void write(std::string_view more) override { bytes += more; }

@@ -34,21 +34,21 @@ class HttpFetcherTest : public ::testing::Test {
     server_.serve("/x.tar", std::move(file));
     return server_.url("/x.tar");
   }
-  std::string fetched(const FetchRequest& request) {
+  std::string fetched(const Fetcher::Request& request) {
     StringSink sink;
     last_ = fetchers_.fetch(request, sink);
     return sink.bytes;
   }
-  std::string text_of(const FetchRequest& request) {
+  std::string text_of(const Fetcher::Request& request) {
     return error_text([&] { fetched(request); });
   }
-  std::optional<ErrorCode> code_of(const FetchRequest& request) {
+  std::optional<ErrorCode> code_of(const Fetcher::Request& request) {
     return error_code([&] { fetched(request); });
   }
 
   TestHttpServer server_;
   Fetchers fetchers_{quick_options()};
-  SourceFile last_;
+  Fetcher::Stat last_;
 };
 
 TEST_F(HttpFetcherTest, BringsAFileWithItsSizeAndValidator) {
@@ -68,7 +68,7 @@ TEST_F(HttpFetcherTest, BringsAFileWithItsSizeAndValidator) {
 TEST_F(HttpFetcherTest, StatAsksWithoutFetching) {
   const std::string url =
       serve({.body = "12345", .etag = "", .last_modified = "Mon, 02 Jan 2023 00:00:00 GMT"});
-  const SourceFile file = fetchers_.stat({.url = url});
+  const Fetcher::Stat file = fetchers_.stat({.url = url});
   EXPECT_EQ(file.size_bytes, 5U);
   EXPECT_EQ(file.validator, "Mon, 02 Jan 2023 00:00:00 GMT");
   EXPECT_TRUE(file.has_ranges);
@@ -77,7 +77,7 @@ TEST_F(HttpFetcherTest, StatAsksWithoutFetching) {
 
 TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
   const std::string url = serve({.body = "12345", .has_head = false});
-  const SourceFile file = fetchers_.stat({.url = url});
+  const Fetcher::Stat file = fetchers_.stat({.url = url});
   EXPECT_EQ(file.size_bytes, 5U);
   EXPECT_EQ(file.validator, "\"v1\"");
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
@@ -198,7 +198,7 @@ TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
 
 TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   const std::string url = serve({.body = "new", .etag = "\"v2\""});
-  const FetchRequest request{.url = url, .validator = "\"v1\""};
+  const Fetcher::Request request{.url = url, .validator = "\"v1\""};
   EXPECT_EQ(text_of(request), "the file changed at its source: '" + url +
                                   "' (version '\"v1\"' then, '\"v2\"' now); run `shardwise index` "
                                   "again, or put back what was indexed");
@@ -312,7 +312,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
     if (++count == 2) it = {.body = new_body, .etag = "\"v2\""};
   };
   StringSink sink;
-  const SourceFile source = fetchers_.fetch({.url = serve(file)}, sink);
+  const Fetcher::Stat source = fetchers_.fetch({.url = serve(file)}, sink);
   EXPECT_TRUE(same(sink.bytes, new_body));
   EXPECT_EQ(source.validator, "\"v2\"");
   EXPECT_EQ(sink.num_restarts, 1);
@@ -484,7 +484,7 @@ TEST_F(HttpFetcherTest, NoSecretIsInAnyText) {
   server_.serve("/stale", {.body = "1234"});
   std::atomic<bool> cancel{true};
   for (const std::string path : {"/none", "/away", "/cut", "/stale", "/cancel"}) {
-    FetchRequest request{.url = "http://user:sesame@" + host + path + query};
+    Fetcher::Request request{.url = "http://user:sesame@" + host + path + query};
     if (path == "/stale") request.validator = "\"other\"";
     if (path == "/cancel") request.cancel = &cancel;
     const std::string text = text_of(request);
@@ -514,7 +514,7 @@ TEST_F(HttpFetcherTest, ConnectionsAreKept) {
 }
 
 TEST_F(HttpFetcherTest, WhatTheSinkThrowsReachesTheCaller) {
-  struct Full : FetchSink {
+  struct Full : Fetcher::Sink {
     void write(std::string_view) override { throw std::runtime_error("full"); }
     bool restart() override { return true; }
   } sink;
@@ -611,10 +611,10 @@ TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
 
 TEST(FetchersTest, UsersAddTheirOwn) {
   struct Echo : Fetcher {
-    SourceFile stat(const FetchRequest& request) override {
+    Fetcher::Stat stat(const Fetcher::Request& request) override {
       return {.size_bytes = request.url.size()};
     }
-    SourceFile fetch(const FetchRequest& request, FetchSink& sink) override {
+    Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
       sink.write(request.url);
       return stat(request);
     }
@@ -672,7 +672,7 @@ TEST(FileFetcherTest, BringsLocalFiles) {
   const std::string url = "file://" + dir.path() + "/a%20b.tar";
   const Fetchers fetchers;
   StringSink sink;
-  const SourceFile file = fetchers.fetch({.url = url, .range = {2, 5}}, sink);
+  const Fetcher::Stat file = fetchers.fetch({.url = url, .range = {2, 5}}, sink);
   EXPECT_EQ(sink.bytes, "234");
   EXPECT_EQ(file.size_bytes, 10U);
   EXPECT_EQ(fetchers.stat({.url = url}).validator, file.validator);

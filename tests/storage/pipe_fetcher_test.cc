@@ -28,12 +28,12 @@ FetchOptions with_pipes() {
 
 class PipeFetcherTest : public ::testing::Test {
  protected:
-  std::string fetched(const FetchRequest& request) {
+  std::string fetched(const Fetcher::Request& request) {
     StringSink sink;
     fetchers_.fetch(request, sink);
     return sink.bytes;
   }
-  std::string text_of(const FetchRequest& request) {
+  std::string text_of(const Fetcher::Request& request) {
     return error_text([&] { fetched(request); });
   }
 
@@ -70,7 +70,7 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   StringSink sink;
   const Fetchers cautious(test::quick_options());
   for (const std::string command : {"pipe:touch ", "PIPE:touch ", "|touch "}) {
-    const FetchRequest request{.url = command + sentinel};
+    const Fetcher::Request request{.url = command + sentinel};
     EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
               "a pipe: URL is a command, and none is run: 'pipe:touch ***'; set "
               "FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");

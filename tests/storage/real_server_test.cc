@@ -96,7 +96,7 @@ class NginxTest : public ::testing::Test {
     test::write_file(dir_ / ("www/" + name), body);
     return body;
   }
-  std::string fetched(const FetchRequest& request) const {
+  std::string fetched(const Fetcher::Request& request) const {
     StringSink sink;
     Fetchers(options_).fetch(request, sink);
     return sink.bytes;
@@ -115,7 +115,7 @@ TEST_F(NginxTest, FilesAndRangesComeOverHttpAndHttps) {
     EXPECT_TRUE(same(fetched({.url = whole}), body)) << whole;
     EXPECT_TRUE(same(fetched({.url = whole, .range = {7, 1'000'000}}), body.substr(7, 999'993)));
     EXPECT_EQ(fetched({.url = whole, .range = {3'000'000, std::nullopt}}), "");
-    const SourceFile file = Fetchers(options_).stat({.url = whole});
+    const Fetcher::Stat file = Fetchers(options_).stat({.url = whole});
     EXPECT_EQ(file.size_bytes, body.size());
     EXPECT_TRUE(file.has_ranges);
     EXPECT_EQ(file.validator.front(), '"');
@@ -126,7 +126,7 @@ TEST_F(NginxTest, FilesAndRangesComeOverHttpAndHttps) {
 
 TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
   put("x.tar", "old");
-  const SourceFile file = Fetchers(options_).stat({.url = url("/x.tar")});
+  const Fetcher::Stat file = Fetchers(options_).stat({.url = url("/x.tar")});
   put("x.tar", "newer");
   EXPECT_EQ(error_code([&] { fetched({.url = url("/x.tar"), .validator = file.validator}); }),
             ErrorCode::kStaleIndex);

@@ -148,7 +148,7 @@ class S3FetcherTest : public ::testing::Test {
           return std::pair(403, std::string("<Error><Code>SignatureDoesNotMatch</Code></Error>"));
         });
   }
-  std::string fetched(const FetchRequest& request) {
+  std::string fetched(const Fetcher::Request& request) {
     StringSink sink;
     Fetchers(options_).fetch(request, sink);
     return sink.bytes;
@@ -388,9 +388,9 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   options.s3.access_key_id = between(keys, "<AccessKeyId>", '<');
   options.s3.secret_access_key = between(keys, "<SecretAccessKey>", '<');
   ASSERT_NE(options.s3.secret_access_key, "") << keys;
-  const FetchRequest request{.url = "s3://bucket/a b/x.tar"};
+  const Fetcher::Request request{.url = "s3://bucket/a b/x.tar"};
   StringSink sink;
-  const SourceFile file = Fetchers(options).fetch(request, sink);
+  const Fetcher::Stat file = Fetchers(options).fetch(request, sink);
   EXPECT_TRUE(same(sink.bytes, body));
   EXPECT_EQ(file.size_bytes, body.size());
   EXPECT_EQ(Fetchers(options).stat(request).validator, file.validator);

@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-using Fields = std::vector<FieldSource>;
+using Fields = std::vector<ShardWriter::Field>;
 
 /// What a command of the system prints.
 std::string output_of(const std::string& command) {

@@ -229,7 +229,7 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
                           {.kind = Sharded{.window = 2}, .streams = 2, .tail = Tail::kDrop},
                           {.kind = Sequential{}, .epoch_size = 7},
                           {.seed = 1, .kind = Resampled{.weights = "cls"}, .tail = Tail::kPad},
-                          {.kind = Resampled{.unit = ResampleUnit::kShard}},
+                          {.kind = Resampled{.unit = Resampled::Unit::kShard}},
                           {.kind = Wids{.chunk_size = 4, .shufflefirst = true}},
                           {.kind = MixedDataset(data).mixture(std::array{1.5})},
                           {.seed = ~std::uint64_t{0}, .balance_bytes = true}};

@@ -42,7 +42,7 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
 
 /// What all shards that need a cache take in it.
 std::uint64_t cached_bytes(const Dataset& data) {
-  const std::vector<std::uint64_t> sizes = CachedShards::of(data).sizes_bytes;
+  const std::vector<std::uint64_t> sizes = FetchPlan::Shards::of(data).sizes_bytes;
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 

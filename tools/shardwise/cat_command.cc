@@ -74,7 +74,7 @@ void list_fields(const Sample& sample, const CatOptions& options, Output& out) {
     append_json_name(line, "url", without_secrets(sample.shard_path()));
     line += ",\"fields\":[";
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-      const Field field = sample.field(i);
+      const Sample::Field field = sample.field(i);
       line += i == 0 ? "{" : ",{";
       append_json_name(line, "field", field.name);
       line += fmt::format(",\"size\":{}}}", field.bytes.size());
@@ -84,7 +84,7 @@ void list_fields(const Sample& sample, const CatOptions& options, Output& out) {
   }
   Table table(out, {{"field"}, {"size", Align::kRight}}, options.header);
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-    const Field field = sample.field(i);
+    const Sample::Field field = sample.field(i);
     table.add({escaped(field.name), std::to_string(field.bytes.size())});
   }
   table.finish();

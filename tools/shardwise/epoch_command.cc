@@ -55,7 +55,7 @@ LoadedBatch load(const MixedDataset& data, const Batch& batch) {
     const std::size_t part = data.part_of(number);
     const Sample sample = data.part(part)[number - data.first_sample(part)];
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-      const Field field = sample.field(i);
+      const Sample::Field field = sample.field(i);
       loaded.bytes += field.bytes.size();
       loaded.checksum += hash64(field.bytes);
     }

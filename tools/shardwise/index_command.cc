@@ -46,7 +46,7 @@ struct IndexOptions {
   bool drop_missing = false;
   bool accept_times = false;
   std::vector<std::string> relocations;
-  std::optional<BuildPart> part;
+  std::optional<BuildOptions::Part> part;
   CacheArguments cache;
   bool keep = false;
   bool dry_run = false;
@@ -187,7 +187,7 @@ std::vector<std::string> left_out(const IndexOptions& options, const SourceList&
 }
 
 /// "3/8". Errors: wrong usage.
-BuildPart parse_part(const std::string& text) {
+BuildOptions::Part parse_part(const std::string& text) {
   const std::size_t slash = text.find('/');
   const auto number = parse_int64(std::string_view(text).substr(0, slash));
   const auto count = slash == std::string::npos

@@ -46,7 +46,7 @@ CompressedShards compressed_shards(const Index& index) {
 void print_json(const Index& index, const IndexSummary& summary, Output& out) {
   const CompressedShards compressed = compressed_shards(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
-  for (const FieldInfo& field : summary.fields) {
+  for (const IndexSummary::Field& field : summary.fields) {
     nlohmann::ordered_json row = name_json("name", field.name);
     row["members"] = field.num_members;
     row["bytes"] = field.bytes;
@@ -91,9 +91,10 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
 
 void print_fields(const IndexSummary& summary, Output& out) {
   std::size_t width = 5;
-  for (const FieldInfo& field : summary.fields) width = std::max(width, escaped(field.name).size());
+  for (const IndexSummary::Field& field : summary.fields)
+    width = std::max(width, escaped(field.name).size());
   out.print("\n{:<{}}  {:>14}  {:>12}  {:>12}\n", "field", width, "members", "bytes", "mean");
-  for (const FieldInfo& field : summary.fields) {
+  for (const IndexSummary::Field& field : summary.fields) {
     out.print("{:<{}}  {:>14}  {:>12}  {:>12}\n", escaped(field.name), width,
               human_count(field.num_members), human_bytes(field.bytes),
               human_bytes(field.bytes / std::max<std::uint64_t>(1, field.num_members)));
@@ -101,7 +102,7 @@ void print_fields(const IndexSummary& summary, Output& out) {
 }
 
 void print_left_out(const Index& index, std::uint64_t count, Output& out) {
-  std::map<LeftOut, std::uint64_t> kinds;
+  std::map<SkippedMember::Kind, std::uint64_t> kinds;
   const std::vector<SkippedMember> members = index.skipped(count);
   for (const SkippedMember& member : members) ++kinds[member.kind];
   std::string text;

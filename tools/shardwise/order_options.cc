@@ -59,7 +59,8 @@ OrderKind kind_of(const OrderArguments& arguments) {
   } else if (sharded) {
     sharded->window = arguments.window.value_or(kDefaultShardWindow);
   } else if (resampled) {
-    resampled->unit = arguments.resample == "shard" ? ResampleUnit::kShard : ResampleUnit::kSample;
+    resampled->unit =
+        arguments.resample == "shard" ? Resampled::Unit::kShard : Resampled::Unit::kSample;
     resampled->weights = arguments.weights;
   } else if (wids) {
     wids->chunk_size = arguments.chunk.value_or(0);
@@ -339,7 +340,7 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   if (weights.empty()) throw_usage("the token is of a mixture: name its indexes with --mix");
   const bool same =
       std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
-                 [](double weight, const MixturePart& part) { return weight == part.weight; });
+                 [](double weight, const Mixture::Part& part) { return weight == part.weight; });
   if (!same) throw_usage("--mix has other indexes or weights than the token");
 }
 

@@ -152,7 +152,7 @@ class Packer {
                                                                 .dry_run = options.dry_run}) {}
 
   void add(const PackSample& sample) {
-    std::vector<FieldSource> fields;
+    std::vector<ShardWriter::Field> fields;
     for (const PackFile& file : sample.files) {
       fields.push_back({.name = file.field, .file = file.path});
     }

@@ -38,9 +38,10 @@ FetchPlan make_plan(const PlanOptions& options) {
   }
   try {
     Run run;
-    CachedShards shards;
+    FetchPlan::Shards shards;
     if (options.shards) {
-      shards = CachedShards::alike(*options.shards, options.samples_per_shard, options.shard_bytes);
+      shards =
+          FetchPlan::Shards::alike(*options.shards, options.samples_per_shard, options.shard_bytes);
       const SampleSet samples =
           SampleSet(shards.starts.back())
               .with_shards(std::make_shared<const std::vector<std::uint64_t>>(shards.starts));
@@ -50,7 +51,7 @@ FetchPlan make_plan(const PlanOptions& options) {
         throw CLI::RequiredError("INDEX or --shards");
       }
       run = open_run(options.run);
-      shards = CachedShards::of(*run.data);
+      shards = FetchPlan::Shards::of(*run.data);
     }
     const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
     FetchPlanOptions plan = options.plan;

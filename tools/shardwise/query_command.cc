@@ -35,9 +35,9 @@ struct QueryOptions {
 constexpr const char* kHexSuffix = "_hex";
 
 /// Blobs are, and text that is not UTF-8, as other names and bytes are in JSON.
-bool is_shown_as_hex(const MetadataValue& value) {
-  return value.type == ValueType::kBlob ||
-         (value.type == ValueType::kText && !is_utf8(value.bytes));
+bool is_shown_as_hex(const Query::Value& value) {
+  return value.type == Query::Value::Type::kBlob ||
+         (value.type == Query::Value::Type::kText && !is_utf8(value.bytes));
 }
 
 /// The columns' names as names of one JSON object: text, and none twice, with "_hex" behind it or
@@ -57,38 +57,38 @@ std::vector<std::string> json_names(const std::vector<std::string>& columns) {
   return names;
 }
 
-void append_json_value(std::string& line, const MetadataValue& value) {
+void append_json_value(std::string& line, const Query::Value& value) {
   switch (value.type) {
-    case ValueType::kNull:
+    case Query::Value::Type::kNull:
       line += "null";
       break;
-    case ValueType::kInteger:
+    case Query::Value::Type::kInteger:
       line += std::to_string(value.integer);
       break;
-    case ValueType::kReal:
+    case Query::Value::Type::kReal:
       // JSON has no number for these, and they are no null. SQLite knows no NaN.
       line += std::isfinite(value.real) ? fmt::format("{}", value.real)
               : value.real < 0          ? R"("-Infinity")"
                                         : R"("Infinity")";
       break;
-    case ValueType::kText:
-    case ValueType::kBlob:
+    case Query::Value::Type::kText:
+    case Query::Value::Type::kBlob:
       append_json_string(line, is_shown_as_hex(value) ? hex(value.bytes) : value.bytes);
       break;
   }
 }
 
 /// As the sqlite3 shell's tab-separated output, but with what would break a line escaped.
-std::string text_of(const MetadataValue& value) {
+std::string text_of(const Query::Value& value) {
   switch (value.type) {
-    case ValueType::kNull:
+    case Query::Value::Type::kNull:
       return "NULL";
-    case ValueType::kInteger:
+    case Query::Value::Type::kInteger:
       return std::to_string(value.integer);
-    case ValueType::kReal:
+    case Query::Value::Type::kReal:
       return fmt::format("{}", value.real);
-    case ValueType::kText:
-    case ValueType::kBlob:
+    case Query::Value::Type::kText:
+    case Query::Value::Type::kBlob:
       break;
   }
   return escaped(value.bytes);
@@ -98,7 +98,7 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
   std::string line = "{";
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (i > 0) line += ',';
-    const MetadataValue value = query.value(i);
+    const Query::Value value = query.value(i);
     append_json_string(line, names[i] + (is_shown_as_hex(value) ? kHexSuffix : ""));
     line += ':';
     append_json_value(line, value);

@@ -26,7 +26,7 @@ nlohmann::ordered_json json_of(const Sequential& /*kind*/) {
   return nlohmann::ordered_json::object();
 }
 nlohmann::ordered_json json_of(const Resampled& kind) {
-  return {{"resample", kind.unit == ResampleUnit::kShard ? "shard" : "sample"},
+  return {{"resample", kind.unit == Resampled::Unit::kShard ? "shard" : "sample"},
           {"weights", kind.weights}};
 }
 nlohmann::ordered_json json_of(const Wids& kind) {
@@ -36,7 +36,7 @@ nlohmann::ordered_json json_of(const Wids& kind) {
 }
 nlohmann::ordered_json json_of(const Mixture& kind) {
   nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-  for (const MixturePart& part : kind.parts) {
+  for (const Mixture::Part& part : kind.parts) {
     nlohmann::ordered_json json = {{"samples", part.num_samples}, {"weight", part.weight}};
     std::visit(
         [&](const auto& chosen) {

@@ -66,7 +66,7 @@ struct DatasetOptions {
   /// shards, with times of their own, are taken for the shards.
   std::string root = {};
   bool accept_times = false;
-  /// Take an index that is one part of several (see BuildPart), too: an epoch over it leaves out
+  /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it leaves out
   /// what is in the others.
   bool allow_part = false;
   /// Where and how an index is built of shards that Dataset::open is given in place of one. What
@@ -139,7 +139,7 @@ class SHARDWISE_EXPORT Dataset {
 
   /// The number in the index of a sample of this dataset. Errors: OutOfRange.
   std::uint64_t number_in_index(std::uint64_t sample) const;
-  /// Offsets of all shards in this dataset's numbering, as ShardedSampler wants them:
+  /// Offsets of all shards in this dataset's numbering, as sharded orders want them:
   /// [0, ..., size()]. In a view shards may be empty.
   std::vector<std::uint64_t> shard_starts() const;
   /// Gives the bytes of a sample's fields together, as the index has them: for balance_bytes.

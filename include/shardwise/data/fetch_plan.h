@@ -13,23 +13,6 @@
 
 namespace shardwise {
 
-/// The shards as a cache sees them.
-struct CachedShards {
-  /// First sample of each shard, then the number of samples: one more than there are shards.
-  std::vector<std::uint64_t> starts;
-  /// Bytes that each takes in a cache: of a compressed shard, when expanded.
-  std::vector<std::uint64_t> sizes_bytes;
-
-  /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
-  SHARDWISE_EXPORT static CachedShards of(const Dataset& data);
-  /// The shards of several data sets, one after another.
-  SHARDWISE_EXPORT static CachedShards of(const MixedDataset& data);
-  /// `count` shards that are all alike.
-  /// Errors: InvalidArgument if there are more than 2^62 samples.
-  SHARDWISE_EXPORT static CachedShards alike(std::uint64_t count, std::uint64_t samples_per_shard,
-                                             std::uint64_t bytes_per_shard);
-};
-
 struct FetchPlanOptions {
   /// Ranks are dealt to nodes in blocks, as torchrun does: node k of M holds the ranks from k *
   /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
@@ -43,6 +26,23 @@ struct FetchPlanOptions {
 
 /// The shards that M nodes will fetch.
 struct FetchPlan {
+  /// The shards as a cache sees them.
+  struct Shards {
+    /// First sample of each shard, then the number of samples: one more than there are shards.
+    std::vector<std::uint64_t> starts;
+    /// Bytes that each takes in a cache: of a compressed shard, when expanded.
+    std::vector<std::uint64_t> sizes_bytes;
+
+    /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
+    SHARDWISE_EXPORT static Shards of(const Dataset& data);
+    /// The shards of several data sets, one after another.
+    SHARDWISE_EXPORT static Shards of(const MixedDataset& data);
+    /// `count` shards that are all alike.
+    /// Errors: InvalidArgument if there are more than 2^62 samples.
+    SHARDWISE_EXPORT static Shards alike(std::uint64_t count, std::uint64_t samples_per_shard,
+                                         std::uint64_t bytes_per_shard);
+  };
+
   /// The work of a cache in an epoch.
   struct CacheCounts {
     std::uint64_t uses = 0;           ///< of shards, as EpochUses counts them
@@ -123,7 +123,7 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 /// Errors: InvalidArgument: nodes that do not divide the world (the text lists what is valid), no
 /// epochs, shards of other samples. Unsupported: the sampler's future is not known; the text says
 /// what a cache does then.
-SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const CachedShards& shards,
+SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlanOptions& options);
 
 }  // namespace shardwise

@@ -20,8 +20,8 @@ namespace shardwise {
 /// is first_sample(d) + s. A single data set is itself.
 ///
 ///     MixedDataset data({web, books});
-///     MixtureSampler sampler(data, {.seed = 17, .kind = data.mixture(std::array{0.7, 0.3})});
-///     for (std::uint64_t i : sampler) use(data[i]);
+///     auto order = make_sampler(data, {.seed = 17, .kind = data.mixture(std::array{0.7, 0.3})});
+///     while (auto sample = order->next()) use(data[*sample]);
 ///
 /// A handle like Dataset, with the same rules for threads and fork().
 class SHARDWISE_EXPORT MixedDataset {

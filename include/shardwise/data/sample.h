@@ -20,12 +20,6 @@ template <class Shard>
 class ShardHandle;
 }  // namespace detail
 
-/// One field of a sample: its name and its bytes.
-struct Field {
-  std::string_view name;
-  std::string_view bytes;
-};
-
 /// One sample, read in place: views into the mapped shard, nothing copied. Where shards are read
 /// and not mapped (Access::kRead), views into bytes that the sample holds.
 ///
@@ -38,6 +32,12 @@ struct Field {
 /// meanwhile. copy() and integer() throw instead, and with Access::kRead operator[] does.
 class SHARDWISE_EXPORT Sample {
  public:
+  /// One field of a sample: its name and its bytes.
+  struct Field {
+    std::string_view name;
+    std::string_view bytes;
+  };
+
   ~Sample();
   Sample(const Sample&) noexcept;
   Sample(Sample&&) noexcept;

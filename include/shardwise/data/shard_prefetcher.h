@@ -31,11 +31,11 @@ struct PrefetchOptions {
 ///     }
 ///
 /// Because an order is a pure function, which shard is fetched when and which goes for it is one,
-/// too: the one of simulate_cache with kNextUse, however long fetching takes; it only happens
+/// too: the one that plan_fetches() predicts, however long fetching takes; it only happens
 /// earlier. A shard that still has to be read before it goes is waited for. With threads that fetch
 /// ahead, these and the ones that read may overtake each other; that costs a shard now and then.
 ///
-/// Without a cache, or for orders whose future is not known (see ShardSchedule), nothing is done,
+/// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of a few samples), nothing is done,
 /// and the cache falls back to least recently used.
 ///
 /// Threads: makes its own, and joins them; the destructor breaks off what is being fetched. The
@@ -45,7 +45,7 @@ struct PrefetchOptions {
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   /// For the epoch at which `sampler` stands, and on across its end.
-  /// Cost: as ShardSchedule for three epochs, and some us a shard.
+  /// Cost: about 0.1 us a chunk for three epochs, and some us a shard.
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
   ~ShardPrefetcher();
   ShardPrefetcher(const ShardPrefetcher&) = delete;

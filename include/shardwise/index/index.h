@@ -74,40 +74,41 @@ struct ShardInfo {
   friend bool operator==(const ShardInfo&, const ShardInfo&) = default;
 };
 
-struct FieldInfo {
-  std::string name;
-  std::uint64_t num_members = 0;
-  std::uint64_t bytes = 0;
-
-  friend bool operator==(const FieldInfo&, const FieldInfo&) = default;
-};
-
-/// Why a member was left out.
-enum class LeftOut : std::uint8_t {
-  kDamage,          ///< BadPolicies::damage
-  kNoField,         ///< BadPolicies::no_field
-  kDuplicateField,  ///< BadPolicies::duplicate_field
-  kRepeatedKey,     ///< BadPolicies::repeated_key
-  kLink,            ///< a hard link or a symlink
-  kSpecial,         ///< a device, a FIFO, ...
-  kMetaName         ///< a name that webdataset keeps for itself: "__info.json__"
-};
-/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta".
-SHARDWISE_EXPORT std::string_view left_out_name(LeftOut kind) noexcept;
-
 /// A member that was left out: by a rule, or because the build was told to skip what is bad.
 struct SkippedMember {
+  /// Why a member was left out.
+  enum class Kind : std::uint8_t {
+    kDamage,          ///< BadPolicies::damage
+    kNoField,         ///< BadPolicies::no_field
+    kDuplicateField,  ///< BadPolicies::duplicate_field
+    kRepeatedKey,     ///< BadPolicies::repeated_key
+    kLink,            ///< a hard link or a symlink
+    kSpecial,         ///< a device, a FIFO, ...
+    kMetaName         ///< a name that webdataset keeps for itself: "__info.json__"
+  };
+
   std::uint64_t shard = 0;
   std::uint64_t offset = 0;  ///< of its header, bytes
   std::string name;
   std::string reason;
-  LeftOut kind = LeftOut::kDamage;
+  Kind kind = Kind::kDamage;
 
   friend bool operator==(const SkippedMember&, const SkippedMember&) = default;
 };
 
+/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta".
+SHARDWISE_EXPORT std::string_view left_out_name(SkippedMember::Kind kind) noexcept;
+
 /// The whole of an index, summed up.
 struct IndexSummary {
+  struct Field {
+    std::string name;
+    std::uint64_t num_members = 0;
+    std::uint64_t bytes = 0;
+
+    friend bool operator==(const Field&, const Field&) = default;
+  };
+
   std::uint64_t num_shards = 0;
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;
@@ -118,7 +119,7 @@ struct IndexSummary {
   std::string built_at;           ///< UTC, ISO 8601
   IndexContent content;           ///< what it was built to hold
   std::optional<IndexPart> part;  ///< of an index that is built in parts
-  std::vector<FieldInfo> fields;  ///< by name
+  std::vector<Field> fields;      ///< by name
   std::uint64_t num_skipped = 0;
 };
 
@@ -188,7 +189,7 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   IndexSummary summary() const;
-  /// The content it was built with; `columns` in the order of SegmentView::value.
+  /// The content it was built with; `columns` in the order of the tables.
   const IndexContent& content() const noexcept;
   /// At most `limit` of what was left out, in shard order. Errors: CorruptIndex.
   std::vector<SkippedMember> skipped(std::uint64_t limit) const;

@@ -16,19 +16,6 @@ namespace shardwise {
 /// The longest query there may be.
 inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 
-/// SQLite's types, which metadata values have.
-enum class ValueType : std::uint8_t { kNull, kInteger, kReal, kText, kBlob };
-
-/// A metadata value. Only the part that `type` names means anything.
-struct MetadataValue {
-  ValueType type = ValueType::kNull;
-  std::int64_t integer = 0;
-  double real = 0;
-  std::string_view bytes = {};  ///< of a text or a blob
-
-  friend bool operator==(const MetadataValue&, const MetadataValue&) = default;
-};
-
 /// Limits on what a query may use.
 struct QueryLimits {
   /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory: about
@@ -57,6 +44,19 @@ struct QueryLimits {
 /// One thread; each has its own. It shares ownership of the index.
 class SHARDWISE_EXPORT Query {
  public:
+  /// A value of a result or of a metadata column. Only the part that `type` names means anything.
+  struct Value {
+    /// SQLite's types.
+    enum class Type : std::uint8_t { kNull, kInteger, kReal, kText, kBlob };
+
+    Type type = Type::kNull;
+    std::int64_t integer = 0;
+    double real = 0;
+    std::string_view bytes = {};  ///< of a text or a blob
+
+    friend bool operator==(const Value&, const Value&) = default;
+  };
+
   /// Errors: InvalidArgument, with SQLite's reason, if `sql` is not one SELECT that can be run
   /// here; CorruptIndex.
   Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits = {});
@@ -72,7 +72,7 @@ class SHARDWISE_EXPORT Query {
   bool next();
   /// A value of this row; text and blobs are valid until next(). REQUIRES: next() was true,
   /// column < columns().size().
-  MetadataValue value(std::size_t column) const noexcept;
+  Value value(std::size_t column) const noexcept;
 
   /// Makes next() stop with Cancelled soon after `cancel` says so.
   void set_cancel(const CancelToken& cancel) noexcept;

@@ -21,13 +21,13 @@ namespace detail {
 class RemoteShards;
 }  // namespace detail
 
-/// One of several builds, on several machines perhaps, that merge_indexes joins.
-struct BuildPart {
-  std::uint64_t number = 1;  ///< from 1
-  std::uint64_t count = 1;
-};
-
 struct BuildOptions {
+  /// One of several builds, on several machines perhaps, that merge_indexes joins.
+  struct Part {
+    std::uint64_t number = 1;  ///< from 1
+    std::uint64_t count = 1;
+  };
+
   /// Scanning threads. 0: one a core.
   unsigned num_threads = 0;
   IndexContent content = {};
@@ -44,7 +44,7 @@ struct BuildOptions {
   /// passes that, is not noticed; see ShardLookup.
   bool accept_times = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
-  std::optional<BuildPart> part = {};
+  std::optional<Part> part = {};
   /// Called after each shard, and now and then while a large one is read. Shards that are taken
   /// over count as done.
   ProgressCallback progress = {};
@@ -91,7 +91,7 @@ struct BuildReport {
 /// bzip2, lz4, told by content) are indexed in one pass over what they expand to; their samples
 /// cannot be read in place.
 ///
-/// Files of an index that holds URLs with secrets (see redacted_url) can be read by their owner
+/// Files of an index that holds URLs with secrets (user, password, values in a query) can be read by their owner
 /// alone: mode 0600.
 ///
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each

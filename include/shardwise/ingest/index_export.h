@@ -32,12 +32,12 @@ struct WidsExportOptions {
 /// Name it `*.json`, by which expand_sources knows it; an index of it has the same fingerprint.
 ///
 /// Effects: `path` appears whole or not at all; what a killed export of it left is removed. If it
-///   names URLs with secrets (see redacted_url) only its owner can read it.
+///   names URLs with secrets (user, password, values in a query) only its owner can read it.
 /// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or for what wids'
 ///   own tar reader takes otherwise than the index: bad members that were left out, compressed
 ///   shards, archives one after another, names above 100 bytes or not UTF-8, a name that comes
 ///   twice in a shard, hard links that stand for members, members of 8 GiB and more;
-///   InvalidArgument if the index is a part (see BuildPart), or if there is a file at `path` that
+///   InvalidArgument if the index is a part (see BuildOptions::Part), or if there is a file at `path` that
 ///   is no wids descriptor; StaleIndex, NotFound,
 ///   CorruptIndex, kIo, kNoSpace; Cancelled.
 /// Cost: O(members).

@@ -18,7 +18,7 @@ class SHARDWISE_EXPORT IndexedShardWriter {
                      const ShardWriterOptions& options = {}, const BuildOptions& build = {});
 
   /// As ShardWriter::write.
-  void write(std::string_view key, std::span<const FieldSource> fields) {
+  void write(std::string_view key, std::span<const ShardWriter::Field> fields) {
     writer_.write(key, fields);
   }
 

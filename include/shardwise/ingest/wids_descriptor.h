@@ -56,44 +56,46 @@ class RemoteShards;
 // the loader overlooks a file's own "base", which its documentation and its index tool mean as
 // here; and an entry of "datasets" without a base begins in the current directory.
 
-/// A shard as a descriptor names it.
-struct WidsShard {
-  std::string url;                      ///< as written
-  std::string path;                     ///< where it lies: `url` resolved
-  std::uint64_t num_samples = 0;        ///< a claim, as the next two; see check_against_descriptor
-  std::optional<std::string> md5 = {};  ///< of the whole file, 32 lower-case hexadecimal digits
-  std::optional<std::uint64_t> size_bytes = {};
-};
-
-struct WidsDataset {
-  std::string name;   ///< empty if it has none
-  double weight = 1;  ///< finite and >= 0; only the ratios count
-  std::vector<WidsShard> shards;
-
-  /// The shards' paths, in order: what build_index takes.
-  SHARDWISE_EXPORT std::vector<std::string> paths() const;
-  /// The number of samples that the shards claim together.
-  SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
-};
-
 /// The content of a descriptor. Its data sets are the file's own shardlist, if it has one, and then
 /// the entries of "datasets".
 ///
 /// A mixture by the descriptor's weights, each data set exact:
 ///
 ///     std::vector<Dataset> data;
-///     std::vector<MixturePart> parts;
-///     for (const WidsDataset& set : read_wids_descriptor("mix.json").datasets) {
+///     std::vector<double> weights;
+///     for (const WidsDescriptor::Set& set : read_wids_descriptor("mix.json").datasets) {
 ///       build_index(set.name + ".idx", set.paths());
 ///       data.push_back(Dataset::open(set.name + ".idx"));
-///       parts.push_back({.num_samples = data.back().size(), .weight = set.weight});
+///       weights.push_back(set.weight);
 ///     }
-///     MixtureSampler order(parts, {.seed = 17});
-///     while (auto next = order.next_split()) use(data[next->dataset][next->sample]);
+///     const MixedDataset mixed(data);
+///     auto order = make_sampler(mixed, {.seed = 17, .kind = mixed.mixture(weights)});
+///     while (auto sample = order->next()) use(mixed[*sample]);
 struct WidsDescriptor {
+  /// A shard as a descriptor names it.
+  struct Shard {
+    std::string url;                ///< as written
+    std::string path;               ///< where it lies: `url` resolved
+    std::uint64_t num_samples = 0;  ///< a claim, as the next two; see check_against_descriptor
+    std::optional<std::string> md5 = {};  ///< of the whole file, 32 lower-case hexadecimal digits
+    std::optional<std::uint64_t> size_bytes = {};
+  };
+
+  /// One data set.
+  struct Set {
+    std::string name;   ///< empty if it has none
+    double weight = 1;  ///< finite and >= 0; only the ratios count
+    std::vector<Shard> shards;
+
+    /// The shards' paths, in order: what build_index takes.
+    SHARDWISE_EXPORT std::vector<std::string> paths() const;
+    /// The number of samples that the shards claim together.
+    SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
+  };
+
   std::string path;  ///< of the descriptor
   std::string name;  ///< empty if it has none
-  std::vector<WidsDataset> datasets;
+  std::vector<Set> datasets;
 };
 
 /// Reads the descriptor at `path`, or URL, and those that it refers to. No shard is touched.

@@ -59,12 +59,12 @@ struct Sequential {
   friend bool operator==(const Sequential&, const Sequential&) = default;
 };
 
-/// The unit that one draw with replacement takes.
-enum class ResampleUnit : std::uint8_t { kSample, kShard };
-
-/// Draws with replacement; NOT exact. See ResampledSampler.
+/// Draws with replacement; NOT exact. docs/formats/order.md says how.
 struct Resampled {
-  ResampleUnit unit = ResampleUnit::kSample;
+  /// The unit that one draw with replacement takes.
+  enum class Unit : std::uint8_t { kSample, kShard };
+
+  Unit unit = Unit::kSample;
   /// The name of a metadata column with the weight of each sample; empty: all alike. By sample
   /// only.
   std::string weights{};
@@ -72,7 +72,7 @@ struct Resampled {
   friend bool operator==(const Resampled&, const Resampled&) = default;
 };
 
-/// The order of Python wids, bit for bit. See WidsSampler.
+/// The order of Python wids, bit for bit. docs/formats/wids-order.md specifies it.
 struct Wids {
   /// 0: wids' own default, 1,000,000 with more than one rank and 2,000 with one.
   std::uint64_t chunk_size = 0;
@@ -82,18 +82,18 @@ struct Wids {
   friend bool operator==(const Wids&, const Wids&) = default;
 };
 
-/// One data set of a mixture.
-struct MixturePart {
-  std::uint64_t num_samples = 0;
-  double weight = 1;  ///< any number >= 0; only the ratios count. 0: never drawn
-  std::variant<Chunked, Sharded, Sequential> kind = Chunked{};
-
-  friend bool operator==(const MixturePart&, const MixturePart&) = default;
-};
-
-/// Several data sets mixed by weight, each in exact epochs of its own. See MixtureSampler.
+/// Several data sets mixed by weight, each in exact epochs of its own. docs/formats/order.md (Mixtures).
 struct Mixture {
-  std::vector<MixturePart> parts;
+  /// One data set of a mixture.
+  struct Part {
+    std::uint64_t num_samples = 0;
+    double weight = 1;  ///< any number >= 0; only the ratios count. 0: never drawn
+    std::variant<Chunked, Sharded, Sequential> kind = Chunked{};
+
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+
+  std::vector<Part> parts;
 
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };

@@ -12,42 +12,6 @@
 
 namespace shardwise {
 
-/// A file as its source describes it.
-struct SourceFile {
-  std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
-  /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag before
-  /// it where there is one; empty: none of these.
-  std::string validator = {};
-  bool has_ranges = false;  ///< parts of it can be asked for
-};
-
-/// A half-open range of a file's bytes.
-struct ByteRange {
-  std::uint64_t begin = 0;
-  std::optional<std::uint64_t> end = {};  ///< nothing: to the end of the file
-};
-
-/// Takes what is fetched, in order. Called on the thread that fetches.
-class SHARDWISE_EXPORT FetchSink {
- public:
-  virtual ~FetchSink();
-  /// An exception from here ends the fetch, and reaches the caller of fetch().
-  virtual void write(std::string_view bytes) = 0;
-  /// All that was written is void, and comes again from the start. False: it cannot be.
-  virtual bool restart() = 0;
-};
-
-/// One request: what to fetch, and what to hold to.
-struct FetchRequest {
-  std::string url;
-  ByteRange range = {};
-  /// If not empty: the file must (still) have this validator, else StaleIndex, and nothing of it
-  /// comes. A strong ETag is asked for (If-Match); others are held against what the answer says.
-  std::string validator = {};
-  /// Stops the fetch within about a second, with Cancelled.
-  CancelToken cancel = {};
-};
-
 /// Brings files of one or several URL schemes.
 ///
 /// Threads: all calls are safe concurrently.
@@ -63,12 +27,48 @@ struct FetchRequest {
 /// The texts name the URL without user, password and the values of its query, and no other secret.
 class SHARDWISE_EXPORT Fetcher {
  public:
+  /// A file as its source describes it.
+  struct Stat {
+    std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
+    /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag before
+    /// it where there is one; empty: none of these.
+    std::string validator = {};
+    bool has_ranges = false;  ///< parts of it can be asked for
+  };
+
+  /// A half-open range of a file's bytes.
+  struct Range {
+    std::uint64_t begin = 0;
+    std::optional<std::uint64_t> end = {};  ///< nothing: to the end of the file
+  };
+
+  /// Takes what is fetched, in order. Called on the thread that fetches.
+  class SHARDWISE_EXPORT Sink {
+   public:
+    virtual ~Sink();
+    /// An exception from here ends the fetch, and reaches the caller of fetch().
+    virtual void write(std::string_view bytes) = 0;
+    /// All that was written is void, and comes again from the start. False: it cannot be.
+    virtual bool restart() = 0;
+  };
+
+  /// One request: what to fetch, and what to hold to.
+  struct Request {
+    std::string url;
+    Range range = {};
+    /// If not empty: the file must (still) have this validator, else StaleIndex, and nothing of it
+    /// comes. A strong ETag is asked for (If-Match); others are held against what the answer says.
+    std::string validator = {};
+    /// Stops the fetch within about a second, with Cancelled.
+    CancelToken cancel = {};
+  };
+
   virtual ~Fetcher();
   /// Asks for the file's size and validator without its bytes. The range is not looked at.
-  virtual SourceFile stat(const FetchRequest& request) = 0;
+  virtual Stat stat(const Request& request) = 0;
   /// Gives every byte of the range to `sink`, each once (but for restart), and returns when all
   /// came: never fewer, never more. A range that goes beyond the file's end is a FetchError.
-  virtual SourceFile fetch(const FetchRequest& request, FetchSink& sink) = 0;
+  virtual Stat fetch(const Request& request, Sink& sink) = 0;
 };
 
 /// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
@@ -150,8 +150,8 @@ class SHARDWISE_EXPORT Fetchers {
   bool brings(const std::string& scheme) const;
 
   /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
-  SourceFile stat(const FetchRequest& request) const;
-  SourceFile fetch(const FetchRequest& request, FetchSink& sink) const;
+  Fetcher::Stat stat(const Fetcher::Request& request) const;
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
 
  private:
   struct Impl;

@@ -28,13 +28,6 @@ struct SHARDWISE_EXPORT ShardNames {
 ///   last slash.
 SHARDWISE_EXPORT ShardNames parse_shard_names(std::string_view pattern);
 
-/// A field of a sample that is to be written: bytes, or what a file holds.
-struct FieldSource {
-  std::string name;  ///< "jpg", "seg.png"
-  std::string_view bytes = {};
-  std::string file = {};  ///< unless empty it is copied, through a small buffer
-};
-
 struct ShardWriterOptions {
   /// Samples a shard, at most.
   std::uint64_t max_samples = 1000;
@@ -60,6 +53,13 @@ struct ShardWriterOptions {
 /// nothing of the one that was not. One thread.
 class SHARDWISE_EXPORT ShardWriter {
  public:
+  /// A field of a sample that is to be written: bytes, or what a file holds.
+  struct Field {
+    std::string name;  ///< "jpg", "seg.png"
+    std::string_view bytes = {};
+    std::string file = {};  ///< unless empty it is copied, through a small buffer
+  };
+
   /// `pattern` as of parse_shard_names. Errors: InvalidArgument (the pattern, a limit of 0).
   explicit ShardWriter(std::string_view pattern, const ShardWriterOptions& options = {});
   explicit ShardWriter(const ShardNames& names, const ShardWriterOptions& options = {});
@@ -74,7 +74,7 @@ class SHARDWISE_EXPORT ShardWriter {
   ///   (in any case), the key is in this shard already, or there is no field; or if a shard's name
   ///   is taken. NotFound, kIo (a file), kNoSpace: the shard is dropped, and the writer takes
   ///   nothing more, if something of the sample was written by then.
-  void write(std::string_view key, std::span<const FieldSource> fields);
+  void write(std::string_view key, std::span<const Field> fields);
 
   /// Finishes the last shard. Once; a writer without samples makes no shard.
   /// Errors: kIo, kNoSpace; InvalidArgument if a write failed before.
