@@ -1,4 +1,4 @@
-# What is installed: the libraries with their headers, the programs, and the package that
+# What is installed: the libraries with their headers, the programs, the pages, and the package that
 # find_package(shardwise [COMPONENTS libtorch]) finds.
 include(CMakePackageConfigHelpers)
 
@@ -28,6 +28,12 @@ endif()
 if(TARGET shardwise_program)
   install(TARGETS shardwise_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+# The pages, placed so that the links between them hold, and the licence.
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(FILES tests/faults.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests)
 
 get_target_property(SHARDWISE_LIBRARY_TYPE shardwise TYPE)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/shardwise-config.cmake.in

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Checks the links between the project's pages: those at the top, all under docs/, and tests/faults.md.
 
-    check_links.py FOLDER        the source, or where the pages are installed
+    check_links.py FOLDER [FILE...]
+
+FOLDER is the source, or where the pages are installed. FILEs that are missing there are printed, too.
 
 A link to a file must lead to one, and a #fragment to a heading of the page. Prints every link that does
 not, and exits with 1 if there is one. Links to other sites are not followed."""
@@ -15,8 +17,7 @@ def pages(source):
     for name in sorted(os.listdir(source)):
         if name.endswith(".md"):
             yield os.path.join(source, name)
-    if os.path.exists(os.path.join(source, "tests")):  # not where the pages are installed
-        yield os.path.join(source, "tests", "faults.md")
+    yield os.path.join(source, "tests", "faults.md")
     for folder, _, files in sorted(os.walk(os.path.join(source, "docs"))):
         for name in sorted(files):
             if name.endswith(".md"):
@@ -48,13 +49,16 @@ def problems(source):
             path, _, fragment = target.partition("#")
             there = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
             where = os.path.relpath(page, source)
-            if not os.path.exists(there):
+            if os.path.relpath(there, source).startswith(".."):
+                yield f"{where}: {target} lies outside"
+            elif not os.path.exists(there):
                 yield f"{where}: nothing is at {target}"
             elif fragment and fragment not in anchors(there):
                 yield f"{where}: {target} has no such heading"
 
 
 if __name__ == "__main__":
-    FOUND = list(problems(sys.argv[1]))
+    FOUND = [f"{name} is missing" for name in sys.argv[2:] if not os.path.exists(os.path.join(sys.argv[1], name))]
+    FOUND += problems(sys.argv[1])
     print("\n".join(FOUND))
     sys.exit(1 if FOUND else 0)
