@@ -60,7 +60,7 @@ class Window {
   const std::size_t out_;
 };
 
-/// zlib reads the header, and holds the content against the trailer's CRC-32 and length.
+/// zlib reads the header, and checks the content against the trailer's CRC-32 and length.
 class GzipDecoder : public Decoder {
  public:
   GzipDecoder() {

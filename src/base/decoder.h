@@ -11,7 +11,7 @@
 
 namespace shardwise {
 
-/// Expands streams of one codec, one after another. Each is held against every checksum that it
+/// Expands streams of one codec, one after another. Each is checked against every checksum that it
 /// carries; that its bytes are right is known when it has ended. One thread.
 class Decoder {
  public:

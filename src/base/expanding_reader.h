@@ -30,7 +30,7 @@ struct ExpansionLimits {
 
 /// Reads the expanded bytes of a compressed file in memory, from front to back. The file is one
 /// stream (gzip's members, zstd's frames), or several that are read as one, as their command-line
-/// tools do. Each is held against every checksum that it carries. Between streams and at the end
+/// tools do. Each is checked against every checksum that it carries. Between streams and at the end
 /// there may be zeros, and for zstd and lz4 skippable frames; anything else is damage. One thread.
 class SHARDWISE_EXPORT ExpandingReader {
  public:

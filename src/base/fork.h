@@ -14,21 +14,21 @@
 namespace shardwise::detail {
 
 // fork() beside busy threads. The child has only the thread that forked, and a copy of the memory
-// as it was: what the other threads had locked stays locked, and nobody waits or works any more.
-// Three rules make a copy that can be used on; all that a child may use keeps to them.
+// as it was: locks that other threads held stay locked, and those threads do not exist. Three rules
+// make a copy that remains usable; everything that a child may use keeps to them.
 //
-//   1. State that threads share is changed within a ForkSection; a Mutex is one. fork() waits until
-//      no other thread is in any, and no thread enters one until the child is there
+//   1. State that threads share is changed within a ForkSection; locking a Mutex enters one. fork()
+//      waits until no other thread is in a section, and no thread enters one until the child exists
 //      (pthread_atfork). So in the child every Mutex is free, and all state is as between two
-//      sections. Sections nest in any order, for it is not single locks that fork() waits for.
-//      A section is short: no network, no lock of another process, no callback of a user's; nobody
-//      waits in it but for a Mutex. Then whoever is in one gets out of it, and fork() goes on.
-//   2. What takes long is noted within a section, done outside, and finished within another. The
-//      note says which process works, as its process_generation(): a child that finds the note of
-//      another generation knows that nobody works on it any more, and begins anew.
+//      sections. Sections nest in any order, since fork() does not wait for single locks. A section
+//      is short: no network, no lock of another process, no callback of a user; a thread in it
+//      waits for nothing but a Mutex. So every thread leaves its section, and fork() proceeds.
+//   2. Work that takes long is noted within a section, done outside, and finished within another.
+//      The note holds the process_generation() of the process that works. A child that finds the
+//      note of another generation knows that the work was abandoned, and begins it again.
 //   3. Waiting leaves no trace: a Condition is a number that changes. (A std::condition_variable
-//      counts who waits, and its destructor waits for them.) Threads are kept as WorkerThreads,
-//      which a child forgets, and starts again.
+//      counts its waiting threads, and its destructor waits for them.) Threads are kept as
+//      WorkerThreads, which a child forgets, and starts again.
 //
 // Locks of files belong to the open file, which parent and child share: see File::try_lock.
 //
@@ -36,7 +36,7 @@ namespace shardwise::detail {
 // only exec), nor locks within other libraries that do not take care themselves, as the name
 // resolver's. SQLite's and libcurl's global locks are only ever taken within sections.
 
-/// Which process this is: one more in a child than in its parent.
+/// The generation of this process: one more in a child than in its parent.
 SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;
 
 /// While it lives no other thread forks. Cost: two atomic additions, if it is the thread's
@@ -50,8 +50,8 @@ class SHARDWISE_EXPORT ForkSection {
 
   static void enter() noexcept;
   static void leave() noexcept;
-  /// Lets those fork that wait to, if the thread is in one section and not in several. For work
-  /// that takes long, where all is in order and it holds no Mutex.
+  /// Lets waiting threads fork, if this thread is in one section and not in several. For long work,
+  /// at points where all state is consistent and it holds no Mutex.
   static void give_way() noexcept;
 };
 

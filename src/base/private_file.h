@@ -18,7 +18,7 @@ inline void make_private(const File& file) {
   }
 }
 
-/// May be opened by whoever may open `like`.
+/// Lets those open the file who may open `like`.
 inline void set_mode_as(const File& like, const File& file) {
   struct stat st {};
   if (::fstat(like.fd(), &st) != 0 || ::fchmod(file.fd(), st.st_mode & 07777) != 0) {

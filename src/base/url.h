@@ -19,7 +19,7 @@ SHARDWISE_EXPORT bool is_remote_url(std::string_view url);
 /// True for `pipe:command` and `|command`.
 SHARDWISE_EXPORT bool is_command_url(std::string_view url);
 
-/// True for what is no path on this machine: what somebody must bring.
+/// True for a source that is no path on this machine, so that a fetcher must bring it.
 inline bool is_fetched_url(std::string_view url) {
   return is_remote_url(url) || is_command_url(url);
 }
@@ -37,11 +37,12 @@ struct Url {
   std::string origin() const;
 };
 
-/// Errors: InvalidArgument if `url` holds a control character, has no host, a host or port that can
-///   be none; the text has the URL without its secrets.
+/// Takes a URL apart.
+/// Errors: InvalidArgument if `url` holds a control character, has no host, or a host or port that
+///   is not valid; the text has the URL without its secrets.
 SHARDWISE_EXPORT Url parse_url(std::string_view url);
 
-/// One spelling for all that name the same file: for keys of caches, and what is sent to servers.
+/// Returns one spelling for all URLs that name the same file: for keys of caches, and for requests.
 ///
 /// Scheme and host in lower case; no userinfo, default port or fragment; dot segments resolved; %XX
 /// in upper case, unreserved characters decoded, and what no URL may hold (spaces, quotes, bytes

@@ -52,7 +52,7 @@ bool is_in_place(const ShardInfo& info) {
   return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
-/// Throws unless the copy that was brought is the shard that was indexed.
+/// Throws unless the fetched copy is the shard that was indexed.
 void require_copy(const Index& index, const ShardInfo& info, const std::string& path) {
   if (const auto problem = verify_copy(index, info.number, path)) {
     throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
@@ -75,7 +75,8 @@ void require_copy(const Index& index, const ShardInfo& info, const std::string& 
                     "index the expanded file");
 }
 
-/// Only the server, or hashes, can say of single samples that they are of the indexed shard.
+/// Throws unless the server's validator, or hashes, can show that single samples are of the indexed
+/// shard.
 void require_known_ranges(const Index& index, const ShardInfo& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(

@@ -82,7 +82,7 @@ auto finding(const Index& index, const ShardInfo& shard, const Open& open) {
   }
 }
 
-/// Throws StaleIndex if a file that was opened as `then` is another by now.
+/// Throws StaleIndex if a file that was opened as `then` is another one now.
 /// @param sample  what was read, as Sample::describe().
 /// @param offset  of it in the shard, bytes.
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,

@@ -11,7 +11,7 @@
 namespace shardwise {
 namespace {
 
-/// Passes on what comes; it cannot be taken back.
+/// Passes on the bytes that arrive. It cannot restart once bytes were passed on.
 class PassOn : public Fetcher::Sink {
  public:
   explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
@@ -74,8 +74,8 @@ class FetchedShards : public RemoteShards {
   /// True if what was kept before may be another version.
   static bool is_unknown(const State& state) { return state.validator.empty(); }
 
-  /// A shard as it is stored. If it is compressed nobody will ask for it again, but for what it
-  /// expands to.
+  /// A shard in the cache as it is stored. A compressed one is removed at the end: later requests
+  /// are for the expanded shard.
   struct KeptShard {
     KeptShard(std::shared_ptr<ShardCache> in, CachedShard held)
         : cache(std::move(in)), shard(std::move(held)) {}

@@ -38,7 +38,7 @@ struct ShardFile {
 class ShardReader {
  public:
   /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
-  /// have. `fetchers` bring samples of remote shards; none: the standard ones.
+  /// have. `fetchers` fetch samples of remote shards; none: the standard ones.
   /// They stop when `cancel`, if any, becomes true.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
               std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel);

@@ -39,7 +39,7 @@ std::string select_sql() {
   return sql + ", checksum FROM " + std::string(TableOf<Row>::kName);
 }
 
-/// The row at which a statement of select_sql() stands, held against its checksum.
+/// Reads the row at which a statement of select_sql() stands, and checks its checksum.
 template <class Row>
 Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
   const std::string which =

@@ -68,7 +68,7 @@ void IndexFiles::check_table() {
       h.num_members != summary.num_members) {
     damaged("it belongs to another catalogue");
   }
-  // The header is what was written; it may still have been written by somebody hostile, or cut.
+  // The header's checksum is right. It may still come from a hostile writer, or the file be cut.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   if (h.file_bytes != bytes.size() || h.num_shards >= kMost || h.num_samples >= kMost ||
       h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||

@@ -52,7 +52,7 @@ std::string_view bytes_of(const std::vector<T>& values) {
 }  // namespace
 
 /// Finds keys that come more than once among (hash, sample) pairs in order of hash: pairs of one
-/// hash are held against each other, the keys read back from the segments.
+/// hash are compared by their keys, which are read back from the segments.
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,

@@ -33,7 +33,7 @@ namespace {
 constexpr std::size_t kTextBytes = std::size_t{1} << 20;
 constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
-/// All shards of `index`, each held against its file if that is a local one.
+/// All shards of `index`. Local ones are checked against their files.
 std::vector<ShardInfo> unchanged_shards(const Index& index, const CancelToken& cancel) {
   std::vector<ShardInfo> shards;
   shards.reserve(index.num_shards());

@@ -13,13 +13,13 @@
 
 namespace shardwise::detail {
 
-/// Brings shards that are no local files to those who build and verify indexes. The standard one is
-/// made by make_remote_shards() of data/remote_access.h.
+/// Access to shards that are no local files, for building and verifying indexes. The standard
+/// implementation is made by make_remote_shards() of data/remote_access.h.
 ///
 /// Threads: all calls are safe concurrently.
 /// Errors, of every call that names a shard: NotFound (its source has none of that name:
 ///   `drop_missing` leaves it out), StaleIndex (it is another than `state` says), Cancelled, and
-///   what else keeps it from coming; the text names the URL.
+///   whatever prevents fetching it; the text names the URL.
 class SHARDWISE_EXPORT RemoteShards {
  public:
   virtual ~RemoteShards();
@@ -35,8 +35,8 @@ class SHARDWISE_EXPORT RemoteShards {
   };
   virtual State state(const std::string& url) = 0;
 
-  /// Gives the bytes from `begin` to `end`, or to the end of the shard, to `take`, in order. They
-  /// are of the shard that has state's validator. What `take` throws ends the reading.
+  /// Passes the bytes from `begin` to `end`, or to the end of the shard, to `take`, in order. They
+  /// are of the shard that has state's validator. An exception from `take` ends the reading.
   virtual void read(const std::string& url, const State& state, std::uint64_t begin,
                     std::optional<std::uint64_t> end,
                     const std::function<void(std::string_view)>& take) = 0;
@@ -49,8 +49,8 @@ class SHARDWISE_EXPORT RemoteShards {
   /// Makes a local copy of a shard. Returns nothing if shards are not to be copied: then they are
   /// read in one pass, and nothing is kept.
   virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
-  /// Told of a compressed shard whose copy, at `path`, was read to its end: the chance to keep what
-  /// it expands to.
+  /// Called when a compressed shard, whose copy lies at `path`, was read to its end: its expanded
+  /// bytes may be kept now.
   virtual void keep_expanded(const std::string& url, const State& state, const std::string& path,
                              Compression compression, std::uint64_t expanded_bytes) = 0;
 };

@@ -105,7 +105,8 @@ class Grouper {
     for (std::uint32_t i = 0; i < hashes.size(); ++i) hashes[i] = hash64(builder_.key(i));
     std::vector<std::uint32_t> order(hashes.size());
     std::iota(order.begin(), order.end(), 0U);
-    // Equal keys come to lie together; others may have one hash, be it that somebody chose them so.
+    // Sorted, so that equal keys lie together. Different keys may have one hash, perhaps because
+    // somebody chose them so.
     std::uint64_t num_compared = 0;
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       if (++num_compared % 65'536 == 0) options_.cancel.throw_if_cancelled();

@@ -73,7 +73,7 @@ class MemberComparison {
   std::optional<std::string> other_;  // that was seen since the last one that the index has
 };
 
-/// Where the shard is looked at, and what of the index is held against it.
+/// The file that is verified, and the part of the index that it is compared with.
 struct Inspection {
   ShardPlace place;
   bool is_original = true;     ///< the file that the index names, not a copy

@@ -6,7 +6,7 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Waits until somebody listens at host:port, and returns this machine's own address on the way
+/// Waits until a process listens at host:port, and returns this machine's own address on the way
 /// there, in numbers.
 /// Errors: kDistributed at the deadline, with the system's reason.
 std::string wait_for_listener(const std::string& host, std::uint16_t port,

@@ -34,7 +34,7 @@ class Streams {
  private:
   std::uint64_t streams_;
   std::uint64_t run_length_;   ///< of the shorter runs
-  std::uint64_t longer_runs_;  ///< so many are one longer
+  std::uint64_t longer_runs_;  ///< the first runs, which are one longer
 };
 
 /// Which of an epoch's global slots one rank delivers: those with slot mod world_size == rank.

@@ -20,7 +20,7 @@ struct Dealt {
   std::vector<std::uint64_t> samples;  ///< of this rank, by slot
   std::vector<std::uint64_t> rows;     ///< where each lies: slots of the walk
 
-  // Kept from step to step, so that dealing takes no memory anew.
+  // Kept from step to step, so that dealing does not allocate.
   Dealer dealer;
   std::vector<std::uint64_t> all_samples;
   std::vector<std::uint64_t> all_sizes;

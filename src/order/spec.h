@@ -18,7 +18,8 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 /// Errors: InvalidArgument for options that do not go together, naming them.
 OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks);
 
-/// Returns `ranks`. Errors: InvalidArgument: a rank that is none, replicas that do not divide.
+/// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas
+/// does not divide that of the ranks.
 const RankOptions& checked(const RankOptions& ranks);
 
 }  // namespace shardwise::detail

@@ -15,7 +15,7 @@ class Backoff {
 
   int attempts() const noexcept { return attempts_; }
   void begin_attempt() noexcept { ++attempts_; }
-  /// The attempt brought something: the next failures are counted from none.
+  /// The attempt delivered bytes: failures are counted from 0 again.
   void made_progress() noexcept { failures_ = 0; }
   /// False if there are to be no more attempts; else waits for the time of the next.
   /// @param retry_after  what the server asked for.

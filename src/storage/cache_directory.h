@@ -122,19 +122,19 @@ class ByteLocks {
 /// The shards that this process uses. Threads: internally synchronised.
 ///
 /// After fork() the parent's holds stay the parent's. The child has holds of its own on the shards
-/// that the parent kept, from the first time on that it holds or lets go of one.
+/// that the parent kept, from the time on at which it first holds or releases one.
 class UseTable {
  public:
   explicit UseTable(const CacheDirectory& directory) : directory_(directory) {}
 
-  /// One user of a shard. It is a thread's that may not exist after fork(), until it is kept.
+  /// One user of a shard. Until it is kept, it belongs to a thread that may not exist after fork().
   struct Hold {
     std::uint64_t process = 0;
     bool is_kept = false;
   };
-  /// Counts a user of the shard. Nothing while somebody evicts it, which takes no time.
+  /// Counts a user of the shard. Returns nothing while it is being evicted, which is brief.
   std::optional<Hold> try_hold(const std::string& name);
-  /// The hold lives where a forked child finds it, and lets go of its own copy.
+  /// Marks a hold that a forked child has a copy of, and will release.
   void keep(const std::string& name, Hold& hold) noexcept;
   void release(const std::string& name, const Hold& hold) noexcept;
 

@@ -29,7 +29,7 @@ struct CacheRequest {
   std::optional<std::uint64_t> source_bytes = {};  ///< at its source
   std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
   bool fetch_again = false;                        ///< what is in the cache will not do
-  /// Looks at a shard that was fetched, before it becomes part of the cache; throws if it is wrong.
+  /// Checks a fetched shard before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
   /// A hash of what `check` compares a shard with. A shard in the cache that passed a check against
   /// something else is not the one that is asked for; one that passed no check is checked now.
@@ -59,8 +59,8 @@ struct NextUse {
 
 using NextUseOf = ShardCache::NextUseOf;
 
-/// A shard in the cache that this process uses: it stays while this lives. Movable. After fork()
-/// the parent's hold it; see keep().
+/// A shard in the cache that this process uses: it is not evicted while this lives. Movable. After
+/// fork() the parent's objects hold it; see keep().
 class SHARDWISE_EXPORT CachedShard {
  public:
   CachedShard();
@@ -71,8 +71,8 @@ class SHARDWISE_EXPORT CachedShard {
   /// A plain tar, to be opened or mapped; never written to.
   const std::string& path() const noexcept { return path_; }
   bool is_held() const noexcept { return hold_ != nullptr; }
-  /// From now on this lives where a child that is forked uses it, too: its copy is a hold of its
-  /// own, from the first time on that it asks the cache for a shard.
+  /// Marks this as used by children that are forked from now on. A child's copy is a hold of its
+  /// own, from the time on at which the child first asks the cache for a shard.
   void keep() noexcept;
   /// As ShardCache::name_of. REQUIRES: is_held().
   const std::string& name() const noexcept;

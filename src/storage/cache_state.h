@@ -81,7 +81,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   using Record = detail::CacheDirectory::Record;
   /// Whether the shard's bytes are still those of its record, which is brought up to date.
   bool is_intact(const CacheRequest& request, const std::string& name, Record& record) const;
-  /// Writes the record of a shard that is there, if nobody else does and the disk has room.
+  /// Writes the record of a shard that is there, if no other process does and the disk has room.
   void renew(const std::string& name, const Record& record) const;
   /// Waits for a lock that others hold briefly: calls `attempt` until it returns a value.
   /// Errors: kIo; Cancelled.
@@ -91,8 +91,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Waits for the room lock. Errors: kIo; Cancelled.
   detail::ByteLock lock_room(const CacheRequest& request) const;
   CachedShard hold(const CacheRequest& request, const std::string& name);
-  /// Removes what lies under the name and is not what is asked for. False: somebody uses it, and
-  /// did so for as long as `patience`.
+  /// Removes a shard that has the name and is not the one asked for. False: it was in use for as
+  /// long as `patience`.
   /// REQUIRES: the lock to fetch the shard, and that find() found nothing.
   bool clear(const CacheRequest& request, const std::string& name,
              std::chrono::milliseconds patience);
@@ -126,7 +126,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
                  const Need& need);
   bool ask_to_release(const std::string& name);
-  /// The right to remove a shard, added to `locks`, if nobody needs it mapped. REQUIRES: the room
+  /// Adds the right to remove a shard to `locks`, if nobody needs it mapped. REQUIRES: the room
   /// lock.
   bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
   /// True if room was made for the shard, or it is there.

@@ -31,7 +31,7 @@ class CurlHeaders {
   curl_slist* list_ = nullptr;
 };
 
-/// Idle libcurl handles, each with its open connections, for whoever transfers next.
+/// Idle libcurl handles, each with its open connections, for the next transfers.
 ///
 /// Threads: internally synchronised. Processes: a forked child starts with none, and never touches
 /// its parent's, whose connections it would write to.

@@ -28,11 +28,11 @@ struct HttpAnswer {
   int status = 0;
   std::optional<std::uint64_t> length;  ///< Content-Length
   std::optional<ContentRange> range;
-  bool has_bad_length = false;  ///< a Content-Length or Content-Range that is none
+  bool has_bad_length = false;  ///< a malformed Content-Length or Content-Range
   bool is_chunked = false;
   bool accepts_ranges = false;
   std::string etag;           ///< if it is a strong one
-  std::string weak_etag;      ///< an ETag that is none: it may stay while bytes change
+  std::string weak_etag;      ///< an ETag that may stay while bytes change
   std::string last_modified;  ///< as sent
   std::optional<std::chrono::seconds> retry_after;
   std::string bucket_region;  ///< what S3 says of where the bucket is

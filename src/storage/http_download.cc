@@ -30,8 +30,8 @@ HttpQuery HttpDownload::next_query() {
     if (range.end) query.range += std::to_string(*range.end - 1);
     if (position_ > range.begin) query.if_range = validator_;
   }
-  // Other validators are only held against the answer's: a weak ETag matches no file, and what was
-  // changed back to something older passes If-Unmodified-Since.
+  // Other validators are only compared with the answer's: If-Match fails for every weak ETag, and a
+  // file that was changed back to an older one passes If-Unmodified-Since.
   if (matches_ && is_strong_etag(request_.validator)) query.if_match = request_.validator;
   return query;
 }

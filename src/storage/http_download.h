@@ -26,7 +26,7 @@ class HttpDownload : public HttpBody {
   void stop_matching() noexcept { matches_ = false; }
   /// Takes what an exchange left. True if all is there.
   bool finish(const HttpResult& result);
-  /// True if the last exchange brought bytes.
+  /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
   std::uint64_t position() const noexcept { return position_; }
   const Fetcher::Stat& file() const noexcept { return file_; }

@@ -19,7 +19,7 @@ struct HttpTarget {
   std::string sigv4 = {};                 ///< if not empty, what CURLOPT_AWS_SIGV4 takes
   std::vector<std::string> headers = {};  ///< secret
   bool follows_redirects = true;
-  std::string login_remedy = {};  ///< what to do if the server lets nobody in
+  std::string login_remedy = {};  ///< what to do if the server refuses access
 };
 
 struct HttpQuery {

@@ -8,7 +8,7 @@ namespace shardwise {
 
 /// As whom and where S3 is asked, once everything was looked up.
 struct S3Access {
-  std::string access_key_id;  ///< empty: as nobody
+  std::string access_key_id;  ///< empty: requests are anonymous
   std::string secret_access_key;
   std::string session_token;
   std::string region;

@@ -70,7 +70,7 @@ class ShardPool {
     return open(slot, number);
   }
 
-  /// Closes the shard that was least recently used; false if somebody holds each.
+  /// Closes the least recently used shard that nobody holds; false if there is none.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
     const std::lock_guard lock(mutex_);

@@ -176,7 +176,7 @@ class Scanner {
   }
 
  private:
-  /// Tells an archive from what is none at all: these are errors also when damage is skipped.
+  /// Throws if the file is no archive at all, also when damage is skipped.
   void check_beginning() const {
     if (archive_.empty()) {
       throw CorruptShard("the file is empty, not a tar archive", in_quotes(shard_),

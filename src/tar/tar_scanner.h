@@ -56,7 +56,7 @@ struct TarScanOptions {
   /// The archive is what a compressed file expands to: error texts then say so of offsets.
   bool expanded = false;
   /// Sends every entry through libarchive, also those that the direct path for plain ones could
-  /// read. The result is the same; tests hold the two against each other.
+  /// read. The result is the same; tests compare the two.
   bool libarchive_only = false;
   /// Called for links, devices and FIFOs, between the visits of the members around them.
   std::function<void(const TarOther&)> visit_other = nullptr;
@@ -71,7 +71,7 @@ struct TarScanOptions {
 /// base-256 and blank-padded numbers, signed checksums; archives without an end marker that end at
 /// a member boundary; archives one after another. Plain headers are read directly; from the first
 /// header that is anything else the rest of the archive goes through libarchive, and each of its
-/// entries is held against the raw headers: where the two disagree in type, name, target, size or
+/// entries is compared with the raw headers: where the two disagree in type, name, target, size or
 /// place, the error says both.
 ///
 /// An archive that readers interpret in several ways is an error, never one of the ways: pax global

@@ -11,7 +11,7 @@ namespace shardwise {
 
 /// The kind of an error, for programs; `what()` describes it for people.
 enum class ErrorCode : std::uint8_t {
-  kInvalidArgument,  ///< an option or argument that cannot be meant; the text lists what can
+  kInvalidArgument,  ///< an option or argument that is not valid; the text lists what is
   kOutOfRange,       ///< a sample, position or rank outside its half-open range
   kNotFound,         ///< a path, key or field that does not exist
   kIo,               ///< the operating system refused; the text carries its reason
@@ -26,7 +26,7 @@ enum class ErrorCode : std::uint8_t {
   kNotExact,         ///< an epoch proof failed
   kCancelled,        ///< the caller asked to stop
   kDistributed,      ///< a process group could not be formed, or a peer was lost
-  kFetch,            ///< a remote file could not be brought
+  kFetch,            ///< a remote file could not be fetched
 };
 
 /// The name of `code` without its `k`, as "StaleIndex".
@@ -98,8 +98,9 @@ class SHARDWISE_EXPORT NotExact : public detail::ErrorOf<ErrorCode::kNotExact> {
 class SHARDWISE_EXPORT Cancelled : public detail::ErrorOf<ErrorCode::kCancelled> {
   using ErrorOf::ErrorOf;
 };
-/// A remote file could not be brought: the server refused, failed, or did not keep to its word. The
-/// text has the URL without its secrets, the HTTP status or the network's reason, and the attempts.
+/// A remote file could not be fetched: the server refused, failed, or contradicted itself. The text
+/// has the URL without its secrets, the HTTP status or the network's reason, and the number of
+/// attempts.
 class SHARDWISE_EXPORT FetchError : public detail::ErrorOf<ErrorCode::kFetch> {
   using ErrorOf::ErrorOf;
 };

@@ -29,17 +29,18 @@ class ShardFuture;
 /// How the bytes of shards are reached.
 enum class Access : std::uint8_t {
   /// Shards are mapped; samples are views into them, nothing is copied. For shards that nobody
-  /// truncates: reading a view of one that was cut in place ends the process with SIGBUS. A shard
-  /// that cannot be mapped (address space, vm.max_map_count) is read instead, by itself.
+  /// truncates: reading a view of a shard that was truncated in place ends the process with SIGBUS.
+  /// A single shard that cannot be mapped (address space, vm.max_map_count) is read instead.
   kMap,
   /// Shards are read with pread(2); a sample holds a copy of all its fields, taken when it is
   /// asked for. For shards that may change under a run, or lie on storage whose errors must not end
   /// the process: a sample's bytes are from a file that was still the indexed one, by size and
   /// time, after they were read. Otherwise the Dataset throws.
   kRead,
-  /// As kRead; and of remote shards only the samples that are asked for are brought, one request
-  /// each, unless their fields lie far apart; and once, unless the index has hashes, each one's
-  /// first header. For sparse views and single samples; an epoch is better served by a cache.
+  /// As kRead for local shards. Of remote shards, only the samples that are asked for are fetched,
+  /// with one request each, or more if their fields lie far apart. Unless the index has hashes, a
+  /// shard's first header is fetched once, too. For sparse views and single samples; an epoch is
+  /// better served by a cache.
   kRange,
 };
 
@@ -58,19 +59,19 @@ struct DatasetOptions {
   /// Keeps shards that cannot be read where they lie: remote ones and compressed ones. They are
   /// mapped whatever `access` says, for nobody writes to them.
   std::shared_ptr<ShardCache> cache = nullptr;
-  /// Brings remote samples with Access::kRange; none: as the cache, or the standard ones.
+  /// Fetch remote samples with Access::kRange; none: the cache's fetchers, or the standard ones.
   std::shared_ptr<const Fetchers> fetchers = nullptr;
-  /// Ends fetching, and waiting for what another fetches, with Cancelled.
+  /// Ends fetching, and waiting for shards that others fetch, with Cancelled.
   CancelToken cancel = {};
-  /// As ShardLookup has them: a folder below which all shards are looked for; and whether copies of
-  /// shards, with times of their own, are taken for the shards.
+  /// See ShardLookup: a folder below which all shards are looked for, and whether copies of shards,
+  /// which have times of their own, are accepted.
   std::string root = {};
   bool accept_times = false;
   /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it leaves out
   /// what is in the others.
   bool allow_part = false;
-  /// Where and how an index is built of shards that Dataset::open is given in place of one. What
-  /// brings remote ones, and what cancels, is as above where its `build` says nothing.
+  /// Where and how an index is built if Dataset::open() is given shards in place of one. If its
+  /// `build` has no access to remote shards, or no cancel token, those above are used.
   IndexCacheOptions index_cache = {};
 };
 
@@ -165,7 +166,7 @@ class SHARDWISE_EXPORT Dataset {
   /// where it lies.
   /// Errors: OutOfRange; CorruptIndex; InvalidArgument (a malformed URL).
   std::optional<detail::CacheRequest> cache_request(std::uint64_t shard) const;
-  /// Lets go of the mapping of a shard of the index, if it is mapped and nobody reads it.
+  /// Unmaps a shard of the index, if it is mapped and nobody reads it.
   bool close_shard(std::uint64_t shard) const;
 
  private:

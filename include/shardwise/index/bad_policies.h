@@ -26,7 +26,7 @@ enum class OnLink : std::uint8_t {
 
 /// The policy for each kind of defect. Strict unless told otherwise.
 struct SHARDWISE_EXPORT BadPolicies {
-  /// Headers that are malformed, truncated or contradictory, sparse members, JSON that is none
+  /// Headers that are malformed, truncated or contradictory, sparse members, malformed JSON
   /// where a column is taken from it. kSkip leaves out the sparse member, or what follows the
   /// damage, or leaves the column's value null.
   OnBad damage = OnBad::kError;

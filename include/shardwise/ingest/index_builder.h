@@ -31,24 +31,24 @@ struct BuildOptions {
   /// Scanning threads. 0: one a core.
   unsigned num_threads = 0;
   IndexContent content = {};
-  /// The words that the shards were named by, as read_sources() gives them: SourceList::sources.
+  /// The words that the shards were named by, as read_sources() returns them: SourceList::sources.
   /// They are kept in the index, and update_index() lists directories, globs and descriptors among
-  /// them anew. None: it takes the shards that the index has.
+  /// them again. Empty: update_index() takes the shards that the index has.
   std::vector<std::string> sources = {};
-  /// Leave out shards that do not exist, instead of failing. If none exists, it fails still, unless
-  /// a part is built. The index then keeps the paths of all, so that update_index() looks for them
-  /// again.
+  /// Leave out shards that do not exist, instead of failing. The index keeps the paths of all
+  /// shards, so that update_index() looks for them again. If no shard exists, the build fails all
+  /// the same, unless it builds a part.
   bool drop_missing = false;
-  /// Take over shards that were copied without reading them: of another time, or validator, but of
-  /// the size, the first 512 bytes and some headers that the index has. What was changed, and
-  /// passes that, is not noticed; see ShardLookup.
+  /// Take over copied shards without reading them: shards with another time or validator, but with
+  /// the size, the first 512 bytes and some headers that the index has. A changed shard that passes
+  /// these checks is not noticed; see ShardLookup.
   bool accept_times = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<Part> part = {};
   /// Called after each shard, and now and then while a large one is read. Shards that are taken
   /// over count as done.
   ProgressCallback progress = {};
-  /// Brings remote shards; none: they are an error.
+  /// Access to remote shards; none: they are an error.
   std::shared_ptr<detail::RemoteShards> remote = nullptr;
   /// Stops the build with Cancelled; the index is as it was.
   CancelToken cancel = {};
@@ -78,18 +78,17 @@ struct BuildReport {
 };
 
 /// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
-/// `path`, or brings the one that is there up to date: shards with the same path, size, mtime_ns
-/// and first 512 bytes, or URL, size and validator, are not read again; nor are local shards that
-/// moved: which have another path than any that the index has, but the size, mtime_ns and first 512
-/// bytes of one that is not at its path any more, and of no other. Afterwards the index holds these
-/// shards and no others; samples are numbered in this order of shards, and within a shard as they
-/// lie.
+/// `path`, or updates the one that is there. Shards with the same path, size, mtime_ns and first
+/// 512 bytes, or the same URL, size and validator, are not read again. Nor are local shards that
+/// moved: a shard at a new path counts as moved if it has the size, mtime_ns and first 512 bytes of
+/// one that is no longer at its path, and of no other. Afterwards the index holds these shards and
+/// no others; samples are numbered in this order of shards, and within a shard as they lie.
 ///
-/// Samples follow WebDataset: the basename of a member is cut at its first dot; before it, with the
-/// directories, is the key; after it, lower-cased, the field; consecutive members of one key are a
-/// sample. Only regular files are members of samples. Shards that are compressed (gzip, zstd, xz,
-/// bzip2, lz4, told by content) are indexed in one pass over what they expand to; their samples
-/// cannot be read in place.
+/// Samples follow WebDataset. The basename of a member is cut at its first dot: the part before it,
+/// with the directories, is the key; the part after it, lower-cased, is the field. Consecutive
+/// members of one key are a sample. Only regular files are members of samples. Compressed shards
+/// (gzip, zstd, xz, bzip2, lz4, recognised by content) are indexed in one pass over their expanded
+/// bytes; their samples cannot be read in place.
 ///
 /// Files of an index that holds URLs with secrets (user, password, values in a query) can be read by their owner
 /// alone: mode 0600.

@@ -15,17 +15,17 @@ namespace detail {
 class RemoteShards;
 }  // namespace detail
 
-// Indexes that are built at first use: who names shards where an index is wanted gets one, kept in
-// a folder of the user's, and brought up to date whenever the shards changed.
+// Indexes that are built at first use. Shards that are named where an index is needed get one: it
+// is kept in a folder of the user, and updated whenever the shards changed.
 //
 //   <folder>/<32 hex digits>.idx          the index, and beside it its offset table
-//   <folder>/<32 hex digits>.idx.lock     locked by who builds it, and says who that is; its
-//                                         time is when the index was last opened, to a day
+//   <folder>/<32 hex digits>.idx.lock     locked by the process that builds it, and names that
+//                                         process; its time is the index's last use, to a day
 //
-// The digits are a hash of what was named, in absolute paths, and of the options that decide what
-// an index holds: so processes in different working folders agree on one, and a source that grows
-// keeps its own. Indexes that nobody opened for 30 days are removed when another one is built. The
-// folder may be removed by hand at any time when nobody builds.
+// The digits are a hash of the named sources, in absolute paths, and of the options that decide
+// what an index holds. So processes in different working folders agree on one index, and a source
+// that grows keeps its own. Indexes that nobody used for 30 days are removed when another one is
+// built. The folder may be removed by hand whenever no index is being built.
 
 /// The remote bytes that a build is about to read.
 struct RemoteReading {
@@ -33,7 +33,7 @@ struct RemoteReading {
   /// The size of these shards as their servers say it, or else the descriptor. Where a server gives
   /// parts, the data of large members is stepped over, and less is read.
   std::uint64_t bytes = 0;
-  std::uint64_t num_unknown = 0;  ///< of the shards, those of which nobody says the size
+  std::uint64_t num_unknown = 0;  ///< shards whose size is not known
 };
 
 struct IndexCacheOptions {
@@ -65,17 +65,17 @@ struct IndexCacheOptions {
 /// Cost: reads 512 bytes.
 SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 
-/// The path of the index that `name` stands for: itself, if it names one; otherwise that of the
-/// source's in the folder, built now if there is none, and brought up to date if the source
-/// changed: shards came, changed or went. What a descriptor claims of its shards is held against
-/// it.
+/// Returns the path of the index that `name` stands for. If `name` is an index, that is `name`
+/// itself. Otherwise it is the source's index in the folder, which is built now if there is none,
+/// and updated if shards came, changed or went. Claims of a descriptor about its shards are
+/// checked.
 ///
-/// One process builds an index at a time. Others that want it wait, and then find it; if the
-/// builder is killed the next one goes on from where it was. Where the file system has no locks
-/// nobody waits, and each builds for itself: safe, and more work. On NFS locks hold between
+/// One process builds an index at a time. Others that need it wait, and then find it; if the
+/// builder is killed, the next one resumes its build. Where the file system has no locks, processes
+/// do not wait, and each builds for itself: safe, but more work. On NFS, locks hold between
 /// machines, unless it is mounted with `nolock` or `local_lock`.
 ///
-/// Threads: safe concurrently; of several that want one index one builds.
+/// Threads: safe concurrently; of several that need one index, one builds.
 /// Cost: if nothing changed, the listing of directories and 512 bytes of each shard, some us each;
 ///   of remote shards one request each, 16 at a time. Otherwise as build_index. Remote shards whose
 ///   server gives no validator cannot be known to be the same, and are read each time.

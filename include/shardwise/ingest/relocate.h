@@ -30,7 +30,7 @@ SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Inde
 /// none to compare: with `options.accept_times` the headers of up to eight members are looked at
 /// instead, where the source gives parts of files. It must tell a version (ETag, Last-Modified), or
 /// the index have hashes, for later reads are held to it. What does not fit is an error, and
-/// nothing is written: the shards are to be named, and are read anew.
+/// nothing is written: the shards are to be named, and are read again.
 ///
 /// The words that the index was built of (BuildOptions::sources) move along; if they stand for
 /// shards that moved and others that did not, become those of a server, or would be read as another

@@ -45,7 +45,7 @@ struct SourceList {
 /// Claims of a descriptor about its shards are not checked here; check_against_descriptor()
 /// compares them with the index.
 ///
-/// @param remote  brings remote descriptors; shards are not looked at.
+/// @param remote  access to remote descriptors; shards are not looked at.
 /// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list
 ///   that includes itself, and for a path that comes twice (build_index looks for one that comes by
 ///   two spellings); those of read_wids_descriptor.

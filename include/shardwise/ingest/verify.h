@@ -16,7 +16,7 @@ class RemoteShards;
 }  // namespace detail
 
 struct VerifyOptions {
-  /// Also hold every byte against the hashes that the index was built with.
+  /// Also compare every byte with the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.

@@ -99,7 +99,7 @@ struct WidsDescriptor {
 };
 
 /// Reads the descriptor at `path`, or URL, and those that it refers to. No shard is touched.
-/// @param remote  brings remote descriptors; none: they are an error.
+/// @param remote  access to remote descriptors; none: they are an error.
 /// Errors: NotFound, kIo; VersionMismatch (another wids_version); Unsupported (remote and pipe:
 ///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
 ///   `datasets[1].shardlist[0].nsamples`.

@@ -41,7 +41,7 @@ struct Chunked {
   std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
   std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
   /// Moves the borders of the chunks in each epoch, so that neighbours do not stay together. Off by
-  /// default: borders that lie on borders of shards are what a shard cache lives from.
+  /// default, since a shard cache works best if borders of chunks lie on borders of shards.
   bool phase = false;
 
   friend bool operator==(const Chunked&, const Chunked&) = default;
@@ -120,9 +120,9 @@ SHARDWISE_EXPORT std::string_view tail_name(Tail tail) noexcept;
 /// Errors: InvalidArgument, with the valid names.
 SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
 
-/// An order: which sample comes when, whoever reads it. A value; the same one on every rank. Where
-/// a rank stands in it is said by RankOptions and by the epoch. docs/formats/order.md specifies
-/// which sample each order has where.
+/// An order: which sample comes when, whichever rank reads it. A value; the same one on every rank.
+/// RankOptions and the epoch say where a rank stands in it. docs/formats/order.md specifies the
+/// orders.
 ///
 ///     Order{.seed = 17}
 ///     Order{.seed = 17, .kind = Sharded{.window = 4}, .tail = Tail::kDrop}
@@ -152,7 +152,7 @@ struct Order {
   friend bool operator==(const Order&, const Order&) = default;
 };
 
-/// Where a rank stands among the others. None of it is part of the order: a run may go on with
+/// The place of a rank among the others. None of it is part of the order: a run may go on with
 /// another number of ranks and another batch size, and no sample is lost or repeated.
 struct RankOptions {
   std::uint64_t rank = 0;

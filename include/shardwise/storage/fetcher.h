@@ -56,8 +56,9 @@ class SHARDWISE_EXPORT Fetcher {
   struct Request {
     std::string url;
     Range range = {};
-    /// If not empty: the file must (still) have this validator, else StaleIndex, and nothing of it
-    /// comes. A strong ETag is asked for (If-Match); others are held against what the answer says.
+    /// If not empty: the file must (still) have this validator, or else no byte of it is delivered
+    /// and the call throws StaleIndex. A strong ETag is sent (If-Match); others are compared with the
+    /// answer's.
     std::string validator = {};
     /// Stops the fetch within about a second, with Cancelled.
     CancelToken cancel = {};
@@ -98,13 +99,13 @@ struct FetchOptions {
   std::uint64_t low_speed_bytes_per_second = 1024;
   std::chrono::seconds low_speed_time{30};
 
-  /// Attempts after one that brought no new byte: the server answered 429 or 5xx, the connection
-  /// failed, was cut or too slow. An attempt that brought some starts the count again.
+  /// Attempts after one that delivered no new byte: the server answered 429 or 5xx, or the
+  /// connection failed, was cut or too slow. An attempt that delivered bytes restarts the count.
   int max_retries = 5;
-  /// Attempts of one fetch in all, whatever they brought.
+  /// Attempts of one fetch in all, whatever they delivered.
   int max_attempts = 30;
-  /// Before retry n comes a random wait, evenly from [0, min(max, base * 2^n)], or what the
-  /// server's Retry-After asks for if that is more, but never more than the maximum.
+  /// Retry n waits for a random time, evenly from [0, min(max, base * 2^n)], or for the server's
+  /// Retry-After if that is longer, but never longer than the maximum.
   std::chrono::milliseconds retry_base_delay{250};
   std::chrono::milliseconds retry_max_delay{20'000};
 
@@ -115,8 +116,8 @@ struct FetchOptions {
   /// Certificates to trust, in PEM; empty: the system's.
   std::string ca_file = {};
   S3Options s3 = {};
-  /// Whether `pipe:command` is run, where fetch() is asked for one. Only for URLs that you wrote
-  /// yourself: whoever can choose the URL can execute arbitrary commands.
+  /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose the
+  /// URL can execute arbitrary commands.
   bool allow_pipe = false;
 };
 
@@ -133,20 +134,20 @@ struct FetchOptions {
 ///
 /// Copies share everything.
 /// Threads: internally synchronised; one transfer a calling thread.
-/// Processes: usable in a forked child, which opens connections of its own. SIGPIPE reaches nobody.
+/// Processes: usable in a forked child, which opens connections of its own. No SIGPIPE is raised.
 class SHARDWISE_EXPORT Fetchers {
  public:
-  /// Errors: InvalidArgument for options that cannot be meant.
+  /// Errors: InvalidArgument for options that are not valid.
   explicit Fetchers(const FetchOptions& options = {});
   ~Fetchers();
   Fetchers(const Fetchers&) noexcept;
   Fetchers& operator=(const Fetchers&) noexcept;
 
-  /// Lets `fetcher` bring what has this scheme, instead of whoever did.
-  /// Errors: InvalidArgument if `scheme` is none (as "gs"), or there is no fetcher.
+  /// Registers `fetcher` for URLs of this scheme, in place of the one that was registered.
+  /// Errors: InvalidArgument if `scheme` is not valid (valid is "gs"), or `fetcher` is null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
 
-  /// True if somebody brings what has this scheme; "pipe" only where that is allowed.
+  /// True if a fetcher is registered for this scheme; of "pipe", if that is allowed, too.
   bool brings(const std::string& scheme) const;
 
   /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.

@@ -102,7 +102,7 @@ class SHARDWISE_EXPORT ShardCache {
     std::uint64_t num_shards = 0;
     std::vector<Entry> damaged;        ///< their bytes are not what was fetched
     std::vector<Entry> unknown;        ///< without a record of their hash
-    std::vector<std::string> foreign;  ///< file names that are none of the cache's
+    std::vector<std::string> foreign;  ///< names of files that are not the cache's
   };
 
   struct Removal {
@@ -127,7 +127,7 @@ class SHARDWISE_EXPORT ShardCache {
 
   /// Sorted by last use, oldest first. Cost: O(shards).
   std::vector<Entry> entries() const;
-  /// Reads all shards, and holds them against their hashes.
+  /// Reads all shards, and compares them with their hashes.
   Check verify(const CancelToken& cancel = {}, const ProgressCallback& progress = {}) const;
   /// Removes shards that were not used lately until they take `max_bytes` or less, and those named.
   Removal prune(std::uint64_t max_bytes);
