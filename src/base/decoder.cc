@@ -32,12 +32,12 @@ constexpr std::size_t kMaxOut = std::size_t{256} << 10;
                                                       " of memory"};
 }
 
-/// The byte at `at` of a stream's header; 0 if the stream ends before it, which the codec will say.
+/// The byte at `at` of a stream's header; 0 if the stream ends before it: the codec reports that.
 unsigned header_byte(std::string_view stream, std::size_t at) {
   return at < stream.size() ? static_cast<unsigned char>(stream[at]) : 0;
 }
 
-/// Points a codec of zlib's manner at `in` and `out`, and tells how far it came.
+/// Points a codec with an interface like zlib's at `in` and `out`, and tells how far it came.
 template <class Stream>
 class Window {
  public:

@@ -225,7 +225,7 @@ FileLock File::try_lock() {
   stay_with_process();
   if (retry_eintr([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return FileLock::kTaken;
   if (errno == EWOULDBLOCK) return FileLock::kHeldByAnother;
-  // EBADF: NFS, of a file that may not be written to.
+  // EBADF is NFS's answer for a file that is not open for writing.
   if (has_no_locks(errno) || (errno == EBADF && fd_ >= 0)) return FileLock::kUnsupported;
   throw_errno(errno, "cannot lock", path_);
 }
@@ -279,8 +279,8 @@ bool File::has_name() const {
 void File::close() noexcept {
   if (fd_ < 0) return;
   if (stays_with_process_) {
-    // A child that is made meanwhile, or without fork's handlers, may keep the descriptor: it shall
-    // not keep the locks.
+    // A child that was made meanwhile, or without fork's handlers, may keep the descriptor open.
+    // Unlocking here keeps it from holding the locks, too.
     ::flock(fd_, LOCK_UN);
     unlock_bytes(fd_, 0, 0);
     Locked& locked = Locked::all();
@@ -292,7 +292,7 @@ void File::close() noexcept {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  // A sweep between creation and lock takes the file for a stray one: then another is made.
+  // A sweep between creation and lock takes the file for a stray one and removes it: make another.
   do {
     file_ = File::create_exclusive(temporary_name(path_));
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
@@ -308,7 +308,7 @@ void AtomicFile::keep_as(const std::string& name) {
 
 AtomicFile::~AtomicFile() {
   const bool belongs_here =
-      file_.fd() >= 0;  // and not that of the process that this was forked from
+      file_.fd() >= 0;  // in a forked child the file is closed, and is the parent's
   if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 

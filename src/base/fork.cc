@@ -63,14 +63,14 @@ void open_again() noexcept {
 
 void in_child() {
   num_in_sections.store(section_depth > 1 ? 1
-                                          : 0);  // who is about to enter is counted, but not here
+                                          : 0);  // a thread about to enter is not in this process
   fork_generation.fetch_add(1);
   for (std::size_t i = 0; i < num_child_actions; ++i) child_actions[i]();
   open_again();
 }
 
-/// When the library is loaded: before what a program registers, so that this comes last before a
-/// fork, and first after it.
+/// Registers the handlers when the library is loaded. A program registers its own later, so these
+/// run last before a fork, and first after it.
 [[maybe_unused]] const int registered = ::pthread_atfork(before_fork, open_again, in_child);
 
 }  // namespace

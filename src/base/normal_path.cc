@@ -16,7 +16,7 @@ std::string normal_path(const std::string& path) {
     std::error_code failed;
     if (fs::is_symlink(normal, failed)) {
       fs::path target = fs::canonical(normal, failed);
-      if (failed) {  // it leads nowhere: opening the path will say so
+      if (failed) {  // a dangling link: opening the path will report it
         normal /= part;
         continue;
       }

@@ -98,7 +98,7 @@ bool is_host(std::string_view host) {
   });
 }
 
-/// The parts of a URL, still as written. Nothing if it has not their form.
+/// The parts of a URL as they are written; nothing if it does not have the form of one.
 struct RawUrl {
   std::string_view userinfo, host, port, path, query;
   bool has_query = false;

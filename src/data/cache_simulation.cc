@@ -106,7 +106,7 @@ class SimulatedCache {
     ends_.emplace(shard.in_use_until, use.shard);
   }
 
-  /// Lets go of the shards whose uses ended at `now` or before.
+  /// Ends the uses of shards that end at `now` or before.
   void end_uses(std::uint64_t now) {
     while (!ends_.empty() && ends_.top().first <= now) {
       const std::uint64_t number = ends_.top().second;
@@ -251,7 +251,7 @@ std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
   if (!std::is_sorted(ends.begin(), ends.end(), by_slot)) {
     std::sort(ends.begin(), ends.end(), by_slot);
   }
-  // Where one shard's last use ends and another's first begins, the one is over.
+  // A use that ends where another begins is over: [begin, end).
   std::uint64_t bytes = 0;
   std::uint64_t peak = 0;
   std::size_t ended = 0;

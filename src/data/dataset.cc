@@ -83,7 +83,7 @@ struct Dataset::Impl {
     return future;
   }
 
-  /// For a cache that needs room.
+  /// Closes a shard for a cache that needs room.
   bool release(const std::string& name) {
     std::uint64_t number = 0;
     {

@@ -238,7 +238,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   if (!uses) return std::nullopt;
   const std::uint64_t needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
   const std::uint64_t budget = data.cache()->options().budget_bytes;
-  // A single shard that does not fit is an error of its own, or goes past the cache.
+  // A single shard that does not fit has an error of its own, or bypasses the cache.
   const std::uint64_t largest =
       *std::max_element(shards.sizes_bytes.begin(), shards.sizes_bytes.end());
   if (needed <= budget || largest > budget) return std::nullopt;

@@ -38,13 +38,13 @@ std::optional<MappedFile> map_shard(const ShardInfo& info, const SegmentView& se
   return file;
 }
 
-/// The time of a local shard that may have another than it had when it was indexed.
+/// The present time of a local shard whose time may differ from the indexed one.
 std::int64_t time_of(const ShardInfo& info) {
   if (!info.any_time) return info.mtime_ns;
   try {
     return file_identity(info.path).mtime_ns;
   } catch (const Error&) {
-    return info.mtime_ns;  // whatever is wrong with the file is said when it is opened
+    return info.mtime_ns;  // opening the file will report what is wrong with it
   }
 }
 
@@ -100,7 +100,7 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
                        .source_bytes = info.size_bytes,
                        .source_hash = info.content_hash};
   if (!is_fetched_url(info.path)) {
-    std::error_code error;  // whatever is wrong with the file is said when it is opened
+    std::error_code error;  // opening the file will report what is wrong with it
     const auto path = std::filesystem::weakly_canonical(info.path, error);
     request.url = error ? info.path : path.string();
     request.validator = local_validator(info.size_bytes, time_of(info));

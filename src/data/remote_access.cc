@@ -71,7 +71,7 @@ class FetchedShards : public RemoteShards {
   }
 
  private:
-  /// True if what was kept before may be another version.
+  /// True if the shard in the cache may be another version.
   static bool is_unknown(const State& state) { return state.validator.empty(); }
 
   /// A shard in the cache as it is stored. A compressed one is removed at the end: later requests
@@ -88,7 +88,7 @@ class FetchedShards : public RemoteShards {
         shard = CachedShard();
         cache->remove(name);
       } catch (const std::exception&) {
-        // Then it stays until it is evicted.
+        // The shard stays until it is evicted.
       }
     }
     KeptShard(const KeptShard&) = delete;

@@ -133,7 +133,7 @@ std::int64_t Sample::integer(std::string_view field) const {
     }
   }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
-  if (!own_) require_unchanged_map(i);  // where a file was cut its bytes are zeros
+  if (!own_) require_unchanged_map(i);  // bytes behind the end of a truncated file are zeros
   throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
                      in_quotes(bytes.substr(0, 40)),
                  describe(), "read it as bytes, or mend the shard");
@@ -153,7 +153,7 @@ std::string Sample::copy_of(std::size_t i) const {
 void Sample::require_unchanged_map(std::size_t i) const {
   const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();
-  std::optional<FileIdentity> now;  // none: the name is gone, or another file's; the map is not
+  std::optional<FileIdentity> now;  // none: the name is gone or another file's; the map remains
   try {
     now = file_identity(shard_->path);
     if (now->device != then.device || now->inode != then.inode) now.reset();

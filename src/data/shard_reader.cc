@@ -39,7 +39,7 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
   return opened;
 }
 
-/// Throws StaleIndex unless the members' bytes are those that were indexed, if that can be said.
+/// Throws StaleIndex if hashes show that the members' bytes are not those that were indexed.
 void require_hashes(const OwnBytes& bytes, const Sample& sample, const SegmentView& segment,
                     std::span<const MemberRecord> members) {
   if (!segment.has_member_hashes()) return;
@@ -68,8 +68,9 @@ ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_fil
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
       cancel_(cancel) {}
 
-/// Joins members that lie close together, in the order of their bytes, which resolved hard links do
-/// not keep; says in `starts` where each comes to lie when the runs are read one after another.
+/// Joins members that lie close together into runs, in the order of their bytes (resolved hard
+/// links break the members' own order). Sets in `starts` where each member lies when the runs are
+/// read one after another.
 std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord> members,
                                                    std::vector<std::size_t>& starts) {
   std::vector<std::size_t> order(members.size());

@@ -218,7 +218,7 @@ void Catalogue::require_version_and_schema() {
     throw CorruptIndex("not a Shardwise index", in_quotes(path_),
                        "give the path that `shardwise index -o` was given");
   }
-  // SQLite reads on where a cut takes nothing that is asked for; we do not.
+  // SQLite would read a truncated file as long as no missing page is needed; that is refused here.
   const auto big_endian = [&](std::size_t at, std::size_t size) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < size; ++i)

@@ -20,8 +20,7 @@
 namespace shardwise {
 namespace fs = std::filesystem;
 IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
-  // A build that ends between our two opens takes the old table away: then the new catalogue is
-  // there.
+  // A build that ends between the two opens removes the old table; the new catalogue is there then.
   constexpr int kTries = 10;
   for (int i = 0;; ++i) {
     catalogue_ = std::make_unique<Catalogue>(path_);
@@ -200,7 +199,8 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
       const std::string_view name = entry->d_name;
       if (owner_of_table(name) != base) continue;
       File file = File::open_to_lock(directory + "/" + std::string(name));
-      // First the lock, then the question: a build that just let go of it has committed.
+      // The lock first, then the look into the catalogue: a build that released the lock just
+      // before has committed.
       const FileLock lock = file.try_lock();
       if (lock == FileLock::kHeldByAnother) continue;
       // Without locks a table may be one that is being written, unless it was an index's.

@@ -20,7 +20,7 @@ constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{64} << 20;
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
-/// Lets reading through, and nothing else.
+/// SQLite's authorizer: permits reading, and nothing else.
 int authorize(void*, int action, const char*, const char* second, const char*, const char*) {
   switch (action) {
     case SQLITE_SELECT:
@@ -49,9 +49,9 @@ void limit(sqlite3* db) {
   sqlite3_set_authorizer(db, authorize, nullptr);
 }
 
-/// Makes a connection one that only asks the tables: ours, and SQLite's own over JSON and numbers.
-/// SQLite makes such tables when they are first named, by a CREATE TABLE that limit() forbids, so
-/// what is not named here can never be asked.
+/// Restricts a connection to queries of these tables: ours, and SQLite's own over JSON and numbers.
+/// SQLite creates such tables when they are first named, by a CREATE TABLE that limit() forbids.
+/// So a table that is not named here can never be queried.
 void make_ready(sqlite::Database& db, QueryTables& tables) {
   tables.add_to(db.handle());
   for (const char* table : {"samples", "members", "shards", "fields", "skipped", "json_each",
@@ -178,7 +178,7 @@ MetadataValue Query::value(std::size_t column) const noexcept {
 
 std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                           std::string_view condition) {
-  // The line break ends a comment, were there one.
+  // The line break ends a comment that the condition may hold.
   const std::uint64_t size = index->size();
   Query query(std::move(index), "SELECT sample FROM samples WHERE (" + std::string(condition) +
                                     "\n) ORDER BY sample");

@@ -25,7 +25,7 @@ void give_text(sqlite3_context* to, std::string_view text, sqlite3_destructor_ty
   sqlite3_result_text64(to, text.empty() ? "" : text.data(), text.size(), keep, SQLITE_UTF8);
 }
 
-/// A name is bytes: text if it can be, else a blob.
+/// Returns a name, which is bytes, as a text if it is UTF-8, else as a blob.
 void give_name(sqlite3_context* to, std::string_view name,
                sqlite3_destructor_type keep = SQLITE_STATIC) {
   const bool is_text = is_utf8(name) && name.find('\0') == std::string_view::npos;
@@ -52,7 +52,7 @@ void give_value(sqlite3_context* to, const MetadataValue& value) {
   }
 }
 
-/// A sample, which is what both tables of the offset table go by.
+/// A sample, by which both tables over the offset table are ordered.
 struct SampleAt {
   explicit SampleAt(QueryTables& all) : tables(all) {}
 

@@ -53,7 +53,8 @@ std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.counts_checksum != counts_checksum(bytes)) return std::nullopt;
-  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; what could is bounded first.
+  // Sums of 32-bit counts times small sizes cannot wrap in 64 bits; larger counts are bounded
+  // first.
   const std::uint64_t limit = bytes.size();
   if (header.segment_bytes != limit || header.key_bytes > limit || header.value_bytes > limit ||
       header.num_columns > kMaxColumns || (header.flags & ~kHasMemberHashes) != 0) {
@@ -164,7 +165,7 @@ std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
 
 void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
   SegmentBuilder kept(shard_, static_cast<std::uint32_t>(columns_.size()), with_member_hashes_);
-  kept.values_ = std::move(values_);  // what dropped samples had there stays, unused
+  kept.values_ = std::move(values_);  // values of dropped samples remain in it, unused
   kept.fields_ = std::move(fields_);
   kept.field_numbers_ = std::move(field_numbers_);
   for (std::uint32_t i = 0; i < samples_.size(); ++i) {
@@ -277,7 +278,7 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
   view.num_fields_ = header.num_fields;
   view.num_columns_ = header.num_columns;
 
-  // A right checksum does not make a hostile file honest: every relation is checked too.
+  // A hostile file may have the right checksum, so every relation is checked, too.
   if (view.samples_[0].first_member != 0 || view.samples_[0].first_key_byte != 0 ||
       view.samples_[header.num_samples].first_member != header.num_members ||
       view.samples_[header.num_samples].first_key_byte != header.key_bytes) {

@@ -74,7 +74,7 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
   }
 }
 
-/// The part's shards: from the first to before the second.
+/// The range of shards, half-open, that belongs to the part.
 std::pair<std::size_t, std::size_t> range_of(const BuildOptions::Part& part,
                                              std::size_t num_shards) {
   return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
@@ -91,7 +91,8 @@ Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& sh
   return hasher.digest();
 }
 
-/// A wrong path, or a disk that is not there, must not make an empty index of a good one.
+/// Throws if no shard exists: a wrong path, or a disk that is not mounted, must not replace a good
+/// index by an empty one.
 void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
   if (!found.empty() || missing.empty()) return;
   const std::size_t num_others = missing.size() - 1;
@@ -101,8 +102,8 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
                  "check the paths");
 }
 
-/// The shards themselves as what they were named by: those that are missing now are looked for
-/// again. None if a path would be taken for a pattern.
+/// The shards themselves as the words that they were named by, so that those that are missing now
+/// are looked for again. Empty if a path would be taken for a pattern.
 std::vector<std::string> words_of_paths(const std::string& index_path,
                                         const std::vector<std::string>& shards) {
   std::vector<std::string> words;
@@ -134,8 +135,8 @@ std::vector<std::string> paths_of(const std::unordered_map<std::string, ShardInf
   return in_order;
 }
 
-/// True if the index need not be told of the shard again: of a local one its first header is looked
-/// at, too, for there are many tools that set times.
+/// True if the shard is the one in the row. Of a local one the first header is compared, too, since
+/// many tools set times.
 bool is_unchanged(const Donor& old, const ShardInfo& row, const Rescan& now,
                   const BuildOptions& options) {
   if (now.place.remote != nullptr && is_same(row, now)) return true;
@@ -217,7 +218,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (range.first <= i && i < range.second) continue;
-    // In another part; that it may be a shard of this one by another name is all that matters here.
+    // The shard belongs to another part. It matters only if it is a shard of this one by another
+    // name.
     options.cancel.throw_if_cancelled();
     named.add_if_there(shards[i]);
   }

@@ -31,7 +31,7 @@ bool is_whole_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-/// Text if it can be, else a blob.
+/// A text if the bytes are UTF-8, else a blob.
 MetadataValue of_bytes(std::string_view bytes) {
   MetadataValue value;
   value.bytes = bytes;
@@ -40,7 +40,7 @@ MetadataValue of_bytes(std::string_view bytes) {
   return value;
 }
 
-/// A field as a whole. An integer that SQL has no number for stays the text that it is.
+/// The value of a field as a whole. An integer that SQL cannot represent stays a text.
 MetadataValue whole_field(std::string_view field) {
   MetadataValue value;
   const std::string_view text = trimmed(field);
@@ -51,7 +51,7 @@ MetadataValue whole_field(std::string_view field) {
   }
   const bool looks_numeric =
       !text.empty() && (is_digit(text[0]) || text[0] == '-' || text[0] == '.');
-  // from_chars also reads "inf" and "nan", which SQL has no number for.
+  // from_chars also reads "inf" and "nan", which are no numbers in SQL.
   if (looks_numeric && !is_whole_number(text)) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value.real);
     if (error == std::errc() && end == text.data() + text.size() && value.real - value.real == 0) {
@@ -65,7 +65,7 @@ MetadataValue whole_field(std::string_view field) {
 }
 
 /// True if `path` is `$` and any number of `.name`, `."name"`, `[N]`, `[#]` and `[#-N]`. SQLite
-/// itself looks no further than the document at hand goes.
+/// itself checks a path only as far as it matches the document.
 bool is_json_path(std::string_view path) {
   if (!path.starts_with('$')) return false;
   path.remove_prefix(1);
@@ -203,7 +203,7 @@ std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_
 }
 
 std::string_view ColumnReader::as_written(std::string_view field, const std::string& path) {
-  // Asked for a path twice SQLite gives an array of both: "[7,7]".
+  // Given the path twice, SQLite returns an array of both values, "[7,7]".
   write_.reset();
   write_.bind(1, field).bind(2, path);
   if (!write_.step()) return {};

@@ -156,7 +156,7 @@ void require_dali_index_or_nothing(const std::string& path) {
 
 /// Throws unless wids' own reader of tars finds the samples and fields that the index has.
 void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
-  // DALI's reader knows only these fields of a header: a name of 100 bytes, and a size in 11 octal
+  // That reader takes only two fields from a header: a name of 100 bytes, and a size in 11 octal
   // digits.
   constexpr std::size_t kMaxName = 100;
   constexpr std::uint64_t kMaxMemberBytes = (std::uint64_t{1} << 33) - 1;
@@ -254,10 +254,9 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
   out.commit();
 }
 
-/// Throws if wids would number the samples otherwise: it knows nothing of what the index leaves
-/// out.
+/// Throws if wids would number the samples differently: it does not know what the index leaves out.
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
-  std::uint64_t num_found = 0;  // of those that were left out, by wids
+  std::uint64_t num_found = 0;  // samples that wids finds, and the index leaves out
   for (const SkippedMember& member : index.skipped(num_skipped)) {
     const bool is_file =
         member.kind != SkippedMember::Kind::kLink && member.kind != SkippedMember::Kind::kSpecial;

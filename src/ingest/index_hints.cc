@@ -140,7 +140,7 @@ class Candidates {
 
  private:
   static void list(const std::string& folder, std::unordered_set<std::string>& names) {
-    std::error_code failed;  // then there are none
+    std::error_code failed;  // a folder that cannot be listed has no index files
     for (fs::directory_iterator it(folder, failed), end; !failed && it != end;
          it.increment(failed)) {
       std::string name = it->path().filename().string();
@@ -159,8 +159,7 @@ std::uint64_t longest(ForeignIndex kind, const SegmentView& segment) {
   return kWordsBytes * (segment.members().size() + segment.num_samples() + std::uint64_t{1});
 }
 
-/// How the file at `path` differs from the shard; nothing if it is none that can be held against
-/// it.
+/// How the file at `path` differs from the shard; nothing if it is of no kind that can be compared.
 std::optional<std::string> difference(const std::string& path, const Index& index,
                                       const ShardInfo& shard) {
   const ForeignIndex kind = foreign_index_at(path);
@@ -177,7 +176,7 @@ std::optional<std::string> difference(const std::string& path, const Index& inde
     bytes.resize(size);
     bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
   } catch (const Error&) {
-    return std::nullopt;  // not ours to complain of
+    return std::nullopt;  // a file that cannot be read is no finding
   }
   if (kind == ForeignIndex::kEnergon) {
     return energon_difference(bytes, segment, shard.size_bytes);

@@ -85,7 +85,7 @@ BuildReport merge_indexes(const std::string& index_path, const std::vector<std::
   if (parts.empty()) {
     throw InvalidArgument("no parts to merge", in_quotes(path), "name all parts");
   }
-  open_old_index(path);  // what is there and is no index is not replaced
+  open_old_index(path);  // throws if the file there is no index: it is not replaced
   std::vector<std::unique_ptr<Donor>> donors;
   for (const std::string& part : parts) {
     options.cancel.throw_if_cancelled();

@@ -19,7 +19,7 @@
 namespace shardwise {
 namespace {
 
-/// Ends the reading of a remote shard of which enough came.
+/// Thrown to end the reading of a remote shard once enough bytes have arrived.
 struct Enough {};
 
 std::string read_remote(const Rescan& shard, std::uint64_t offset, std::size_t size) {
@@ -52,19 +52,19 @@ ReadShard reader_of(const Rescan& shard) {
   };
 }
 
-/// True if where the donor has the shard there is still a file of its size and time, and that is
-/// not the one that is looked at by another name.
+/// True if the place where the donor has the shard still holds a file of its size and time, and
+/// that file is not the one that is looked at, by another name.
 bool is_still_there(const Donor& donor, const ShardInfo& row, const Rescan& now) {
   try {
     const FileIdentity there = file_identity(resolve_url(donor.home, row.url));
     return there.size_bytes == row.size_bytes && there.mtime_ns == row.mtime_ns &&
            there != file_identity(now.place.path);
   } catch (const Error&) {
-    return false;  // not to be looked at: not there
+    return false;  // a file that cannot be examined counts as gone
   }
 }
 
-/// Size, time and first header; of a size and time that do not matter 0.
+/// Size, time and first header of a shard; size and time are 0 where they do not matter.
 using Looks = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 }  // namespace
@@ -128,7 +128,7 @@ void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const ShardInfo row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());
-    // A copy may lie beside what it is of, but then it is the caller who says that it is one.
+    // A copy may lie beside its original, but then the caller has said that copies are accepted.
     if (!accept_times && is_still_there(old, row, now)) continue;
     if (difference_from(old, row, now, accept_times)) continue;
     *same.front() = reuse_of(old, row, now);

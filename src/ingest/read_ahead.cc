@@ -8,8 +8,9 @@
 namespace shardwise {
 namespace {
 
-/// Between these a change is not worth it. A read of one page takes a solid-state disk some 100 us,
-/// in which it reads about 200 KB in a row; a network or spinning disk is further apart still.
+/// Between these sizes changing the advice is not worth it. A solid-state disk takes some 100 us to
+/// read one page, and reads about 200 KB in a row in that time; for a network or a spinning disk
+/// the two are further apart still.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{192} << 10;
 constexpr std::uint64_t kLargeBytes = std::uint64_t{512} << 10;
 /// Members seen before the first decision, and about as many count for the later ones.

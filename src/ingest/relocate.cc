@@ -23,7 +23,7 @@
 namespace shardwise {
 namespace {
 
-/// True if bytes in it are written as %XX.
+/// True if the place is a URL, in which bytes may be written as %XX.
 bool is_encoded(const std::string& place) {
   return is_remote_url(place) && scheme_of(place) != "s3";
 }
@@ -46,15 +46,15 @@ bool lies_in(const std::string& place, const std::string& folder) {
   return place == folder || place.starts_with(folder + "/");
 }
 
-/// True if a word that begins with this folder, and goes on with this pattern, would stand for
-/// something else: characters of the folder's name would be taken for a pattern, too.
+/// True if a word of this folder and this pattern would mean something else, because characters of
+/// the folder's name would be taken for a pattern, too.
 bool reads_otherwise(const std::string& folder, const std::string& pattern) {
   if (folder.find('{') != std::string::npos) return true;
   return !is_remote_url(folder) && folder.find_first_of("*?[\\") != std::string::npos &&
          pattern.find_first_of(kGlobCharacters) != std::string::npos;
 }
 
-/// One that is checked, in normal spelling.
+/// A relocation that was checked, in normal spelling.
 class Move {
  public:
   explicit Move(const Relocation& relocation)
@@ -63,7 +63,7 @@ class Move {
   const std::string& from() const noexcept { return from_; }
   bool crosses_kinds() const { return is_remote_url(from_) != is_remote_url(to_); }
   bool holds(const std::string& place) const { return lies_in(place, from_); }
-  /// Where a place that it holds is now. Errors: InvalidArgument if that cannot be said.
+  /// Where a place below `from` is now. Errors: InvalidArgument if that cannot be expressed.
   std::string apply(const std::string& place) const {
     std::string rest = place.substr(from_.size());
     if (is_encoded(from_) && !is_encoded(to_)) {
@@ -94,7 +94,7 @@ class Moves {
  public:
   explicit Moves(const std::vector<Relocation>& relocations) {
     for (const Relocation& relocation : relocations) moves_.emplace_back(relocation);
-    // The longest first: the first that fits counts.
+    // The longest first, since the first that matches is used.
     std::stable_sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
       return a.from().size() > b.from().size();
     });
@@ -107,10 +107,10 @@ class Moves {
   }
   const std::vector<Move>& all() const noexcept { return moves_; }
 
-  /// The words as they are now; none if some of them cannot be said any more.
+  /// The words after the move; none if some of them cannot be expressed any more.
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
-      // Its folder, and what is a pattern in it.
+      // The word's folder, and the pattern below it.
       const std::size_t pattern =
           word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
       const std::size_t cut =
@@ -140,7 +140,7 @@ std::string place_of(const std::string& path) {
   return is_fetched_url(path) ? path : normal_absolute_path(path);
 }
 
-/// True if a descriptor among the words, which says by itself where its shards are, names them in
+/// True if a descriptor among the words, which names the places of its shards by itself, names
 /// other places than those where they are now.
 bool descriptors_name_others(const std::vector<std::string>& words,
                              const std::vector<Source>& sources, RemoteShards* remote) {
@@ -151,7 +151,7 @@ bool descriptors_name_others(const std::vector<std::string>& words,
       named.insert(place_of(shard));
     }
   } catch (const Error&) {
-    return true;  // what cannot be read any more names nothing
+    return true;  // a descriptor that cannot be read any more names no shards
   }
   return std::any_of(sources.begin(), sources.end(), [&](const Source& source) {
     return named.count(place_of(std::get<Reuse>(source).row.path)) == 0;

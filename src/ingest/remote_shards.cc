@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Many, since it is the network that takes the time.
+/// Requests at once: many, since most of the time is spent waiting for the network.
 constexpr unsigned kAskedAtOnce = 16;
 
 class RememberedStates : public RemoteShards {
@@ -73,12 +73,12 @@ std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> r
         } catch (const Cancelled&) {
           throw;
         } catch (const Error&) {
-          return false;  // who wants it will hear of it
+          return false;  // state() will ask again, and report it
         }
       },
       {.num_threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
   while (const auto is_known = pipeline.next()) {
-    if (!*is_known) break;  // a server that is not there is not asked a thousand times
+    if (!*is_known) break;  // do not ask a server that is down a thousand times
   }
   return remembered;
 }

@@ -12,7 +12,7 @@
 namespace shardwise {
 namespace {
 
-/// The table, locked, so that no build sweeps it; none if that cannot be had.
+/// Opens and locks the table, so that no build sweeps it; returns none if that is not possible.
 std::optional<File> hold_table(const std::string& path, const IndexFiles& files) {
   const std::string& name = files.catalogue().meta().table_file;
   // A table that bears the name of another index is swept without asking for a lock.

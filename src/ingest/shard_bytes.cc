@@ -71,14 +71,14 @@ void ShardBytes::expand_into(HeaderImage::Writer& writer, const ShardBytesOption
   unchecked_ = reader.unchecked();
 }
 
-/// Reads a remote shard once, from front to back; what it has no use for it does not ask for.
+/// Reads a remote shard once, from front to back, and does not request bytes that it does not need.
 void ShardBytes::stream(const ShardBytesOptions& options) {
   RemoteShards& remote = *place_.remote;
   const RemoteShards::State& state = place_.state;
   Hasher128 hasher;
-  std::string first;  // bytes, until they tell what they are of
+  std::string first;  // the first bytes, until they show which compression it is
   bool decided = false;
-  std::uint64_t brought = 0;  // or stepped over
+  std::uint64_t brought = 0;  // bytes that were read or stepped over
   image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
     const auto pass_on = [&](std::string_view bytes) {
       if (stored_) {
@@ -134,7 +134,7 @@ void ShardBytes::stream(const ShardBytesOptions& options) {
 }
 
 void ShardBytes::require_unchanged() const {
-  if (!file_) return;  // each answer was held to the validator
+  if (!file_) return;  // each answer's validator was checked
   const bool whole = !guard_->damaged();
   if (whole && (place_.remote != nullptr || file_identity(place_.path) == file_->identity()))
     return;

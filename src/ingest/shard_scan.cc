@@ -168,8 +168,8 @@ class Grouper {
     }
   }
 
-  /// A value that a column cannot take, of the last sample. It is no fault of a sample that is left
-  /// out at the end.
+  /// Remembers that a column cannot take a value of the last sample. It is an error only if the
+  /// sample is not left out in the end.
   void refuse_value(const TarMember& member, std::string what, std::string_view remedy) {
     bad_values_.push_back({builder_.num_samples() - 1, member.header_offset,
                            std::string(member.name), std::move(what), remedy});
@@ -238,7 +238,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   Grouper grouper(path, options);
   EarlierMembers earlier;
   const bool resolve = options.policies.link == OnLink::kResolve;
-  // To hash it the file is read twice.
+  // With hashes the file is read twice: for its headers, and for its hash.
   const std::uint64_t share = options.hash ? 2 : 1;
   const auto add = [&](const TarMember& member) {
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
@@ -309,7 +309,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
 }  // namespace
 
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
-  // By what else should it be known later whether it is this shard?
+  // Without a validator, only the hash can tell later whether it is still this shard.
   const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
   const bool hash = options.hash || is_unknown;
   ShardBytes shard(place, {.temporary = options.temporary,
@@ -328,15 +328,15 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
-    // All bytes of a compressed one were gone through: it is told from another of its size and
-    // time.
+    // All bytes of a compressed shard were read anyway, so its hash costs no reading. It tells the
+    // shard from another one of its size and time.
     if (hash || shard.compression() != Compression::kNone) {
       part.row.content_hash = shard.stored_hash();
     }
     shard.done();
     return part;
   } catch (const CorruptShard&) {
-    shard.require_unchanged();  // a shard that is being written is that, not corrupt
+    shard.require_unchanged();  // a shard that is being written is stale, not corrupt
     throw;
   }
 }

@@ -32,12 +32,12 @@ namespace {
 
 constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999} is no dataset
 constexpr int kMaxListDepth = 8;
-/// All files below a directory, bytewise sorted. Symbolic links to folders are followed, each
-/// folder is gone into once: by the way without links, if there is one.
+/// Lists all files below a directory, bytewise sorted. Symbolic links to folders are followed. Each
+/// folder is entered once: by a path without links, if there is one.
 struct Folders {
   explicit Folders(const std::string& directory) {
     enter(directory);
-    // In a fixed order, whatever that of the entries on the disk is.
+    // Sorted, so that the result does not depend on the order of entries on the disk.
     while (!links_.empty()) enter(links_.extract(links_.begin()).value());
     std::sort(shards.begin(), shards.end());
     std::sort(others.begin(), others.end());

@@ -21,8 +21,8 @@
 namespace shardwise {
 namespace {
 
-/// Holds the members that a scan finds against the index's records, in archive order. Their data
-/// comes in that order too, but for that of hard links which were resolved.
+/// Compares the members that a scan finds with the index's records, in archive order. Their data
+/// lies in that order, too, except that of resolved hard links.
 class MemberComparison {
  public:
   MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
@@ -42,7 +42,8 @@ class MemberComparison {
         changed_ = "the content of " + in_quotes(member.name) + place + " differs";
       }
     } else if (!other_ && member.data_offset >= record.data_offset()) {
-      // The one that the index has may still come: this one may be in no sample, or was skipped.
+      // The member that the index has may still follow: this one may be in no sample, or was
+      // skipped.
       other_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
                " bytes, where the index has " + in_quotes(field) + " of sample " +
                in_quotes(segment_.key(sample_)) + " at offset " +
@@ -164,7 +165,7 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
   try {
     report = scan_tar(bytes, without_secrets(inspection.place.path), how, compare);
   } catch (const CorruptShard&) {
-    shard.require_unchanged();  // a shard that is cut meanwhile is that, not corrupt
+    shard.require_unchanged();  // a shard that was truncated meanwhile is stale, not corrupt
     throw;
   }
   shard.require_unchanged();
@@ -213,7 +214,7 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
     try {
       return difference(index, info, inspection, options);
     } catch (const CorruptShard&) {
-      // One that was cut between the look at it and its opening is stale, not corrupt.
+      // A shard that was truncated just before it was opened is stale, not corrupt.
       original(index, info, options);
       throw;
     }

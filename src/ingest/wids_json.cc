@@ -36,7 +36,7 @@ struct Scalar {
   }
 };
 
-/// The keys that mean something; each may come once in an object.
+/// The keys that have a meaning; each may come once in an object.
 enum class Key : unsigned char {
   kVersion,
   kName,
@@ -55,8 +55,8 @@ constexpr std::array<std::string_view, 11> kKeyNames = {
     "wids_version", "name", "base",     "weight", "shardlist", "datasets",
     "source_url",   "url",  "nsamples", "md5sum", "filesize"};
 
-/// Called by the JSON parser with one event after another. `places_` says where in the document we
-/// are; what has no meaning there is counted through, and not kept.
+/// Called by the JSON parser with one event after another. `places_` says where in the document the
+/// parser is. Values without a meaning there are skipped.
 class Reader final : public nlohmann::json_sax<Json> {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -221,7 +221,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     places_.push_back({.kind = Kind::kDataset});
   }
 
-  /// At the end of an object: what must be there is there.
+  /// Throws, at the end of an object, if a required key is missing.
   void check_complete() {
     Place& place = places_.back();
     place.key = Key::kOther;  // the error is about the object

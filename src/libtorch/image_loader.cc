@@ -35,7 +35,7 @@ struct BadSample {
 /// The result of a plan.
 struct Made {
   ImageBatch batch;
-  std::vector<std::uint64_t> read;  ///< the samples in it, as the data set numbered what it gave
+  std::vector<std::uint64_t> read;  ///< the samples in it, by the data set's numbers
   std::size_t planned = 0;
   std::vector<BadSample> bad;
 };
@@ -155,7 +155,7 @@ class BatchMaker {
   }
 
  private:
-  /// True if `error` says that a sample's own contents are bad; not its shard, the disk or options.
+  /// True if `error` is about the contents of a sample, not about its shard, the disk or options.
   static bool is_of_the_sample(const Error& error) {
     return error.code() == ErrorCode::kBadField || error.code() == ErrorCode::kNotFound ||
            error.code() == ErrorCode::kUnsupported;
@@ -224,7 +224,7 @@ torch::Tensor words_tensor(std::vector<std::int64_t>& words) {
   return torch::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, torch::kInt64);
 }
 
-/// Gives every rank the bytes of all ranks, by rank.
+/// Returns on every rank the bytes of all ranks, by rank.
 std::string gathered(const std::string& bytes, const ProcessGroup& group) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.world_size()));
   sizes[static_cast<std::size_t>(group.rank())] = static_cast<std::int64_t>(bytes.size());
@@ -322,7 +322,7 @@ struct ImageLoader::Impl {
     const auto own = audit.sum().to_words();
     std::copy(own.begin(), own.end(),
               words.begin() + static_cast<std::ptrdiff_t>(kWords * replica()));
-    const bool speaks = replica() == 0;  // the others found the same
+    const bool speaks = replica() == 0;  // the other replicas found the same
     words.back() = speaks ? static_cast<std::int64_t>(bad_here.size()) : 0;
     group.all_reduce(words_tensor(words));
     std::vector<AuditSum> sums;

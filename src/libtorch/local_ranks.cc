@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Takes these signals from handlers, in this thread and those it makes, while it lives.
+/// Blocks these signals while it lives, in this thread and those that it makes.
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -84,8 +84,8 @@ void Dealer::deal_waves(std::uint64_t step) {
     const std::uint64_t limit = least_load + std::max(scaled_size(sorted[next]), least_width);
     least_load = ~std::uint64_t{0};
     const auto visit = [&](Rank& waiting) {
-      // No branch, since who takes a sample is as good as random. Who takes none scribbles on what
-      // the next one overwrites.
+      // No branch, since it could not be predicted which rank takes a sample. A rank that takes
+      // none writes to a place that the next one overwrites.
       const bool takes = waiting.load <= limit;
       const std::uint64_t load = waiting.load + (takes ? scaled_size(sorted[next]) : 0);
       dealt[next] = waiting.rank;

@@ -90,7 +90,7 @@ inline MixtureDraw MixtureDraws::descend(std::uint64_t block, std::uint64_t entr
     const std::uint64_t left_begin = nodes_[i].left(begin);
     const std::uint64_t left_end = nodes_[i].left(end);
     const std::uint64_t count = left_end - left_begin;
-    // No branch, for it would be taken at random.
+    // No branch, since it could not be predicted.
     const std::uint64_t right = entry >= count ? 1 : 0;
     const std::uint64_t mask = 0 - right;
     entry -= count & mask;

@@ -196,7 +196,7 @@ void visit_fields(const Owner& owner, Function function) {
   std::apply([&](const auto&... field) { (function(field), ...); }, fields(owner));
 }
 
-// Writing and reading, by type. What has fields is those, one after the other.
+// Writing and reading, by type. A type with fields is written as its fields, one after the other.
 
 void put(Writer& out, std::uint64_t value) { out.varint(value); }
 void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }

@@ -42,7 +42,7 @@ std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t samp
 
 }  // namespace
 
-/// Takes an epoch apart. Every function gives false once the order touches too much.
+/// Takes an epoch apart. Every function returns false once the order touches too many shards.
 class ShardSchedule::Maker {
  public:
   Maker(ShardSchedule& schedule, std::span<const std::uint64_t> starts, std::uint64_t max_touches)

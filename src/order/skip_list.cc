@@ -11,7 +11,7 @@ namespace shardwise {
 
 namespace {
 
-/// One line: what would break a line of text becomes a space.
+/// Returns `text` as one line: characters that would break it become spaces.
 std::string one_line(std::string_view reason) {
   std::string text(reason.substr(0, SkipList::kMaxReason));
   std::replace_if(

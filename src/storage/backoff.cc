@@ -27,7 +27,7 @@ milliseconds Backoff::delay(std::optional<std::chrono::seconds> retry_after) con
   for (int i = 1; i < failures_ && ceiling < most; ++i) ceiling = std::min(ceiling * 2, most);
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
-  // Compared in seconds: what a server asks for may be no number of milliseconds at all.
+  // Compared in seconds: a server may ask for more than a count of milliseconds can hold.
   if (retry_after) {
     const bool too_long = *retry_after > std::chrono::ceil<std::chrono::seconds>(most);
     chosen = std::max(chosen, too_long ? most : std::min<milliseconds>(*retry_after, most));

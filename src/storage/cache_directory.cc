@@ -110,7 +110,7 @@ std::optional<std::string> shard_name(std::string_view file, std::string_view su
 }
 
 std::uint64_t number_in(std::string_view name) {
-  return hash64(name) >> 3;  // offsets are signed, and there are three kinds
+  return hash64(name) >> 3;  // so that 2k + 2 is still an offset, which is signed
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ std::string CacheDirectory::record_path(const std::string& name) const {
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
-  constexpr int kTries = 100;  // shards do not appear as fast as this
+  constexpr int kTries = 100;  // shards never appear so fast that all of these are needed
   for (int i = 1;; ++i) {
     bool moved = false;
     Contents contents = list(moved);
@@ -245,7 +245,7 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
   if (record.checked_as) json["checked_as"] = both(*record.checked_as);
   const std::string text = json.dump() + "\n";
   File file = File::open_or_create(record_path(name));
-  file.write_at(0, text);  // first, so that a disk that is full keeps what was there
+  file.write_at(0, text);  // before resize(): if the disk is full, the old record remains
   file.resize(text.size());
 }
 
@@ -269,7 +269,7 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
     File file = File::open_or_create(directory.locks_path());
     if (!file.try_lock_byte(byte, true)) return std::nullopt;
     if (file.has_name()) return ByteLock(std::move(file));
-    // Somebody unlinked it before it was locked: others lock the new one.
+    // The file was unlinked before it was locked: other processes lock a new one.
   }
 }
 
@@ -279,7 +279,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = File::open_or_create(directory_.locks_path());
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // As ByteLock; but the file is given up only if it was not the right one from the start.
+    // As in ByteLock::try_take(), the file was unlinked. With locks held in it, it cannot be
+    // exchanged for the new one.
     if (!is_first) return false;
     file_.close();
   }
@@ -332,7 +333,7 @@ void UseTable::renew() {
   while (file_.fd() < 0 || !file_.has_name()) {
     File fresh = File::open_or_create(directory_.locks_path());
     for (auto& [name, users] : users_) {
-      // If it is being evicted already, then it is: what is mapped stays whole.
+      // This may fail, if the shard is being evicted by now. Its mapping stays readable.
       users.is_locked = fresh.try_lock_byte(use_byte(name), false);
     }
     file_ = std::move(fresh);

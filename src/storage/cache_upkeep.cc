@@ -33,7 +33,7 @@ void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) c
     const bool has_shard = std::any_of(contents.shards.begin(), contents.shards.end(),
                                        [&](const auto& shard) { return shard.name == name; });
     if (has_shard) continue;
-    // A record is written just before its shard appears.
+    // The lock: a record without a shard may be one that a fetch has just written.
     const auto lock = ByteLock::try_take(directory, fetch_byte(name));
     if (lock && !detail::find_size(directory.shard_path(name))) {
       directory.remove_record(name);

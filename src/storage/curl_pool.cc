@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostIdle = 32;
 
-/// Once a process; older libcurls need it to be by one thread.
+/// Starts libcurl, once in a process and on one thread, as older versions need.
 void initialise_curl() {
   const ForkSection section;  // it takes some ms
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -46,7 +46,7 @@ CurlPool::Idle& CurlPool::mine() {
   Idle* idle = idle_.load(std::memory_order_acquire);
   const pid_t pid = ::getpid();
   if (idle->pid == pid) return *idle;
-  // The parent's is left as it is, its mutex perhaps held for ever.
+  // The parent's pool is leaked, since its mutex may be held for ever.
   auto fresh = std::make_unique<Idle>(pid);
   if (idle_.compare_exchange_strong(idle, fresh.get(), std::memory_order_acq_rel)) {
     return *fresh.release();
@@ -72,7 +72,7 @@ CurlHandle CurlPool::take() {
 void CurlPool::give_back(CurlHandle handle) noexcept {
   curl_easy_reset(handle.get());
   Idle* const idle = idle_.load(std::memory_order_acquire);
-  if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: let it go
+  if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: drop the handle
   const std::lock_guard lock(idle->mutex);
   if (idle->handles.size() >= kMostIdle) return;
   try {

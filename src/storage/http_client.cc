@@ -209,7 +209,7 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     if (is_other && !std::exchange(was_other, true)) {
       stat(target, request);  // throws StaleIndex, with what the file is now
       download.stop_matching();
-      continue;  // so the server does not know what If-Match means
+      continue;  // the file is the right one: the server does not understand If-Match
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

@@ -8,7 +8,7 @@
 namespace shardwise {
 namespace {
 
-/// libcurl gives 16 KiB at a time; sinks are better served with more.
+/// Bytes that are collected for a sink: libcurl delivers only 16 KiB at a time.
 constexpr std::size_t kWriteBufferBytes = 256 * 1024;
 
 constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
@@ -51,7 +51,7 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   if (answer.has_bad_length) {
     throw_fetch_error(request_.url, "a malformed Content-Length or Content-Range", kLyingServer);
   }
-  // A part that was asked for with If-Range need not say again what it is part of.
+  // The answer to a request with If-Range need not repeat the validator.
   const bool is_later = position_ > request_.range.begin;
   const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
   if (!request_.validator.empty() && !is_same && answer.validator() != request_.validator) {

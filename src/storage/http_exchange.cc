@@ -20,8 +20,8 @@ class Exchange {
  public:
   Exchange(CurlPool& pool, const Fetcher::Request& request, HttpBody& body)
       : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
-  /// A connection with bytes left in it would have them read as the next answer: it is closed. So
-  /// is one that failed: a handle whose host was not found finds none afterwards (libcurl 7.88).
+  /// A connection with bytes left in it is closed, since they would be read as the next answer. A
+  /// handle that failed is not reused: once a host was not found, it finds none (libcurl 7.88).
   ~Exchange() {
     if (is_reusable_ && !result_.has_excess) pool_.give_back(std::move(handle_));
   }
@@ -111,7 +111,7 @@ void Exchange::prepare(const FetchOptions& options, const HttpTarget& target,
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, &on_progress);
   set(CURLOPT_XFERINFODATA, this);
-  // The only way in which libcurl tells of bytes beyond Content-Length that came with the last.
+  // Only by this does libcurl tell of bytes beyond Content-Length that arrived with the last ones.
   set(CURLOPT_VERBOSE, 1L);
   set(CURLOPT_DEBUGFUNCTION, &on_debug);
   set(CURLOPT_DEBUGDATA, this);
@@ -163,7 +163,7 @@ bool Exchange::take_body(std::string_view bytes) {
   return !result_.was_stopped;
 }
 
-/// True if more bytes wait where the next answer should begin. Behind TLS nothing can be said.
+/// True if more bytes wait where the next answer should begin. Over TLS this cannot be seen.
 bool Exchange::has_unread_bytes() const {
   curl_socket_t socket = CURL_SOCKET_BAD;
   if (!is_plain_ || curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
@@ -203,7 +203,7 @@ HttpResult Exchange::perform() {
   is_reusable_ = code == CURLE_OK;
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
-  // The rest of an error's page is not missed.
+  // Only the beginning of an error's page is needed.
   if (code == CURLE_WRITE_ERROR && error_text_.size() == kMostErrorText) code = CURLE_OK;
   result_.code = code;
   if (code == CURLE_OK) {

@@ -114,7 +114,7 @@ Command::Command(std::vector<std::string> words, const std::string& url) {
   }
 }
 
-/// The last line of what a command complained, for people.
+/// The last line that a command wrote to standard error, for error texts.
 std::string last_line(std::string_view text) {
   const std::size_t last = text.find_last_not_of("\r\n");
   if (last == std::string_view::npos) return {};
@@ -123,7 +123,7 @@ std::string last_line(std::string_view text) {
   return in_quotes(before == std::string_view::npos ? text : text.substr(before + 1));
 }
 
-/// Passes on the bytes of a range of what streams by.
+/// Passes on those bytes of a stream that lie in a range.
 class RangeOf {
  public:
   RangeOf(const Fetcher::Range& range, Fetcher::Sink& sink) : range_(range), sink_(sink) {}
@@ -141,7 +141,7 @@ class RangeOf {
     return !is_full();
   }
   bool is_full() const { return range_.end && position_ >= *range_.end; }
-  /// REQUIRES: all came.
+  /// REQUIRES: the stream has ended.
   bool reaches() const { return position_ >= range_.end.value_or(range_.begin); }
   std::uint64_t position() const { return position_; }
 
@@ -188,8 +188,8 @@ class PipeFetcher : public Fetcher {
   }
 
  private:
-  /// Gives standard output to `range` until its end or till the range is full; returns the end of
-  /// standard error.
+  /// Passes standard output to `range` until it ends or the range is full; returns the last bytes
+  /// of standard error.
   static std::string read_all(const Command& command, const Fetcher::Request& request,
                               RangeOf& range) {
     std::vector<char> buffer(kPipeBufferBytes);

@@ -12,10 +12,10 @@
 namespace shardwise {
 namespace {
 
-/// The first libcurl that is known to sign all headers, in order. Before 7.86 it signed but two.
+/// The first libcurl that is known to sign all headers, in order. Before 7.86 it signed only two.
 constexpr unsigned kFirstSigningCurl = 0x075800;
 
-/// The hash of no content, which libcurls before 8 do not send themselves, though S3 insists.
+/// The hash of empty content. S3 requires it, and libcurl before version 8 does not send it.
 constexpr std::string_view kContentHash =
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 

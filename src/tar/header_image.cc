@@ -87,7 +87,7 @@ bool HeaderImage::Writer::take_header(std::size_t& at) {
     body_left_ = tar::padded(entry->size);
     keep_body_ = keep_(entry->name, entry->size);
   } else if (entry->size != 0 || kind == tar::EntryKind::kUnsupported) {
-    keep_rest_ = true;  // whether it has a body is for the scan to say
+    keep_rest_ = true;  // the scan decides whether it has a body
   }
   return true;
 }

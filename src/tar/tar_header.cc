@@ -35,7 +35,7 @@ std::int32_t signed_sum(const char* block) noexcept {
 /// Where the name, the target or the size of an entry comes from; later ones count more.
 enum class From : std::uint8_t { kHeader, kGnu, kPax };
 
-/// An entry as far as its special headers have told.
+/// The properties of an entry that its special headers have given so far.
 struct PartialEntry {
   RawEntry entry;
   From name = From::kHeader;
@@ -98,9 +98,9 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
   });
 }
 
-/// Holds for all entries behind it. Some readers take it for them, libarchive does not: what would
-/// change where members lie or what they are called is refused, for no rule is right for all.
-/// False, with `why`, in that case.
+/// Checks a global header, which holds for all entries behind it. Some readers apply it, libarchive
+/// does not, so no rule is right for all: a header that would change where members lie, or their
+/// names, is refused. False, with `why`, in that case.
 bool check_global_records(std::string_view body, std::string* why) {
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
     if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
@@ -110,9 +110,10 @@ bool check_global_records(std::string_view body, std::string* why) {
   });
 }
 
-/// A slash at the end of a file's name is an old way to write a directory. False, with `why`, where
-/// readers take it for several things: with data, or if it stands in one of two names only. The
-/// same of a sparse map, which libarchive reads whatever the type, and GNU tar and Python do not.
+/// Checks what readers interpret differently; false, with `why`, if an entry has it. A slash at the
+/// end of a file's name is an old way to write a directory: readers disagree if the entry has data,
+/// or if only one of its two names ends so. A sparse map is read by libarchive for every type, but
+/// not by GNU tar and Python.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {

@@ -29,7 +29,7 @@ constexpr std::string_view kUnsupportedRemedy =
     "repack the shard with plain files only, without `tar --sparse`, or index with the policy "
     "`skip`";
 
-/// How far a scan goes without a word to TarScanOptions::tick.
+/// Bytes that a scan covers between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
 constexpr std::uint32_t kTickEntries = 1024;
 
@@ -98,8 +98,8 @@ class Continuation {
   int next_piece_ = 0;
 };
 
-/// While it lives this thread is in the locale "C". In others libarchive turns the UTF-8 of pax
-/// names into the locale's characters.
+/// Puts this thread into the locale "C" while it lives. In other locales libarchive converts the
+/// UTF-8 of pax names to the locale's characters.
 class PlainLocale {
  public:
   PlainLocale() noexcept {
@@ -209,7 +209,7 @@ class Scanner {
     throw CorruptShard(problem.what, where, kDamagedRemedy);
   }
 
-  /// Says how far the scan has come, if it is time to.
+  /// Reports how far the scan has come, if it is time to.
   void tick(std::uint64_t at) {
     if (at - told_ < kTickBytes && ++entries_since_tick_ < kTickEntries) return;
     told_ = at;
@@ -263,8 +263,8 @@ class Scanner {
     if (type != '0' && type != '\0' && type != '5' && type != '2' && type != '1') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
-    // Behind their names v7 and GNU headers may hold what means something to some readers: a
-    // prefix, times, a sparse map.
+    // Behind their names, v7 and GNU headers may hold things that some readers interpret: a prefix,
+    // times, a sparse map.
     constexpr std::size_t kPrefix = 345, kTail = 500;
     if (!header.is_ustar() &&
         !((header.is_gnu() || header.is_v7()) &&
@@ -281,7 +281,8 @@ class Scanner {
     const auto length = static_cast<std::uint64_t>(*size);
     const bool is_file = type == '0' || type == '\0';
     if (!is_file && length != 0) return false;
-    // An old way to write a directory; and no reader is sure what a link like that is.
+    // A slash at the end is an old way to write a directory. On a link without a target readers
+    // disagree.
     if (type != '5' && short_name.back() == '/') return false;
     if ((type == '1' || type == '2') && header.short_target().empty()) return false;
     if (block[148] == '\0') return false;  // libarchive takes a checksum that begins so for zero
@@ -316,7 +317,7 @@ class Scanner {
     position_ = member.data_offset + tar::padded(member.size_bytes);
   }
 
-  /// Counts, and reports if it has a name that could be a member's, what is no file.
+  /// Counts an entry that is no file, and reports it if its name could be a member's.
   void pass_by(tar::EntryKind kind, std::string_view name, std::string_view target,
                std::uint64_t header_offset) {
     if (kind == tar::EntryKind::kDirectory) {
@@ -339,7 +340,7 @@ class Scanner {
   }
 
   /// Reads on from position_ to the end of this archive, or behind the first entry that is not
-  /// supported, by the raw headers, and holds what they say against libarchive.
+  /// supported, by the raw headers, and compares them with libarchive's reading.
   void read_with_libarchive() {
     const std::uint64_t base = position_;
     // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
@@ -427,9 +428,9 @@ class Scanner {
     position_ = at + tar::padded(raw.size);
   }
 
-  /// Links, directories and devices have no data, whatever their size field says. But GNU tar steps
-  /// over as many bytes behind all but hard links and directories, and libarchive behind hard links
-  /// in pax archives: where that would change what follows, the entry is refused.
+  /// Links, directories and devices have no data, whatever their size field says. But GNU tar skips
+  /// that many bytes behind all of them but hard links and directories, and libarchive behind hard
+  /// links in pax archives. An entry is refused where that would change what follows.
   void require_no_body(const tar::RawEntry& raw) const {
     if ((raw.type == '1' || raw.type == '5') && is_header(raw.data_offset)) return;
     if (is_end(raw.data_offset)) {
@@ -470,7 +471,8 @@ class Scanner {
       damaged(raw.header_offset, raw.name, "libarchive " + said + ", the raw header " + is);
     };
     if (raw.data_offset != data_offset) {
-      // Where depends on the member's bytes, which are not at hand of every shard.
+      // Not part of the text: where libarchive finds it depends on the member's bytes, which are
+      // not at hand for every shard.
       differ("finds the data elsewhere", "ends at " + std::to_string(raw.data_offset));
     }
     const std::optional<tar::EntryKind> kind = kind_of(entry);

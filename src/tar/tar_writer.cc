@@ -26,8 +26,8 @@ constexpr int kRecordBytes = 10240;  // what the end of an archive is padded to,
 constexpr int kWriteBytes = 1 << 20;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-/// While it lives libarchive takes this thread's names for UTF-8, whatever the user's locale. Names
-/// that are not UTF-8 stay the bytes they are.
+/// Makes libarchive take this thread's names for UTF-8 while it lives, whatever the user's locale.
+/// Names that are not UTF-8 stay as they are.
 class Utf8Names {
  public:
   Utf8Names() : before_(::uselocale(utf8())) {}
