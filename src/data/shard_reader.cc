@@ -168,7 +168,7 @@ void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) con
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
     void write(std::string_view bytes) override {
       if (bytes.size() > size_ - written_) {
-        throw FetchError("the server sent more bytes than were asked for", "", "");
+        throw FetchError("more bytes were delivered than were asked for", "", "");
       }
       bytes.copy(to_ + written_, bytes.size());
       written_ += bytes.size();
