@@ -24,10 +24,10 @@
 
 namespace shardwise::detail {
 
-/// A shard with its records: what a Sample points into, and keeps alive.
+/// A shard with its records. A Sample points into it, and keeps it alive.
 struct OpenShard {
-  // First what every view needs.
-  const char* data = nullptr;  // of the mapping; none: samples hold bytes of their own
+  // These first, since every view needs them.
+  const char* data = nullptr;  // start of the mapping; none: samples hold bytes of their own
   SegmentView segment;
   std::uint64_t first_sample = 0;
   std::shared_ptr<const Index> index;  // owns what `segment` points into
@@ -35,7 +35,7 @@ struct OpenShard {
   std::uint64_t stored_bytes = 0;
   CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
   std::optional<MappedFile> map;
-  /// The mapped file was seen to be written to: another that takes its name makes it no better.
+  /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
@@ -65,9 +65,9 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 
-/// Throws StaleIndex unless a local shard's file is the one that was indexed: by its size, its time
-/// and its first block; where it may have another time, and has, by more of its headers.
-/// @param segment  looked at only where it may.
+/// Throws StaleIndex unless a local shard's file is the one that was indexed, by its size, its time
+/// and its first block. If it has another time, and may have one, more of its headers are compared.
+/// @param segment  used only if the shard may have another time.
 void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
                      const ReadShard& read);
 

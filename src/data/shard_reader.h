@@ -39,13 +39,13 @@ class ShardReader {
  public:
   /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
   /// have. `fetchers` fetch samples of remote shards; none: the standard ones.
-  /// They stop when `cancel`, if any, becomes true.
+  /// They stop when `cancel` is set, if there is one.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
               std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel);
 
   /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
-  /// something large lies between them. Of a remote shard: one request, in the same way; what
-  /// comes is held to the hashes of `segment`, if it has any.
+  /// something large lies between them. Of a remote shard: one request, in the same way, whose
+  /// bytes are checked against the hashes of `segment`, if it has any.
   /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the one that was
   /// indexed, or ceased to be it; CorruptIndex; kIo.
   /// @param shard_bytes  the shard's size, which all that is read together cannot exceed.
@@ -54,7 +54,7 @@ class ShardReader {
                                        std::span<const MemberRecord> members);
 
   /// Throws StaleIndex unless a remote shard's first block is still the one that was indexed. It is
-  /// fetched once; not at all if the index has hashes, which say more of each sample that is read.
+  /// fetched once; not at all if the index has hashes, by which each sample is checked.
   /// Errors: as read().
   void require_first_block(const ShardInfo& info);
 

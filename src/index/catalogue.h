@@ -50,8 +50,8 @@ class Catalogue {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
   explicit Catalogue(const std::string& path);
 
-  /// True if the file at `path` was written by this library, in any version, whole or not. What is
-  /// not may be a user's own file and is never replaced.
+  /// True if the file at `path` was written by this library, in any version, whole or not. Any
+  /// other may be a user's own file, and is never replaced.
   static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }

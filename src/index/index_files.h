@@ -59,9 +59,9 @@ std::string_view owner_of_table(std::string_view name) noexcept;
 
 /// Removes the offset tables of the index at `path` that its catalogue does not name and nobody is
 /// building. Never throws: a table that stays behind costs room, and the next build tries again.
-/// @param replaced  the table that the catalogue named which was replaced; empty: there was none.
-///                  If the index was renamed it has another's name: it goes, too, unless that other
-///                  exists, or any index in the directory names it.
+/// @param replaced  the table that the replaced catalogue named; empty: there was none. If the
+///                  index was renamed, this table bears another index's name. It is removed, too,
+///                  unless that other index exists, or any index in the directory names the table.
 void sweep_tables(const std::string& path, const std::string& replaced) noexcept;
 
 /// The path under which a shard's stored url is looked for. `home` is the directory of the index.

@@ -19,8 +19,8 @@ namespace shardwise {
 //   [C]      hash64 of each block of 128 words (the last of each array may be shorter), of the
 //            starts and then of the entries, seeded with its number in its array
 //
-// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. What a
-// look-up reads is held against the blocks' hashes, so that damage is not taken for "no such key".
+// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. A look-up
+// checks what it reads against the blocks' hashes, so that damage is not taken for "no such key".
 
 /// How a key's hash is split, and how many buckets a number of samples gets: about eight a bucket.
 struct KeyHash {
@@ -54,9 +54,9 @@ class KeyIndex {
   static std::uint64_t num_words(std::uint32_t bucket_bits, std::uint64_t num_samples) noexcept;
 
   /// The entries of keys with this hash, sorted by sample; other keys may be among them. Nothing if
-  /// what had to be read is damaged.
+  /// the bytes that had to be read are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
-  /// True if `key`, that of an entry which find(hash) gave, has the same bucket and tag.
+  /// True if `key`, the key of an entry that find(hash) returned, has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
   /// True if all of it is as it was written.
   bool is_intact(std::uint64_t keys_checksum) const noexcept;

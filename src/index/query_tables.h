@@ -12,15 +12,16 @@ struct sqlite3;
 
 namespace shardwise {
 
-/// The tables that queries ask: samples, members, shards, fields and skipped, all virtual, and all
-/// read through what checks an index as it reads. One thread.
+/// The tables of queries: samples, members, shards, fields and skipped. All are virtual, and read
+/// the index through the same checks as any reader. One thread.
 class QueryTables {
  public:
   explicit QueryTables(const Index& index);
 
   /// Makes the tables known to a connection, which must not outlive them.
   void add_to(sqlite3* db);
-  /// Throws what a table threw while SQLite's own code lay between it and the caller, if one did.
+  /// Rethrows an exception of a table, if there was one: SQLite's code, which lay between table and
+  /// caller, cannot pass it on.
   void rethrow() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -32,7 +33,7 @@ class QueryTables {
   std::uint64_t num_rows(const ShardInfo&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const IndexSummary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const SkippedMember&) { return skipped().size(); }
-  /// The second argument only says of which table. A shard's url is its path, without secrets.
+  /// The second argument only selects the table. A shard's url is its path, without secrets.
   ShardInfo row(std::uint64_t place, const ShardInfo&) const;
   const IndexSummary::Field& row(std::uint64_t place, const IndexSummary::Field&) {
     return fields()[place];

@@ -15,8 +15,8 @@
 
 namespace shardwise {
 
-// The rows of the catalogue's tables. What a row holds is said once, by for_each_field: the tables'
-// SQL, their checksums and the build's journal follow from it.
+// The rows of the catalogue's tables. The fields of a row are listed once, by for_each_field(): the
+// tables' SQL, their checksums and the build's journal follow from it.
 
 /// A value as SQLite has it.
 struct Cell {

@@ -6,9 +6,9 @@
 
 namespace shardwise::sqlite {
 
-/// The temporary files of one connection, in which SQLite sorts and keeps what a statement needs
-/// for itself: nameless files where SQLite puts them, and no more than so many bytes in all of them
-/// together. It must outlive the connection. One thread.
+/// The temporary files of one connection, in which SQLite sorts and keeps intermediate results:
+/// nameless files where SQLite puts them, with a limit on their bytes together. It must outlive the
+/// connection. One thread.
 class ScratchFiles {
  public:
   explicit ScratchFiles(std::uint64_t max_bytes);

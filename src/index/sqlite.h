@@ -13,8 +13,8 @@ struct sqlite3_stmt;
 
 namespace shardwise::sqlite {
 
-// SQLite has locks of its own for all connections together, and no care for fork(): each call of
-// it is within a ForkSection, here and wherever else it is called.
+// SQLite has locks of its own for all connections together, and takes no care of fork(). So every
+// call of it is within a ForkSection, here and elsewhere.
 
 /// A value of a statement's row; text and blobs are valid until its next step.
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
@@ -44,7 +44,7 @@ class Statement {
   /// Columns count from 0. Of another type than asked for: CorruptIndex.
   std::int64_t integer(int column) const;
   std::string bytes(int column) const;
-  /// Whatever it is; text and blobs are valid until the next step() or reset().
+  /// A value of any type; text and blobs are valid until the next step() or reset().
   MetadataValue value(int column) const noexcept { return value_of(statement_, column); }
 
  private:
@@ -70,7 +70,7 @@ class Database {
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
 
-  /// For what has no place here, such as virtual tables.
+  /// The connection itself, for calls that have no place here, such as virtual tables.
   sqlite3* handle() const noexcept { return db_; }
   void execute(const std::string& sql);
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }

@@ -21,12 +21,12 @@ class TableWriter {
  public:
   /// @param index_path  the catalogue's path; the table lies beside it.
   explicit TableWriter(const std::string& index_path);
-  /// Writes `file`, of which the caller may know that the first segments lie in it already.
+  /// Writes `file`, in which the first segments may lie already (see append()).
   TableWriter(const std::string& index_path, AtomicFile& file);
 
   /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
   /// @param key_hashes  hash64 of each sample's key.
-  /// @param lies_at     where in the file it is already: then it is not written there again.
+  /// @param lies_at     where in the file it lies already; if that is its place, it is not written.
   /// @return            where it lies.
   std::uint64_t append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes,
                        std::optional<std::uint64_t> lies_at = {});

@@ -19,7 +19,7 @@ namespace shardwise {
 /// Puts shards' parts one behind the other into new index files.
 class Assembly {
  public:
-  /// @param sources    what the shards were named by, as the index keeps it.
+  /// @param sources    the words that the shards were named by, as the index keeps them.
   /// @param is_secret  nobody but its owner is to read the index.
   /// @param table      an unfinished table, perhaps with the first parts in it.
   Assembly(const std::string& path, const IndexContent& content,
@@ -31,7 +31,7 @@ class Assembly {
 
   std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
 
-  /// Writes all that is left of both files, so that what commit() does cannot want for room.
+  /// Writes all that is left of both files, so that commit() needs no more room.
   /// Errors: CorruptShard if a key comes in two shards and must not; Cancelled.
   void finish(const CancelToken& cancel);
   /// Gives the files their names: the moment at which the new index exists.

@@ -49,20 +49,21 @@ std::uint64_t scan_options_hash(const IndexContent& content);
 struct BuildInputs {
   std::unique_ptr<Donor> old;
   std::optional<IndexPart> part;
-  std::vector<std::string> words;  ///< what the shards were named by, as the index keeps it
+  std::vector<std::string> words;  ///< that the shards were named by, as the index keeps them
   std::vector<Source> sources;
   std::vector<std::string> missing;  ///< paths that are not there, and are left out
   std::vector<std::string> gone;     ///< paths that the index has, and were not named again
 };
 
-/// Looks at shards, without reading them, in their order. Those that are not there go to `missing`.
-/// Errors: NotFound of a remote one, unless `options` drop what is missing; kIo; Unsupported;
-///   InvalidArgument if one is among `named`, where they go; those of RemoteShards.
+/// Looks at shards, without reading them, in their order. Paths that do not exist are put into
+/// `missing`, the others into `named`.
+/// Errors: NotFound for a remote shard, unless `options` drop missing ones; kIo; Unsupported;
+///   InvalidArgument if a shard is in `named` already; those of RemoteShards.
 std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const std::string> shards,
                                  const BuildOptions& options, DistinctShards& named,
                                  std::vector<std::string>& missing);
 
-/// Throws NotFound if any is missing, of so many that were looked at.
+/// Throws NotFound if any shard is missing, and counts them among those that were looked at.
 void require_none_missing(const std::vector<std::string>& missing, std::size_t num_shards,
                           std::string_view remedy);
 

@@ -13,11 +13,11 @@
 
 namespace shardwise {
 
-/// Fields above this are not taken for metadata.
+/// Bytes of a field above which it cannot be metadata.
 inline constexpr std::uint64_t kMaxColumnFieldBytes = std::uint64_t{1} << 20;
 
-/// Values without a JSON path that are above these are not taken: a column holds what queries ask
-/// for, not images. JSON text may be as large as the field.
+/// Limits for values without a JSON path: a column holds what queries ask for, not images. JSON
+/// text may be as large as the field.
 inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;  // not UTF-8
 inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
 

@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// The shards of a list, each of which may come once: by whatever name, for the samples of one that
-/// comes twice would come twice. One thread.
+/// The shards of a list, each of which may come once, under any name: if a shard came twice, so
+/// would its samples. One thread.
 class DistinctShards {
  public:
   /// @param identity  of the file that `path` leads to.
@@ -16,7 +16,7 @@ class DistinctShards {
   void add_file(const std::string& path, const FileIdentity& identity);
   /// Adds a URL. Spellings that canonical_url() makes equal are one.
   void add_url(const std::string& url);
-  /// Either of them; nothing where there is no such file.
+  /// Adds a path or a URL; does nothing if there is no such file.
   void add_if_there(const std::string& shard);
 
  private:

@@ -29,9 +29,9 @@ struct Donor {
   std::map<std::uint64_t, std::vector<SkippedMember>> skipped;  ///< by shard
 };
 
-/// Opens the index that is at `path` already, to take over what did not change. Nothing if there is
-/// none, or none that is whole and of this version: then all is scanned.
-/// Errors: InvalidArgument if what is there is no index.
+/// Opens the index that is at `path` already, to take over the shards that did not change. Returns
+/// nothing if there is none, or none that is whole and of this version: then all shards are
+/// scanned. Errors: InvalidArgument if the file there is no index.
 std::unique_ptr<Donor> open_old_index(const std::string& path);
 
 }  // namespace shardwise

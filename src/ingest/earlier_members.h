@@ -9,7 +9,7 @@
 
 namespace shardwise {
 
-/// The members of a shard that a scan has come by, by name: what its hard links may stand for.
+/// The members of a shard that a scan has passed, by name: hard links may stand for them.
 /// Names are compared byte by byte. Memory: all names. One thread.
 class EarlierMembers {
  public:
@@ -18,9 +18,8 @@ class EarlierMembers {
                              Place{member.data_offset, member.size_bytes});
   }
 
-  /// The link as a member with the bytes of the last one that its target names; it is added, too.
-  /// The earlier member that a hard link stands for; nothing if there is none, or if `link` is of
-  /// another type.
+  /// Returns a hard link as a member with the bytes of the last member that its target names, and
+  /// adds it; nothing if there is no such member, or if `link` is of another type.
   std::optional<TarMember> resolve(const TarOther& link) {
     if (link.type != TarOther::Type::kHardLink) return std::nullopt;
     const auto found = places_.find(std::string(link.target));

@@ -11,17 +11,16 @@
 
 namespace shardwise {
 
-/// Brings at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its
-/// end.
+/// Reads at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its end.
 using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
 
 /// Reads a local file, which must live as long as what is returned.
 ReadShard reader_of(const File& file);
 
-/// Holds a shard of the right size against the index by a few of its bytes: its first 512, and, if
-/// it is not compressed, the headers right before the data of up to eight members, evenly spread,
-/// the last one among them, which must be headers of files of those sizes.
-/// @return  nothing if they could be those of the shard that was indexed, else what differs.
+/// Compares a few bytes of a shard of the right size with the index: its first 512, and, if it is
+/// not compressed, the headers right before the data of up to eight members, evenly spread and with
+/// the last one. They must be headers of files of those sizes.
+/// @return  nothing if this could be the shard that was indexed, else the difference.
 /// Cost: up to nine calls of `read`. Errors: those of `read`.
 std::optional<std::string> difference_at_a_glance(const ShardInfo& row, const SegmentView& segment,
                                                   const ReadShard& read);

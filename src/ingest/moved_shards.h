@@ -20,13 +20,13 @@ namespace shardwise {
 std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
                                            const Rescan& now, bool accept_times);
 
-/// The shard, as the index is to have it from now on: with its place and time of now.
+/// The shard as the index is to have it from now on: with its present place and time.
 Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now);
 
 /// Looks among `sources` for local shards that `old` has by a name in `unnamed`: of the same size,
-/// time (any, if `accept_times`) and first 512 bytes. One that could be several of them, and
-/// several that could be one, are read; so is, unless `accept_times`, one whose double is still
-/// where `old` has it. What is found becomes a Reuse, and leaves `unnamed`.
+/// time (any, if `accept_times`) and first 512 bytes. A shard that is found becomes a Reuse, and
+/// its name is removed from `unnamed`. A shard is read instead where the match is not one to one,
+/// and, unless `accept_times`, where its double is still at the place that `old` has.
 /// Cost: one read of 512 bytes for each shard of a size and time that one of them has, and stat(2)
 /// twice for each that is found.
 void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,

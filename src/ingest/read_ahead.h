@@ -5,10 +5,10 @@
 
 namespace shardwise {
 
-/// Whether the kernel reads ahead in a mapped shard of which only the headers are wanted. It begins
-/// without: of large members a scan then reads a page each, not gigabytes. Where members turn out
-/// to be so small that reading them all costs no more than jumping over them, it reads ahead. One
-/// thread.
+/// Decides whether the kernel reads ahead in a mapped shard of which only the headers are needed.
+/// At first it does not, so that a scan reads one page of each large member, not gigabytes. Where
+/// members turn out to be so small that reading them all costs no more than jumping over them, it
+/// does. One thread.
 class ReadAhead {
  public:
   ReadAhead() = default;

@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// Where the bytes of a shard are, and how to get at them if that is no local file.
+/// Where the bytes of a shard are, and how they are read if that is no local file.
 struct ShardPlace {
   std::string path;                ///< or URL
   RemoteShards* remote = nullptr;  ///< none: a local file
@@ -23,23 +23,23 @@ struct ShardPlace {
 };
 
 struct ShardBytesOptions {
-  /// Path beside which nameless files are made, for what is kept of a shard that is no plain local
-  /// file.
+  /// Path beside which nameless files are made, for the kept bytes of a shard that is no plain
+  /// local file.
   std::string temporary;
-  /// The members whose data is wanted; of a plain local shard all is there.
+  /// Selects the members whose data is needed; a plain local shard has all data anyway.
   HeaderImage::Keep keep;
   bool hash = false;  ///< stored_hash() will be asked for
   /// Stops expanding and fetching at the first header that cannot be read: the scan will end there
   /// with an error.
   bool stop_at_damage = false;
-  /// Called now and then while the file is brought and expanded, with how many of its bytes, as it
-  /// is stored, were read; what it throws ends the work.
+  /// Called now and then while the file is read and expanded, with how many of its bytes, as it is
+  /// stored, were read; an exception from it ends the work.
   std::function<void(std::uint64_t stored_bytes)> tick;
 };
 
 /// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
-/// an image of what it expands to. A file that is truncated meanwhile does not end the process:
-/// what is gone reads as zeros, and require_unchanged() throws. One thread, to the end of its life.
+/// an image of its expanded bytes. A file that is truncated meanwhile does not end the process: the
+/// missing bytes read as zeros, and require_unchanged() throws. One thread, to the end of its life.
 class ShardBytes {
  public:
   /// Errors: NotFound, kIo; CorruptShard and Unsupported from expanding; kNoSpace; those of
@@ -71,7 +71,7 @@ class ShardBytes {
   void at_member(std::uint64_t data_offset) noexcept;
 
   /// The shard was scanned to its end, without an error.
-  /// Errors: CorruptShard if it was not brought to its end, since a header cannot be read.
+  /// Errors: CorruptShard if it was not read to its end, since a header cannot be read.
   void done() const;
 
  private:

@@ -9,7 +9,7 @@
 /// Image bytes to pixels. Neither LibTorch nor the image libraries show in this header.
 namespace shardwise::libtorch::detail {
 
-/// Why bytes could not be decoded. What is thrown to users is a BadField that says where, too.
+/// Says why bytes could not be decoded. Users get a BadField, which also says where.
 class DecodeFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -37,7 +37,7 @@ class RgbImage {
 void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image);
 
 /// Writes `image` as three planes of height x width bytes each, one after the other, to `planes`;
-/// resized first, antialiased bilinear, if the size is another.
+/// resized first, antialiased bilinear, if the size differs.
 void write_planes(const RgbImage& image, std::size_t height, std::size_t width,
                   std::uint8_t* planes);
 

@@ -55,8 +55,8 @@ class Partition {
 
   /// Slots that exist, before the tail policy.
   std::uint64_t num_slots() const noexcept { return num_slots_; }
-  /// Slots that all ranks deliver together: num_slots rounded by the tail policy. Padded slot j
-  /// holds what slot j mod num_slots holds.
+  /// Slots that all ranks deliver together: num_slots rounded by the tail policy. Walk::slot() says
+  /// what the slots from num_slots on, the pads, hold.
   std::uint64_t delivered_slots() const noexcept { return delivered_slots_; }
 
   /// The number of slots that this rank delivers.

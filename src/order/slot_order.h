@@ -26,7 +26,7 @@ class SlotOrder {
   /// stride and the order's number of streams divide one another.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
-  /// True if slots_of() works. If not, who wants to know has to look through the epoch.
+  /// True if slots_of() works. If not, finding a sample takes a look at every slot of the epoch.
   virtual bool can_find() const { return true; }
   /// The slots of the epoch that hold `sample`, ascending. REQUIRES: the sample exists.
   /// Errors: InvalidArgument if that cannot be told.

@@ -13,8 +13,8 @@ std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
 /// Errors: InvalidArgument if they are no list of shard offsets.
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 
-/// The spec of `order` over `samples`, without a layout: what has no effect is at its default, so
-/// that two specs are equal if and only if the orders are.
+/// The spec of `order` over `samples`, without a layout. Options that have no effect are at their
+/// defaults, so that two specs are equal if and only if the orders are.
 /// Errors: InvalidArgument for options that do not go together, naming them.
 OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks);
 

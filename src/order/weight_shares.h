@@ -16,9 +16,9 @@ inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
 ///
 /// Part of every order that uses it: docs/formats/order.md (Shares of weights, version 1).
 ///
-/// So the share of a weight that is the part p of the sum of n weights is off from p * whole by
-/// less than 1 + (1 + n * p) * whole / 2^62, and that of the greatest also by what was taken from
-/// it.
+/// So if a weight is the part p of the sum of n weights, its share differs from p * whole by less
+/// than 1 + (1 + n * p) * whole / 2^62. The share of the greatest weight may also be smaller, by
+/// the ones that were taken from it.
 ///
 /// REQUIRES: whole >= 2^32 * the number of weights.
 /// Memory: 8 bytes a weight. Cost: about 30 ns a weight.

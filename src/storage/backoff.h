@@ -17,7 +17,7 @@ class Backoff {
   void begin_attempt() noexcept { ++attempts_; }
   /// The attempt delivered bytes: failures are counted from 0 again.
   void made_progress() noexcept { failures_ = 0; }
-  /// False if there are to be no more attempts; else waits for the time of the next.
+  /// Waits for the time of the next attempt. False: there are to be no more.
   /// @param retry_after  what the server asked for.
   /// Errors: Cancelled.
   bool wait_for_next(std::optional<std::chrono::seconds> retry_after);
@@ -31,9 +31,9 @@ class Backoff {
   int failures_ = 0;  ///< since the last progress
 };
 
-/// True if the request's `cancel` is.
+/// True if the request was cancelled.
 bool is_cancelled(const Fetcher::Request& request) noexcept;
-/// Errors: Cancelled, if it is.
+/// Throws Cancelled if the request was cancelled.
 void check_cancelled(const Fetcher::Request& request);
 
 }  // namespace shardwise

@@ -25,7 +25,7 @@ class CacheDirectory {
     std::int64_t last_use_ns = 0;
   };
   struct Temporary {
-    std::string name;  ///< of the shard that it is to become
+    std::string name;  ///< name of the shard that it is to become
     std::string path;
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;
@@ -71,7 +71,7 @@ class CacheDirectory {
   static Glance glance_at(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
-    bool is_damaged = false;            ///< it says something, but nothing of this shard
+    bool is_damaged = false;            ///< it is not empty, but no record of this shard
   };
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
@@ -94,7 +94,7 @@ std::uint64_t fetch_byte(std::string_view name);
 /// ... and, shared, while it is in use.
 std::uint64_t use_byte(std::string_view name);
 
-/// An exclusive lock on a byte of the locks file; free when this goes, or the process does.
+/// An exclusive lock on a byte of the locks file; freed when this is destroyed or the process ends.
 /// Movable.
 class ByteLock {
  public:
@@ -106,8 +106,8 @@ class ByteLock {
   File file_;  // of its own: closing it frees the lock
 };
 
-/// Exclusive locks on bytes of the locks file, however many, for one descriptor; free when this
-/// goes, or the process does.
+/// Exclusive locks on any number of bytes of the locks file, with one descriptor; freed when this
+/// is destroyed or the process ends.
 class ByteLocks {
  public:
   explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
@@ -144,7 +144,7 @@ class UseTable {
     std::size_t kept = 0;
     bool is_locked = false;
   };
-  /// In a forked child: drops what is the parent's alone. REQUIRES: mutex_.
+  /// In a forked child: drops the users that are the parent's alone. REQUIRES: mutex_.
   void adopt() noexcept;
   /// Opens the locks file if that has not been done by this process, or if it was unlinked.
   /// REQUIRES: mutex_.

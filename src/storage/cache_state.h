@@ -69,7 +69,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     kNotNow,  ///< the victim is still needed
     kNone     ///< no shard may go
   };
-  /// How much a shard is needed.
+  /// How urgently a shard is needed.
   struct Need {
     std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
     bool patient = false;  ///< it is needed now, but may wait until its victim is free
@@ -109,9 +109,9 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     bool is_in_use() const noexcept { return next.kind == NextUse::Kind::kInUse; }
   };
   struct Survey {
-    std::vector<Candidate> shards;    ///< in the order in which they should leave; all but one
-    std::uint64_t bytes = 0;          ///< of them
-    std::uint64_t own_bytes = 0;      ///< of that one, if it is there
+    std::vector<Candidate> shards;    ///< all but `name`, in the order in which they should leave
+    std::uint64_t bytes = 0;          ///< of `shards`
+    std::uint64_t own_bytes = 0;      ///< of the shard `name`, if it is there
     std::uint64_t fetched_bytes = 0;  ///< of all that is being fetched
   };
   /// Counts all that is there besides the shard `name`. REQUIRES: the room lock.

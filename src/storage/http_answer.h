@@ -35,10 +35,10 @@ struct HttpAnswer {
   std::string weak_etag;      ///< an ETag that may stay while bytes change
   std::string last_modified;  ///< as sent
   std::optional<std::chrono::seconds> retry_after;
-  std::string bucket_region;  ///< what S3 says of where the bucket is
-  bool is_complete = false;   ///< the empty line came
+  std::string bucket_region;  ///< the bucket's region, as S3 says it
+  bool is_complete = false;   ///< the empty line has arrived
 
-  /// Takes one header line, or a status line, which forgets all before it.
+  /// Takes one header line, or a status line, which discards all before it.
   void take_line(std::string_view line);
 
   /// Tells the file's versions apart, see Fetcher::Stat::validator; "" if nothing does.

@@ -6,8 +6,7 @@
 
 namespace shardwise {
 
-/// Asks for files over http(s): follows redirects, tries again, goes on after cuts. What it throws
-/// is said at Fetcher.
+/// Requests files over http(s): follows redirects, retries, resumes after cuts. Errors: as Fetcher.
 /// Threads: internally synchronised.
 class HttpClient {
  public:
@@ -21,7 +20,7 @@ class HttpClient {
   /// One attempt, redirects followed.
   HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
                  HttpBody& body);
-  /// Attempts until one does not fail for a passing reason.
+  /// Makes attempts until one does not fail for a transient reason.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
                            const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,

@@ -10,8 +10,8 @@
 
 namespace shardwise {
 
-/// Puts one range of a file together from as many answers as it takes, and holds each answer to
-/// what it says and to those before. One thread.
+/// Puts one range of a file together from as many answers as it takes. Checks each answer against
+/// its own headers and the answers before. One thread.
 ///
 ///     begin           position        end
 ///       |== taken ======|-- wanted -----|
@@ -20,11 +20,11 @@ class HttpDownload : public HttpBody {
   HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink)
       : request_(request), sink_(sink), position_(request.range.begin) {}
 
-  /// Asks for what is still wanted. If the answers can tell no version, all of it is.
+  /// The request for what is still wanted: everything, if the answers name no version.
   HttpQuery next_query();
-  /// Asks no more for the wanted version alone: the answers are still held to it.
+  /// Sends no If-Match from now on; the answers are still checked for the wanted version.
   void stop_matching() noexcept { matches_ = false; }
-  /// Takes what an exchange left. True if all is there.
+  /// Takes the result of an exchange. True if everything has arrived.
   bool finish(const HttpResult& result);
   /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
@@ -37,7 +37,7 @@ class HttpDownload : public HttpBody {
  private:
   void begin_whole(const HttpAnswer& answer);
   void begin_part(const HttpAnswer& answer);
-  /// Forgets what was taken. Errors: FetchError, if the sink cannot.
+  /// Discards what was taken. Errors: FetchError, if the sink cannot do so.
   void restart(std::string_view why);
   void flush();
 
@@ -47,8 +47,8 @@ class HttpDownload : public HttpBody {
   std::optional<std::uint64_t> end_;  ///< where this answer ends
   bool has_begun_ = false;            ///< this answer
   bool has_progress_ = false;
-  bool was_restarted_ = false;  ///< the part that came is void: ask for the whole
-  bool matches_ = true;         ///< the wanted version alone is asked for, where that can be said
+  bool was_restarted_ = false;  ///< the part that arrived is void: ask for the whole
+  bool matches_ = true;         ///< If-Match is sent, where the validator permits that
   std::string validator_;       ///< of the answers so far, for If-Range
   Fetcher::Stat file_;
   std::string buffer_;  ///< taken, and not yet in the sink

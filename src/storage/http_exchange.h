@@ -12,7 +12,7 @@
 
 namespace shardwise {
 
-/// Where a file is, and how to be let in.
+/// The address of a file, and the credentials for it.
 struct HttpTarget {
   std::string url;                        ///< canonical, without userinfo
   std::string user = {}, password = {};   ///< secret
@@ -26,16 +26,16 @@ struct HttpQuery {
   bool head_only = false;
   std::string range = {};     ///< "5-9" or "5-"; empty: all
   std::string if_range = {};  ///< a validator
-  std::string if_match = {};  ///< a strong ETag; of another file nothing comes but 412
+  std::string if_match = {};  ///< a strong ETag; the answer for another file is 412
 };
 
-/// Takes the body of a 200 or 206. What its methods throw ends the exchange and reaches its caller.
+/// Takes the body of a 200 or 206. An exception from it ends the exchange and reaches its caller.
 class HttpBody {
  public:
   virtual ~HttpBody() = default;
   /// Before the first write; not called for an answer without a body.
   virtual void begin(const HttpAnswer& answer) = 0;
-  /// False: it has all that it wants.
+  /// Returns false once it has all that it wants.
   virtual bool write(std::string_view bytes) = 0;
 };
 
@@ -47,7 +47,7 @@ struct HttpResult {
   std::string redirect_url;  ///< absolute
   std::string error_name;    ///< S3's word for what is wrong
   bool was_stopped = false;  ///< by the body, which has all
-  bool has_excess = false;   ///< more bytes came than were announced
+  bool has_excess = false;   ///< more bytes arrived than were announced
 
   bool has_file() const {
     return (code == CURLE_OK || was_stopped) && (answer.status == 200 || answer.status == 206);

@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-/// As whom and where S3 is asked, once everything was looked up.
+/// The credentials and the place for requests to S3, once everything was looked up.
 struct S3Access {
   std::string access_key_id;  ///< empty: requests are anonymous
   std::string secret_access_key;
@@ -16,7 +16,7 @@ struct S3Access {
   std::string source;    ///< where the keys come from, for people: "the environment"
 };
 
-/// Looks up what S3Options leaves open, in the order that is said there. Reads the environment and
+/// Looks up what S3Options leaves open, in the order that it documents. Reads the environment and
 /// two small files; runs nothing, and asks no service.
 /// Errors: InvalidArgument: half a pair of keys, or a named profile that is in neither file.
 S3Access resolve_s3_access(const S3Options& options);
