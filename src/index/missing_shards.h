@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// True if the shard is a local one, and there is nothing where the index looks for it.
+/// True if the shard is a local one, and no file is where the index looks for it.
 /// Cost: one stat(2). Threads: this and what follows, safe concurrently.
 SHARDWISE_EXPORT bool is_missing(const ShardInfo& shard);
 
@@ -21,8 +21,8 @@ SHARDWISE_EXPORT std::string count_missing_shards(const Index& index);
 /// where it is.
 SHARDWISE_EXPORT std::string how_to_find(const Index& index, const ShardInfo& shard);
 
-/// The error to throw about it. `note` comes with the path: how many are missing, where that is to
-/// be said.
+/// The error about this missing shard. `note` is put behind the path: for example, how many shards
+/// are missing.
 SHARDWISE_EXPORT NotFound missing_shard_error(const Index& index, const ShardInfo& shard,
                                               const std::string& note = {});
 

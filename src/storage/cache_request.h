@@ -33,7 +33,7 @@ struct CacheRequest {
   std::function<void(const std::string& path)> check = nullptr;
   /// A hash of what `check` compares a shard with. A shard in the cache that passed a check against
   /// something else is not the one that is asked for; one that passed no check is checked now.
-  /// Nothing: shards in the cache are taken unchecked.
+  /// Without it, shards in the cache are taken unchecked.
   std::optional<Hash128> checked_as = {};
   /// Ends the call with Cancelled.
   CancelToken cancel = {};

@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// Which shard leaves a full cache. Either way none that is in use.
+/// The rule by which a shard leaves a full cache. Under both, no shard leaves that is in use.
 enum class Replacement : std::uint8_t {
   kLru,      ///< the one whose latest use began longest ago
   kNextUse,  ///< the one that is needed again last, or never
@@ -26,7 +26,7 @@ struct EvictionCandidate {
 };
 
 /// True if `x` leaves before `y`. For a pair of different shards either this or the reverse is
-/// true: where their uses say nothing the larger one leaves first, then the one of lower number.
+/// true: if their uses do not decide, the larger one leaves first, then the one of lower number.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 

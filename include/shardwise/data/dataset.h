@@ -91,9 +91,10 @@ class SHARDWISE_EXPORT Dataset {
  public:
   /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
   /// is first touched.
-  /// @param path  or what read_sources() takes as one source: a directory, "train-{00..99}.tar", a
-  ///   URL. Its index is then built at first use, and brought up to date when shards changed, as
-  ///   index_for() says: also how the two are told apart, how processes share it, and the cost.
+  /// @param path  of an index; or one source, as read_sources() takes it: a directory,
+  ///   "train-{00..99}.tar", a URL. Its index is then built at first use, and updated when shards
+  ///   changed. See index_for() for how the two are told apart, how processes share it, and its
+  ///   cost.
   /// Errors: as Index::open and index_for; InvalidArgument if it is a part, unless `options` allow
   ///   it.
   static Dataset open(const std::string& path, const DatasetOptions& options = {});
@@ -143,7 +144,8 @@ class SHARDWISE_EXPORT Dataset {
   /// Offsets of all shards in this dataset's numbering, as sharded orders want them:
   /// [0, ..., size()]. In a view shards may be empty.
   std::vector<std::uint64_t> shard_starts() const;
-  /// Gives the bytes of a sample's fields together, as the index has them: for balance_bytes.
+  /// Returns a function that gives the bytes of a sample's fields together, as the index has them:
+  /// for balance_bytes.
   /// Threads: safe concurrently.
   /// Cost: some ns; the first of a shard checks its records.
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
@@ -173,7 +175,7 @@ class SHARDWISE_EXPORT Dataset {
   friend class ShardPrefetcher;
   struct Impl;
   struct Selection;
-  /// From now on the cache is told what is known of the future; none: that nothing is.
+  /// From now on the cache is told this future; none: that nothing is known of it.
   void follow(std::shared_ptr<const detail::ShardFuture> future) const;
   [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls

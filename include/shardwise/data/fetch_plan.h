@@ -52,7 +52,7 @@ struct FetchPlan {
     std::uint64_t bypasses = 0;    ///< fetches that found no room, and were not kept
     std::uint64_t peak_bytes = 0;  ///< the most that was cached
 
-    /// Adds what another epoch did; the peak is the higher one.
+    /// Adds the counts of another epoch; the peak is the higher one.
     SHARDWISE_EXPORT CacheCounts& operator+=(const CacheCounts& other) noexcept;
     friend bool operator==(const CacheCounts&, const CacheCounts&) = default;
   };
@@ -95,7 +95,7 @@ struct FetchPlan {
   SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
   /// The kind of `node`. REQUIRES: node < options.nodes.
   SHARDWISE_EXPORT const Node& of_node(std::uint64_t node) const;
-  /// The most that a node needs.
+  /// The largest need of any node.
   SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
   SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
   SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;

@@ -11,8 +11,8 @@
 namespace shardwise {
 
 struct PrefetchOptions {
-  /// Shards that are fetched at once by this process. 0: none ahead; the cache is only told what
-  /// comes.
+  /// Shards that this process fetches at once. 0: none is fetched ahead, but the cache knows the
+  /// next uses.
   unsigned num_threads = 2;
   /// How many uses of shards to look ahead, at most.
   std::uint64_t max_ahead = 32;
@@ -38,13 +38,13 @@ struct PrefetchOptions {
 /// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of a few samples), nothing is done,
 /// and the cache falls back to least recently used.
 ///
-/// Threads: makes its own, and joins them; the destructor breaks off what is being fetched. The
-/// methods are for one thread. A forked child starts threads of its own where the next use of a
-/// shard begins or ends, or the next epoch. What goes wrong in fetching ahead comes up when the
-/// shard is read.
+/// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
+/// methods are for one thread. A forked child starts threads of its own when the next use of a
+/// shard, or the next epoch, begins or ends. An error in fetching ahead shows when the shard is
+/// read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
-  /// For the epoch at which `sampler` stands, and on across its end.
+  /// Begins at the place where `sampler` stands; looks ahead across the end of its epoch, too.
   /// Cost: about 0.1 us a chunk for three epochs, and some us a shard.
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
   ~ShardPrefetcher();
@@ -54,11 +54,12 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   /// True if the future is known and there is a cache to fetch into.
   bool is_active() const noexcept;
 
-  /// All that the first `num_delivered` of the sampler's samples stand for has been read.
+  /// Reports that the first `num_delivered` of the sampler's samples have been read.
   /// Cost: some ns; where a use of a shard ends, some us.
   void reached(std::uint64_t num_delivered);
 
-  /// Another epoch, or another position. Errors: InvalidArgument if it is of another order.
+  /// Goes on with another epoch, or another position. Errors: InvalidArgument if `sampler` is of
+  /// another order.
   void begin_epoch(const Sampler& sampler);
 
  private:

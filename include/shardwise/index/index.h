@@ -19,7 +19,8 @@ namespace detail {
 class SegmentView;
 }  // namespace detail
 
-/// What to index besides where members lie. Stored in the index, so that update_index() reuses it.
+/// The content of an index besides the members' places. Stored in it, so that update_index() reuses
+/// it.
 struct IndexContent {
   BadPolicies policies = {};
   /// Metadata to take from fields, for queries. Reads those fields.
@@ -74,7 +75,7 @@ struct ShardInfo {
   friend bool operator==(const ShardInfo&, const ShardInfo&) = default;
 };
 
-/// A member that was left out: by a rule, or because the build was told to skip what is bad.
+/// A member that was left out: by a rule, or because the build was told to skip defects.
 struct SkippedMember {
   /// Why a member was left out.
   enum class Kind : std::uint8_t {
@@ -123,17 +124,17 @@ struct IndexSummary {
   std::uint64_t num_skipped = 0;
 };
 
-/// Where the shards of an index are looked for, and by what they are known.
+/// How the shards of an index are found and recognised.
 struct ShardLookup {
   /// A folder below which all shards are looked for, and nowhere else: one that the index stores
   /// relative to its own folder under that relative path; one that it stores by an absolute path
   /// under what follows the deepest folder that all such shards share. Symbolic links below it are
   /// followed. Empty: shards are where the index says.
   std::string root = {};
-  /// A local shard may have another time than the index has, for copies have: it is known by its
-  /// size, its first 512 bytes and the headers of some members, up to eight, its last among them.
-  /// A shard that was changed and passes all that is not noticed; `shardwise verify` holds every
-  /// header against the index, with --full every byte.
+  /// Accepts local shards whose time differs from the index's, as copies' times do: a shard is then
+  /// recognised by its size, its first 512 bytes and the headers of up to eight members, the last
+  /// one among them. A changed shard that passes these checks is not noticed; `shardwise verify`
+  /// compares every header with the index, and with --full every byte.
   bool accept_times = false;
 
   friend bool operator==(const ShardLookup&, const ShardLookup&) = default;
@@ -208,8 +209,8 @@ class SHARDWISE_EXPORT Index {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Throws StaleIndex unless a file with this size and time is the shard that was indexed; whatever
-/// the time is where the shard may have any.
+/// Throws StaleIndex unless a file with this size and time is the shard that was indexed. The time
+/// does not matter for a shard that may have any.
 SHARDWISE_EXPORT void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes,
                                         std::int64_t mtime_ns);
 

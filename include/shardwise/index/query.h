@@ -32,8 +32,8 @@ struct QueryLimits {
 ///   fields    field, members, bytes
 ///   skipped   shard, offset, name, reason
 ///
-/// All are virtual, and read through Index: what is damaged is an error, never another answer, and
-/// SQL costs no storage. A shard's url is its path as ShardInfo has it, without a URL's secrets.
+/// All are virtual, and read through Index: damage is an error, never a wrong answer, and SQL costs
+/// no storage. A shard's url is its path as ShardInfo has it, without a URL's secrets.
 /// Conditions on sample, key (compared by its bytes) and shard are looked up, others scan: about
 /// 0.2 us a row, of `shards` some us. Keys, fields and names that are not UTF-8 are blobs. SQLite's
 /// json_each and json_tree are there too.

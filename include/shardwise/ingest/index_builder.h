@@ -114,7 +114,7 @@ SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,
                                          const BuildOptions& options = {});
 
-/// What a build would do, shard by shard, by path or URL.
+/// The work that a build would do with each shard, by path or URL.
 struct BuildPlan {
   std::vector<std::string> read;       ///< would be read
   std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
