@@ -85,7 +85,8 @@ TEST(MergeTest, WhatDoesNotBelongTogetherIsRefused) {
   EXPECT_THAT(error({p1, p2}), HasSubstr("part 3 of 3 is missing"));
   EXPECT_THAT(error({p2, p3}), HasSubstr("part 1 of 3 is missing"));
   EXPECT_THAT(error({p1, p2, p2, p3}), HasSubstr("part 2 is named twice"));
-  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}), HasSubstr("an index that is no part"));
+  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}),
+              HasSubstr("an index that is not a part"));
   const std::vector<std::string> fewer(shards.begin(), shards.end() - 1);
   EXPECT_THAT(error({p1, p2, built("o.idx", fewer, part(3, 3))}),
               HasSubstr("a part of another index: 3/3 of 5 shards"));

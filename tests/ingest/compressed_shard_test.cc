@@ -134,7 +134,7 @@ TEST(CompressedShardTest, ADamagedStreamIsRefused) {
     EXPECT_EQ(build_index(dir / "x.idx", {path}).summary.num_members, 120U);
     std::string damaged = first + second;
     damaged[first.size()] ^= 1;
-    EXPECT_THAT(error(damaged), HasSubstr(" stream is neither another one nor zeros): '" + path +
+    EXPECT_THAT(error(damaged), HasSubstr(" stream are neither another one nor zeros): '" + path +
                                           "', offset " + std::to_string(first.size())));
     EXPECT_THAT(error(first + second + "rubbish"), HasSubstr("neither another one nor zeros"));
     damaged = first + second;

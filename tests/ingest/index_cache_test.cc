@@ -240,7 +240,7 @@ TEST_F(IndexCacheTest, OneWhoseFirstBytesAreDamagedIsBuiltAgain) {
   fs::remove(index);
   fs::create_directory(index);
   EXPECT_THAT(error_text([&] { open(data()); }),
-              AllOf(HasSubstr("no file lies where the index"), HasSubstr(index)));
+              AllOf(HasSubstr("the place of the index is taken"), HasSubstr(index)));
   EXPECT_TRUE(fs::is_directory(index));
 }
 

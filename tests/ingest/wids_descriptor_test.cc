@@ -346,7 +346,7 @@ TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
   TextShards down(
       std::map<std::string, std::string>{{"https://h/d.json", with_url("http://h/a.tar")}});
   EXPECT_THAT(error_text([&] { read_wids_descriptor("https://h/d.json", &down); }),
-              HasSubstr("by another scheme"));
+              HasSubstr("of another scheme"));
   TextShards base(std::map<std::string, std::string>{
       {"https://h/d.json", R"({"wids_version":1,"base":"/etc","shardlist":[]})"}});
   EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", &base); }),
