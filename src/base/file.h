@@ -30,7 +30,7 @@ SHARDWISE_EXPORT FileIdentity file_identity(int fd, const std::string& path);
 enum class FileLock : std::uint8_t {
   kTaken,
   kHeldByAnother,
-  kUnsupported,  ///< the file system has no such locks: nobody holds one, and nobody is kept out
+  kUnsupported,  ///< the file system has no such locks, so no process is kept out
 };
 
 /// An open file descriptor, closed on destruction. One thread, or positional calls from several.
@@ -47,16 +47,16 @@ class SHARDWISE_EXPORT File {
   File() = default;
   /// Opens for reading, close-on-exec. Refuses what is not a regular file.
   static File open_read(const std::string& path);
-  /// Opens for the sake of a lock: for writing if that may be, for NFS wants it for an exclusive
-  /// one; otherwise as open_read. Nothing is written.
+  /// Opens a file in order to lock it: for writing if that is permitted, since NFS demands it for
+  /// exclusive locks; otherwise as open_read(). Nothing is written.
   static File open_to_lock(const std::string& path);
   /// Opens for reading and writing, and creates the file if there is none. Follows no link.
   static File open_or_create(const std::string& path);
   /// Creates a new file for reading and writing; it must not exist.
   static File create_exclusive(const std::string& path);
   /// Creates a file without a name, for reading and writing, in the directory that holds `beside`.
-  /// It goes with its last descriptor and mapping, however the process ends. Where the file system
-  /// makes none without a name, it has one for a moment, and is_temporary_name() knows that.
+  /// It vanishes with its last descriptor and mapping, however the process ends. Where the file
+  /// system has no nameless files, it has a name for a moment, one that is_temporary_name() knows.
   static File create_nameless(const std::string& beside);
   ~File();
   File(File&& other) noexcept;
@@ -71,7 +71,7 @@ class SHARDWISE_EXPORT File {
   void write(std::string_view bytes);
   /// Writes all of `bytes` at `offset`; does not move the position.
   void write_at(std::uint64_t offset, std::string_view bytes);
-  /// Gives the file another name instead of its own; what had that name loses it.
+  /// Renames the file; a file that had the new name loses it.
   void rename(const std::string& path);
   /// Makes the file this long: cuts it, or adds a hole.
   void resize(std::uint64_t size_bytes);
@@ -110,9 +110,9 @@ class SHARDWISE_EXPORT File {
 /// Bytes go to `<path>.<random>.tmp` in the same directory, locked while it is written; commit()
 /// syncs it, renames it over `path`, and syncs the directory. A writer that is destroyed without
 /// commit, or killed, leaves the old file as it was; sweep_temporaries removes what a killed one
-/// left. Where the file system has no flock, nothing tells a living writer's file from a killed
-/// one's: then nobody sweeps, and what killed writers left stays. One thread; a forked child's copy
-/// does nothing.
+/// left. Where the file system has no flock, a living writer's file cannot be told from a killed
+/// one's: then nothing is swept, and files of killed writers stay. One thread; a forked child's
+/// copy does nothing.
 class SHARDWISE_EXPORT AtomicFile {
  public:
   explicit AtomicFile(std::string path);

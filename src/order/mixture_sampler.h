@@ -24,7 +24,7 @@ struct MixtureSample {
 /// permuted order, so where an epoch of a data set ends, the next may begin up to 255 positions
 /// before; at the borders of blocks no sample is more than one delivery ahead of another of its
 /// data set. The mixture's epochs have `epoch_size` samples, by default as many as all data sets
-/// together have; what an epoch begins of a data set, the next one goes on with.
+/// together have; where an epoch stops in a data set, the next one goes on.
 ///
 /// The numbers it gives are those of the data sets one after another: sample s of data set d is
 /// first_sample(d) + s, as in a data set made of all of them; split() takes them apart.
@@ -40,7 +40,7 @@ class SHARDWISE_EXPORT MixtureSampler final : public SlotSampler {
  public:
   /// `order.kind` is a Mixture whose parts have together as many samples as `samples`.
   /// Errors: InvalidArgument: no data set, a weight that is negative or not finite, all weights 0,
-  /// a data set without samples but with a weight, options that mean nothing.
+  /// a data set without samples but with a weight, options that do not apply.
   MixtureSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks = {});
   std::unique_ptr<Sampler> clone() const override;
 

@@ -25,7 +25,7 @@ struct SampleName {
 /// field "", `d/.x` the key "d/", and `.x` and `a.b/.x` none.
 SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
 
-/// True of the names that webdataset 1.0.2 keeps for itself and gives to no sample: those whose
+/// True for the names that webdataset 1.0.2 reserves and gives to no sample: those whose
 /// first component begins and ends with two underscores, such as `__meta__/x.json` and
 /// `__info.json__`.
 SHARDWISE_EXPORT bool is_meta_name(std::string_view name) noexcept;

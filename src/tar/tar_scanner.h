@@ -61,7 +61,7 @@ struct TarScanOptions {
   /// Called for links, devices and FIFOs, between the visits of the members around them.
   std::function<void(const TarOther&)> visit_other = nullptr;
   /// Called at least once in some 4 MiB of archive gone through, zeros too, and once in some
-  /// thousand entries, with the offset that was reached. What it throws ends the scan.
+  /// thousand entries, with the offset that was reached. An exception from it ends the scan.
   std::function<void(std::uint64_t offset)> tick = nullptr;
 };
 

@@ -32,7 +32,7 @@ struct ImageSize {
 };
 
 struct ImageOptions {
-  /// Every image is brought to this size, its aspect ratio not kept, by antialiased bilinear
+  /// Every image is resized to this, its aspect ratio not kept, by antialiased bilinear
   /// interpolation: a triangle filter whose width grows with the scale when the image shrinks, as
   /// Pillow's BILINEAR and torch's interpolate(antialias=True), pixel centres at halves.
   ImageSize resize{};
@@ -46,8 +46,8 @@ struct ImageOptions {
 ///         transparency are dropped, 16 bits are scaled to 8, gamma and colour profiles are
 ///         ignored.
 ///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored.
-///         What libjpeg takes as a warning but costs pixels (an early end, a bad code) is an error
-///         here.
+///         Defects that cost pixels (an early end, a bad code) are errors here, though libjpeg only
+///         warns of them.
 ///   PNM   binary PGM and PPM (P5, P6), up to 16 bits.
 ///
 /// @return  uint8 [3, H, W], contiguous, on the CPU.

@@ -78,7 +78,7 @@ Mean exact_accuracy(Holder& model, const Dataset& data, const ProcessGroup& grou
 
 struct EarlyStopOptions {
   std::uint64_t patience = 3;  ///< evaluations without improvement until it stops; at least 1
-  double min_delta = 0;        ///< what counts as an improvement
+  double min_delta = 0;        ///< the least change that counts as an improvement
   bool lower_is_better = false;
 };
 

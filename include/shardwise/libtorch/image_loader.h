@@ -25,8 +25,8 @@ struct ImageBatch {
   torch::Tensor images;   ///< uint8 [N, 3, H, W], contiguous, CPU
   torch::Tensor labels;   ///< int64 [N]
   torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
-  /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out: what
-  /// tokens and skip lists count in.
+  /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out, as in
+  /// tokens and skip lists.
   torch::Tensor positions;
 
   std::int64_t size() const noexcept { return labels.numel(); }
@@ -104,10 +104,10 @@ class SHARDWISE_EXPORT ImageEpoch {
   /// Steps in this epoch that were left when it began, the same number on all ranks.
   std::uint64_t steps() const noexcept;
 
-  /// Proves, with all ranks, that what their batches held was what the order promises: with the
-  /// exact orders each sample exactly once, otherwise as ordered; of replicas, that each of them
-  /// got all. Every rank must call it, after its last batch. Bad samples that a rank has left out
-  /// are known to all ranks afterwards.
+  /// Proves, with all ranks, that their batches held exactly the samples that the order promises:
+  /// with the exact orders each sample exactly once, otherwise as ordered; and that each replica
+  /// got all of them. Every rank must call it, after its last batch. Afterwards all ranks know the
+  /// bad samples that any rank has left out.
   /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
   /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
   ///         taken all its batches. BadField if all ranks together found more than max_bad bad

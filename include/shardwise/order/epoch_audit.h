@@ -125,24 +125,26 @@ struct SHARDWISE_EXPORT AuditVerdict {
   std::uint64_t delivered = 0;
   std::uint64_t num_repeated_on_purpose = 0;
   std::uint64_t num_left_out_on_purpose = 0;
-  /// Deliveries that are missing and too many: exact if `complete`, else at least so many.
+  /// Numbers of deliveries that are missing, and that are too many: exact if `complete`, otherwise
+  /// lower bounds.
   std::uint64_t num_missing = 0;
   std::uint64_t num_repeated = 0;
   /// Deliveries of numbers that are no sample of the data set; counted in debug mode only.
   std::uint64_t num_unknown = 0;
-  /// All that is wrong is known: from debug mode, or because one sample alone explains the sums.
+  /// True if all that is wrong is known: from debug mode, or because one sample alone explains the
+  /// sums.
   bool complete = false;
   std::vector<Count> missing;   ///< ascending; empty unless complete
   std::vector<Count> repeated;  ///< ascending; empty unless complete
 
-  /// "epoch 3: 20000 samples, each exactly once: proven", or what is wrong; one line. What was left
-  /// out or repeated on purpose is counted in it.
+  /// "epoch 3: 20000 samples, each exactly once: proven", or what is wrong; one line. It counts the
+  /// samples that were left out or repeated on purpose.
   std::string text(std::uint64_t epoch) const;
 };
 
-/// Watches what is delivered in an epoch, and proves at its end that it was exactly what had to be.
-/// It belongs behind everything else, where batches are handed out: in the sampler it would only
-/// prove the sampler.
+/// Watches the samples that are delivered in an epoch, and proves at its end that they were exactly
+/// those that had to be. It belongs behind everything else, where batches are handed out: in the
+/// sampler it would only prove the sampler.
 ///
 /// One thread each; threads and ranks have their own, and merge() or one all-reduce adds them:
 ///
@@ -152,9 +154,9 @@ struct SHARDWISE_EXPORT AuditVerdict {
 ///
 /// A run that is resumed in mid-epoch merges the sum in its token, on one rank.
 ///
-/// How sure: two different multisets of samples have the same sum with probability about 2^-128, as
-/// far as the hash behaves like a random function. It is proof against every mistake, not against
-/// someone who constructs a collision.
+/// Certainty: two different multisets of samples have the same sum with probability about 2^-128,
+/// as far as the hash behaves like a random function. The proof holds against every mistake, not
+/// against someone who constructs a collision.
 ///
 /// Cost: about 2 ns a sample and 40 bytes; in debug mode also 4 bytes a sample of the data set.
 class SHARDWISE_EXPORT EpochAudit {
@@ -169,9 +171,9 @@ class SHARDWISE_EXPORT EpochAudit {
   void add(std::span<const std::uint64_t> samples) noexcept;
   /// Errors: Mismatch if the audits have other fingerprints or debug sizes.
   void merge(const EpochAudit& other);
-  /// Adds what was delivered elsewhere. In debug mode the verdict no longer knows which.
+  /// Adds the sum of deliveries elsewhere. In debug mode the verdict no longer knows which samples.
   void merge(const AuditSum& other) noexcept;
-  /// For the next epoch.
+  /// Clears the audit for the next epoch.
   void reset() noexcept;
 
   const AuditSum& sum() const noexcept { return sum_; }

@@ -15,8 +15,8 @@
 
 namespace shardwise {
 
-/// The algorithms that decide an order. Each has a version of its own, which changes with what the
-/// algorithm gives; a token names those that its order uses.
+/// The algorithms that decide an order. Each has a version of its own, which changes with the
+/// algorithm's results; a token names those that its order uses.
 enum class Algorithm : std::uint8_t {
   kPermutation,  ///< Permutation::kVersion
   kEpochOrder,   ///< EpochOrder::kVersion

@@ -28,8 +28,9 @@ struct EpochPosition {
 ///
 /// An entry for a sample holds from a point of the run on: `from`, (0, 0) unless said
 /// otherwise. A run that resumes with new entries takes them from the point where it resumed, and
-/// keeps that point in its tokens. So what was delivered before stays delivered, and the proof of
-/// the epoch knows of both. docs/formats/order.md specifies it (What is left out, version 1).
+/// keeps that point in its tokens. So samples that were delivered before stay delivered, and the
+/// proof of the epoch takes both into account. docs/formats/order.md specifies it (What is left
+/// out, version 1).
 ///
 /// Threads: one thread while it is filled; then immutable. Cost: O(log entries) an entry.
 class SHARDWISE_EXPORT SkipList {

@@ -70,7 +70,7 @@ class SHARDWISE_EXPORT ShardWriter {
   /// Writes one sample.
   /// Errors: InvalidArgument, and nothing is written, if a reader would not find this key with
   ///   these fields: key or field is empty or holds a NUL, there is a dot in the key's last part or
-  ///   a slash in a field, the name is one that webdataset keeps for itself, a field comes twice
+  ///   a slash in a field, the name is one that webdataset reserves, a field comes twice
   ///   (in any case), the key is in this shard already, or there is no field; or if a shard's name
   ///   is taken. NotFound, kIo (a file), kNoSpace: the shard is dropped, and the writer takes
   ///   nothing more, if something of the sample was written by then.
