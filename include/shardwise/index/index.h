@@ -85,7 +85,7 @@ struct SkippedMember {
     kRepeatedKey,     ///< BadPolicies::repeated_key
     kLink,            ///< a hard link or a symlink
     kSpecial,         ///< a device, a FIFO, ...
-    kMetaName         ///< a name that webdataset keeps for itself: "__info.json__"
+    kMetaName         ///< a name that webdataset reserves: "__info.json__"
   };
 
   std::uint64_t shard = 0;
