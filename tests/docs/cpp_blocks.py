@@ -16,11 +16,12 @@ BLOCK = re.compile(r"(?:^<!-- given: (?P<given>[^\n]*?) -->\n+)?^```cpp\n(?P<cod
 
 
 def source_of(text, page):
+    name = re.sub(r"\W", "_", os.path.splitext(os.path.basename(page))[0])
     includes, body = [], []
     for number, block in enumerate(BLOCK.finditer(text), 1):
         line = text.count("\n", 0, block.start("code")) + 1
         is_program = re.search(r"^int main\(", block["code"], re.M) is not None
-        body.append("" if is_program else f"namespace block_{number} {{")
+        body.append("" if is_program else f"namespace {name}_{number} {{")
         if block["given"] is not None:
             of_libtorch = "sl::" in block["given"] + block["code"]
             header = "libtorch/advanced.h" if of_libtorch else "advanced.h"
@@ -48,12 +49,12 @@ def check_itself():
     expected = [
         "#include <a>",
         "#include <shardwise/advanced.h>",
-        "namespace block_1 {",
+        "namespace p_1 {",
         '#line 3 "p.md"',
         "",
         "int f();",
         "}",
-        "namespace block_2 {",
+        "namespace p_2 {",
         "void example(A<int> n) {",
         '#line 9 "p.md"',
         "g(n);",
