@@ -1,5 +1,6 @@
 // README.md: its first example is the one of core_example.cc, which is run here; its commands name
-// what exists; and it is short. (tests/docs compiles its other examples, and checks its links.)
+// what exists; and it is short. And docs/errors.md has every error. (tests/docs compiles the other
+// examples, and checks links and commands.)
 
 #include "support/support.h"
 
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "shardwise/base/error.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
@@ -62,6 +64,16 @@ TEST(ReadmeTest, TheTwoCommandsComeFirstAndExist) {
   for (const char* command : {"tools/demo.sh", "tools/test.sh"}) {
     EXPECT_THAT(first_block, testing::HasSubstr(command));
     EXPECT_EQ(::access((source + "/" + command).c_str(), X_OK), 0) << command;
+  }
+}
+
+TEST(ErrorsPageTest, HasALineForEveryCode) {
+  const std::string page = test::read_file(test::source_dir() + "/docs/errors.md");
+  for (int i = 0; i <= static_cast<int>(ErrorCode::kFetch); ++i) {
+    const std::string name(error_code_name(static_cast<ErrorCode>(i)));
+    EXPECT_THAT(page, testing::AnyOf(testing::HasSubstr("| `" + name + "` |"),
+                                     testing::HasSubstr("| `k" + name + "` |"),
+                                     testing::HasSubstr("| `" + name + "Error` |")));
   }
 }
 
