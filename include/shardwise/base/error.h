@@ -60,7 +60,7 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-// Subclasses exist for what callers catch; everything else is an Error with its code.
+// Errors that callers catch have a subclass; all others are an Error with its code.
 
 class SHARDWISE_EXPORT InvalidArgument : public detail::ErrorOf<ErrorCode::kInvalidArgument> {
   using ErrorOf::ErrorOf;

@@ -113,9 +113,10 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 /// (src/order/shard_schedule.h says what is needed when, src/data/cache_simulation.h what a cache does). No file is read, so
 /// it works for sizes that no machine at hand holds. Nodes that need the same are simulated once.
 ///
-/// The prediction is of fetching on demand in the order of slots, all ranks in step. What it counts
-/// is exact where one node holds all ranks and there is one stream; where a node has only a few
-/// samples of a piece of the order it may count shards that happen to be in none of them (see src/order/shard_schedule.h), so it is never too low in what is needed.
+/// The prediction is of fetching on demand in the order of slots, all ranks in step. Its counts are
+/// exact if one node holds all ranks and there is one stream. Where a node has only a few samples
+/// of a piece of the order (the `window` chunks that are mixed together), it may count shards that
+/// none of these happens to be in; the needed shards are never counted too low.
 ///
 /// Cost: O(nodes * (chunks + uses)) an epoch, about 0.1 us a use; and 1 us for each simulated one.
 /// 10^5 shards, 1,024 ranks, 128 nodes and 3 epochs take some seconds.

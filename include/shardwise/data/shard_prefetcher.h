@@ -30,13 +30,13 @@ struct PrefetchOptions {
 ///       prefetcher.reached(sampler.position());
 ///     }
 ///
-/// Because an order is a pure function, which shard is fetched when and which goes for it is one,
-/// too: the one that plan_fetches() predicts, however long fetching takes; it only happens
-/// earlier. A shard that still has to be read before it goes is waited for. With threads that fetch
-/// ahead, these and the ones that read may overtake each other; that costs a shard now and then.
+/// Because an order is a pure function, so is which shard is fetched when, and which is evicted for
+/// it: what plan_fetches() predicts, however long fetching takes, only earlier. A shard that must be
+/// read before it can be evicted is waited for. Threads that fetch ahead and threads that read may
+/// overtake each other; that costs an extra fetch now and then.
 ///
-/// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of a few samples), nothing is done,
-/// and the cache falls back to least recently used.
+/// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of
+/// a few samples), it does nothing, and the cache evicts the least recently used shards.
 ///
 /// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
 /// methods are for one thread. A forked child starts threads of its own when the next use of a
