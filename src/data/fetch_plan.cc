@@ -52,13 +52,14 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
   std::uint64_t total = 0;
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
-  throw Unsupported("cannot plan fetches: it is not known in advance when each shard is needed",
-                    "the " + std::string(name_of(order.kind)) + " sampler" +
-                        (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
-                    "a cache will use LRU, and fetches nothing twice if it holds all shards (" +
-                        std::to_string(total) +
-                        " bytes); for a plan use chunked with larger chunks, sharded, sequential "
-                        "or wids");
+  throw Unsupported(
+      "cannot plan fetches, since it is not known in advance when each shard is needed",
+      "the " + std::string(name_of(order.kind)) + " sampler" +
+          (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
+      "a cache will use LRU, and fetches nothing twice if it holds all shards (" +
+          std::to_string(total) +
+          " bytes); for a plan use chunked with larger chunks, sharded, sequential "
+          "or wids");
 }
 
 /// The schedules of the epochs that are planned. Errors: Unsupported.

@@ -123,8 +123,9 @@ TEST(PlanCommandTest, WhatCannotBePlannedSaysWhy) {
                  "--nodes", "1", "--cache-bytes", "1", "--sampler", "resampled"});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_THAT(unknown.out, IsEmpty());
-  EXPECT_THAT(unknown.err, HasSubstr("not known ahead: the resampled sampler; a cache will use "
-                                     "LRU, and fetches nothing twice if it holds all shards"));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("when each shard is needed: the resampled sampler; a cache will use "
+                        "LRU, and fetches nothing twice if it holds all shards"));
   const auto usage_error = [](const std::vector<std::string>& arguments) {
     const Finished finished = shardwise(arguments);
     EXPECT_EQ(finished.code, 2) << finished.err;
