@@ -42,12 +42,12 @@ std::vector<std::string> includes_of(const std::string& text) {
   return names;
 }
 
-/// The classes, structs and enums that a header defines in shardwise or shardwise::libtorch, without
-/// those in namespaces for the library itself.
+/// The classes, structs and enums that a header defines in shardwise or shardwise::libtorch,
+/// without those in namespaces for the library itself.
 std::set<std::string> types_of(const std::string& text) {
   static const std::regex kNamespace(R"(^namespace ([\w:]+) \{)");
   static const std::regex kType(
-      R"(^(?:template ?<.*> ?)?(?:class|struct|enum class) (?:SHARDWISE_EXPORT )?(\w+)(?: final)?(?: :.*|)(?:\{.*|$))");
+      R"(^(?:template ?<.*> ?)?(?:class|struct|enum class) (?:SHARDWISE_EXPORT )?(\w+)(?: final)?(?: :.*| \{.*|)$)");
   std::set<std::string> names;
   std::string in_detail;
   std::istringstream lines(text);

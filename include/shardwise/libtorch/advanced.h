@@ -1,7 +1,7 @@
 #pragma once
 
-/// All of shardwise::libtorch: beside day one, decoders of fields to tensors, data sets and samplers
-/// for LibTorch's own data loader, and gradients averaged over unequal ranks.
+/// All of shardwise::libtorch: beside day one, decoders of fields to tensors, data sets and
+/// samplers for LibTorch's own data loader, and gradients averaged over unequal ranks.
 ///
 ///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
