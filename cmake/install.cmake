@@ -25,8 +25,22 @@ if(TARGET shardwise_libtorch)
           FILES_MATCHING PATTERN "*.h")
 endif()
 
+# The programs, with their manual pages and completions.
+set(SHARDWISE_BASH_DIR ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+set(SHARDWISE_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 if(TARGET shardwise_program)
+  get_target_property(SHARDWISE_PAGES_DIR shardwise_manual_pages PAGES_DIR)
   install(TARGETS shardwise_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY ${SHARDWISE_PAGES_DIR}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
+          PATTERN shardwise-train.1 EXCLUDE)
+  install(FILES ${SHARDWISE_PAGES_DIR}/bash/shardwise DESTINATION ${SHARDWISE_BASH_DIR})
+  install(FILES ${SHARDWISE_PAGES_DIR}/zsh/_shardwise DESTINATION ${SHARDWISE_ZSH_DIR})
+endif()
+if(TARGET shardwise_train)
+  install(TARGETS shardwise_train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${SHARDWISE_PAGES_DIR}/man1/shardwise-train.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${SHARDWISE_PAGES_DIR}/bash/shardwise-train DESTINATION ${SHARDWISE_BASH_DIR})
+  install(FILES ${SHARDWISE_PAGES_DIR}/zsh/_shardwise-train DESTINATION ${SHARDWISE_ZSH_DIR})
 endif()
 
 # The pages, placed so that the links between them hold, and the licence.

@@ -66,10 +66,11 @@ TEST_F(CacheCommandTest, VerifyFindsDamageAndRemovesIt) {
               AllOf(HasSubstr("DAMAGED  " + damaged + "  " + all[2]["url"].get<std::string>()),
                     HasSubstr("UNKNOWN  " + unknown + "  ?"), HasSubstr("FOREIGN  notes.txt"),
                     HasSubstr("10 shards, 1 damaged, 1 without a record, 1 foreign file\n")));
-  EXPECT_EQ(found.err,
-            "shardwise: error: shards in the cache are not what was fetched: '" + shards_.cache() +
-                "'; `shardwise cache verify --remove` removes them; they are fetched again when "
-                "needed\n");
+  EXPECT_EQ(
+      found.err,
+      "shardwise: error: shards in the cache differ from what was fetched: '" + shards_.cache() +
+          "'; remove them with `shardwise cache verify --remove`; they are fetched again when "
+          "needed\n");
   const auto removed = json({"verify", "--remove"});
   EXPECT_EQ(removed["damaged"].size(), 2U);
   EXPECT_EQ(removed["damaged"][0]["removed"], true);
@@ -140,7 +141,7 @@ TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {
   EXPECT_THAT(error({}, 2), HasSubstr("needs a command"));
   EXPECT_THAT(error({"ls"}, 2), HasSubstr("DIR is required"));
   EXPECT_THAT(error({"prune", shards_.cache()}, 2), HasSubstr("--to is required"));
-  EXPECT_THAT(error({"prune", shards_.cache(), "--to", "x"}, 2), HasSubstr("'x' is no size"));
+  EXPECT_THAT(error({"prune", shards_.cache(), "--to", "x"}, 2), HasSubstr("'x' is not a size"));
   EXPECT_THAT(error({"empty", shards_.cache()}, 2), HasSubstr("shardwise: error: "));
   for (const char* command : {"ls", "verify", "clear"}) {
     EXPECT_THAT(error({command, shards_.dir / "none"}, 1),

@@ -68,10 +68,10 @@ TEST(IndexCommandTest, NotesGoToStandardErrorAndIntoTheJson) {
   EXPECT_EQ(finished.code, 0);
   EXPECT_THAT(
       finished.err,
-      HasSubstr("shardwise: note: 1 shard without the marker that ends an archive; one that was "
+      HasSubstr("shardwise: note: 1 shard without an end-of-archive marker; an archive that was "
                 "cut between two members looks the same: "));
   EXPECT_THAT(finished.err, HasSubstr("a.tar"));
-  EXPECT_THAT(finished.err, HasSubstr("1 member in no sample"));
+  EXPECT_THAT(finished.err, HasSubstr("1 member not part of any sample"));
   const auto json = nlohmann::json::parse(
       shardwise_output({"index", "-o", dir / "y.idx", "--json", dir / "a.tar"}));
   EXPECT_THAT(json["without_end_marker"], ElementsAre(dir / "a.tar"));

@@ -36,7 +36,7 @@ TEST(ExportCommandTest, WritesDaliFilesAndTellsTheirNames) {
   const SmallIndex index;
   const std::string folder = index.dir() / "dali";
   EXPECT_EQ(shardwise_output({"export", index.path(), "--format", "dali", "-o", folder}),
-            folder + ": 7 samples in 2 shards, a file each\n");
+            folder + ": 7 samples in 2 shards, one file per shard\n");
   EXPECT_THAT(read_file(folder + "/a.idx"), testing::StartsWith("v1.2 3\njpg 512 7 0.jpg cls "));
   const auto report = nlohmann::json::parse(
       shardwise_output({"export", index.path(), "--format", "dali", "--json", "-o", folder}));

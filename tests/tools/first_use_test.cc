@@ -321,7 +321,7 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
   const std::string url = shards_.server.url("/0.tar");
   const Finished first = use({"cat", url, "3", "jpg", "--cache", shards_.cache()});
   EXPECT_EQ(first.out, "image 103") << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard to be read from other machines, " +
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard to be fetched, " +
                                     std::string("41.0 KiB at most\n")));
   const Finished second = use({"cat", url, "3", "jpg", "--access", "range"});
   EXPECT_EQ(second.out, "image 103") << second.err;
@@ -334,7 +334,7 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
 TEST_F(RemoteFirstUseTest, StatesAreAskedForOnceAndBytesAreSaidFirst) {
   const Finished first = use({"info", shards_.pattern()});
   EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards to be read from other machines, "
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards to be fetched, "
                                     "410.0 KiB at most\n"));
   EXPECT_EQ(heads(), ServedShards::kShards);
   EXPECT_EQ(shards_.gets(), ServedShards::kShards);
@@ -364,7 +364,7 @@ TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
   serve(ServedShards::shard_bytes(), ServedShards::kSamples);
   const Finished right = shardwise({"index", "-o", shards_.index(), url});
   EXPECT_EQ(right.code, 0) << right.err;
-  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard to be read from other machines, "
+  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard to be fetched, "
                                     "41.0 KiB at most\n"));
   EXPECT_EQ(shardwise({"index", "-o", shards_.index(), url}).err, "") << "nothing is to be read";
   serve(ServedShards::shard_bytes(), ServedShards::kSamples + 1);
@@ -392,7 +392,7 @@ TEST(HintsTest, OnesThatDoNotFitAreNotedAndCounted) {
   write_file(dir / "b.tar", small_shard(3, 5));
   const Finished stale = shardwise(index);
   EXPECT_EQ(stale.code, 0);
-  EXPECT_EQ(stale.err, "shardwise: note: stale index file of another program, not used here: '" +
+  EXPECT_EQ(stale.err, "shardwise: note: outdated index file of another program, not used here: '" +
                            (dir / "b.idx") + "': it has 4 samples, the shard 5\n");
   report = json();
   EXPECT_EQ(report["hints"], 2);

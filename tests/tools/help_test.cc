@@ -73,7 +73,7 @@ TEST(HelpTest, CommonOptionsComeFirstAndOthersInGroups) {
   EXPECT_LT(remote, help.find("  --cache DIR"));
   EXPECT_THAT(help, AllOf(HasSubstr("Usage: shardwise index -o INDEX [OPTION...] [SOURCE...]\n"),
                           HasSubstr("--on-bad error|skip"), HasSubstr("`README`"),
-                          HasSubstr("A SIZE is a number of bytes, or has a unit")));
+                          HasSubstr("A SIZE is a number of bytes, or a number with a unit")));
 }
 
 TEST(HelpTest, WhatDoesNotFitOnTheDiskIsAnError) {
@@ -111,7 +111,7 @@ TEST(HelpTest, ATypoIsAnsweredWithTheNearestOptionOfTheCommand) {
   EXPECT_THAT(usage_error({"info", "x.idx", "--zzzzzz"}),
               HasSubstr("no option --zzzzzz; see shardwise info --help"));
   EXPECT_THAT(usage_error({"--json", "info", "x.idx"}),
-              HasSubstr("--json belongs behind shardwise info;"));
+              HasSubstr("--json must come after shardwise info;"));
 }
 
 TEST(HelpTest, TheArgumentThatIsTooManyIsNamed) {
@@ -124,7 +124,7 @@ TEST(HelpTest, TheArgumentThatIsTooManyIsNamed) {
 TEST(HelpTest, WrongUsageNamesTheOption) {
   EXPECT_THAT(usage_error({"ls", "x.idx", "--limit"}), HasSubstr("--limit needs a value;"));
   EXPECT_THAT(usage_error({"ls", "x.idx", "--limit", "few"}),
-              HasSubstr("--limit: 'few' is no whole number from 0 on"));
+              HasSubstr("--limit: 'few' is not a whole number of 0 or more"));
   EXPECT_THAT(usage_error({"pack", "-o", "d"}), HasSubstr("--images or --files is required"));
   EXPECT_THAT(usage_error({"pack", "-o", "d", "--images", "a", "--files", "b"}),
               HasSubstr("give --images or --files, not both"));

@@ -223,17 +223,18 @@ TEST(KeptOptionsTest, TheyHoldUntilOthersAreGiven) {
   };
   EXPECT_THAT(build({"--hash", "--column", "cls", "--on-no-field", "skip", "--unique-keys"}),
               testing::Not(HasSubstr("kept from")));
-  EXPECT_THAT(build({}),
-              HasSubstr("note: kept from the index before, unless --forget is given: --on-bad "
-                        "damage=error,no-field=skip,duplicate-field=error,repeated-key=error"));
+  EXPECT_THAT(
+      build({}),
+      HasSubstr("note: options kept from the earlier index, unless --forget is given: --on-bad "
+                "damage=error,no-field=skip,duplicate-field=error,repeated-key=error"));
   EXPECT_THAT(build({}), HasSubstr("--column cls=cls, --hash, --unique-keys\n"));
   EXPECT_EQ(info(index.path())["hashes"], true);
   EXPECT_EQ(info(index.path())["unique_keys"], true);
   EXPECT_THAT(
       build({"--on-bad", "error", "--column", "label=cls"}),
       AllOf(HasSubstr("is given: --hash, --unique-keys\n"),
-            HasSubstr("columns of the index before that are not named any more, and gone from "
-                      "it: 'cls'\n")));
+            HasSubstr("columns of the earlier index that were not named again, and are gone: "
+                      "'cls'\n")));
   const auto changed = info(index.path());
   EXPECT_EQ(changed["on_bad"], "error");
   EXPECT_EQ(changed["columns"].size(), 1U);
@@ -249,7 +250,7 @@ TEST(KeptOptionsTest, TheyHoldUntilOthersAreGiven) {
   std::string bytes = read_file(index.path());
   bytes[5000] = static_cast<char>(bytes[5000] ^ 1);
   write_file(index.path(), bytes.substr(0, bytes.size() - 1));
-  EXPECT_THAT(build({}), HasSubstr("the index before could not be read: only the options given"));
+  EXPECT_THAT(build({}), HasSubstr("the earlier index could not be read: only the options given"));
   EXPECT_EQ(info(index.path())["hashes"], false);
 }
 
@@ -268,16 +269,15 @@ TEST(NotesTest, ShardsThatGoAndFilesThatAreLeftOutAreCounted) {
             "shardwise: note: 1 file in the folders left out, not named like a shard: '" +
                 dir / "d/notes.txt" + "'\n");
   EXPECT_EQ(info(dir / "d/x.idx")["shards"], 2);
-  EXPECT_THAT(
-      index({dir / "d/a.tar"}).err,
-      HasSubstr("note: 1 shard of the index before not named any more, and gone from it: '" +
-                dir / "d/b.TAR'"));
+  EXPECT_THAT(index({dir / "d/a.tar"}).err,
+              HasSubstr("note: 1 shard of the earlier index not named again, and gone from it: '" +
+                        dir / "d/b.TAR'"));
   EXPECT_EQ(index({dir / "d"}).code, 0);
   write_file(dir / "d/c.tar", small_shard(7, 1));
   std::filesystem::remove(dir / "d/a.tar");
   const Finished anew = index({});  // without SOURCE the folder is listed anew
   EXPECT_THAT(anew.out, HasSubstr("5 samples in 2 shards (1 read, 1 unchanged)"));
-  EXPECT_THAT(anew.err, AllOf(HasSubstr("1 shard of the index before"), HasSubstr("d/a.tar'"),
+  EXPECT_THAT(anew.err, AllOf(HasSubstr("1 shard of the earlier index"), HasSubstr("d/a.tar'"),
                               HasSubstr("notes.txt'\n"), testing::Not(HasSubstr("x.idx"))));
   const auto report =
       nlohmann::json::parse(shardwise_output({"index", "--json", "-o", dir / "d/x.idx"}));
@@ -291,8 +291,8 @@ TEST(NotesTest, ColumnsWithoutValuesAreCounted) {
       shardwise({"index", "-o", index.path(), "--column", "cls", "--column", "w=json:$.width",
                  index.dir() / "a.tar", index.dir() / "b.tar"});
   EXPECT_EQ(finished.err,
-            "shardwise: note: 7 of 7 samples without a value in the column 'w', which is null "
-            "there: w=json:$.width\n");
+            "shardwise: note: 7 of 7 samples without a value in the column 'w', where they "
+            "are null: w=json:$.width\n");
   write_file(index.dir() / "c.tar",
              TarBuilder().file("1.jpg", std::string(5000, '\xff')).end().bytes());
   expect_failure(
@@ -331,8 +331,8 @@ TEST(NotesTest, ACompressedShardWithoutAChecksumIsNotedUnlessItIsHashed) {
   const std::string path = dir / "x.tar.zst";
   write_file(path, compress_unchecked(small_shard(0, 3), Compression::kZstd));
   const Finished noted = shardwise({"index", "-o", dir / "x.idx", path});
-  EXPECT_THAT(noted.err, HasSubstr("note: 1 shard compressed, with no checksum over the content, "
-                                   "so that damage may go unseen; no checksum: give --hash: '" +
+  EXPECT_THAT(noted.err, HasSubstr("note: 1 shard compressed without a checksum of the content, so "
+                                   "that damage may go unnoticed; --hash stores a hash: '" +
                                    path + "'"));
   const auto json =
       nlohmann::json::parse(shardwise_output({"index", "-o", dir / "y.idx", "--json", path}));
@@ -398,8 +398,8 @@ TEST_F(CheckMd5Test, APartSaysThatTheDescriptorWasNotChecked) {
   const Finished finished =
       shardwise({"index", "-o", index_.dir() / "p.idx", "--part", "1/2", descriptor()});
   EXPECT_EQ(finished.code, 0);
-  EXPECT_THAT(finished.err, StartsWith("shardwise: note: what the descriptor says of its shards "
-                                       "was not checked"));
+  EXPECT_THAT(finished.err, StartsWith("shardwise: note: the wids descriptor was not checked: not "
+                                       "all of its shards are in this index"));
 }
 
 }  // namespace

@@ -113,8 +113,9 @@ TEST_F(MergeCommandTest, WrongUsage) {
     const Finished finished =
         shardwise({"index", "-o", dir_ / "p.idx", "--part", wrong, dir_ / "all"});
     EXPECT_EQ(finished.code, 2) << wrong;
-    EXPECT_THAT(finished.err, HasSubstr("--part: '" + std::string(wrong) +
-                                        "' is no part of a build; write I/N, I from 1 to N"));
+    EXPECT_THAT(finished.err,
+                HasSubstr("--part: '" + std::string(wrong) +
+                          "' is not a part of a build; write I/N with I from 1 to N"));
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ / "p.idx"));
 }

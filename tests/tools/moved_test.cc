@@ -89,7 +89,8 @@ TEST_F(MovedShardsTest, AnIndexIsRelocated) {
   const Finished moved = shardwise({"index", "-o", index_.path(), "--relocate", relocation});
   EXPECT_EQ(moved.code, 0) << moved.err;
   EXPECT_THAT(moved.out, HasSubstr("7 samples in 2 shards (0 read, 2 unchanged)"));
-  EXPECT_THAT(moved.err, HasSubstr("2 shards of another path or time than before, not read again"));
+  EXPECT_THAT(moved.err,
+              HasSubstr("2 shards with another path or time than before, not read again"));
   EXPECT_EQ(shardwise_output({"cat", index_.path(), "6", "jpg"}), "image 6");
   EXPECT_THAT(shardwise_output({"index", "-o", index_.path()}), HasSubstr("(0 read, 2 unchanged)"));
   give_new_times();

@@ -44,7 +44,7 @@ TEST(SizeTest, EveryOptionTakesThemAlike) {
            {"cat", "x.idx", "0", "--cache", "d", "--cache-bytes", "5Q"}}) {
     const Finished finished = shardwise(arguments);
     EXPECT_EQ(finished.code, 2);
-    EXPECT_THAT(finished.err, AllOf(HasSubstr(*(arguments.end() - 2) + ": '5Q' is no size"),
+    EXPECT_THAT(finished.err, AllOf(HasSubstr(*(arguments.end() - 2) + ": '5Q' is not a size"),
                                     HasSubstr("512M, 20GiB, 500MB")));
   }
 }

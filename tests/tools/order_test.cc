@@ -138,7 +138,7 @@ TEST(WhenCommandTest, FindsWhatExplainShows) {
   EXPECT_EQ(shardwise_output(with({"--sample", key})), expected);
   const Finished other_rank = shardwise(with({"--sample", key, "--rank", "0"}));
   EXPECT_EQ(other_rank.code, 1);
-  EXPECT_THAT(other_rank.err, HasSubstr("does not come: epoch 0, rank 0"));
+  EXPECT_THAT(other_rank.err, HasSubstr("is not read: epoch 0, rank 0"));
   EXPECT_EQ(shardwise(with({"--sample", "7"})).code, 1);
   EXPECT_EQ(shardwise(with({"--key", "none"})).code, 1);
 }

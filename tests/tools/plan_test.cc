@@ -86,13 +86,15 @@ TEST(PlanCommandTest, ATableForPeople) {
   EXPECT_THAT(text, HasSubstr("nodes        4, with 2 ranks and a cache of 16.0 KiB each"));
   EXPECT_THAT(text, HasSubstr("0                256           256   256.0 KiB           256   "
                               "256.0 KiB\n"));
-  EXPECT_THAT(text, HasSubstr("0 to 3"));
-  EXPECT_THAT(text, HasSubstr("each shard once an epoch       from 1.0 KiB on (1024 bytes)"));
+  EXPECT_THAT(text, HasSubstr("per node                  distinct shards         LRU fetches  "
+                              "next-use fetches\n0 to 3                     64    64.0 KiB  "));
+  EXPECT_THAT(text, HasSubstr("each shard once per epoch      from 1.0 KiB on (1024 bytes)"));
   EXPECT_THAT(text, HasSubstr("nothing twice in 2 epochs      from 64.0 KiB on (65536 bytes)"));
-  EXPECT_THAT(text, Not(HasSubstr("too small")));
+  EXPECT_THAT(text, Not(HasSubstr("smaller than")));
   auto tiny = alike({"--window", "32"});
   tiny.insert(tiny.begin(), "plan");
-  EXPECT_THAT(shardwise_output(tiny), HasSubstr("the cache is too small for what is in use"));
+  EXPECT_THAT(shardwise_output(tiny),
+              HasSubstr("the cache is smaller than the shards that are read"));
 }
 
 TEST(PlanCommandTest, SizesTakeUnits) {
@@ -138,11 +140,12 @@ TEST(PlanCommandTest, WhatCannotBePlannedSaysWhy) {
   auto dealt = alike({"--nodes", "3"});
   dealt.insert(dealt.begin(), "plan");
   dealt.erase(dealt.begin() + 11, dealt.begin() + 13);  // the other --nodes
-  EXPECT_THAT(usage_error(dealt),
-              HasSubstr("8 ranks are not divisible by 3 nodes; use 1, 2, 4, 8 nodes"));
+  EXPECT_THAT(
+      usage_error(dealt),
+      HasSubstr("--world 8 is not divisible by --nodes 3: each node has equally many ranks;"));
   auto rank = alike({"--rank", "0"});
   rank.insert(rank.begin(), "plan");
-  EXPECT_THAT(usage_error(rank), HasSubstr("--rank means nothing to a plan"));
+  EXPECT_THAT(usage_error(rank), HasSubstr("--rank does not apply to a plan"));
 }
 
 }  // namespace

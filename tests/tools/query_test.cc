@@ -236,7 +236,7 @@ TEST(QueryCommandTest, TheQueryComesFromStandardInputOrAFileToo) {
   expect_failure(shardwise({"query", index.path(), "@" + index.dir() / "none.sql"}),
                  {index.dir() / "none.sql", "check the path"});
   expect_failure(shardwise({"query", index.path(), "@/dev/zero"}),
-                 {"a query above 1.0 MiB", "'/dev/zero'"});
+                 {"a query longer than 1.0 MiB", "'/dev/zero'"});
 }
 
 TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {

@@ -283,7 +283,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
                     HasSubstr("--cache-bypass-large")));
   const Finished bypassed = shardwise(with({"1K", "--cache-bypass-large"}));
   EXPECT_EQ(bypassed.code, 0) << bypassed.err;
-  EXPECT_THAT(bypassed.out, HasSubstr("found no room in it"));
+  EXPECT_THAT(bypassed.out, HasSubstr("did not fit into it"));
   for (const char* wrong : {"0%", "101%", "x%", "%", "-5%", "1X", "1.5", ""}) {
     EXPECT_THAT(failure(with({wrong}), 2), HasSubstr("--cache-bytes")) << wrong;
   }

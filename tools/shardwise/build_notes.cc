@@ -35,12 +35,11 @@ std::vector<std::string> without_hints(const std::vector<std::string>& files) {
 
 void say_what_is_fetched(const RemoteReading& remote) {
   if (remote.num_shards == 0) return;
-  say("note", fmt::format("{} to be read from other machines, {} at most{}",
-                          counted(remote.num_shards, "shard"), human_bytes(remote.bytes),
-                          remote.num_unknown == 0
-                              ? ""
-                              : fmt::format(", without {} of which nobody says the size",
-                                            human_count(remote.num_unknown))));
+  say("note", fmt::format("{} to be fetched, {} at most{}", counted(remote.num_shards, "shard"),
+                          human_bytes(remote.bytes),
+                          remote.num_unknown == 0 ? ""
+                                                  : fmt::format(", not counting {} of unknown size",
+                                                                human_count(remote.num_unknown))));
 }
 
 void say_files_left_out(const std::vector<std::string>& files) {
@@ -57,7 +56,7 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
 
 void say_stale_hints(const IndexHints& hints) {
   for (const IndexHints::Stale& hint : hints.stale) {
-    say("note", fmt::format("stale index file of another program, not used here: {}: {}",
+    say("note", fmt::format("outdated index file of another program, not used here: {}: {}",
                             in_quotes(hint.path), hint.why));
   }
 }

@@ -113,9 +113,9 @@ void verify(const CacheCommandOptions& options, Output& out) {
   }
   if (left > 0) {
     throw Error(
-        ErrorCode::kCorruptShard, "shards in the cache are not what was fetched",
+        ErrorCode::kCorruptShard, "shards in the cache differ from what was fetched",
         in_quotes(options.directory),
-        "`shardwise cache verify --remove` removes them; they are fetched again when needed");
+        "remove them with `shardwise cache verify --remove`; they are fetched again when needed");
   }
 }
 
@@ -171,31 +171,31 @@ void remove(const CacheCommandOptions& options, Output& out) {
 }  // namespace
 
 void add_cache_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand("cache", "Look after a shard cache");
+  CLI::App* command = program.add_subcommand("cache", "Inspect or clean a shard cache");
   command->require_subcommand(1);
   const auto options = std::make_shared<CacheCommandOptions>();
   const auto add = [&](const char* name, const char* text) {
     CLI::App* sub = command->add_subcommand(name, text);
-    sub->add_option("DIR", options->directory, "the cache's directory")->required()->type_name("");
+    sub->add_option("DIR", options->directory, "directory of the cache")->required()->type_name("");
     return sub;
   };
   const auto json = [&](CLI::App* sub, const char* text) {
     sub->add_flag("--json", options->json, text);
   };
-  CLI::App* ls = add("ls", "Show the shards in it, least recently used first");
-  ls->add_flag("--header", options->header,
-               "name the columns first; on a terminal they always are");
-  json(ls, "print one JSON object a shard");
+  CLI::App* ls = add("ls", "List the cached shards, least recently used first");
+  ls->add_flag("--header", options->header, kHeaderHelp);
+  json(ls, "print one JSON object per shard");
   ls->callback([options, &out] { list(*options, out); });
 
-  CLI::App* check = add("verify", "Read every shard, and hold it against the hash of what came");
-  check->add_flag("--remove", options->remove, "remove what is damaged, unless it is in use");
+  CLI::App* check = add(
+      "verify", "Read every cached shard, and compare it with the hash taken when it was fetched");
+  check->add_flag("--remove", options->remove, "remove damaged shards that no process is using");
   check->add_flag("--quiet", options->quiet, "show no progress");
   json(check, "print one JSON object");
   check->callback([options, &out] { verify(*options, out); });
 
-  CLI::App* prune = add("prune", "Remove what was not used lately, down to a size");
-  add_byte_size(*prune, "--to", options->max_bytes, "how much may stay")->required();
+  CLI::App* prune = add("prune", "Remove the least recently used shards, down to a size");
+  add_byte_size(*prune, "--to", options->max_bytes, "most bytes that may stay")->required();
   const auto dry_run = [&](CLI::App* sub) {
     sub->add_flag("--dry-run", options->dry_run, "show what would be removed, and remove nothing");
   };

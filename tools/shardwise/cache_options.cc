@@ -25,9 +25,8 @@ double parse_percent(const std::string& option, const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, percent, std::chars_format::fixed);
   // The comparison is false for what is no number.
   if (error != std::errc() || stop != end || !(percent > 0 && percent <= 100)) {
-    throw CLI::ValidationError(option, in_quotes(text) +
-                                           " is no part of the shards' bytes: give more than 0%, "
-                                           "100% at most");
+    throw CLI::ValidationError(option,
+                               in_quotes(text) + " is not a percentage above 0% and up to 100%");
   }
   return percent;
 }
@@ -36,8 +35,8 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
   if (text.ends_with('%')) return {.percent = parse_percent(option, text)};
   if (const std::optional<std::uint64_t> bytes = parse_byte_size(text)) return {.bytes = *bytes};
   throw CLI::ValidationError(option, in_quotes(text) +
-                                         " is no size: give bytes, or as 512M, 20GiB, 500MB, or a "
-                                         "part of all shards as 20%");
+                                         " is not a size: write a number of bytes, or 512M, 20GiB, "
+                                         "500MB, or a percentage of all shards, as 20%");
 }
 
 /// What all shards that need a cache take in it.
@@ -67,15 +66,17 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
 void add_lookup_options(CLI::App& command, ShardLookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
-      .add_option("--root", lookup.root,
-                  "look for the shards below this folder, by the paths that the index stores; of "
-                  "absolute ones by what follows the deepest folder that they share")
+      .add_option(
+          "--root", lookup.root,
+          "folder in which the shards now lie, at the paths that the index stores; of absolute "
+          "paths, at what follows the deepest folder that they have in common")
       ->type_name("DIR")
       ->group(kGroup);
   command
-      .add_flag("--accept-times", lookup.accept_times,
-                "take copies of the shards, which have other times than the index: known by size, "
-                "first bytes and some headers")
+      .add_flag(
+          "--accept-times", lookup.accept_times,
+          "accept shards whose modification times differ from the index, such as copies, if their "
+          "size, first bytes and some headers agree")
       ->group(kGroup);
 }
 
@@ -85,23 +86,24 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
       command
           .add_option(
               "--cache", arguments.directory,
-              "a directory of its own, in which remote and compressed shards are kept, for all "
-              "processes of this machine")
+              "directory of the shard cache, which all processes of this machine share; remote and "
+              "compressed shards are kept there")
           ->type_name("DIR")
           ->group(kGroup);
-  add_cache_bytes(command, "--cache-bytes", arguments.budget,
-                  "what the shards in it may take together: a SIZE, or 20% of all shards")
+  add_cache_bytes(
+      command, "--cache-bytes", arguments.budget,
+      "most bytes that the cache may hold: a SIZE, or a percentage of all shards, as 20%")
       ->default_str("64G")
       ->group(kGroup)
       ->needs(cache);
   command
       .add_flag("--cache-bypass-large", arguments.bypass_large,
-                "fetch a shard above that size each time, instead of failing")
+                "fetch a shard that is larger than the cache anew at each use, instead of failing")
       ->group(kGroup)
       ->needs(cache);
   command
       .add_flag("--allow-pipe", arguments.allow_pipe,
-                "run the commands of pipe: URLs, without a shell")
+                "allow URLs that begin with pipe:, and run their commands, without a shell")
       ->group(kGroup);
 }
 
@@ -114,8 +116,8 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
   if (arguments.directory.empty()) return nullptr;
   if (arguments.budget.percent != 0 && !data_bytes) {
     throw CLI::ValidationError("--cache-bytes",
-                               "a part of all shards is not known before they are indexed: give "
-                               "bytes, or as 512M, 20GiB, 500MB");
+                               "the size of all shards is not known before they are indexed: write "
+                               "a number of bytes, or 512M, 20GiB, 500MB, instead of a percentage");
   }
   return ShardCache::open({.directory = arguments.directory,
                            .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
+#include "options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 #include "table.h"
@@ -34,7 +35,7 @@ struct CatOptions {
 std::uint64_t sample_number(const CatOptions& options) {
   const std::optional<std::int64_t> number = parse_int64(options.sample.value_or(""));
   if (!number || *number < 0) {
-    throw CLI::ValidationError("SAMPLE", "must be a sample's number, from 0 on; or give --key KEY");
+    throw CLI::ValidationError("SAMPLE", "must be a sample number, from 0; or give --key KEY");
   }
   return static_cast<std::uint64_t>(*number);
 }
@@ -94,7 +95,7 @@ void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
   if (wanted && (options.json || options.header)) {
     throw CLI::ValidationError(options.json ? "--json" : "--header",
-                               "is for the list of fields, which FIELD replaces");
+                               "applies to the list of fields, which is not printed with FIELD");
   }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
   FirstUse first_use = options.first_use;
@@ -114,22 +115,20 @@ void run(const CatOptions& options, Output& out) {
 
 void add_cat_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "cat", "Write one field's bytes; without FIELD, show the sample's fields and their sizes");
+      "cat",
+      "Write the bytes of one field; without FIELD, list the sample's fields and their sizes");
   const auto options = std::make_shared<CatOptions>();
   add_index_argument(*command, options->index)->required();
-  command->add_option("--key", options->key, "the sample with this key, instead of SAMPLE");
-  command->add_option("SAMPLE", options->sample, "the sample's number, from 0; not with --key")
+  command->add_option("--key", options->key, "key of the sample, instead of SAMPLE")
+      ->type_name("KEY");
+  command->add_option("SAMPLE", options->sample, "sample number, from 0; not with --key")
       ->type_name("");
-  command->add_option("FIELD", options->field, "the field whose bytes to write")->type_name("");
-  command
-      ->add_option("--access", options->access,
-                   "range: of a remote shard bring only this sample; otherwise the shard goes into "
-                   "the cache")
+  command->add_option("FIELD", options->field, "field whose bytes are written")->type_name("");
+  command->add_option("--access", options->access, kAccessHelp)
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
-  command->add_flag("--force", options->force, "write binary content even to a terminal");
-  command->add_flag("--header", options->header,
-                    "name the columns of the list of fields; on a terminal they always are");
+  command->add_flag("--force", options->force, "write binary content to a terminal, too");
+  command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print the list of fields as one JSON object");
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);

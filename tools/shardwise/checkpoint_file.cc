@@ -30,14 +30,14 @@ struct Header {
 };
 
 [[noreturn]] void throw_damaged(std::string_view why, const std::string& name) {
-  throw InvalidArgument("no checkpoint of shardwise-train (" + std::string(why) + ")",
+  throw InvalidArgument("not a checkpoint of shardwise-train (" + std::string(why) + ")",
                         in_quotes(name), "name another file, or start without --resume");
 }
 
 /// Takes a line from the front of `rest`.
 std::string_view take_line(std::string_view& rest, const std::string& name) {
   const std::size_t end = rest.find('\n');
-  if (end == std::string_view::npos) throw_damaged("it ends too early", name);
+  if (end == std::string_view::npos) throw_damaged("it is cut", name);
   const std::string_view line = rest.substr(0, end);
   rest.remove_prefix(end + 1);
   return line;
@@ -47,7 +47,7 @@ std::string_view take_line(std::string_view& rest, const std::string& name) {
 std::uint64_t take_number(std::string_view& line, int base, const std::string& name) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value, base);
-  if (error != std::errc()) throw_damaged("its third line is no header", name);
+  if (error != std::errc()) throw_damaged("its third line is wrong", name);
   line.remove_prefix(static_cast<std::size_t>(end - line.data()));
   if (!line.empty()) line.remove_prefix(1);
   return value;
@@ -55,7 +55,7 @@ std::uint64_t take_number(std::string_view& line, int base, const std::string& n
 
 Header parse_header(std::string_view bytes, const std::string& name) {
   std::string_view rest = bytes;
-  if (!bytes.starts_with(kFirstWords)) throw_damaged("it does not begin like one", name);
+  if (!bytes.starts_with(kFirstWords)) throw_damaged("its first line is wrong", name);
   const std::string_view version = take_line(rest, name).substr(kFirstWords.size());
   if (version != kVersion) {
     throw VersionMismatch("a checkpoint of version " + in_quotes(version), in_quotes(name),

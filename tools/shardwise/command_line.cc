@@ -109,7 +109,7 @@ std::string unknown_option(const CLI::App& app, const std::string& argument,
   const std::string name = argument.substr(0, argument.find('='));
   const std::vector<std::string> inner = option_names(innermost);
   if (&app != &innermost && std::find(inner.begin(), inner.end(), name) != inner.end()) {
-    return fmt::format("{} belongs behind {};", name, full_name(innermost));
+    return fmt::format("{} must come after {};", name, full_name(innermost));
   }
   return fmt::format("no option {}{}", escaped(name), suggestion(name, option_names(app)));
 }

@@ -181,7 +181,7 @@ void print_cache(const ShardCacheStats& stats, Output& out) {
       human_count(stats.misses), counted(stats.fetched, "shard"), human_bytes(stats.fetched_bytes),
       human_count(stats.evicted), human_bytes(stats.evicted_bytes),
       stats.bypassed == 0 ? ""
-                          : fmt::format("; {} found no room in it", human_count(stats.bypassed)));
+                          : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
 }
 
 /// Says what helps where the cache is too small for the order.
@@ -190,10 +190,10 @@ void note_repeated_fetches(const ShardCacheStats& stats, const MixedDataset& dat
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
   if (stats.fetched <= num_shards) return;
   say("note",
-      fmt::format("{} fetched {} times: the order comes back to shards for which the cache had no "
-                  "room; `shardwise plan` shows how large it should be{}",
+      fmt::format("{} fetched {} times: the order returns to shards that the cache had no room to "
+                  "keep; `shardwise plan` shows how large it should be{}",
                   counted(num_shards, "shard"), human_count(stats.fetched),
-                  is_sharded ? "" : ", and --sampler sharded takes shards one after another"));
+                  is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
 }
 
 /// Opens the data set, or all those of a mixture over one cache.
@@ -278,7 +278,7 @@ void run(const EpochOptions& options, Output& out) {
   out.print("bytes     {}, {}/s\n", human_bytes(report.bytes),
             human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
                                                    std::max(seconds, 1e-9))));
-  out.print("seconds   {:.3f}, of which the reading loop waited {:.3f} for data\n", seconds,
+  out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", seconds,
             report.wait_seconds);
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
@@ -299,34 +299,31 @@ void run(const EpochOptions& options, Output& out) {
 void add_epoch_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "epoch",
-      "Load one epoch, every byte of it, and prove it: with --rank that rank's part, "
-      "otherwise those of all ranks one after another");
+      "Read one epoch, every byte of it, and prove it: the samples of all ranks, one rank after "
+      "another, or with --rank those of one rank");
   const auto options = std::make_shared<EpochOptions>();
-  command->add_option("--threads", options->threads, "threads that load; 0: the consumer does")
+  command
+      ->add_option("--threads", options->threads,
+                   "loading threads; 0: the reading loop loads by itself")
       ->check(kWholeNumber)
       ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--batch", options->batch, "samples a step on each rank")
+      ->default_str("one per core");
+  command->add_option("--batch", options->batch, "samples per step on each rank")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 24))
       ->type_name("B")
       ->capture_default_str();
-  command->add_option("--decode", options->decode, "what is made of the bytes; none: they are read")
+  command->add_option("--decode", options->decode, "decoding; none: the bytes are only read")
       ->check(CLI::IsMember({"none"}))
       ->capture_default_str();
   command->add_flag("--json", options->json, "print one JSON object");
-  command
-      ->add_option(
-          "--access", options->access,
-          "map: shards are mapped, nothing is copied; read: for shards that may be "
-          "truncated meanwhile, which then is an error and not the end by SIGBUS; range: of "
-          "remote shards only the samples, one request each")
+  command->add_option("--access", options->access, kAccessHelp)
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
   command
       ->add_option("--prefetch", options->prefetch.num_threads,
-                   "shards that are fetched ahead at once; 0: none")
+                   "number of shards fetched ahead at the same time; 0: none")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str();

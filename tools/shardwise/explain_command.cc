@@ -68,17 +68,18 @@ void run(const ExplainOptions& options, Output& out) {
 
 void add_explain_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "explain", "Print what every rank, or one, has in a step: rank, sample, key and shard");
+      "explain", "Print what each rank reads in one step: rank, sample, key and shard");
   const auto options = std::make_shared<ExplainOptions>();
   command
       ->add_option("--step", options->step,
-                   "the step of the epoch, from 0; with --token the steps that are left count")
+                   "step of the epoch, from 0; with --token or --checkpoint counted from where the "
+                   "run stands")
       ->required()
       ->check(kWholeNumber)
       ->type_name("N");
   add_step_size(*command, options->batch);
-  command->add_flag("--json", options->json, "print one JSON object a line");
-  command->add_flag("--header", options->header, "print a header in pipes, too");
+  command->add_flag("--json", options->json, "print one JSON object per line");
+  command->add_flag("--header", options->header, kHeaderHelp);
   add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
       "Examples:\n  shardwise explain train.idx --epoch 3 --world 8 --step 1200 --batch 64\n"

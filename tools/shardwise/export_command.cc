@@ -39,7 +39,7 @@ void export_wids(const Index& index, const ExportOptions& options) {
 void run(const ExportOptions& options, Output& out) {
   const bool wids = options.format == "wids";
   if (!wids && (options.md5 || !options.name.empty())) {
-    throw CLI::ValidationError("--format dali", "--md5 and --name are for wids descriptors");
+    throw CLI::ValidationError("--format dali", "--md5 and --name apply to wids descriptors");
   }
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use), options.lookup);
@@ -59,26 +59,28 @@ void run(const ExportOptions& options, Output& out) {
     return;
   }
   out.print("{}: {} in {}{}\n", escaped(options.output), counted(index->size(), "sample"),
-            counted(index->num_shards(), "shard"), wids ? "" : ", a file each");
+            counted(index->num_shards(), "shard"), wids ? "" : ", one file per shard");
 }
 
 }  // namespace
 
 void add_export_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "export", "Write what other readers take an index for: a wids descriptor, or DALI's files");
+      "export", "Write the index for other readers: as a wids descriptor, or as DALI index files");
   const auto options = std::make_shared<ExportOptions>();
   add_index_argument(*command, options->index)->required();
   command
       ->add_option("--format", options->format,
-                   "wids: one JSON file; dali: a folder of index files, one a shard")
+                   "wids: one JSON file; dali: a folder of index files, one per shard")
       ->required()
       ->check(CLI::IsMember({"wids", "dali"}));
-  command->add_option("-o,--output", options->output, "the file, *.json, or the folder to write")
+  command->add_option("-o,--output", options->output, "file (`*.json`) or folder to write")
       ->required()
       ->type_name("OUT");
-  command->add_option("--name", options->name, "wids: the data set's name")->type_name("NAME");
-  command->add_flag("--md5", options->md5, "wids: read every shard for its md5sum");
+  command->add_option("--name", options->name, "name of the data set, in a wids descriptor")
+      ->type_name("NAME");
+  command->add_flag("--md5", options->md5,
+                    "read every shard and store its md5sum, in a wids descriptor");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--json", options->json, "print one JSON object");
   add_first_use_options(*command, options->first_use);

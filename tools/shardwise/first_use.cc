@@ -17,9 +17,10 @@ namespace shardwise::tools {
 
 CLI::Option* add_index_argument(CLI::App& command, std::string& index) {
   return command
-      .add_option("INDEX", index,
-                  "the index; or one SOURCE, as `shardwise index` takes them: its index is then "
-                  "built at first use, and brought up to date")
+      .add_option(
+          "INDEX", index,
+          "the index; or one SOURCE as `shardwise index` takes it, of which an index is built at "
+          "first use and updated later")
       ->type_name("");
 }
 
@@ -28,13 +29,15 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
   command.add_flag("--quiet", first_use.quiet, "show no progress");
   CLI::Option* const directory =
       command
-          .add_option("--index-cache", first_use.directory,
-                      "the folder for its index; without it $XDG_CACHE_HOME/shardwise, or "
-                      "~/.cache/shardwise")
+          .add_option(
+              "--index-cache", first_use.directory,
+              "folder for the indexes of SOURCEs; without it, `$XDG_CACHE_HOME/shardwise` or "
+              "`~/.cache/shardwise`")
           ->type_name("DIR")
           ->group(kGroup);
   command
-      .add_flag("--no-index-cache", first_use.refused, "refuse it, instead of building an index")
+      .add_flag("--no-index-cache", first_use.refused,
+                "fail if INDEX is a SOURCE, instead of building an index")
       ->excludes(directory)
       ->group(kGroup);
 }

@@ -91,8 +91,8 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
       summary.content == report.summary.content) {
     return index;
   }
-  say("note", fmt::format("another build has replaced {} since: what lies beside the shards, and "
-                          "what descriptors say of them, was not checked",
+  say("note", fmt::format("another build has replaced {} since: index files of other programs, and "
+                          "wids descriptors, were not checked",
                           in_quotes(options.index)));
   return nullptr;
 }
@@ -196,7 +196,8 @@ BuildOptions::Part parse_part(const std::string& text) {
   if (!number || !count || *number < 1 || *count < 1 || *number > *count) {
     throw CLI::ValidationError(
         "--part",
-        in_quotes(text) + " is no part of a build; write I/N, I from 1 to N: 1/4, 2/4, 3/4, 4/4");
+        in_quotes(text) +
+            " is not a part of a build; write I/N with I from 1 to N: 1/4, 2/4, 3/4, 4/4");
   }
   return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
 }
@@ -216,41 +217,43 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
   const std::vector<Column>& columns = report.summary.content.columns;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (report.without_value[i] == 0) continue;
-    say("note", fmt::format("{} of {} without a value in the column {}, which is null there: {}",
+    say("note", fmt::format("{} of {} without a value in the column {}, where they are null: {}",
                             human_count(report.without_value[i]),
                             counted(report.summary.num_samples, "sample"),
                             in_quotes(columns[i].name), escaped(to_string(columns[i]))));
   }
   if (!noted.gone.empty()) {
-    say("note", fmt::format("{} of the index before not named any more, and gone from it: {}",
+    say("note", fmt::format("{} of the earlier index not named again, and gone from it: {}",
                             counted(noted.gone.size(), "shard"), some_of(noted.gone)));
   }
   say_files_left_out(noted.left_out);
   if (!noted.without_end_marker.empty()) {
     say("note",
-        fmt::format("{} without the marker that ends an archive; one that was cut between two "
+        fmt::format("{} without an end-of-archive marker; an archive that was cut between two "
                     "members looks the same: {}",
                     counted(noted.without_end_marker.size(), "shard"),
                     some_of(noted.without_end_marker)));
   }
   if (!noted.concatenated.empty()) {
     say("note",
-        fmt::format("{} of several archives one after another, all of them read: {}",
+        fmt::format("{} made of several archives, all of which were read: {}",
                     counted(noted.concatenated.size(), "shard"), some_of(noted.concatenated)));
   }
   if (!noted.with_trailing_bytes.empty()) {
-    say("note", fmt::format("{} with bytes after the end marker that are no archive, not read: {}",
-                            counted(noted.with_trailing_bytes.size(), "shard"),
-                            some_of(noted.with_trailing_bytes)));
+    say("note",
+        fmt::format("{} with bytes after the end-of-archive marker, which were not read: {}",
+                    counted(noted.with_trailing_bytes.size(), "shard"),
+                    some_of(noted.with_trailing_bytes)));
   }
   if (!noted.without_checksum.empty() && !report.summary.content.hashes) {
-    say("note", fmt::format("{} compressed, with no checksum over the content, so that damage may "
-                            "go unseen; no checksum: give --hash: {}",
-                            counted(noted.without_checksum.size(), "shard"),
-                            some_of(noted.without_checksum)));
+    say("note",
+        fmt::format("{} compressed without a checksum of the content, so that damage may go "
+                    "unnoticed; --hash stores a hash: {}",
+                    counted(noted.without_checksum.size(), "shard"),
+                    some_of(noted.without_checksum)));
   }
   if (report.shards_moved > 0) {
-    say("note", fmt::format("{} of another path or time than before, not read again",
+    say("note", fmt::format("{} with another path or time than before, not read again",
                             counted(report.shards_moved, "shard")));
   }
   if (report.shards_resumed > 0) {
@@ -262,7 +265,7 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
-    say("note", fmt::format("{} in no sample: directories, links, devices",
+    say("note", fmt::format("{} not part of any sample: directories, links, devices",
                             counted(report.num_not_samples, "member")));
   }
   say_members_left_out(report.summary.num_skipped, options.index);
@@ -381,8 +384,8 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   report_build(options, report, Noted(report, {}, {}), seconds, out);
   if (had_words && index_sources(options.index).empty()) {
     say("note",
-        "the words that the index was built of stand for other shards now: from now on it names "
-        "its shards one by one");
+        "the sources that the index was built from now stand for other shards: from now on it "
+        "lists its shards one by one");
   }
 }
 
@@ -443,8 +446,7 @@ void run(const IndexOptions& options, Output& out) {
       check_descriptor_claims(*index, sources.descriptors, build.remote.get(), options.check_md5,
                               options.quiet);
     } else if (!sources.descriptors.empty()) {
-      say("note",
-          "what the descriptor says of its shards was not checked: not all of them are here");
+      say("note", "the wids descriptor was not checked: not all of its shards are in this index");
     }
     hints = check_hints(*index, interrupt_token());
   }
@@ -453,14 +455,13 @@ void run(const IndexOptions& options, Output& out) {
   if (options.json) return;
   if (options.sources.empty()) return;
   if (kept.is_lost) {
-    say("note", "the index before could not be read: only the options given now were taken");
+    say("note", "the earlier index could not be read: only the options given now are used");
   }
   if (const std::string text = dropped_columns(kept.content, build.content); !text.empty()) {
-    say("note",
-        "columns of the index before that are not named any more, and gone from it: " + text);
+    say("note", "columns of the earlier index that were not named again, and are gone: " + text);
   }
   if (const std::string text = kept_options(options, build.content); !text.empty()) {
-    say("note", "kept from the index before, unless --forget is given: " + text);
+    say("note", "options kept from the earlier index, unless --forget is given: " + text);
   }
 }
 
@@ -472,10 +473,10 @@ void add_index_command(CLI::App& program, Output& out) {
                              "Build an index, or bring it up to date: unchanged shards are "
                              "not read again");
   const auto options = std::make_shared<IndexOptions>();
-  command->add_option("-o,--output", options->index, "the index to write")
+  command->add_option("-o,--output", options->index, "index to write")
       ->required()
       ->type_name("INDEX");
-  command->add_option("--threads", options->threads, "threads that scan; 0: one a core")
+  command->add_option("--threads", options->threads, "scanning threads; 0: one per core")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
@@ -484,78 +485,85 @@ void add_index_command(CLI::App& program, Output& out) {
     return command->add_option(name, value, text)->check(CLI::IsMember(choices));
   };
   std::vector<CLI::Option*> content = {
-      add_policy("--on-bad", options->on_bad,
-                 "what to do with a bad member: fail, which is the default, or skip it",
-                 {"error", "skip"}),
+      add_policy(
+          "--on-bad", options->on_bad,
+          "what to do with a bad member: error fails, which is the default; skip leaves it out",
+          {"error", "skip"}),
       add_policy("--on-no-field", options->on_no_field,
                  "the same for a name without an extension, such as `README`", {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
-                 "the same for a field that comes twice in a sample", {"error", "skip"}),
+                 "the same for a field that occurs twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,
-                 "the same for a key in two places of a shard; keep: take both as samples",
+                 "the same for a key at two places of a shard; keep: both become samples",
                  {"error", "skip", "keep"}),
-      add_policy("--on-link", options->on_link,
-                 "the same for a link named like a member; resolve: a hard link has the bytes of "
-                 "the earlier member that it names, symbolic links are never followed",
-                 {"error", "skip", "resolve"}),
+      add_policy(
+          "--on-link", options->on_link,
+          "the same for a link that is named like a member; resolve: a hard link stands for the "
+          "earlier member that it names; symbolic links are never followed",
+          {"error", "skip", "resolve"}),
       command
           ->add_option_function<std::vector<std::string>>(
               "--column",
               [options](const std::vector<std::string>& texts) {
                 options->columns = parse_columns(texts);
               },
-              "metadata to keep for queries, [NAME=]FIELD[:JSONPATH]: cls, json:$.width; "
-              "may be given again")
+              "metadata to store for queries, `[NAME=]FIELD[:JSONPATH]`, as `cls` or "
+              "`json:$.width`; "
+              "may be given several times")
           ->type_name("COLUMN")
           ->allow_extra_args(false),
-      command->add_flag("--hash", options->hash,
-                        "hash every shard and member, for `verify --full`: reads every byte"),
-      command->add_flag("--unique-keys", options->unique_keys, "fail if a key comes in two shards"),
-      command->add_flag("--forget", options->forget,
-                        "take only the options given here; those that INDEX was built with are "
-                        "kept otherwise"),
+      command->add_flag(
+          "--hash", options->hash,
+          "store a hash of every shard and member, for `verify --full`; every byte is read"),
+      command->add_flag("--unique-keys", options->unique_keys,
+                        "fail if a key occurs in two shards"),
+      command->add_flag(
+          "--forget", options->forget,
+          "use only the options given now; without it, those that INDEX was built with "
+          "are kept"),
       command
           ->add_option_function<std::string>(
               "--part", [options](const std::string& text) { options->part = parse_part(text); },
-              "index only the I-th of N parts of the shards, for `shardwise merge`")
+              "index only the I-th of N parts of the shards, from 1, for `shardwise merge`")
           ->type_name("I/N")};
   CLI::Option* check_md5 = command->add_flag(
-      "--check-md5", options->check_md5, "read the shards of a wids descriptor for their md5sum");
+      "--check-md5", options->check_md5,
+      "compare the shards with the md5sums of the wids descriptor, which reads every byte");
   check_md5->excludes("--part");
   command
       ->add_flag("--drop-missing", options->drop_missing,
-                 "leave shards out that do not exist, instead of failing")
+                 "leave out shards that do not exist, instead of failing")
       ->excludes(check_md5);
-  command->add_flag("--accept-times", options->accept_times,
-                    "take over shards that were copied, and have new times, without reading them: "
-                    "known by size, first bytes and some headers");
+  command->add_flag(
+      "--accept-times", options->accept_times,
+      "accept shards with new modification times, such as copies, without reading them "
+      "again, if their size, first bytes and some headers agree");
   CLI::Option* const relocate =
       command
-          ->add_option("--relocate", options->relocations,
-                       "what lay below OLD, a folder or the beginning of URLs, is below NEW: "
-                       "rewrite the index, without SOURCE, and read no shard; may be given again")
+          ->add_option(
+              "--relocate", options->relocations,
+              "replace OLD, a folder or the beginning of URLs, by NEW in the paths of the index; "
+              "no shard is read, and no SOURCE is given; may be given several times")
           ->type_name("OLD=NEW")
           ->allow_extra_args(false);
   add_cache_options(*command, options->cache);
-  command->add_flag("--keep", options->keep, "keep remote shards in the cache once they were read")
+  command->add_flag("--keep", options->keep, "keep in the cache the remote shards that were read")
       ->needs("--cache");
-  command->add_flag("--dry-run", options->dry_run,
-                    "show which shards would be read, are unchanged, missing or gone, and write "
-                    "nothing");
-  command
-      ->add_flag("--header", options->header,
-                 "name the columns of that list; on a terminal they always are")
-      ->needs("--dry-run");
+  command->add_flag(
+      "--dry-run", options->dry_run,
+      "list the shards that would be read, and those that are unchanged, missing or gone; "
+      "write nothing");
+  command->add_flag("--header", options->header, kHeaderHelp)->needs("--dry-run");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as one JSON object");
   command
       ->add_option(
           "SOURCE", options->sources,
-          "a tar file, a directory (all *.tar, *.tgz and *.tar.<codec> below it), a glob, "
-          "a pattern such as 'train-{000000..000146}.tar', a wids descriptor (*.json), @list.txt, "
-          "or - for a "
-          "list on standard input; without any, the index is brought up to date with the sources "
-          "and options that it was built with: directories, globs and descriptors are read anew")
+          "a tar file, a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it), a glob, a "
+          "pattern such as 'train-{000000..000146}.tar', a URL, a wids descriptor (`*.json`), a "
+          "file with a list (`@list.txt`), or `-` for a list on standard input. Without any, the "
+          "index is updated from the sources and options that it was built with; directories, "
+          "globs and descriptors are then read anew")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
                            "--on-link", "--drop-missing", "--check-md5"}) {
@@ -577,9 +585,10 @@ void add_index_command(CLI::App& program, Output& out) {
   command->callback([options, content = std::move(content), &out] {
     for (const CLI::Option* option : content) {
       if (!options->sources.empty() || option->count() == 0) continue;
-      throw CLI::ValidationError(option->get_name() +
-                                 " needs SOURCE: without any the index is updated with the options "
-                                 "that it was built with");
+      throw CLI::ValidationError(
+          option->get_name() +
+          " needs SOURCE: without one, the index is updated with the options "
+          "that it was built with");
     }
     if (options->sources.empty() && options->relocations.empty() && !is_there(options->index)) {
       throw CLI::RequiredError("SOURCE");

@@ -177,18 +177,17 @@ void add_ls_command(CLI::App& program, Output& out) {
       program.add_subcommand("ls", "List every member: shard, sample, key, field, offset and size");
   const auto options = std::make_shared<LsOptions>();
   add_index_argument(*command, options->index)->required();
-  command->add_option("--shard", options->shard, "only this shard, counted from 0")
+  command->add_option("--shard", options->shard, "list only this shard, from 0")
       ->check(kWholeNumber)
       ->type_name("N");
   command->add_option("--limit", options->limit, "print at most N members")
       ->check(kWholeNumber)
       ->type_name("N");
   command->add_flag("--left-out", options->left_out,
-                    "list what is in no sample instead: shard, offset, kind, name and why; "
-                    "directories are only counted");
-  command->add_flag("--header", options->header,
-                    "name the columns first; on a terminal they always are");
-  command->add_flag("--json", options->json, "print one JSON object a line");
+                    "list the members that are in no sample instead: shard, offset, kind, name and "
+                    "reason; directories are only counted");
+  command->add_flag("--header", options->header, kHeaderHelp);
+  command->add_flag("--json", options->json, "print one JSON object per line");
   add_first_use_options(*command, options->first_use);
   command->footer("Example:\n  shardwise ls train.idx --limit 10");
   command->callback([options, &out] { run(*options, out); });

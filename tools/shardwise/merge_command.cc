@@ -54,12 +54,14 @@ void add_merge_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "merge", "Join the parts of an index that `shardwise index --part I/N` built");
   const auto options = std::make_shared<MergeOptions>();
-  command->add_option("-o,--output", options->index, "the index to write")
+  command->add_option("-o,--output", options->index, "index to write")
       ->required()
       ->type_name("INDEX");
   command->add_flag("--quiet", options->quiet, "show no progress");
-  command->add_flag("--json", options->json, "print the report as JSON");
-  command->add_option("PART", options->parts, "all parts, in any order")->required()->type_name("");
+  command->add_flag("--json", options->json, "print the report as one JSON object");
+  command->add_option("PART", options->parts, "all parts of the index, in any order")
+      ->required()
+      ->type_name("");
   command->footer(
       "Example:\n  shardwise index -o part1.idx --part 1/2 shards/\n"
       "  shardwise index -o part2.idx --part 2/2 shards/\n"

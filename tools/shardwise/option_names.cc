@@ -71,6 +71,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"global_batch_size", "--global-batch-size"},
     {"max_bad", "--max-bad"},
     {"streams", "--streams"},
+    {"image_field", "--image-field"},
+    {"label_field", "--label-field"},
 });
 
 bool is_of_a_name(char c) {

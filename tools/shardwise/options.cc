@@ -47,7 +47,8 @@ CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint
 const CLI::Validator kByteSize(
     [](std::string& text) {
       const std::optional<std::uint64_t> bytes = parse_byte_size(text);
-      if (!bytes) return in_quotes(text) + " is no size: give bytes, or as 512M, 20GiB, 500MB";
+      if (!bytes)
+        return in_quotes(text) + " is not a size: write a number of bytes, or 512M, 20GiB, 500MB";
       text = std::to_string(*bytes);
       return std::string();
     },
@@ -59,7 +60,7 @@ const CLI::Validator kWholeNumber(
       const char* const end = text.data() + text.size();
       const auto [stop, error] = std::from_chars(text.data(), end, value);
       if (error == std::errc() && stop == end) return std::string();
-      return in_quotes(text) + " is no whole number from 0 on";
+      return in_quotes(text) + " is not a whole number of 0 or more";
     },
     "");
 

@@ -11,8 +11,18 @@ namespace shardwise::tools {
 /// The type that help gives options which are sizes; it then shows kSizeRule, too.
 inline constexpr const char* kSizeType = "SIZE";
 inline constexpr std::string_view kSizeRule =
-    "A SIZE is a number of bytes, or has a unit: 512M and 512MiB are 512 x 1024 x 1024 bytes, "
-    "512MB are 512,000,000; so with K, M, G, T, P and E.";
+    "A SIZE is a number of bytes, or a number with a unit: 512M and 512MiB are 512 x 1024 x 1024 "
+    "bytes, 512MB is 512,000,000 bytes. The units are K, M, G, T, P and E.";
+
+/// The help of --header, wherever a list can have one.
+inline constexpr const char* kHeaderHelp =
+    "print the names of the columns, which a terminal always shows";
+
+/// The help of --access.
+inline constexpr const char* kAccessHelp =
+    "how shards are read; map: mapped, nothing is copied; read: copied, so that a shard that is "
+    "truncated meanwhile is an error and does not end the program by SIGBUS; range: of a remote "
+    "shard only the samples, one request each";
 
 /// Bytes: "512", "512M", "20GiB", "2TB". A unit of one letter, or with "iB", is a power of 1,024;
 /// with "B" it is a power of 1,000. Upper and lower case are the same. Nothing if `text` is no such

@@ -53,16 +53,16 @@ void run(const OrderCommandOptions& options, Output& out) {
 
 void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
-      program.add_subcommand("order", "Print the sample numbers that one rank gets, one a line");
+      program.add_subcommand("order", "Print the sample numbers that one rank reads, one per line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  command->add_option("--from", options->from, "begin at this one of the rank's samples, from 0")
+  command->add_option("--from", options->from, "first of the rank's samples to print, from 0")
       ->check(kWholeNumber)
       ->type_name("N");
-  command->add_option("--limit", options->limit, "print at most N")
+  command->add_option("--limit", options->limit, "print at most N samples")
       ->check(kWholeNumber)
       ->type_name("N");
   command->add_flag("--json", options->json,
-                    "print one JSON object a line: the sample, and its position in the epoch");
+                    "print one JSON object per line: the sample, and its position in the epoch");
   add_run_options(*command, options->run, /*with_size=*/true);
   command->footer("Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] { run(*options, out); });

@@ -22,7 +22,8 @@ namespace shardwise::tools {
 namespace {
 
 constexpr const char* kGroup = "Order of the samples";
-constexpr const char* kRareGroup = "Order of the samples: rarely needed";
+constexpr const char* kRankGroup = "Epoch and ranks";
+constexpr const char* kRareGroup = "Order of the samples, rarely needed";
 
 [[noreturn]] void throw_usage(const std::string& text) {
   throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
@@ -32,7 +33,7 @@ constexpr const char* kRareGroup = "Order of the samples: rarely needed";
 void require(bool holds, std::string_view option, const std::string& sampler,
              std::string_view used_by) {
   if (holds) return;
-  throw_usage(fmt::format("{} means nothing with {}; it is for {}", option, sampler, used_by));
+  throw_usage(fmt::format("{} does not apply to {}, only to {}", option, sampler, used_by));
 }
 
 /// The kind that the options say, but for a mixture.
@@ -76,7 +77,7 @@ std::variant<Chunked, Sharded, Sequential> part_kind_of(const OrderKind& kind) {
   if (const auto* sharded = std::get_if<Sharded>(&kind)) return *sharded;
   if (std::holds_alternative<Sequential>(kind)) return Sequential{};
   throw_usage(
-      fmt::format("--mix mixes chunked, sharded and sequential orders, not {}", name_of(kind)));
+      fmt::format("--mix combines chunked, sharded and sequential orders, not {}", name_of(kind)));
 }
 
 FindKey key_finder(const MixedDataset* data) {
@@ -123,7 +124,7 @@ std::optional<ResumeToken> token_of(const RunArguments& arguments) {
 void refuse_beside_token(const RunArguments& arguments) {
   for (const CLI::Option* option : arguments.order.order_options) {
     if (option->count() == 0) continue;
-    throw_usage(fmt::format("{} is said by {} already: leave it out", option->get_name(),
+    throw_usage(fmt::format("{} is already set by {}: leave it out", option->get_name(),
                             arguments.checkpoint.empty() ? "--token" : "--checkpoint"));
   }
 }
@@ -132,7 +133,7 @@ void refuse_beside_token(const RunArguments& arguments) {
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
-      throw_usage(fmt::format("--size {}: the token is of {} samples", *arguments.size,
+      throw_usage(fmt::format("--size {}: the token is for {} samples", *arguments.size,
                               token->spec.num_samples));
     }
     return SampleSet(token->spec.num_samples).with_fingerprint(token->fingerprint);
@@ -158,62 +159,73 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
                         const char* group = kRareGroup) {
     arguments.order_options.push_back(command.add_flag(name, value, text)->group(group));
   };
-  add("--sampler", arguments.sampler, "how samples are ordered", kGroup)
+  add("--sampler", arguments.sampler, "kind of order", kGroup)
       ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
       ->capture_default_str();
   number("--seed", arguments.seed, "shuffle seed")->capture_default_str();
   number("--chunk", arguments.chunk,
-         fmt::format("samples in a chunk (chunked: {} by default; wids: as wids has it)",
+         fmt::format("samples per chunk (chunked: {} by default; wids: the chunk size of wids)",
                      kDefaultChunkSize));
   number("--window", arguments.window,
-         fmt::format("chunks mixed together (chunked, {} by default), or shards (sharded, {})",
+         fmt::format("number of chunks (chunked: {} by default) or shards (sharded: {}) that are "
+                     "shuffled together",
                      kDefaultWindow, kDefaultShardWindow));
-  flag("--no-shuffle", arguments.no_shuffle, "keep the order of the index: 0, 1, 2 ...", kGroup);
-  add("--tail", arguments.tail, "what becomes of samples that do not fill all ranks", kGroup)
+  flag("--no-shuffle", arguments.no_shuffle,
+       "read the samples in the order of the index: 0, 1, 2 ...", kGroup);
+  add("--tail", arguments.tail,
+      "what to do with samples that are left over when all ranks read the same number; exact: the "
+      "first ranks read one more; drop: they are not read; pad: the first samples of the epoch are "
+      "repeated",
+      kGroup)
       ->check(CLI::IsMember({"exact", "drop", "pad"}))
       ->capture_default_str();
   command
       .add_option("--where", arguments.where,
-                  "use only the samples for which this SQL condition holds: \"cls = 7\"")
+                  "use only the samples for which this SQL condition holds, as \"cls = 7\"")
       ->type_name("SQL")
       ->group(kGroup);
   command
-      .add_flag("--allow-part", arguments.allow_part,
-                "take an index that is one part of several, whose epoch leaves out the others")
+      .add_flag(
+          "--allow-part", arguments.allow_part,
+          "accept an index that is one part of several; the epoch then covers this part alone")
       ->group(kRareGroup);
   command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
       ->check([](const std::string& name) {
-        return name.empty() ? std::string("it is the name of a file") : std::string();
+        return name.empty() ? std::string("the name of a file is needed") : std::string();
       })
       ->type_name("FILE")
       ->group(kGroup);
   number("--streams", arguments.streams,
-         "number of contiguous segments that ranks read in parallel (1: any number of ranks can go "
-         "on; number of nodes: each node has shards of its own)",
+         "number of contiguous segments that ranks read in parallel; 1: a run can resume on any "
+         "number "
+         "of ranks; the number of nodes: each node reads its own shards",
          kRareGroup)
       ->capture_default_str();
-  flag("--balance-bytes", arguments.balance_bytes,
-       "deal out the samples of each step so that all ranks get near-equal bytes");
+  flag(
+      "--balance-bytes", arguments.balance_bytes,
+      "deal the samples of each step to the ranks so that all get nearly the same number of bytes");
   number("--epoch-size", arguments.epoch_size,
-         "samples in an epoch, of all ranks together; 0: one pass over the data", kRareGroup)
+         "samples per epoch, of all ranks together; 0: one pass over the data", kRareGroup)
       ->capture_default_str();
-  flag("--phase", arguments.phase, "move the borders of chunks in each epoch (chunked)");
-  add("--resample", arguments.resample, "what one draw takes (resampled)", kRareGroup)
+  flag("--phase", arguments.phase, "shift the borders of the chunks in each epoch (chunked)");
+  add("--resample", arguments.resample,
+      "what is drawn at a time, a sample or a whole shard (resampled)", kRareGroup)
       ->check(CLI::IsMember({"sample", "shard"}));
   add("--weights", arguments.weights,
-      "draw samples in proportion to this metadata column (resampled)", kRareGroup)
+      "draw samples in proportion to this column of the index (resampled)", kRareGroup)
       ->type_name("COLUMN");
-  flag("--shufflefirst", arguments.shufflefirst, "also permute the chunks of epoch 0 (wids)");
+  flag("--shufflefirst", arguments.shufflefirst, "shuffle the chunks in epoch 0, too (wids)");
   command
-      .add_option(
-          "--mix", arguments.mix,
-          "mix several indexes by weight, each in exact epochs of its own; instead of INDEX")
+      .add_option("--mix", arguments.mix,
+                  "read several indexes, mixed by weight, each in exact epochs of its own; instead "
+                  "of INDEX")
       ->type_name("INDEX=WEIGHT,...")
       ->delimiter(',')
       ->group(kRareGroup);
   command
-      .add_option("--replicas", arguments.replicas,
-                  "neighbouring ranks that get the same samples, as for tensor parallelism")
+      .add_option(
+          "--replicas", arguments.replicas,
+          "number of neighbouring ranks that read the same samples, as in tensor parallelism")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str()
@@ -261,13 +273,13 @@ Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
 
 void add_step_size(CLI::App& command, StepSize& step) {
   CLI::Option* const batch =
-      command.add_option("--batch", step.batch_size, "samples a step on each rank")
+      command.add_option("--batch", step.batch_size, "samples per step on each rank")
           ->check(CLI::PositiveNumber)
           ->check(kWholeNumber)
           ->type_name("N");
   command
       .add_option("--global-batch", step.global_batch_size,
-                  "samples a step on all ranks together, instead")
+                  "samples per step on all ranks together, instead of --batch")
       ->check(CLI::PositiveNumber)
       ->check(kWholeNumber)
       ->excludes(batch)
@@ -305,28 +317,31 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
         ->type_name("N");
   }
   const auto number = [&](const char* name, auto& value, const char* text) {
-    command.add_option(name, value, text)->check(kWholeNumber)->type_name("N")->group(kGroup);
+    command.add_option(name, value, text)->check(kWholeNumber)->type_name("N")->group(kRankGroup);
   };
-  number("--epoch", arguments.epoch, "epoch number, from 0; with --token, instead of its epoch");
+  number("--epoch", arguments.epoch,
+         "epoch number, from 0; with --token or --checkpoint, an epoch to begin instead of where "
+         "the run stands");
   command.add_option("--world", arguments.world_size, "number of ranks")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str()
-      ->group(kGroup);
-  number("--rank", arguments.rank, "one of them, from 0");
+      ->group(kRankGroup);
+  number("--rank", arguments.rank, "rank, from 0");
   add_order_options(command, arguments.order);
   CLI::Option* const token =
       command
-          .add_option("--token", arguments.token,
-                      "go on where this resume token stands, in its order: a file, or the text")
+          .add_option(
+              "--token", arguments.token,
+              "resume token, a file or the text; it says the order, and where the run stands")
           ->type_name("FILE|TEXT")
-          ->group("A run that was begun");
+          ->group("Where a run stands");
   command
       .add_option("--checkpoint", arguments.checkpoint,
-                  "the same with the token in a checkpoint of shardwise-train")
+                  "checkpoint of shardwise-train, whose resume token is used")
       ->type_name("FILE")
       ->excludes(token)
-      ->group("A run that was begun");
+      ->group("Where a run stands");
   add_first_use_options(command, arguments.first_use);
 }
 
@@ -337,7 +352,7 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
   if (mixture == nullptr || data == nullptr) return;
-  if (weights.empty()) throw_usage("the token is of a mixture: name its indexes with --mix");
+  if (weights.empty()) throw_usage("the token is for a mixture: name its indexes with --mix");
   const bool same =
       std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
                  [](double weight, const Mixture::Part& part) { return weight == part.weight; });
@@ -368,8 +383,8 @@ std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleS
   if (token) sampler->resume(*token);
   if (arguments.epoch) {
     if (token && *arguments.epoch < token->epoch) {
-      throw_usage(
-          fmt::format("--epoch {}: the run stands in epoch {}", *arguments.epoch, token->epoch));
+      throw_usage(fmt::format("--epoch {} is before epoch {}, in which the run stands",
+                              *arguments.epoch, token->epoch));
     }
     as_usage([&] { sampler->set_epoch(*arguments.epoch); });
   }

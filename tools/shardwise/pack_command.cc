@@ -240,41 +240,44 @@ void run(const PackOptions& options, Output& out) {
 }  // namespace
 
 void add_pack_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand("pack", "Make shards out of images or other files");
+  CLI::App* command = program.add_subcommand("pack", "Make shards from images or other files");
   const auto options = std::make_shared<PackOptions>();
-  command->add_option("-o,--output", options->directory, "the folder for the shards")
+  command->add_option("-o,--output", options->directory, "folder for the shards")
       ->required()
       ->type_name("DIR");
-  CLI::Option_group* source = command->add_option_group("source", "What to pack; one of");
+  CLI::Option_group* source = command->add_option_group("source", "What to pack, one of");
   source
       ->add_option("--images", options->images,
-                   "images in one folder per class; the folder's place becomes field cls")
+                   "images in one folder per class; the class, from 0 in the order of the folders' "
+                   "names, becomes "
+                   "the field cls")
       ->type_name("DIR");
   source
       ->add_option("--files", options->files,
                    "files grouped by base name: a.jpg and a.json become one sample")
       ->type_name("DIR");
   source->require_option(1);
-  command->add_option("--max-samples", options->max_samples, "samples per shard, at most")
+  command->add_option("--max-samples", options->max_samples, "most samples per shard")
       ->check(kWholeNumber)
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->capture_default_str();
-  add_byte_size(*command, "--max-bytes", options->max_bytes, "bytes per shard, at most");
-  command->add_option("--prefix", options->prefix, "what the shards' names begin with")
+  add_byte_size(*command, "--max-bytes", options->max_bytes, "most bytes per shard");
+  command->add_option("--prefix", options->prefix, "beginning of the shards' names")
       ->check([](const std::string& prefix) {
         return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";
       })
       ->type_name("TEXT")
       ->capture_default_str();
-  CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "mix the samples");
-  command->add_option("--seed", options->seed, "seed of the mixture")
+  CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "shuffle the samples");
+  command->add_option("--seed", options->seed, "shuffle seed")
       ->check(kWholeNumber)
       ->needs(shuffle)
-      ->type_name("S")
+      ->type_name("N")
       ->capture_default_str();
-  command->add_flag("--force", options->force,
-                    "replace shards that an earlier pack left there; never another file");
+  command->add_flag(
+      "--force", options->force,
+      "replace the shards that an earlier `shardwise pack` wrote there, and no other file");
   command->add_flag("--dry-run", options->dry_run,
                     "count shards, samples and bytes, and write nothing");
   command->add_flag("--quiet", options->quiet, "show no progress");
@@ -282,9 +285,10 @@ void add_pack_command(CLI::App& program, Output& out) {
   command->footer(
       "The same files give the same shards, byte for byte.\n"
       "A sample's key ends at the first dot of its name. With --images, other dots in a name "
-      "become _;\n"
-      "with --files, what follows the first dot is the field: a.seg.png is field seg.png of sample "
-      "a.\n\n"
+      "become `_`;\n"
+      "with --files, what follows the first dot is the field: a.seg.png is the field seg.png of "
+      "the "
+      "sample a.\n\n"
       "Example:\n  shardwise pack --images photos --shuffle -o shards");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -33,7 +33,7 @@ struct PlanOptions {
 
 FetchPlan make_plan(const PlanOptions& options) {
   if (options.run.rank) {
-    throw CLI::ValidationError("--rank means nothing to a plan, which is of all ranks",
+    throw CLI::ValidationError("--rank does not apply to a plan, which covers all ranks",
                                CLI::ExitCodes::ValidationError);
   }
   try {
@@ -52,6 +52,13 @@ FetchPlan make_plan(const PlanOptions& options) {
       }
       run = open_run(options.run);
       shards = FetchPlan::Shards::of(*run.data);
+    }
+    const std::uint64_t num_ranks = run.sampler->world_size();
+    if (options.plan.nodes == 0 || num_ranks % options.plan.nodes != 0) {
+      throw CLI::ValidationError(
+          fmt::format("--world {} is not divisible by --nodes {}: each node has equally many ranks",
+                      num_ranks, options.plan.nodes),
+          CLI::ExitCodes::ValidationError);
     }
     const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
     FetchPlanOptions plan = options.plan;
@@ -130,7 +137,7 @@ std::string names_of(const std::vector<std::uint64_t>& nodes) {
 }
 
 void print_epochs(const FetchPlan& plan, Output& out) {
-  out.print("\nall nodes together         LRU fetches              next-use fetches\n");
+  out.print("\n{:<20}  {:>24}  {:>24}\n", "all nodes together", "LRU fetches", "next-use fetches");
   out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "shards", "bytes",
             "shards", "bytes");
   for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
@@ -143,8 +150,8 @@ void print_epochs(const FetchPlan& plan, Output& out) {
 }
 
 void print_nodes(const FetchPlan& plan, Output& out) {
-  out.print("\n{:<16}{:>15}{:>10}  {:>12}{:>12}\n", "nodes", "each needs", "", "LRU: bytes",
-            "next use");
+  out.print("\n{:<16}{:>25}  {:>18}{:>18}\n", "per node", "distinct shards", "LRU fetches",
+            "next-use fetches");
   for (std::size_t i = 0; i < std::min(plan.kinds.size(), kKindsShown); ++i) {
     const FetchPlan::Node& kind = plan.kinds[i];
     FetchPlan::CacheCounts lru;
@@ -153,9 +160,9 @@ void print_nodes(const FetchPlan& plan, Output& out) {
       lru += epoch.lru;
       next_use += epoch.next_use;
     }
-    out.print("{:<16}{:>15}{:>10}  {:>12}{:>12}\n", names_of(kind.nodes),
-              counted(kind.shards, "shard"), human_bytes(kind.bytes),
-              human_bytes(lru.bytes_fetched), human_bytes(next_use.bytes_fetched));
+    out.print("{:<16}{:>13}{:>12}  {:>18}{:>18}\n", names_of(kind.nodes), human_count(kind.shards),
+              human_bytes(kind.bytes), human_bytes(lru.bytes_fetched),
+              human_bytes(next_use.bytes_fetched));
   }
   if (plan.kinds.size() > kKindsShown) {
     out.print("and {} more: shardwise plan --json shows all\n", plan.kinds.size() - kKindsShown);
@@ -174,21 +181,23 @@ void run(const PlanOptions& options, Output& out) {
             human_bytes(plan.options.cache_bytes));
   print_epochs(plan, out);
   print_nodes(plan, out);
-  out.print("\na node's cache with next use fetches\n");
-  out.print("  each shard once an epoch       from {} on ({} bytes)\n",
+  out.print("\nwith next use, the cache of a node fetches\n");
+  out.print("  each shard once per epoch      from {} on ({} bytes)\n",
             human_bytes(plan.bytes_for_once_an_epoch()), plan.bytes_for_once_an_epoch());
   out.print("  nothing twice in {:<13} from {} on ({} bytes)\n",
             counted(plan.options.epochs, "epoch"), human_bytes(plan.bytes_for_once()),
             plan.bytes_for_once());
   if (plan.bytes_in_use() > plan.options.cache_bytes) {
     out.print(
-        "\nthe cache is too small for what is in use at one time, up to {} ({} bytes): some shards "
-        "are not kept; choose a smaller --window or a larger cache\n",
+        "\nthe cache is smaller than the shards that are read at the same time, up to {} ({} "
+        "bytes): "
+        "some shards are not kept; choose a smaller --window or a larger cache\n",
         human_bytes(plan.bytes_in_use()), plan.bytes_in_use());
   }
   if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
-    out.print("\n{} of them simulated; {} stand for a neighbour's counts\n",
-              human_count(plan.options.nodes - count), human_count(count));
+    out.print(
+        "\n{} of the nodes were simulated; for the other {}, the counts of a neighbour are shown\n",
+        human_count(plan.options.nodes - count), human_count(count));
   }
 }
 
@@ -196,35 +205,40 @@ void run(const PlanOptions& options, Output& out) {
 
 void add_plan_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "plan", "Predict what the shard caches of a run's nodes will fetch, before the run");
+      "plan", "Predict, before a run, what the shard cache of each node will fetch");
   const auto options = std::make_shared<PlanOptions>();
   const auto number = [&](const char* name, auto& value, const char* what, const char* type) {
     return command->add_option(name, value, what)->check(kWholeNumber)->type_name(type);
   };
   const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
-    return command->add_option(name, value, what)->transform(kByteSize)->type_name("B");
+    return command->add_option(name, value, what)->transform(kByteSize)->type_name(kSizeType);
   };
-  CLI::Option* const shards =
-      number("--shards", options->shards, "number of shards, all alike, instead of INDEX", "N");
+  CLI::Option* const shards = number("--shards", options->shards,
+                                     "number of shards, all of one size, instead of INDEX", "N");
   CLI::Option* const samples =
-      number("--samples-per-shard", options->samples_per_shard, "samples in each of them", "N")
+      number("--samples-per-shard", options->samples_per_shard, "samples per shard", "N")
           ->needs(shards);
   CLI::Option* const bytes =
-      size("--shard-bytes", options->shard_bytes, "bytes of each of them")->needs(shards);
+      size("--shard-bytes", options->shard_bytes, "bytes per shard")->needs(shards);
   shards->needs(samples)->needs(bytes);
   number("--nodes", options->plan.nodes,
-         "nodes that share the ranks, in blocks, and have a cache each", "M")
+         "number of nodes; each has a cache and an equal block of the ranks", "N")
       ->required();
   add_cache_bytes(*command, "--cache-bytes", options->cache_bytes,
-                  "budget of each cache: 512M, 20G, 2T, or 20% of all shards")
+                  "size of each cache: a SIZE, or a percentage of all shards, as 20%")
       ->required();
-  number("--epochs", options->plan.epochs, "how many epochs, from --epoch on", "E")
+  number("--epochs", options->plan.epochs, "number of epochs, from --epoch on", "N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
   shards->excludes(command->get_option("INDEX"));
   command->add_flag("--json", options->json, "print one JSON object");
   command->footer(
-      "Example:\n  shardwise plan train.idx --world 64 --nodes 8 --cache-bytes 200G\n"
+      "A load is one stretch of the order in which a node reads a shard. LRU and next use are two "
+      "rules for the shard that leaves a full cache: the one that was read least recently, or the "
+      "one whose next load is farthest away. Runs use the second where their order is known ahead; "
+      "the first shows what a cache without that knowledge would fetch. In the table of nodes, "
+      "fetches are summed over all --epochs.\n\n"
+      "Examples:\n  shardwise plan train.idx --world 64 --nodes 8 --cache-bytes 200G\n"
       "  shardwise plan --shards 100000 --samples-per-shard 1000 --shard-bytes 256M "
       "--world 1024 --streams 1024 --nodes 128 --cache-bytes 2T");
   command->callback([options, &out] { run(*options, out); });

@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include <CLI/CLI.hpp>
+
 #include <exception>
 #include <initializer_list>
 #include <new>
@@ -56,22 +58,28 @@ void add_commands(CLI::App& program, Output& out) {
 
 }  // namespace
 
-int run_program(int argc, char** argv) {
-  Output out;
-  CLI::App program("Indexed random access to WebDataset tar shards with exact epochs", "shardwise");
-  program.set_version_flag(
+std::unique_ptr<CLI::App> make_program(Output& out) {
+  auto program = std::make_unique<CLI::App>(
+      "Indexed random access to WebDataset tar shards with exact epochs", "shardwise");
+  program->set_version_flag(
       "-V,--version", [] { return version_text("shardwise", version_json()); },
       "show versions, and exit");
-  program.set_help_flag("-h,--help", "show this help, and exit");
-  program.require_subcommand(1);
-  add_commands(program, out);
+  program->set_help_flag("-h,--help", "show this help, and exit");
+  program->require_subcommand(1);
+  add_commands(*program, out);
   // After the commands, which would inherit it.
-  program.footer(
-      "Each command has its own help, with an example: shardwise help index\n\n"
+  program->footer(
+      "Each command has its own help, with an example: `shardwise help index`\n\n"
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
       "  shardwise cat train.idx 42 jpg > 42.jpg");
+  return program;
+}
+
+int run_program(int argc, char** argv) {
+  Output out;
+  const std::unique_ptr<CLI::App> program = make_program(out);
   try {
-    if (const std::optional<int> exit_code = parse_command_line(program, argc, argv, out)) {
+    if (const std::optional<int> exit_code = parse_command_line(*program, argc, argv, out)) {
       return *exit_code;
     }
     out.flush();

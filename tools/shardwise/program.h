@@ -1,6 +1,17 @@
 #pragma once
 
+#include <memory>
+
+#include "output.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace shardwise::tools {
+
+/// The command line of `shardwise` with all its commands, whose results go to `out`.
+std::unique_ptr<CLI::App> make_program(Output& out);
 
 /// The program `shardwise`: parses the command line, runs a command, and gives the exit code. What
 /// went wrong is on standard error. Once a process.

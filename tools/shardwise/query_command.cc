@@ -112,8 +112,8 @@ std::string read_query(std::istream& in, const std::string& name) {
   for (char piece[4096]; in.read(piece, sizeof piece) || in.gcount() > 0;) {
     text.append(piece, static_cast<std::size_t>(in.gcount()));
     if (text.size() > kMaxQueryBytes) {
-      throw InvalidArgument("a query above " + human_bytes(kMaxQueryBytes), name,
-                            "check that it is one: SQL, as text");
+      throw InvalidArgument("a query longer than " + human_bytes(kMaxQueryBytes), name,
+                            "check that the file holds SQL text");
     }
   }
   return text;
@@ -182,32 +182,30 @@ void run(const QueryOptions& options, Output& out) {
 }  // namespace
 
 void add_query_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand(
-      "query",
-      "Run read-only SQL over an index: over its samples, members, shards and fields, and the "
-      "columns that `index --column` asked for");
+  CLI::App* command =
+      program.add_subcommand("query",
+                             "Run read-only SQL on an index: on its tables of samples, members, "
+                             "shards, fields and skipped "
+                             "members, with the columns that `index --column` stored");
   const auto options = std::make_shared<QueryOptions>();
   add_index_argument(*command, options->index)->required();
   command
       ->add_option("SQL", options->sql,
-                   "one SELECT; - reads it from standard input, @FILE from a file; .schema shows "
-                   "the tables and columns")
+                   "one SELECT statement; `-` reads it from standard input, `@FILE` from a file; "
+                   "`.schema` lists the tables and columns")
       ->required()
       ->type_name("");
   add_byte_size(*command, "--scratch-bytes", options->limits.scratch_bytes,
-                "room for sorting and grouping, in files under TMPDIR")
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "print one JSON object a row");
-  command->add_flag("--header", options->header,
-                    "name the columns first; on a terminal they always are");
+                "most bytes of temporary files for sorting and grouping, below TMPDIR")
+      ->default_str("4G");
+  command->add_flag("--json", options->json, "print one JSON object per row");
+  command->add_flag("--header", options->header, kHeaderHelp);
   add_first_use_options(*command, options->first_use);
   command->footer(
-      "Keys are compared byte by byte, or as COLLATE says; json_each and json_tree take JSON "
-      "apart. "
-      "With --json\n"
-      "a blob, or text that is not UTF-8, comes in hexadecimal under a name that ends in _hex, an "
-      "infinite number as\n"
-      "\"Infinity\" or \"-Infinity\", and the second column of a name as name:1.\n\n"
+      "Text is compared byte by byte unless COLLATE says otherwise. With --json, a blob or text "
+      "that "
+      "is not UTF-8 is printed in hexadecimal under a name that ends in `_hex`, an infinite number "
+      "as \"Infinity\" or \"-Infinity\", and a second column of the same name as `name:1`.\n\n"
       "Examples:\n"
       "  shardwise query train.idx .schema\n"
       "  shardwise query train.idx \"SELECT cls, count(*) FROM samples GROUP BY cls\"\n"

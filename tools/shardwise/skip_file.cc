@@ -91,8 +91,8 @@ class Parser {
   std::string where() const { return in_quotes(path_) + ", line " + std::to_string(number_); }
 
   [[noreturn]] void throw_line(std::string_view line) const {
-    throw InvalidArgument("nothing that can be left out: " + in_quotes(line), where(),
-                          "write a sample's number, 'key KEY', 'positions EPOCH BEGIN END' or "
+    throw InvalidArgument("not an entry of a skip file: " + in_quotes(line), where(),
+                          "write a sample number, 'key KEY', 'positions EPOCH BEGIN END' or "
                           "'steps EPOCH FIRST END WORLD BATCH'");
   }
 

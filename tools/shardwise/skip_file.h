@@ -10,9 +10,9 @@ namespace shardwise::tools {
 
 /// What --help says of the format.
 inline constexpr const char* kSkipFileHelp =
-    "samples to leave out, one a line: a sample's number, 'key KEY', 'positions EPOCH BEGIN END' "
+    "samples to leave out, one per line: a sample number, 'key KEY', 'positions EPOCH BEGIN END' "
     "or "
-    "'steps EPOCH FIRST END WORLD BATCH'; what follows ' # ' is the reason";
+    "'steps EPOCH FIRST END WORLD BATCH'; ' # ' and a reason may follow";
 
 /// Finds samples by their key.
 using FindKey = std::function<std::optional<std::uint64_t>(const std::string& key)>;

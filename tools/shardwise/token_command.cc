@@ -131,9 +131,11 @@ void run(const TokenOptions& options, Output& out) {
 
 void add_token_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "token", "Print what a resume token, or a checkpoint of shardwise-train, says");
+      "token", "Print a resume token, or that of a checkpoint of shardwise-train");
   const auto options = std::make_shared<TokenOptions>();
-  command->add_option("TOKEN", options->token, "a file that holds one, or its text")
+  command
+      ->add_option("TOKEN", options->token,
+                   "file with a token or a checkpoint, or the text of a token")
       ->required()
       ->type_name("");
   command->add_flag("--json", options->json, "print one JSON object");

@@ -12,6 +12,7 @@
 #include "index/missing_shards.h"
 #include "interrupt.h"
 #include "option_names.h"
+#include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/remote_access.h"
@@ -114,17 +115,18 @@ void run(const VerifyArguments& options, Output& out) {
 
 void add_verify_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "verify", "Check every shard against the index: its size, its time, and each of its headers");
+      "verify",
+      "Check every shard against the index: its size, its modification time and all headers");
   const auto options = std::make_shared<VerifyArguments>();
   add_index_argument(*command, options->index)->required();
-  command->add_flag("--full", options->full,
-                    "also check every byte, against the hashes of `shardwise index --hash`");
+  command->add_flag(
+      "--full", options->full,
+      "also check every byte against the hashes that `shardwise index --hash` stored");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--allow-pipe", options->first_use.allow_pipe,
-                    "run the commands of pipe: URLs, without a shell");
-  command->add_flag("--header", options->header,
-                    "name the columns first; on a terminal they always are");
-  command->add_flag("--json", options->json, "print one JSON object a shard");
+                    "allow URLs that begin with pipe:, and run their commands, without a shell");
+  command->add_flag("--header", options->header, kHeaderHelp);
+  command->add_flag("--json", options->json, "print one JSON object per shard");
   add_first_use_options(*command, options->first_use);
   command->footer("Example:\n  shardwise verify train.idx");
   command->callback([options, &out] { run(*options, out); });

@@ -51,11 +51,12 @@ void run(const WhenOptions& options, Output& out) {
     }
   }
   if (found) return;
-  throw NotFound(fmt::format("sample {} does not come", sample),
-                 fmt::format("epoch {}{}", run.sampler->epoch(),
-                             options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
-                 "--tail drop, --skip, --epoch-size, weights of --mix and what came before --token "
-                 "leave samples out; without --rank all ranks are searched");
+  throw NotFound(
+      fmt::format("sample {} is not read", sample),
+      fmt::format("epoch {}{}", run.sampler->epoch(),
+                  options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
+      "--tail drop, --skip, --epoch-size and weights of --mix leave samples out, and --token "
+      "those that were read before; without --rank all ranks are searched");
 }
 
 }  // namespace
@@ -63,15 +64,17 @@ void run(const WhenOptions& options, Output& out) {
 void add_when_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("when",
-                             "Print which rank gets a sample, in which step of the epoch, "
-                             "and at which place of its batch; all from 0");
+                             "Print which rank reads a sample, in which step of the epoch, "
+                             "and at which place in the batch; all count from 0");
   const auto options = std::make_shared<WhenOptions>();
   add_step_size(*command, options->batch);
-  CLI::Option* sample = command->add_option("--sample", options->sample, "the sample's number")
+  CLI::Option* sample = command->add_option("--sample", options->sample, "sample number, from 0")
                             ->check(kWholeNumber)
                             ->type_name("N");
-  command->add_option("--key", options->key, "or its key")->excludes(sample)->type_name("KEY");
-  command->add_flag("--json", options->json, "print one JSON object a line");
+  command->add_option("--key", options->key, "key of the sample, instead of --sample")
+      ->excludes(sample)
+      ->type_name("KEY");
+  command->add_flag("--json", options->json, "print one JSON object per line");
   add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
       "Example:\n  shardwise when train.idx --epoch 3 --world 8 --batch 64 --sample 123456");

@@ -104,7 +104,8 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
 int main(int argc, char** argv) {
   train::Options options;
   int exit_code = 0;
-  if (!train::parse_options(argc, argv, options, exit_code)) return exit_code;
+  if (!train::parse_options(argc, argv, train::version, options, exit_code)) return exit_code;
+  options.first_use.cancel = &train::stop_requested;
   if (options.local_ranks == 0 || std::getenv(kChildVariable) != nullptr) return run_rank(options);
   try {
     return run_launcher(options, argc, argv);

@@ -1,12 +1,12 @@
 #include "options.h"
 
-#include <CLI/CLI.hpp>
+#include <utility>
 
-#include "base/text.h"
+#include "../shardwise/options.h"
 #include "command_line.h"
 #include "output.h"
 #include "shardwise/base/error.h"
-#include "trainer.h"
+#include "shardwise/base/text.h"
 
 namespace shardwise::train {
 namespace {
@@ -25,100 +25,127 @@ void parse_size(const std::string& text, Options& options) {
 
 }  // namespace
 
-bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
-  CLI::App app("Trains a small CNN on an index of (image, label) samples, data parallel over ranks",
-               "shardwise-train");
+std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::string()> version) {
+  auto program = std::make_unique<CLI::App>(
+      "Train a small CNN on an index of (image, label) samples, data parallel over ranks",
+      "shardwise-train");
+  CLI::App& app = *program;
   app.footer(
       "Examples:\n"
       "  shardwise-train --local-ranks 2 --train train.idx --eval eval.idx --epochs 2\n"
       "  torchrun --no-python --nproc-per-node 8 shardwise-train --train train.idx\n"
       "  mpirun -n 8 shardwise-train --train train.idx\n"
       "  srun shardwise-train --train train.idx");
-  app.set_version_flag("-V,--version", version, "show versions, and exit");
+  app.set_version_flag("-V,--version", std::move(version), "show versions, and exit");
   app.set_help_flag("-h,--help", "show this help, and exit");
   constexpr auto kMany = std::uint64_t{1} << 40;
   app.add_option("--train", options.train_index,
-                 "index to train on, or one SOURCE, whose index is built at first use; or --mix");
-  app.add_option("--eval", options.eval_index, "the same, to evaluate on after each epoch");
-  app.add_option("--epochs", options.epochs, "epochs in total, those before --resume counted")
+                 "index to train on; or one SOURCE, of which an index is built at first use; or "
+                 "give --mix")
+      ->type_name("INDEX");
+  app.add_option("--eval", options.eval_index, "index, or SOURCE, to evaluate on after each epoch")
+      ->type_name("INDEX");
+  app.add_option("--epochs", options.epochs,
+                 "number of epochs of the whole run, those before --resume included")
       ->check(CLI::Range(std::uint64_t{1}, kMany))
+      ->type_name("N")
       ->capture_default_str();
   CLI::Option* const batch_size =
-      app.add_option("--batch-size", options.batch_size, "samples of one step on each rank")
+      app.add_option("--batch-size", options.batch_size, "samples per step on each rank")
           ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+          ->type_name("N")
           ->capture_default_str();
   app.add_option("--global-batch-size", options.global_batch_size,
-                 "samples of one step on all ranks together, instead")
+                 "samples per step on all ranks together, instead of --batch-size")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N")
       ->excludes(batch_size);
-  app.add_option("--threads", options.threads, "loading threads of each rank; 0: by the cores")
+  app.add_option("--threads", options.threads,
+                 "loading threads of each rank; 0: the machine's cores divided by its ranks, at "
+                 "most 4")
       ->check(CLI::Range(0u, 1024u))
+      ->type_name("N")
       ->capture_default_str();
   app.add_option("--compute-threads", options.compute_threads,
-                 "LibTorch's threads of each rank; 0: the cores shared by the ranks of the machine")
+                 "LibTorch's threads of each rank; 0: the machine's cores divided by its ranks")
       ->check(CLI::Range(0, 1024))
+      ->type_name("N")
       ->capture_default_str();
-  app.add_option(
-         "--lr", options.learning_rate,
-         "highest learning rate: AdamW, warmed up over a tenth of the steps, then cosine to 0")
+  app.add_option("--lr", options.learning_rate,
+                 "highest learning rate of AdamW: it rises over the first tenth of the steps, then "
+                 "falls to 0 as a cosine")
       ->check(CLI::Range(1e-12, 10.0))
+      ->type_name("RATE")
       ->capture_default_str();
   app.add_option_function<std::string>(
-      "--resize", [&](const std::string& text) { parse_size(text, options); },
-      "HxW; without it all images must be of one size");
-  app.add_option("--image-field", options.image_field,
-                 "field with the image, or several as 'jpg;png'; default: the only one");
-  app.add_option("--label-field", options.label_field, "field with the class as a whole number")
+         "--resize", [&](const std::string& text) { parse_size(text, options); },
+         "height and width to which images are resized, as 224x224; without it, all images must "
+         "have the same size")
+      ->type_name("HxW");
+  app.add_option(
+         "--image-field", options.image_field,
+         "field with the image, or several as 'jpg;png', of which the first that a sample has is "
+         "read; without it, the sample's only field that is named like an image")
+      ->type_name("FIELD");
+  app.add_option("--label-field", options.label_field, "field with the class, a whole number")
+      ->type_name("FIELD")
       ->capture_default_str();
   app.add_option("--max-bad", options.max_bad,
-                 "samples that may turn out bad and are left out; one more is an error")
+                 "number of samples that may turn out to be unreadable and are left out; one more "
+                 "is an error")
+      ->type_name("N")
       ->capture_default_str();
-  app.add_option("--classes", options.classes, "number of classes; 0: the largest label and one")
+  app.add_option("--classes", options.classes,
+                 "number of classes; 0: one more than the largest label")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->type_name("N")
       ->capture_default_str();
   auto* checkpoint = app.add_option("--checkpoint", options.checkpoint,
-                                    "file to keep the run in, written whole after each epoch");
+                                    "checkpoint file, replaced as a whole after each epoch")
+                         ->type_name("FILE");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
-                 "also after every so many steps; 0: not within an epoch")
+                 "also write the checkpoint every N steps; 0: only after each epoch")
       ->needs(checkpoint)
+      ->type_name("N")
       ->capture_default_str();
   app.add_option("--log-samples", options.sample_log,
-                 "write the samples of each step to PREFIX.RANK: lines of epoch, step, sample; "
-                 "with --resume appended, so steps after the checkpoint stand there twice")
+                 "write the samples of each step to PREFIX.RANK, as lines of epoch, step and "
+                 "sample; --resume appends, so steps after the checkpoint appear twice")
       ->type_name("PREFIX");
   CLI::Option* const resume = app.add_flag("--resume", options.resume,
-                                           "go on from the checkpoint, with any number of ranks")
+                                           "continue from the checkpoint, on any number of ranks")
                                   ->needs(checkpoint);
   app.add_flag("--allow-changes", options.allow_changes,
-               "with --resume: data or order may be others than the checkpoint's, if it is of the "
-               "end of an epoch")
+               "let --resume take changed data or another order, if the checkpoint was written at "
+               "the end of an epoch")
       ->needs(resume);
   app.add_option("--local-ranks", options.local_ranks,
-                 "start so many ranks on this machine; without it this process is one rank")
-      ->check(CLI::Range(1, 4096));
+                 "start N ranks on this machine; without it, this process is one rank")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
   app.add_option_function<std::string>(
-      "--access",
-      [&](const std::string& name) {
-        try {
-          options.access = parse_access(name);
-        } catch (const Error& e) {
-          throw CLI::ValidationError("--access", e.what());
-        }
-      },
-      "map (default): shards are mapped; read: for shards that may be truncated under the run");
+         "--access", [&](const std::string& name) { options.access = parse_access(name); },
+         tools::kAccessHelp)
+      ->check(CLI::IsMember({"map", "read", "range"}))
+      ->default_str("map");
   tools::add_lookup_options(app, options.lookup);
-  app.add_option("--eval-root", options.eval_root, "the same for the shards of --eval")
+  app.add_option("--eval-root", options.eval_root, "the same as --root, for the shards of --eval")
       ->type_name("DIR")
       ->needs("--eval")
       ->group(app.get_option("--root")->get_group());
   tools::add_cache_options(app, options.cache);
-  app.add_flag("--json", options.json, "one JSON object a line on stdout");
+  app.add_flag("--json", options.json, "print one JSON object per line");
   tools::add_order_options(app, options.order);
   tools::add_first_use_options(app, options.first_use);
+  return program;
+}
 
+bool parse_options(int argc, char** argv, std::function<std::string()> version, Options& options,
+                   int& exit_code) {
+  const std::unique_ptr<CLI::App> app = make_program(options, std::move(version));
   tools::Output out;
   try {
-    if (const auto end = tools::parse_command_line(app, argc, argv, out)) {
+    if (const auto end = tools::parse_command_line(*app, argc, argv, out)) {
       exit_code = *end;
       return false;
     }
@@ -131,7 +158,6 @@ bool parse_options(int argc, char** argv, Options& options, int& exit_code) {
     }
     tools::check_order_options(options.order);
     options.first_use.allow_pipe = options.cache.allow_pipe;
-    options.first_use.cancel = &stop_requested;
     return true;
   } catch (const CLI::Error& e) {
     tools::say("error", std::string(e.what()) + "; see shardwise-train --help");

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "cache_options.h"
@@ -42,8 +45,14 @@ struct Options {
   tools::OrderArguments order;  ///< of the training samples
 };
 
+/// The command line of `shardwise-train`, which fills `options`. Needs no LibTorch.
+/// @param version  gives what --version prints.
+std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::string()> version);
+
+/// Parses the command line.
 /// @return  true if the program is to go on; otherwise `exit_code` is what to end with: help was
 ///          shown, or the usage was wrong and stderr says so.
-bool parse_options(int argc, char** argv, Options& options, int& exit_code);
+bool parse_options(int argc, char** argv, std::function<std::string()> version, Options& options,
+                   int& exit_code);
 
 }  // namespace shardwise::train

@@ -174,9 +174,9 @@ ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, R
     return checkpoint.token;
   } catch (const c10::Error& e) {
     const std::string reason = e.what_without_backtrace();
-    throw InvalidArgument(
-        "no checkpoint of shardwise-train (" + escaped(reason.substr(0, reason.find('\n'))) + ")",
-        in_quotes(path), "name another file, or start without --resume");
+    throw InvalidArgument("not a checkpoint of shardwise-train (" +
+                              escaped(reason.substr(0, reason.find('\n'))) + ")",
+                          in_quotes(path), "name another file, or start without --resume");
   }
 }
 
@@ -341,7 +341,7 @@ libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned thr
 
 void require_samples(const MixedDataset& data, const std::string& path) {
   if (data.empty())
-    throw InvalidArgument("an index without samples", in_quotes(path), "name another");
+    throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
 }
 
 /// The largest label and one: each rank reads a part of the labels.
@@ -364,7 +364,7 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
       continue;
     }
     if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
-      throw BadField("a label that is no class",
+      throw BadField("a label is not a class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
                          std::to_string(label),
                      "labels are numbers from 0, below --classes");
@@ -471,7 +471,7 @@ MixedDataset open_training(const Options& options, const std::shared_ptr<ShardCa
 void check(const Options& options, int world_size) {
   const MixedDataset train = open_training(options, nullptr);
   if (train.empty() && options.order.where) {
-    throw InvalidArgument("no sample for which the condition holds", "--where", "change it");
+    throw InvalidArgument("the condition holds for no sample", "--where", "change it");
   }
   require_samples(train, options.train_index);
   try {
@@ -492,7 +492,7 @@ void check(const Options& options, int world_size) {
   if (!is_there) AtomicFile(options.checkpoint);  // better said now than after an epoch
   if (!options.resume && is_there) {
     throw InvalidArgument("the checkpoint is there already", in_quotes(options.checkpoint),
-                          "go on from it with --resume, or remove it");
+                          "continue it with --resume, or remove it");
   }
 }
 

@@ -1,0 +1,75 @@
+// Writes the documents of the programs from their options:
+//
+//     shardwise_manual markdown FILE    docs/cli.md
+//     shardwise_manual pages DIR        man1/*.1, bash/*, zsh/_*
+//
+// It is not installed.
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../train/options.h"
+#include "manual.h"
+#include "program.h"
+#include "shardwise/base/error.h"
+
+namespace {
+
+using namespace shardwise;         // NOLINT(google-build-using-namespace): a program
+using namespace shardwise::tools;  // NOLINT(google-build-using-namespace)
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  const bool is_written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file == nullptr || std::fclose(file) != 0 || !is_written) {
+    throw_errno(errno, "cannot write the page", path.string());
+  }
+}
+
+void write_pages(const std::vector<HelpTree>& programs, const std::filesystem::path& folder) {
+  for (const auto& [name, text] : man_pages(programs, SHARDWISE_VERSION)) {
+    write_file(folder / "man1" / name, text);
+  }
+  for (const HelpTree& program : programs) {
+    write_file(folder / "bash" / program.page.name, bash_completion(program));
+    write_file(folder / "zsh" / ("_" + program.page.name), zsh_completion(program));
+  }
+}
+
+int run(std::string_view what, const std::string& path) {
+  Output out;
+  train::Options options;
+  const std::vector<HelpTree> programs = {
+      help_tree(*make_program(out)),
+      help_tree(*train::make_program(options, [] { return std::string(); }))};
+  if (what == "markdown") {
+    write_file(path, markdown(programs));
+  } else if (what == "pages") {
+    write_pages(programs, path);
+  } else {
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const int code = argc == 3 ? run(argv[1], argv[2]) : 2;
+    if (code == 2) std::fputs("usage: shardwise_manual markdown FILE | pages DIR\n", stderr);
+    return code;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "shardwise_manual: error: %s\n", e.what());
+    return 1;
+  }
+}
