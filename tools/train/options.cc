@@ -6,7 +6,7 @@
 #include "command_line.h"
 #include "output.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/text.h"
+#include "base/text.h"
 
 namespace shardwise::train {
 namespace {

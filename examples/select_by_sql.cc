@@ -1,0 +1,42 @@
+// Builds an index that holds the class of each sample, asks it with SQL, and reads the samples of
+// one class in an exact epoch of their own.
+//
+//     select_by_sql INDEX CLASS SHARD...       for example: select_by_sql train.idx 7 data/*.tar
+//
+// The samples have a field `cls` with a whole number. No shard is rewritten.
+
+#include <shardwise/advanced.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+int main(int argc, char** argv) {
+  if (argc < 4) return std::fputs("usage: select_by_sql INDEX CLASS SHARD...\n", stderr), 2;
+  try {
+    const std::vector<std::string> shards(argv + 3, argv + argc);
+    shardwise::BuildOptions options;
+    options.content.columns = {shardwise::parse_column("cls")};
+    shardwise::build_index(argv[1], shards, options);  // reads only shards that changed
+    const auto data = shardwise::Dataset::open(argv[1]);
+
+    shardwise::Query classes(shardwise::Index::open(argv[1]),
+                             "SELECT cls, count(*) FROM samples GROUP BY cls ORDER BY cls");
+    while (classes.next()) {
+      std::printf("class %lld: %lld samples\n", static_cast<long long>(classes.value(0).integer),
+                  static_cast<long long>(classes.value(1).integer));
+    }
+
+    // A view numbers its own samples from 0; samplers, tokens and proofs work on it.
+    const shardwise::Dataset chosen = data.where(std::string("cls = ") + argv[2]);
+    shardwise::DistributedChunkedSampler order(chosen, {.seed = 17});
+    for (const std::uint64_t number : order) {
+      const shardwise::Sample sample = chosen[number];
+      std::printf("%s\n", std::string(sample.key()).c_str());
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "select_by_sql: %s\n", e.what());
+    return 1;
+  }
+}
