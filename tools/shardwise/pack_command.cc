@@ -126,7 +126,7 @@ void prepare_directory(const PackOptions& options, bool has_classes) {
   }
   if (error) throw_errno(error.value(), "cannot make the folder", options.directory);
   if (!options.force && !shards_there(options).empty()) {
-    throw InvalidArgument("shards are there already", in_quotes(options.directory),
+    throw InvalidArgument("the folder already holds shards", in_quotes(options.directory),
                           "give --force to replace them, or another folder");
   }
   require_own(options, has_classes);
