@@ -167,7 +167,7 @@ TEST(UpdateTest, OptionsThatChangeAnIndexNeedSource) {
     const Finished finished = shardwise(arguments);
     EXPECT_EQ(finished.code, 2);
     EXPECT_THAT(finished.err,
-                HasSubstr(options[0] + " needs SOURCE: without any the index is updated with the "
+                HasSubstr(options[0] + " needs SOURCE: without one, the index is updated with the "
                                        "options that it was built with"));
   }
   const Finished none = shardwise({"index", "-o", index.dir() / "none.idx"});
