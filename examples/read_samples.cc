@@ -17,7 +17,7 @@ void print(const shardwise::Sample& sample) {
               static_cast<int>(sample.key().size()), sample.key().data());
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
     // Name and bytes are views into the mapped shard. They are valid while the sample lives.
-    const shardwise::Field field = sample.field(i);
+    const shardwise::Sample::Field field = sample.field(i);
     std::printf("  %.*s: %zu bytes\n", static_cast<int>(field.name.size()), field.name.data(),
                 field.bytes.size());
   }

@@ -19,20 +19,21 @@ int main(int argc, char** argv) {
         {.directory = argv[2], .budget_bytes = std::uint64_t{20} << 30});
     const auto data = shardwise::Dataset::open(argv[1], {.cache = cache});
     // One shard after another, eight of them mixed: little has to be in the cache at a time.
-    shardwise::ShardedSampler order(data, {.seed = 17});
-    shardwise::ShardPrefetcher ahead(data, order);
+    const auto order =
+        shardwise::make_sampler(data, {.seed = 17, .kind = shardwise::Sharded{.window = 8}});
+    shardwise::ShardPrefetcher ahead(data, *order);
     for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-      order.set_epoch(epoch);
+      order->set_epoch(epoch);
       std::uint64_t bytes = 0;
-      while (const auto number = order.next()) {
+      while (const auto number = order->next()) {
         const shardwise::Sample sample = data[*number];
         for (std::size_t i = 0; i < sample.num_fields(); ++i) bytes += sample.field(i).bytes.size();
-        ahead.reached(order.position());  // what lies before may leave the cache
+        ahead.reached(order->position());  // what lies before may leave the cache
       }
       const shardwise::ShardCacheStats stats = cache->stats();
       std::printf(
           "epoch %llu: %llu samples, %llu bytes; %llu shards fetched so far\n",
-          static_cast<unsigned long long>(epoch), static_cast<unsigned long long>(order.size()),
+          static_cast<unsigned long long>(epoch), static_cast<unsigned long long>(order->size()),
           static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(stats.fetched));
     }
   } catch (const std::exception& e) {

@@ -3,7 +3,7 @@
 //
 //     train SHARDS EPOCHS CHECKPOINT     alone, or under torchrun --no-python, mpirun or srun
 
-#include <shardwise/libtorch.h>
+#include <shardwise/libtorch/advanced.h>
 #include <torch/torch.h>
 
 #include <cstdio>

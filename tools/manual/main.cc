@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "../train/options.h"
+#include "base/errno_error.h"
 #include "manual.h"
 #include "program.h"
 #include "shardwise/base/error.h"

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "../shardwise/options.h"
+#include "base/text.h"
 #include "command_line.h"
 #include "output.h"
 #include "shardwise/base/error.h"
-#include "base/text.h"
 
 namespace shardwise::train {
 namespace {
