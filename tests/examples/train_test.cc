@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "libtorch/local_ranks.h"
 #include "libtorch/support/images.h"
 #include "shardwise/libtorch.h"
 #include "tools/process.h"
