@@ -6,7 +6,7 @@
 ///
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
 ///          query.next();) { ... }
-///     auto order = make_sampler(data, {.seed = 17, .kind = Sharded{.window = 4}}, {.world_size = 8});
+///     auto order = make_sampler(data, {.seed = 17, .kind = Sharded{}}, {.world_size = 8});
 ///     EpochAudit audit(data.fingerprint());         // add() what was delivered, then prove()
 ///     ShardPrefetcher prefetcher(data, *order);     // fetches shards before they are read
 

@@ -4,7 +4,7 @@
 /// epoch proven, and evaluation in which each sample counts once.
 ///
 ///     namespace sl = shardwise::libtorch;
-///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this process alone
+///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this one alone
 ///     sl::ImageLoader loader(shardwise::Dataset::open("train.idx"), group,
 ///                            {.order = {.seed = 17}, .batch_size = 64, .resize = {224, 224}});
 ///     for (auto epoch : loader.epochs(90)) {

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <sstream>
 
-#include "../../tools/train/options.h"
 #include "help_page.h"
 #include "process.h"
 #include "program.h"
 #include "support/python.h"
+#include "train_options.h"
 
 namespace shardwise::test {
 namespace {

@@ -15,11 +15,11 @@
 #include <string_view>
 #include <vector>
 
-#include "../train/options.h"
 #include "base/errno_error.h"
 #include "manual.h"
 #include "program.h"
 #include "shardwise/base/error.h"
+#include "train_options.h"
 
 namespace {
 

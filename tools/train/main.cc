@@ -12,8 +12,8 @@
 #include "command_line.h"
 #include "console.h"
 #include "libtorch/local_ranks.h"
-#include "options.h"
 #include "shardwise/base/error.h"
+#include "train_options.h"
 #include "trainer.h"
 
 namespace {

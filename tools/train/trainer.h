@@ -3,7 +3,7 @@
 #include <atomic>
 #include <string>
 
-#include "options.h"
+#include "train_options.h"
 
 namespace shardwise::train {
 

@@ -67,8 +67,8 @@ struct DatasetOptions {
   /// which have times of their own, are accepted.
   std::string root = {};
   bool accept_times = false;
-  /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it leaves out
-  /// what is in the others.
+  /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it
+  /// leaves out the samples of the other parts.
   bool allow_part = false;
   /// Where and how an index is built if Dataset::open() is given shards in place of one. If its
   /// `build` has no access to remote shards, or no cancel token, those above are used.

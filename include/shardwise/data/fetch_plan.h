@@ -68,8 +68,8 @@ struct FetchPlan {
   /// Nodes that need the same shards at the same slots.
   struct Node {
     std::vector<std::uint64_t> nodes;  ///< ascending
-    /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the CacheCounts
-    /// is of these nodes in any case.
+    /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the
+    /// CacheCounts is of these nodes in any case.
     std::uint64_t counts_of = 0;
     std::vector<NodeEpoch> epochs;
     std::uint64_t shards = 0;        ///< different ones, in all epochs together
@@ -110,8 +110,8 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
                                                                 const RankRange& node);
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
-/// (src/order/shard_schedule.h says what is needed when, src/data/cache_simulation.h what a cache does). No file is read, so
-/// it works for sizes that no machine at hand holds. Nodes that need the same are simulated once.
+/// (src/data/cache_simulation.h). No file is read, so it works for sizes that no machine at hand
+/// holds. Nodes that need the same are simulated once.
 ///
 /// The prediction is of fetching on demand in the order of slots, all ranks in step. Its counts are
 /// exact if one node holds all ranks and there is one stream. Where a node has only a few samples

@@ -31,8 +31,8 @@ struct PrefetchOptions {
 ///     }
 ///
 /// Because an order is a pure function, so is which shard is fetched when, and which is evicted for
-/// it: what plan_fetches() predicts, however long fetching takes, only earlier. A shard that must be
-/// read before it can be evicted is waited for. Threads that fetch ahead and threads that read may
+/// it: what plan_fetches() predicts, however long fetching takes, only earlier. A shard that must
+/// be read before it can be evicted is waited for. Threads that fetch ahead and ones that read may
 /// overtake each other; that costs an extra fetch now and then.
 ///
 /// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of

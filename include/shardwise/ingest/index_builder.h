@@ -90,8 +90,8 @@ struct BuildReport {
 /// (gzip, zstd, xz, bzip2, lz4, recognised by content) are indexed in one pass over their expanded
 /// bytes; their samples cannot be read in place.
 ///
-/// Files of an index that holds URLs with secrets (user, password, values in a query) can be read by their owner
-/// alone: mode 0600.
+/// Files of an index that holds URLs with secrets (user, password, values in a query) can be read
+/// by their owner alone: mode 0600.
 ///
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
 /// written under a temporary name, synced and renamed, the catalogue last: that rename is the

@@ -37,8 +37,8 @@ struct WidsExportOptions {
 ///   own tar reader takes otherwise than the index: bad members that were left out, compressed
 ///   shards, archives one after another, names above 100 bytes or not UTF-8, a name that comes
 ///   twice in a shard, hard links that stand for members, members of 8 GiB and more;
-///   InvalidArgument if the index is a part (see BuildOptions::Part), or if there is a file at `path` that
-///   is no wids descriptor; StaleIndex, NotFound,
+///   InvalidArgument if the index is a part (see BuildOptions::Part), or if there is a file at
+///   `path` that is no wids descriptor; StaleIndex, NotFound,
 ///   CorruptIndex, kIo, kNoSpace; Cancelled.
 /// Cost: O(members).
 /// Source: wids/wids_index.py of webdataset 0.2.107.

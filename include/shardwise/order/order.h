@@ -82,7 +82,7 @@ struct Wids {
   friend bool operator==(const Wids&, const Wids&) = default;
 };
 
-/// Several data sets mixed by weight, each in exact epochs of its own. docs/formats/order.md (Mixtures).
+/// Several data sets mixed by weight, each in exact epochs of its own (docs/formats/order.md).
 struct Mixture {
   /// One data set of a mixture.
   struct Part {

@@ -30,8 +30,8 @@ class SHARDWISE_EXPORT Fetcher {
   /// A file as its source describes it.
   struct Stat {
     std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
-    /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag before
-    /// it where there is one; empty: none of these.
+    /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag
+    /// before it where there is one; empty: none of these.
     std::string validator = {};
     bool has_ranges = false;  ///< parts of it can be asked for
   };
@@ -57,8 +57,8 @@ class SHARDWISE_EXPORT Fetcher {
     std::string url;
     Range range = {};
     /// If not empty: the file must (still) have this validator, or else no byte of it is delivered
-    /// and the call throws StaleIndex. A strong ETag is sent (If-Match); others are compared with the
-    /// answer's.
+    /// and the call throws StaleIndex. A strong ETag is sent (If-Match); others are compared with
+    /// the answer's.
     std::string validator = {};
     /// Stops the fetch within about a second, with Cancelled.
     CancelToken cancel = {};

@@ -1,10 +1,10 @@
-#include "options.h"
+#include "train_options.h"
 
 #include <utility>
 
-#include "../shardwise/options.h"
 #include "base/text.h"
 #include "command_line.h"
+#include "options.h"
 #include "output.h"
 #include "shardwise/base/error.h"
 
