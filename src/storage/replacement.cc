@@ -2,10 +2,6 @@
 
 namespace shardwise::detail {
 
-std::string_view replacement_name(Replacement replacement) noexcept {
-  return replacement == Replacement::kLru ? "lru" : "next-use";
-}
-
 bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                    Replacement replacement) noexcept {
   if (replacement == Replacement::kLru) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "shardwise/base/export.h"
 
@@ -13,9 +12,6 @@ enum class Replacement : std::uint8_t {
   kLru,      ///< the one whose latest use began longest ago
   kNextUse,  ///< the one that is needed again last, or never
 };
-
-/// "lru", "next-use".
-SHARDWISE_EXPORT std::string_view replacement_name(Replacement replacement) noexcept;
 
 /// A cached shard that is not in use.
 struct EvictionCandidate {
@@ -36,5 +32,4 @@ namespace shardwise {
 using detail::EvictionCandidate;
 using detail::leaves_before;
 using detail::Replacement;
-using detail::replacement_name;
 }  // namespace shardwise

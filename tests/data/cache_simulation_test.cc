@@ -284,7 +284,7 @@ TEST(SimulateCacheTest, AgreesWithAPlainModelSlotBySlot) {
     for (const Replacement replacement : {Replacement::kLru, Replacement::kNextUse}) {
       const auto counts = simulate_cache(epochs, sizes, budget, replacement);
       ASSERT_EQ(counts, simulate_plainly(epochs, sizes, budget, replacement))
-          << "round " << round << ", " << replacement_name(replacement);
+          << "round " << round << (replacement == Replacement::kLru ? ", lru" : ", next use");
       ASSERT_LE(total(counts).peak_bytes, budget);
     }
   }

@@ -7,15 +7,6 @@
 namespace shardwise::tools {
 namespace {
 
-std::string joined(const std::vector<std::string>& words, std::string_view between) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += between;
-    text += word;
-  }
-  return text;
-}
-
 /// One word of a shell, whatever it holds.
 std::string quoted(std::string_view text) {
   std::string word = "'";

@@ -27,15 +27,6 @@ std::vector<std::string> choices_of(const std::string& type) {
   return choices;
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view between) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += between;
-    text += word;
-  }
-  return text;
-}
-
 std::vector<std::string> names_of(const CLI::Option& option) {
   if (option.get_positional()) return {option.get_name(true)};
   std::vector<std::string> names;
@@ -175,6 +166,15 @@ void add_footer(HelpPage& page, std::string_view footer) {
 }
 
 }  // namespace
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += between;
+    text += word;
+  }
+  return text;
+}
 
 std::string HelpOption::label() const {
   return joined(names, ", ") + (type.empty() ? "" : " " + type) + (is_many ? "..." : "");

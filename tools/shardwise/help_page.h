@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,9 @@ class App;
 }  // namespace CLI
 
 namespace shardwise::tools {
+
+/// The words with `between` between them.
+std::string joined(const std::vector<std::string>& words, std::string_view between);
 
 /// An option or an argument, as help shows it.
 struct HelpOption {
