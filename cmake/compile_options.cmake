@@ -8,10 +8,27 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on `"literal" + std::string` (GCC bugs 105329 and 105651).
   target_compile_options(shardwise_compile_options INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # What src/base/thread_annotations.h declares is checked: who holds which lock, and in which order.
+  target_compile_options(shardwise_compile_options INTERFACE -Wthread-safety -Wthread-safety-beta)
+endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A class of a source file may hold what that file alone has: there it is no header.
   target_compile_options(shardwise_compile_options INTERFACE -Wno-subobject-linkage)
 endif()
+# src/base/assert.h: preconditions are checked. All of the project is compiled alike, so that the private
+# headers' inline functions are the same everywhere.
+if(SHARDWISE_SANITIZE)
+  target_compile_definitions(shardwise_compile_options INTERFACE SHARDWISE_ASSERTS SHARDWISE_ASSERTS_HOT)
+else()
+  target_compile_definitions(shardwise_compile_options INTERFACE
+    $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_BUILD_TESTS}>>:SHARDWISE_ASSERTS>
+    $<$<CONFIG:Debug>:SHARDWISE_ASSERTS_HOT>)
+endif()
+string(COMPARE NOTEQUAL "${SHARDWISE_SANITIZE}" "" SHARDWISE_IS_SANITIZED)  # a list of several has commas
+target_compile_definitions(shardwise_compile_options INTERFACE
+  $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_BUILD_TESTS}>,$<BOOL:${SHARDWISE_IS_SANITIZED}>>:SHARDWISE_ASSERTS>
+  $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_IS_SANITIZED}>>:SHARDWISE_ASSERTS_HOT>)
 if(SHARDWISE_DEVELOPER)
   target_compile_options(shardwise_compile_options INTERFACE -Werror)
   find_program(SHARDWISE_CCACHE ccache)

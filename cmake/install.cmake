@@ -1,5 +1,5 @@
 # What is installed: the libraries with their headers, the programs, the pages, and the package that
-# find_package(shardwise [COMPONENTS libtorch]) finds.
+# find_package(shardwise [COMPONENTS loader video libtorch]) finds.
 include(CMakePackageConfigHelpers)
 
 set(SHARDWISE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardwise)
@@ -12,7 +12,29 @@ install(EXPORT shardwise-core NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACK
 install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h"
         PATTERN libtorch EXCLUDE
-        PATTERN libtorch.h EXCLUDE)
+        PATTERN libtorch.h EXCLUDE
+        PATTERN video.h EXCLUDE
+        PATTERN audio_reader.h EXCLUDE
+        PATTERN video_reader.h EXCLUDE)
+
+if(TARGET shardwise_loader)
+  install(TARGETS shardwise_loader EXPORT shardwise-loader
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT shardwise-loader NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+endif()
+
+if(TARGET shardwise_video)
+  install(TARGETS shardwise_video EXPORT shardwise-video
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT shardwise-video NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+  install(FILES include/shardwise/video.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise)
+  install(FILES include/shardwise/decode/audio_reader.h include/shardwise/decode/video_reader.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise/decode)
+endif()
 
 if(TARGET shardwise_libtorch)
   install(TARGETS shardwise_libtorch EXPORT shardwise-libtorch
@@ -24,6 +46,13 @@ if(TARGET shardwise_libtorch)
   install(DIRECTORY include/shardwise/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise
           FILES_MATCHING PATTERN "*.h")
 endif()
+
+# A shared library finds those that it is built on beside it, wherever they are installed.
+foreach(library IN ITEMS shardwise_loader shardwise_video shardwise_libtorch)
+  if(TARGET ${library})
+    set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN")
+  endif()
+endforeach()
 
 # The programs, with their manual pages and completions.
 set(SHARDWISE_BASH_DIR ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

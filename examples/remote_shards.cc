@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
         for (std::size_t i = 0; i < sample.num_fields(); ++i) bytes += sample.field(i).bytes.size();
         ahead.reached(order->position());  // what lies before may leave the cache
       }
-      const shardwise::ShardCacheStats stats = cache->stats();
+      const shardwise::ShardCache::Stats stats = cache->stats();
       std::printf(
           "epoch %llu: %llu samples, %llu bytes; %llu shards fetched so far\n",
           static_cast<unsigned long long>(epoch), static_cast<unsigned long long>(order->size()),

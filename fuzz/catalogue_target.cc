@@ -76,7 +76,7 @@ class Edits {
 };
 
 void edit(Edits& edits, CatalogueMeta& meta) {
-  IndexSummary& summary = meta.summary;
+  Index::Summary& summary = meta.summary;
   edits.edit(summary.num_shards);
   edits.edit(summary.num_samples);
   edits.edit(summary.num_members);
@@ -89,7 +89,7 @@ void edit(Edits& edits, CatalogueMeta& meta) {
   edits.edit(summary.built_at);
 }
 
-void edit(Edits& edits, ShardInfo& row) {
+void edit(Edits& edits, Index::Shard& row) {
   edits.edit(row.size_bytes);
   edits.edit(row.mtime_ns);
   edits.edit(row.first_sample);
@@ -117,22 +117,22 @@ void catalogue_target(std::string_view input) {
   }
   Edits edits(input.substr(1));
   // Shards first: what follows them is reached by long inputs only.
-  std::vector<ShardInfo> rows = folder.rows();
-  for (ShardInfo& row : rows) edit(edits, row);
+  std::vector<Index::Shard> rows = folder.rows();
+  for (Index::Shard& row : rows) edit(edits, row);
   CatalogueMeta meta = folder.meta();
   edit(edits, meta);
-  std::vector<IndexSummary::Field> fields = folder.fields();
-  for (IndexSummary::Field& field : fields) {
+  std::vector<Index::Summary::Field> fields = folder.fields();
+  for (Index::Summary::Field& field : fields) {
     edits.edit(field.num_members);
     edits.edit(field.bytes);
   }
-  std::vector<SkippedMember> skipped(edits.byte() % 4);
-  for (SkippedMember& member : skipped) {
+  std::vector<Index::SkippedMember> skipped(edits.byte() % 4);
+  for (Index::SkippedMember& member : skipped) {
     edits.edit(member.shard);
     edits.edit(member.offset);
     edits.edit(member.name);
     edits.edit(member.reason);
-    member.kind = static_cast<SkippedMember::Kind>(edits.byte() % 7);
+    member.kind = static_cast<Index::SkippedMember::Kind>(edits.byte() % 7);
   }
   if (edits.byte() % 4 == 1) rows.pop_back();
   write_catalogue(path, meta, rows, fields, skipped);

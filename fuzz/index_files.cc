@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "index/index_files.h"
+#include "index/segment_of.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
@@ -48,13 +49,13 @@ void allow_errors(Call&& call) {
 void walk_shard(const Index& index, std::uint64_t number) {
   allow_errors([&] { touch(index.shard(number).path); });
   allow_errors([&] {
-    const SegmentView segment = index.segment(number);
+    const SegmentView segment = segment_of(index, number);
     SHARDWISE_FUZZ_REQUIRE(segment.num_samples() ==
                            index.first_sample(number + 1) - index.first_sample(number));
     for (std::uint32_t i = 0; i < std::min<std::uint64_t>(segment.num_samples(), kMostWalked);
          ++i) {
       touch(segment.key(i));
-      allow_errors([&] { index.find(segment.key(i)); });
+      allow_errors([&] { static_cast<void>(index.find(segment.key(i))); });
       for (std::uint32_t c = 0; c < segment.num_columns(); ++c) touch(segment.value(c, i).bytes);
     }
   });
@@ -85,7 +86,7 @@ IndexFolder::IndexFolder()
   write_whole(path("b.tar"), tar_bytes("ustar", {{"d/c.jpg", "more"}, {"d/c.seg.png", "mask"}}));
   const std::string index = path("whole.idx");
   BuildOptions options;
-  options.num_threads = 1;
+  options.threads = 1;
   options.content.columns = {parse_column("cls"), parse_column("text=txt")};
   options.content.hashes = true;
   build_index(index, {path("a.tar"), path("b.tar")}, options);
@@ -125,13 +126,13 @@ void write_whole(const std::string& path, std::string_view bytes) {
 }
 
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
-                     const std::vector<ShardInfo>& rows,
-                     const std::vector<IndexSummary::Field>& fields,
-                     const std::vector<SkippedMember>& skipped) {
+                     const std::vector<Index::Shard>& rows,
+                     const std::vector<Index::Summary::Field>& fields,
+                     const std::vector<Index::SkippedMember>& skipped) {
   CatalogueWriter writer(path);
-  for (const ShardInfo& row : rows) writer.add_shard(row);
-  for (const IndexSummary::Field& field : fields) writer.add_field(field);
-  for (const SkippedMember& member : skipped) writer.add_skipped(member);
+  for (const Index::Shard& row : rows) writer.add_shard(row);
+  for (const Index::Summary::Field& field : fields) writer.add_field(field);
+  for (const Index::SkippedMember& member : skipped) writer.add_skipped(member);
   writer.finish(meta);
   writer.commit();
 }
@@ -171,9 +172,9 @@ void walk_segment(const SegmentView& segment, std::string_view bytes) {
 void walk_index(const std::string& path) {
   allow_errors([&] {
     const std::shared_ptr<const Index> index = Index::open(path);
-    allow_errors([&] { index->summary(); });
+    allow_errors([&] { static_cast<void>(index->summary()); });
     allow_errors([&] {
-      for (const SkippedMember& member : index->skipped(kMostWalked)) touch(member.reason);
+      for (const Index::SkippedMember& member : index->skipped(kMostWalked)) touch(member.reason);
     });
     for (std::uint64_t i = 0; i < std::min(index->num_shards(), kMostWalked); ++i) {
       walk_shard(*index, i);
@@ -187,7 +188,7 @@ void walk_index(const std::string& path) {
     const Dataset data(index);
     for (std::uint64_t i = 0; i < std::min(data.size(), kMostWalked); ++i) walk_sample(data, i);
     if (!data.empty()) walk_sample(data, data.size() - 1);
-    if (index->size() <= kMostWalked) allow_errors([&] { index->check(); });
+    if (index->size() <= kMostWalked) allow_errors([&] { index->validate(); });
   });
 }
 

@@ -22,8 +22,8 @@ class IndexFolder {
   const std::string& table_bytes() const { return table_bytes_; }
   const std::string& table_name() const { return table_name_; }
   const CatalogueMeta& meta() const { return meta_; }
-  const std::vector<ShardInfo>& rows() const { return rows_; }
-  const std::vector<IndexSummary::Field>& fields() const { return fields_; }
+  const std::vector<Index::Shard>& rows() const { return rows_; }
+  const std::vector<Index::Summary::Field>& fields() const { return fields_; }
   std::string segment_bytes(std::uint64_t shard) const;
 
  private:
@@ -34,8 +34,8 @@ class IndexFolder {
   std::string table_bytes_;
   std::string table_name_;
   CatalogueMeta meta_;
-  std::vector<ShardInfo> rows_;
-  std::vector<IndexSummary::Field> fields_;
+  std::vector<Index::Shard> rows_;
+  std::vector<Index::Summary::Field> fields_;
 };
 
 std::string read_whole(const std::string& path);
@@ -43,9 +43,9 @@ void write_whole(const std::string& path, std::string_view bytes);
 
 /// Writes a catalogue with right checksums.
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
-                     const std::vector<ShardInfo>& rows,
-                     const std::vector<IndexSummary::Field>& fields,
-                     const std::vector<SkippedMember>& skipped = {});
+                     const std::vector<Index::Shard>& rows,
+                     const std::vector<Index::Summary::Field>& fields,
+                     const std::vector<Index::SkippedMember>& skipped = {});
 
 /// Asks `segment`, which lies in `bytes`, for everything, and holds every answer to its bounds.
 void walk_segment(const SegmentView& segment, std::string_view bytes);

@@ -72,7 +72,7 @@ void check_index_around(std::string segment) {
     meta.summary.num_shards = 1;
     meta.summary.num_samples = writer.header().num_samples;
     meta.summary.num_members = writer.header().num_members;
-    ShardInfo row = folder.rows()[0];
+    Index::Shard row = folder.rows()[0];
     row.num_samples = header.num_samples;
     row.num_members = header.num_members;
     row.segment_checksum = header.checksum;

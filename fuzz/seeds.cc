@@ -67,7 +67,7 @@ std::vector<std::string> scan_tar_seeds() {
   return seeds;
 }
 
-std::vector<std::string> header_image_seeds() {
+std::vector<std::string> sparse_tar_image_seeds() {
   std::vector<std::string> seeds = scan_tar_seeds();
   for (std::size_t i = 0; i < seeds.size(); ++i) {
     seeds[i][0] = static_cast<char>(static_cast<unsigned char>(seeds[i][0]) |

@@ -5,8 +5,8 @@
 
 #include "base/bytes.h"
 #include "checksums.h"
-#include "tar/header_image.h"
 #include "tar/sample_name.h"
+#include "tar/sparse_tar_image.h"
 #include "tar/tar_scanner.h"
 #include "targets.h"
 
@@ -90,12 +90,12 @@ void require_same_answer(const Scan& direct, const Scan& libarchive) {
 }
 
 /// An image of the archive, whose bytes come in pieces of this many, or are stepped over.
-HeaderImage image_of(std::string_view archive, std::size_t piece, bool steps_over, bool keeps) {
+SparseTarImage image_of(std::string_view archive, std::size_t piece, bool steps_over, bool keeps) {
   const auto keep = [keeps](std::string_view name, std::uint64_t size_bytes) {
     return keeps && (name.size() + size_bytes) % 2 == 0;
   };
   const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-fuzz-image";
-  return {temporary, keep, [&](HeaderImage::Writer& writer) {
+  return {temporary, keep, [&](SparseTarImage::Writer& writer) {
             for (std::size_t at = 0; at < archive.size();) {
               const std::size_t n = std::min(piece, archive.size() - at);
               const std::uint64_t skippable = steps_over ? writer.skippable() : 0;
@@ -127,13 +127,13 @@ void scan_tar_target(std::string_view input) {
   }
 }
 
-void header_image_target(std::string_view input) {
+void sparse_tar_image_target(std::string_view input) {
   if (input.empty()) return;
   const auto control = static_cast<unsigned char>(input[0]);
   std::string archive(input.substr(1));
   if ((control & 1) != 0) fix_tar_headers(archive);
   static constexpr std::size_t kPieces[] = {1, 100, 512, 700, 1024, 4000, 10000, 1 << 20};
-  const HeaderImage image =
+  const SparseTarImage image =
       image_of(archive, kPieces[control >> 3 & 7], (control & 2) != 0, (control & 4) != 0);
   SHARDWISE_FUZZ_REQUIRE(image.bytes().size() == archive.size());
   for (const bool lenient : {false, true}) {

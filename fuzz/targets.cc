@@ -5,11 +5,17 @@ namespace shardwise::fuzz {
 const std::vector<NamedTarget>& all_targets() {
   static const std::vector<NamedTarget> kTargets = {
       {"tar_scan", scan_tar_target, scan_tar_seeds},
-      {"header_image", header_image_target, header_image_seeds},
+      {"sparse_tar_image", sparse_tar_image_target, sparse_tar_image_seeds},
       {"offset_table", offset_table_target, offset_table_seeds},
       {"catalogue", catalogue_target, catalogue_seeds},
       {"descriptor", descriptor_target, descriptor_seeds},
       {"expand", expand_target, expand_seeds},
+#ifdef SHARDWISE_FUZZ_IMAGES
+      {"image", image_target, image_seeds},
+#endif
+#ifdef SHARDWISE_WITH_VIDEO
+      {"media", media_target, media_seeds},
+#endif
   };
   return kTargets;
 }

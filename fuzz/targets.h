@@ -30,7 +30,7 @@ void scan_tar_target(std::string_view input);
 /// An archive: scanned as it is, and as the image of its headers that stands for a compressed one.
 /// Byte 0, bit 0: as above; bit 1: members' data is stepped over; bit 2: some of it is kept; bits 3
 /// to 5: how large the pieces are in which the bytes come.
-void header_image_target(std::string_view input);
+void sparse_tar_image_target(std::string_view input);
 /// Byte 0 modulo 4: a segment; one whose checksum is made right; an offset table in an index, its
 /// checksums made right; an index around a segment whose checksum is made right.
 void offset_table_target(std::string_view input);
@@ -43,6 +43,13 @@ void descriptor_target(std::string_view input);
 /// A compressed file. Byte 0, bit 0 clear: any bytes, through every codec. Set: which change is
 /// made where in a file that is whole; what comes out is right, or it is refused.
 void expand_target(std::string_view input);
+/// An image, whole, in part and scaled. Byte 0, bit 0: strict; bit 1: turned as its Exif block
+/// says; bits 2 to 4: the scale. Byte 1: where the part begins.
+void image_target(std::string_view input);
+
+/// A video or a sound; only in builds with shardwise::video. Byte 0 modulo 4: read as a video, as
+/// both, as a sound, as a sound that is mixed and resampled.
+void media_target(std::string_view input);
 
 struct NamedTarget {
   const char* name;
@@ -55,10 +62,12 @@ const NamedTarget& target_named(std::string_view name);
 // Small inputs from which mutation reaches deep. Made by the library itself, so that they follow
 // its formats.
 std::vector<std::string> scan_tar_seeds();
-std::vector<std::string> header_image_seeds();
+std::vector<std::string> sparse_tar_image_seeds();
 std::vector<std::string> offset_table_seeds();
 std::vector<std::string> catalogue_seeds();
 std::vector<std::string> descriptor_seeds();
 std::vector<std::string> expand_seeds();
+std::vector<std::string> image_seeds();
+std::vector<std::string> media_seeds();
 
 }  // namespace shardwise::fuzz

@@ -31,6 +31,10 @@ else
   say "Testing without LibTorch: $NO_LIBTORCH"
   options+=(-DSHARDWISE_WITH_LIBTORCH=OFF)
 fi
+if ! pkg-config --atleast-version=1.0.3 libhwy; then
+  say "Testing without the loader: this release has no package libhwy-dev of 1.0.3 or newer"
+  options+=(-DSHARDWISE_WITH_LOADER=OFF -DSHARDWISE_WITH_LIBTORCH=OFF)
+fi
 # Warnings are errors with the compiler that the project holds them at zero with. A newer one may
 # have new warnings, and those should not keep a user from running the tests.
 if [[ $(compiler_major "${CXX:-g++}") != 12 ]]; then

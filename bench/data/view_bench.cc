@@ -9,7 +9,6 @@
 //     FindByKey  data.find(key), then the field by name
 //   BM_ImageEpoch_*                 all images in order, each hashed
 //     PlainLoop  for (i...) work(data[i])
-//     Loader     make_loader with N threads
 //
 // SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they lie.
 #include <benchmark/benchmark.h>
@@ -28,8 +27,8 @@
 
 #include "base/hasher.h"
 #include "base/mapped_file.h"
-#include "data/loader.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
@@ -118,7 +117,7 @@ struct Fixture {
     std::iota(order.begin(), order.end(), std::uint64_t{0});
     std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
     for (std::uint64_t shard = 0; shard < data.index().num_shards(); ++shard) {
-      const SegmentView segment = data.index().segment(shard);
+      const SegmentView segment = segment_of(data.index(), shard);
       for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
         places.push_back(
             {static_cast<std::uint32_t>(shard),
@@ -235,22 +234,6 @@ void BM_ImageEpoch_PlainLoop(benchmark::State& state) {
   report_epoch(state);
 }
 
-void BM_ImageEpoch_Loader(benchmark::State& state) {
-  const Dataset& data = images().data;
-  for (auto _ : state) {
-    auto loader =
-        make_loader(data,
-                    [next = std::uint64_t{0}, end = data.size()]() mutable {
-                      return next < end ? std::optional(next++) : std::nullopt;
-                    },
-                    work, {.num_threads = static_cast<unsigned>(state.range(0)), .prefetch = 64});
-    std::uint64_t sum = 0;
-    while (const auto hash = loader.next()) sum += *hash;
-    benchmark::DoNotOptimize(sum);
-  }
-  report_epoch(state);
-}
-
 void register_views(const std::string& subject, GetFixture get_fixture) {
   const std::pair<const char*, void (*)(benchmark::State&, GetFixture)> rows[] = {
       {"Bare", BM_View_Bare},
@@ -276,13 +259,6 @@ int main(int argc, char** argv) {
   register_views("TinyView", tiny);
   register_views("ImageView", images);
   benchmark::RegisterBenchmark("BM_ImageEpoch_PlainLoop", BM_ImageEpoch_PlainLoop)
-      ->UseRealTime()
-      ->Unit(benchmark::kMillisecond);
-  benchmark::RegisterBenchmark("BM_ImageEpoch_Loader", BM_ImageEpoch_Loader)
-      ->ArgName("threads")
-      ->Arg(0)
-      ->Arg(1)
-      ->Arg(2)
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
   benchmark::RunSpecifiedBenchmarks();

@@ -145,7 +145,7 @@ void BM_IndexBuild(benchmark::State& state) {
     const std::string path = fresh_index_path();
     timer.start();
     const BuildReport report =
-        build_index(path, fixture().shards, {.num_threads = static_cast<unsigned>(state.range(0))});
+        build_index(path, fixture().shards, {.threads = static_cast<unsigned>(state.range(0))});
     timer.stop(state);
     require_members(report.summary.num_members);
   }

@@ -59,7 +59,7 @@ void make_index(const std::string& path) {
     SegmentHeader header;
     std::memcpy(&header, segment.data(), sizeof header);
     table.append(segment, hashes);
-    ShardInfo row;
+    Index::Shard row;
     row.url = "train-" + std::to_string(first / kShardSamples) + ".tar";
     row.size_bytes = row.expanded_bytes = kShardSamples * 8192 + 1024;
     row.first_sample = first;

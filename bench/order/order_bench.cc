@@ -306,7 +306,7 @@ void BM_Audit_Add(benchmark::State& state) {
   std::iota(batch.begin(), batch.end(), 12345);
   for (auto _ : state) {
     audit.add(batch);
-    AuditSum sum = audit.sum();
+    EpochAudit::Sum sum = audit.sum();
     benchmark::DoNotOptimize(sum);
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
@@ -314,7 +314,8 @@ void BM_Audit_Add(benchmark::State& state) {
 BENCHMARK(BM_Audit_Add)->ArgName("batch")->Arg(1)->Arg(64)->Arg(1024);
 
 void BM_Audit_Expect(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(AuditSum::of_range(0, 1'000'000, Hash128{1, 2}));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(EpochAudit::Sum::of_range(0, 1'000'000, Hash128{1, 2}));
   state.SetItemsProcessed(state.iterations() * 1'000'000);
 }
 BENCHMARK(BM_Audit_Expect);

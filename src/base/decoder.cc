@@ -11,6 +11,7 @@
 #include <bit>
 #include <new>
 
+#include "base/assert.h"
 #include "base/expanding_reader.h"
 #include "base/text.h"
 
@@ -227,6 +228,7 @@ class Lz4Decoder : public Decoder {
 }  // namespace
 
 std::unique_ptr<Decoder> make_decoder(Compression compression, const ExpansionLimits& limits) {
+  SHARDWISE_ASSERT(compression != Compression::kNone);
   switch (compression) {
     case Compression::kGzip:
       return std::make_unique<GzipDecoder>();

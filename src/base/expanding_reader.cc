@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "base/decoder.h"
+#include "base/error_types.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {

@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/errno_error.h"
 #include "base/fault_point.h"
 #include "base/fork.h"
@@ -37,9 +37,9 @@ auto retry_eintr(Call call) {
 
 FileIdentity checked_identity(const struct stat& st, const std::string& path) {
   if (!S_ISREG(st.st_mode)) {
-    throw InvalidArgument(
-        S_ISDIR(st.st_mode) ? "is a directory, not a file" : "is not a regular file",
-        in_quotes(path), "give the path of a file");
+    throw InvalidArgument(S_ISDIR(st.st_mode) ? "the path is a directory, not a file"
+                                              : "the path is not a regular file",
+                          in_quotes(path), "give the path of a file");
   }
   return {.device = st.st_dev,
           .inode = st.st_ino,
@@ -73,15 +73,14 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 FileIdentity file_identity(const std::string& path) {
   struct stat st {};
   if (retry_eintr([&] { return ::stat(path.c_str(), &st); }) != 0) {
-    throw_errno(errno, "cannot examine", path);
+    throw_errno(errno, "cannot access", path);
   }
   return checked_identity(st, path);
 }
 
 FileIdentity file_identity(int fd, const std::string& path) {
   struct stat st {};
-  if (retry_eintr([&] { return ::fstat(fd, &st); }) != 0)
-    throw_errno(errno, "cannot examine", path);
+  if (retry_eintr([&] { return ::fstat(fd, &st); }) != 0) throw_errno(errno, "cannot access", path);
   return checked_identity(st, path);
 }
 
@@ -117,6 +116,10 @@ File File::create_exclusive(const std::string& path) {
   const int fd = retry_eintr([&] {
     return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   });
+  if (fd < 0 && errno == ENOENT) {
+    throw NotFound("cannot create", in_quotes(path) + " (the folder does not exist)",
+                   "make the folder first, or choose another path");
+  }
   if (fd < 0) throw_errno(errno, "cannot create", path);
   return File(fd, path);
 }
@@ -138,7 +141,9 @@ struct File::Locked {
     static Locked& locked = *new Locked;
     return locked;
   }
-  static void close_all() noexcept {
+  /// In a forked child, by its only thread, before any other code of it (see call_in_children):
+  /// no lock is taken there, and none is needed.
+  static void close_all() noexcept SHARDWISE_NO_THREAD_SAFETY_ANALYSIS {
     for (File* const file : all().files) {
       ::close(std::exchange(file->fd_, -1));
       file->stays_with_process_ = false;
@@ -147,7 +152,7 @@ struct File::Locked {
   }
 
   Mutex mutex;
-  std::set<File*> files;  // guarded by mutex
+  std::set<File*> files SHARDWISE_GUARDED_BY(mutex);
   const bool told = call_in_children(close_all);
 };
 
@@ -155,7 +160,7 @@ void File::stay_with_process() {
   if (stays_with_process_) return;
   const ForkSection section;
   Locked& locked = Locked::all();
-  const std::lock_guard lock(locked.mutex);
+  const Lock lock(locked.mutex);
   locked.files.insert(this);
   stays_with_process_ = true;
 }
@@ -172,6 +177,7 @@ File& File::operator=(File&& other) noexcept {
 
 /// REQUIRES: this is closed.
 void File::take_over(File& other) noexcept {
+  SHARDWISE_ASSERT(fd_ < 0);
   const auto take = [&] {
     fd_ = std::exchange(other.fd_, -1);
     stays_with_process_ = std::exchange(other.stays_with_process_, false);
@@ -179,7 +185,7 @@ void File::take_over(File& other) noexcept {
   };
   if (!other.stays_with_process_) return take();
   Locked& locked = Locked::all();
-  const std::lock_guard lock(locked.mutex);
+  const Lock lock(locked.mutex);
   auto node = locked.files.extract(&other);
   node.value() = this;
   locked.files.insert(std::move(node));
@@ -272,7 +278,7 @@ void File::reserve(std::uint64_t size_bytes) {
 bool File::has_name() const {
   struct stat st {};
   if (retry_eintr([&] { return ::fstat(fd_, &st); }) != 0)
-    throw_errno(errno, "cannot examine", path_);
+    throw_errno(errno, "cannot access", path_);
   return st.st_nlink != 0;
 }
 
@@ -284,7 +290,7 @@ void File::close() noexcept {
     ::flock(fd_, LOCK_UN);
     unlock_bytes(fd_, 0, 0);
     Locked& locked = Locked::all();
-    const std::lock_guard lock(locked.mutex);
+    const Lock lock(locked.mutex);
     locked.files.erase(this);
     stays_with_process_ = false;
   }
@@ -299,7 +305,9 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
 }
 
 AtomicFile::AtomicFile(std::string path, File kept)
-    : path_(std::move(path)), file_(std::move(kept)), stays_(true) {}
+    : path_(std::move(path)), file_(std::move(kept)), stays_(true) {
+  SHARDWISE_ASSERT((::fcntl(file_.fd(), F_GETFL) & O_ACCMODE) != O_RDONLY);
+}
 
 void AtomicFile::keep_as(const std::string& name) {
   file_.rename(name);
@@ -373,10 +381,11 @@ std::string behind_links(std::string path) {
     const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
     if (size < 0) {
       if (errno == EINVAL || errno == ENOENT || errno == ENOTDIR) return path;
-      throw_errno(errno, "cannot examine", path);
+      throw_errno(errno, "cannot access", path);
     }
     target.resize(static_cast<std::size_t>(size));
-    path = target.starts_with('/') ? target : directory_of(path) + "/" + target;
+    if (!target.starts_with('/')) target.insert(0, directory_of(path) + "/");
+    path = std::move(target);
   }
   throw_errno(ELOOP, "cannot follow the link", path);
 }

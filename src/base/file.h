@@ -46,18 +46,18 @@ class SHARDWISE_EXPORT File {
  public:
   File() = default;
   /// Opens for reading, close-on-exec. Refuses what is not a regular file.
-  static File open_read(const std::string& path);
+  [[nodiscard]] static File open_read(const std::string& path);
   /// Opens a file in order to lock it: for writing if that is permitted, since NFS demands it for
   /// exclusive locks; otherwise as open_read(). Nothing is written.
-  static File open_to_lock(const std::string& path);
+  [[nodiscard]] static File open_to_lock(const std::string& path);
   /// Opens for reading and writing, and creates the file if there is none. Follows no link.
-  static File open_or_create(const std::string& path);
+  [[nodiscard]] static File open_or_create(const std::string& path);
   /// Creates a new file for reading and writing; it must not exist.
-  static File create_exclusive(const std::string& path);
+  [[nodiscard]] static File create_exclusive(const std::string& path);
   /// Creates a file without a name, for reading and writing, in the directory that holds `beside`.
   /// It vanishes with its last descriptor and mapping, however the process ends. Where the file
   /// system has no nameless files, it has a name for a moment, one that is_temporary_name() knows.
-  static File create_nameless(const std::string& beside);
+  [[nodiscard]] static File create_nameless(const std::string& beside);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -79,12 +79,12 @@ class SHARDWISE_EXPORT File {
   void sync();
   /// Takes an exclusive flock without waiting. The kernel frees it when the file is closed, however
   /// the process ends.
-  FileLock try_lock();
+  [[nodiscard]] FileLock try_lock();
   /// Takes a lock on the byte at `offset` without waiting, shared or exclusive, in place of the one
   /// that this descriptor has; false if another open file holds one that excludes it. The file need
   /// not be that long. As with try_lock, threads exclude each other too if each opens the file, and
   /// the kernel frees what a process leaves (Linux "open file description" locks).
-  bool try_lock_byte(std::uint64_t offset, bool exclusive);
+  [[nodiscard]] bool try_lock_byte(std::uint64_t offset, bool exclusive);
   void unlock_byte(std::uint64_t offset) noexcept;
   /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot
   /// run out of space later; where the file system cannot, only makes it this long.
@@ -117,7 +117,7 @@ class SHARDWISE_EXPORT AtomicFile {
  public:
   explicit AtomicFile(std::string path);
   /// Goes on with a file that another writer kept under some name, see keep_as(), and commits it as
-  /// `path`. REQUIRES: `kept` is open for writing, and locked.
+  /// `path`. It was locked when it was kept. REQUIRES: `kept` is open for writing.
   AtomicFile(std::string path, File kept);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

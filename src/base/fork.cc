@@ -8,7 +8,11 @@
 #include <array>
 #include <climits>
 #include <ctime>
+#include <system_error>
 #include <utility>
+
+#include "base/assert.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 namespace {
@@ -93,15 +97,17 @@ void ForkSection::give_way() noexcept {
   count_in();
 }
 
-void Condition::wait_once(std::unique_lock<Mutex>& lock,
-                          std::chrono::nanoseconds timeout) noexcept {
+void Condition::wait(Mutex& mutex) noexcept { wait_for(mutex, std::chrono::nanoseconds::max()); }
+
+void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept {
+  SHARDWISE_ASSERT(section_depth == 1);  // or fork() would wait for as long as this does
   const std::uint32_t seen = changes_.load();
   num_waiting_.fetch_add(1);
-  lock.unlock();
+  mutex.unlock();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const timespec time{.tv_sec = seconds.count(), .tv_nsec = (timeout - seconds).count()};
   sleep_while(changes_, seen, timeout == std::chrono::nanoseconds::max() ? nullptr : &time);
-  lock.lock();
+  mutex.lock();
   num_waiting_.fetch_sub(1);
 }
 
@@ -117,13 +123,19 @@ void Condition::notify_all() noexcept {
 
 WorkerThreads::WorkerThreads() noexcept : generation_(process_generation()) {}
 WorkerThreads::~WorkerThreads() {
+  SHARDWISE_ASSERT(empty() || !are_here());
   if (!are_here()) join();
 }
 
 void WorkerThreads::start(std::function<void()> work) {
   if (!are_here()) join();
   if (!threads_) threads_ = std::make_unique<std::vector<std::thread>>();
-  threads_->emplace_back(std::move(work));
+  try {
+    threads_->emplace_back(std::move(work));
+  } catch (const std::system_error& e) {
+    throw Error(ErrorCode::kIo, "cannot start a thread", e.code().message(),
+                "use fewer threads, or raise the limit on processes (ulimit -u)");
+  }
 }
 
 void WorkerThreads::join() noexcept {

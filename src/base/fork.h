@@ -7,8 +7,10 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/thread_annotations.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -43,7 +45,7 @@ SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;
 /// outermost.
 class SHARDWISE_EXPORT ForkSection {
  public:
-  ForkSection() noexcept { enter(); }
+  [[nodiscard]] ForkSection() noexcept { enter(); }
   ~ForkSection() { leave(); }
   ForkSection(const ForkSection&) = delete;
   ForkSection& operator=(const ForkSection&) = delete;
@@ -56,13 +58,13 @@ class SHARDWISE_EXPORT ForkSection {
 };
 
 /// A std::mutex that is free in a forked child.
-class Mutex {
+class SHARDWISE_CAPABILITY("mutex") Mutex {
  public:
-  void lock() {
+  void lock() SHARDWISE_ACQUIRE() {
     ForkSection::enter();
     mutex_.lock();
   }
-  void unlock() {
+  void unlock() SHARDWISE_RELEASE() {
     mutex_.unlock();
     ForkSection::leave();
   }
@@ -71,28 +73,50 @@ class Mutex {
   std::mutex mutex_;
 };
 
+/// A std::mutex for what takes long, or calls a user's function: fork() does not wait for it. A
+/// forked child may find it locked for ever, so it neither locks nor destroys it.
+class SHARDWISE_CAPABILITY("mutex") LongMutex {
+ public:
+  void lock() SHARDWISE_ACQUIRE() { mutex_.lock(); }
+  void unlock() SHARDWISE_RELEASE() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+/// Holds a Mutex or LongMutex while it lives, or until unlock(). One thread.
+template <class Lockable>
+class SHARDWISE_SCOPED_CAPABILITY [[nodiscard]] Lock {
+ public:
+  explicit Lock(Lockable& mutex) SHARDWISE_ACQUIRE(mutex) : mutex_(&mutex) { mutex.lock(); }
+  ~Lock() SHARDWISE_RELEASE() {
+    if (mutex_ != nullptr) mutex_->unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  void unlock() SHARDWISE_RELEASE() { std::exchange(mutex_, nullptr)->unlock(); }
+
+ private:
+  Lockable* mutex_;
+};
+
 /// A condition variable that works on in a forked child. As with std::condition_variable, what is
-/// waited for is changed under the mutex, and a wait may end for no reason.
+/// waited for is changed under the mutex. A wait may end for no reason, so it stands in a loop:
+///
+///   const Lock lock(mutex_);
+///   while (slots_.empty()) slot_made_.wait(mutex_);
 class SHARDWISE_EXPORT Condition {
  public:
-  template <class Predicate>
-  void wait(std::unique_lock<Mutex>& lock, Predicate is_so) {
-    while (!is_so()) wait_once(lock, std::chrono::nanoseconds::max());
-  }
-  /// At most about as long. True if it is so.
-  template <class Predicate>
-  bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::nanoseconds timeout, Predicate is_so) {
-    if (is_so()) return true;
-    wait_once(lock, timeout);
-    return is_so();
-  }
+  /// Frees the mutex, waits, and takes the mutex again.
+  /// REQUIRES: the thread is in no other section.
+  void wait(Mutex& mutex) noexcept SHARDWISE_REQUIRES(mutex);
+  /// As wait(), for about as long as `timeout` at most.
+  void wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept SHARDWISE_REQUIRES(mutex);
   void notify_one() noexcept;
   void notify_all() noexcept;
 
  private:
-  /// REQUIRES: the thread is in no other section.
-  void wait_once(std::unique_lock<Mutex>& lock, std::chrono::nanoseconds timeout) noexcept;
-
   std::atomic<std::uint32_t> changes_{0};
   std::atomic<std::uint32_t> num_waiting_{0};  // in a child the parent's, too: only more wakes
 };
@@ -106,7 +130,7 @@ class SHARDWISE_EXPORT WorkerThreads {
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
-  /// Errors: std::system_error.
+  /// Errors: kIo if the system has no thread left.
   void start(std::function<void()> work);
   bool empty() const noexcept { return threads_ == nullptr; }
   /// False in a child of the process that started them: there they do not exist.
@@ -119,7 +143,7 @@ class SHARDWISE_EXPORT WorkerThreads {
   std::unique_ptr<std::vector<std::thread>> threads_;
 };
 
-/// A value that is T() again in a forked child. REQUIRES: a Mutex of the owner's at each call.
+/// A value that is T() again in a forked child. Its owner guards it with a Mutex.
 template <class T>
 class PerProcess {
  public:
@@ -146,6 +170,8 @@ namespace shardwise {
 using detail::call_in_children;
 using detail::Condition;
 using detail::ForkSection;
+using detail::Lock;
+using detail::LongMutex;
 using detail::Mutex;
 using detail::PerProcess;
 using detail::process_generation;

@@ -24,9 +24,9 @@ class SHARDWISE_EXPORT MappedFile {
 
   /// Maps the regular file at `path`. An empty file gives an empty view.
   /// Errors: NotFound; kIo; CannotMap; InvalidArgument if it is a directory or a device.
-  static MappedFile open(const std::string& path, Access access = Access::kNormal);
+  [[nodiscard]] static MappedFile open(const std::string& path, Access access = Access::kNormal);
   /// Maps an open file, which may have no name.
-  static MappedFile open(const File& file, Access access = Access::kNormal);
+  [[nodiscard]] static MappedFile open(const File& file, Access access = Access::kNormal);
   ~MappedFile();
   MappedFile(MappedFile&&) noexcept;
   MappedFile& operator=(MappedFile&&) noexcept;

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -205,7 +204,7 @@ void install_ours() noexcept {
 /// Notes what is installed as what ours passes on to, and takes its place.
 void take_place_of(const struct sigaction& found) noexcept {
   static constinit Mutex mutex;
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   if (is_ours(action_now())) return;  // another thread was faster
   page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const Previous* const last = newest_previous.load(std::memory_order_relaxed);

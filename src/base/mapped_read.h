@@ -47,12 +47,12 @@ enum class Look : std::uint8_t {
 /// asks damaged() when the reading is over, also when it ended with an exception, for that may have
 /// come of the zeros; then it drops what was read and unmaps.
 ///
-/// REQUIRES: the range lies in a mapping, which outlives the guard. `address` need not be a page's.
+/// The range lies in a mapping, which outlives the guard; `address` need not be a page's.
 /// Threads: one; made, asked and destroyed by the one that reads. Guards may be nested.
 /// Cost: none a read.
 class SHARDWISE_EXPORT MappedReadGuard {
  public:
-  MappedReadGuard(const void* address, std::size_t size) noexcept;
+  [[nodiscard]] MappedReadGuard(const void* address, std::size_t size) noexcept;
   ~MappedReadGuard();
   MappedReadGuard(const MappedReadGuard&) = delete;
   MappedReadGuard& operator=(const MappedReadGuard&) = delete;

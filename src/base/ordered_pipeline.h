@@ -7,18 +7,17 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/fork.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
 struct PipelineOptions {
   /// Threads that do the work. 0: none; the work is done in next(), by the consumer.
-  unsigned num_threads = 2;
+  unsigned threads = 2;
   /// Results in flight at most: being made, or made and not yet taken. 0: two a thread.
   std::size_t prefetch = 0;
 };
@@ -46,9 +45,9 @@ class OrderedPipeline {
   OrderedPipeline(Source source, Work work, const PipelineOptions& options = {})
       : source_(std::move(source)),
         work_(std::move(work)),
-        prefetch_(options.prefetch != 0 ? options.prefetch : std::size_t{2} * options.num_threads) {
+        prefetch_(options.prefetch != 0 ? options.prefetch : std::size_t{2} * options.threads) {
     try {
-      for (unsigned i = 0; i < options.num_threads; ++i) threads_.start([this] { run(); });
+      for (unsigned i = 0; i < options.threads; ++i) threads_.start([this] { run(); });
     } catch (...) {
       stop();
       throw;
@@ -65,15 +64,11 @@ class OrderedPipeline {
       throw Unsupported("a loader's threads stay with the process that made it", "",
                         "make the loader in the forked child, or give it no threads");
     }
-    std::unique_lock lock(mutex_);
-    const auto deliverable = [this] {
-      return stopping_ || (slots_.empty() ? source_ended_ : slots_.front().ready);
-    };
-    if (!deliverable()) {
+    Lock lock(mutex_);
+    if (!has_answer()) {
       const auto start = std::chrono::steady_clock::now();
-      slot_ready_.wait(lock, deliverable);
-      wait_seconds_ +=
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      while (!has_answer()) slot_ready_.wait(mutex_);
+      waited_ += std::chrono::steady_clock::now() - start;
     }
     if (stopping_) return std::nullopt;
     if (slots_.empty()) {
@@ -92,18 +87,18 @@ class OrderedPipeline {
   /// Ends the threads and drops what was made ahead. next() gives nothing from now on. Idempotent.
   void stop() noexcept {
     {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
+      const Lock lock(mutex_);
+      stopping_ = source_ended_ = true;
     }
     slot_free_.notify_all();
     slot_ready_.notify_all();
     threads_.join();
-    slots_.clear();
-    source_ended_ = true;
+    while (drop_slot()) {
+    }
   }
 
-  /// Seconds that next() has waited for results of the threads, in total. For the consumer.
-  double wait_seconds() const noexcept { return wait_seconds_; }
+  /// How long next() has waited for results of the threads, in total. For the consumer.
+  std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
   // slots_ has one slot for each item that was taken and not yet delivered, in their order:
@@ -119,10 +114,10 @@ class OrderedPipeline {
   // Lock order: source_mutex_, then mutex_. source_ is called with source_mutex_ alone, since it
   // may take long, and work_ with neither. A thread waits for a free slot with source_mutex_ held,
   // so at most one thread waits on slot_free_, and the others queue for their turn behind it.
-  // source_mutex_ is no Mutex, for that must be held briefly. No forked child locks it: next()
+  // source_mutex_ is a LongMutex, since source_ may take long. No forked child locks it: next()
   // refuses there, and stop() does not need it.
   //
-  // slots_ is cleared by stop() alone, once no thread is left. A thread that sees stopping_ leaves
+  // slots_ is emptied by stop() alone, once no thread is left. A thread that sees stopping_ leaves
   // its result undelivered.
 
   struct Slot {
@@ -131,20 +126,42 @@ class OrderedPipeline {
     bool ready = false;
   };
 
+  /// Whether next() need not wait.
+  bool has_answer() const SHARDWISE_REQUIRES(mutex_) {
+    return stopping_ || (slots_.empty() ? source_ended_ : slots_.front().ready);
+  }
+
+  /// Drops a result that nobody will take. It is destroyed without the mutex, since that is the
+  /// user's code.
+  bool drop_slot() noexcept {
+    Slot dropped;
+    const Lock lock(mutex_);
+    if (slots_.empty()) return false;
+    dropped = std::move(slots_.front());
+    slots_.pop_front();
+    return true;
+  }
+
+  /// What next() does without threads.
   std::optional<Result> make_one() {
-    if (source_ended_) return std::nullopt;
+    {
+      const Lock lock(mutex_);
+      if (source_ended_) return std::nullopt;
+    }
     std::optional<Item> item;
+    std::exception_ptr error;
     try {
       item = source_();
     } catch (...) {
-      source_ended_ = true;
-      throw;
+      error = std::current_exception();
     }
-    if (!item) {
+    if (item) return work_(*item);
+    {
+      const Lock lock(mutex_);
       source_ended_ = true;
-      return std::nullopt;
     }
-    return work_(*item);
+    if (error) std::rethrow_exception(error);
+    return std::nullopt;
   }
 
   void run() noexcept {
@@ -154,11 +171,12 @@ class OrderedPipeline {
       std::uint64_t number = 0;
       {
         // One thread at a time, so that slots lie in the order in which the source gave the items.
-        const std::lock_guard turn(source_mutex_);
+        const Lock turn(source_mutex_);
         {
-          std::unique_lock lock(mutex_);
-          slot_free_.wait(
-              lock, [this] { return stopping_ || source_ended_ || slots_.size() < prefetch_; });
+          const Lock lock(mutex_);
+          while (!stopping_ && !source_ended_ && slots_.size() >= prefetch_) {
+            slot_free_.wait(mutex_);
+          }
           if (stopping_ || source_ended_) {
             slot_free_.notify_one();  // so that the next thread in line ends, too
             return;
@@ -169,7 +187,7 @@ class OrderedPipeline {
         } catch (...) {
           made.error = std::current_exception();
         }
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         if (item) {
           number = first_slot_ + slots_.size();
           try {
@@ -193,7 +211,7 @@ class OrderedPipeline {
         item.reset();
       }
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         if (stopping_) return;
         if (made.result || made.error) {
           made.ready = true;
@@ -208,16 +226,19 @@ class OrderedPipeline {
   const Work work_;
   const std::size_t prefetch_;
 
-  std::mutex source_mutex_;  // before mutex_; held while an item is taken and its slot made
-  Mutex mutex_;              // guards all below
+  // Held while an item is taken and its slot made.
+  LongMutex source_mutex_ SHARDWISE_ACQUIRED_BEFORE(mutex_);
+  Mutex mutex_;
   Condition slot_ready_;
   Condition slot_free_;
-  std::deque<Slot> slots_;        // slots_[i] is of item first_slot_ + i
-  std::uint64_t first_slot_ = 0;  // items delivered
-  bool source_ended_ = false;
-  std::exception_ptr end_error_;  // what ended the source, to be thrown after all slots
-  bool stopping_ = false;
-  double wait_seconds_ = 0;  // of the consumer's own
+  // slots_[i] is of item first_slot_ + i.
+  std::deque<Slot> slots_ SHARDWISE_GUARDED_BY(mutex_);
+  std::uint64_t first_slot_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // items delivered
+  bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
+  // What ended the source, to be thrown after all slots.
+  std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
+  bool stopping_ SHARDWISE_GUARDED_BY(mutex_) = false;
+  std::chrono::nanoseconds waited_{};  // of the consumer's own
   WorkerThreads threads_;
 };
 

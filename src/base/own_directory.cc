@@ -36,7 +36,7 @@ void make_directories(const std::string& path) {
 
 void require_own_directory(const std::string& path, std::string_view purpose) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
+  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
   if (!S_ISDIR(st.st_mode)) {
     refuse_directory(path, purpose, "it is a file", "give a directory of its own");
   }

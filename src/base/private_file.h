@@ -14,7 +14,7 @@ namespace shardwise {
 /// they are written.
 inline void make_private(const File& file) {
   if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) {
-    throw_errno(errno, "cannot keep others from reading", file.path());
+    throw_errno(errno, "cannot restrict who may read", file.path());
   }
 }
 

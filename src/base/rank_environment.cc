@@ -52,7 +52,7 @@ class Reader {
     if (!value) return std::nullopt;
     const auto parsed = parse_int64(*value);
     if (!parsed || *parsed < least || *parsed > most) {
-      throw_environment("cannot tell the ranks", std::string(name) + "=" + in_quotes(*value),
+      throw_environment("cannot determine the ranks", std::string(name) + "=" + in_quotes(*value),
                         "it must be a whole number from " + std::to_string(least) + " to " +
                             std::to_string(most));
     }
@@ -61,7 +61,7 @@ class Reader {
 
   int required(const Names& names, const char* name, int least, int most) const {
     if (const auto value = number(name, least, most)) return *value;
-    throw_environment("cannot tell the ranks",
+    throw_environment("cannot determine the ranks",
                       "variables of " + std::string(names.launcher) + " are set, but not " + name,
                       "set " + std::string(name) + ", or unset the others to run alone");
   }
@@ -106,7 +106,7 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
   if (const auto address = env.text("MASTER_ADDR")) {
     found.master_address = *address;
   } else if (launcher == "torchrun") {
-    throw_environment("cannot tell where the ranks meet",
+    throw_environment("cannot determine where the ranks meet",
                       "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
                       "set MASTER_ADDR to the address of rank 0, or start with torchrun");
   } else if (found.local_world_size == found.world_size) {
@@ -120,7 +120,7 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
     }
   }
   if (found.master_address.empty()) {
-    throw_environment("cannot tell where the ranks meet",
+    throw_environment("cannot determine where the ranks meet",
                       "the ranks of " + std::string(launcher) + " are on several machines",
                       "set MASTER_ADDR to the address of rank 0's machine on all ranks");
   }
@@ -128,7 +128,7 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
   if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
     found.master_port = static_cast<std::uint16_t>(*port);
   } else if (launcher == "torchrun") {
-    throw_environment("cannot tell where the ranks meet",
+    throw_environment("cannot determine where the ranks meet",
                       "RANK and WORLD_SIZE are set, but not MASTER_PORT",
                       "set MASTER_PORT to a free port of rank 0's machine, or start with torchrun");
   } else {
@@ -140,7 +140,7 @@ void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& 
 /// Slurm's variables are there in a batch script, too, where no peers will come.
 void require_slurm_step(const Reader& env, int world_size) {
   if (world_size > 1 && env.has("SLURM_JOB_ID") && !env.has("SLURM_STEP_NUM_TASKS")) {
-    throw_environment("cannot tell the ranks",
+    throw_environment("cannot determine the ranks",
                       "SLURM_NTASKS is " + std::to_string(world_size) +
                           ", but this process was not started by srun",
                       "start it with srun, or unset SLURM_PROCID to run alone");
@@ -168,7 +168,7 @@ RankEnvironment rank_environment(const Environment& get) {
     found.world_size = env.required(names, names.world_size, 1, kMostRanks);
     found.rank = env.required(names, names.rank, 0, kMostRanks);
     if (found.rank >= found.world_size) {
-      throw_environment("cannot tell the ranks",
+      throw_environment("cannot determine the ranks",
                         std::string(names.rank) + "=" + std::to_string(found.rank) + " and " +
                             names.world_size + "=" + std::to_string(found.world_size),
                         "ranks are numbered from 0 to the world size less 1");
@@ -185,7 +185,7 @@ RankEnvironment rank_environment(const Environment& get) {
       found.local_world_size = found.world_size;
     }
     if (found.local_rank >= found.local_world_size && local_size) {
-      throw_environment("cannot tell the ranks",
+      throw_environment("cannot determine the ranks",
                         std::string(names.local_rank) + "=" + std::to_string(found.local_rank) +
                             " and " + names.local_world_size + "=" + std::to_string(*local_size),
                         "local ranks are numbered from 0 to the local world size less 1");
@@ -207,6 +207,11 @@ RankEnvironment rank_environment() {
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   });
+}
+
+std::string describe(const RankEnvironment& environment) {
+  return "rank " + std::to_string(environment.rank) + " of " +
+         std::to_string(environment.world_size);
 }
 
 }  // namespace shardwise::detail

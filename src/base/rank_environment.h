@@ -38,9 +38,13 @@ SHARDWISE_EXPORT RankEnvironment rank_environment();
 /// Reads other variables than this process's.
 SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);
 
+/// "rank 3 of 8".
+SHARDWISE_EXPORT std::string describe(const RankEnvironment& environment);
+
 }  // namespace shardwise::detail
 
 namespace shardwise {
+using detail::describe;
 using detail::Environment;
 using detail::rank_environment;
 using detail::RankEnvironment;

@@ -81,7 +81,7 @@ std::string without_dot_segments(std::string_view path) {
 }
 
 [[noreturn]] void refuse(std::string_view url, std::string_view why) {
-  throw InvalidArgument("a malformed URL",
+  throw InvalidArgument("the URL is malformed",
                         in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
                         "write scheme://host/path, and other characters as %XX");
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/assert.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
@@ -173,6 +174,7 @@ NextUses::NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs) 
 
 /// The first span of `shard` that ends behind `from`, or null.
 const NextUses::Span* NextUses::find(std::uint64_t shard, std::uint64_t from) const noexcept {
+  SHARDWISE_ASSERT_HOT(shard < num_shards());
   const Span* const end = spans_.data() + first_[shard + 1];
   const Span* const found =
       std::upper_bound(spans_.data() + first_[shard], end, from,

@@ -6,14 +6,17 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "data/cache_simulation.h"
+#include "data/open_shard.h"
 #include "order/permutation.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
+#include "storage/cache_request.h"
 
 namespace shardwise {
 
@@ -28,19 +31,19 @@ std::string divisors(std::uint64_t number) {
   for (std::uint64_t d = 1; d * d <= number; ++d) {
     if (number % d != 0) continue;
     low += (low.empty() ? "" : ", ") + std::to_string(d);
-    if (d * d != number) high = ", " + std::to_string(number / d) + high;
+    if (d * d != number) high.insert(0, ", " + std::to_string(number / d));
   }
   return low + high;
 }
 
 void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
-                   const FetchPlanOptions& options) {
+                   const FetchPlan::Options& options) {
   if (options.nodes == 0 || sampler.world_size() % options.nodes != 0) {
     throw InvalidArgument(std::to_string(sampler.world_size()) + " ranks are not divisible by " +
                               std::to_string(options.nodes) + " nodes",
                           {}, "use " + divisors(sampler.world_size()) + " nodes");
   }
-  if (options.epochs == 0) throw InvalidArgument("a plan of 0 epochs", {}, "it is at least 1");
+  if (options.epochs == 0) throw InvalidArgument("the plan has 0 epochs", {}, "plan at least 1");
   if (shards.starts.size() != shards.sizes_bytes.size() + 1) {
     throw InvalidArgument(std::to_string(shards.sizes_bytes.size()) + " sizes of shards, but " +
                               std::to_string(shards.starts.size()) + " starts",
@@ -62,12 +65,13 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
           "or wids");
 }
 
-/// The schedules of the epochs that are planned. Errors: Unsupported.
+/// The schedules of the epochs that are planned. Errors: Unsupported; Cancelled.
 std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan::Shards& shards,
-                                        std::uint64_t num_epochs) {
+                                        const FetchPlan::Options& options) {
   const std::unique_ptr<Sampler> mine = sampler.clone();
   std::vector<ShardSchedule> schedules;
-  for (std::uint64_t epoch = 0; epoch < num_epochs; ++epoch) {
+  for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    options.cancel.throw_if_cancelled();
     if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);  // the first from where it began
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);
@@ -78,6 +82,7 @@ std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan:
 
 Hash128 hash_of(const std::vector<EpochUses>& epochs) {
   std::vector<Hash128> hashes;
+  hashes.reserve(epochs.size());
   for (const EpochUses& epoch : epochs) {
     hashes.push_back(hash128(
         {reinterpret_cast<const char*>(epoch.uses.data()), epoch.uses.size() * sizeof(ShardUse)}));
@@ -85,13 +90,14 @@ Hash128 hash_of(const std::vector<EpochUses>& epochs) {
   return hash128({reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(Hash128)});
 }
 
-/// The uses of a node in every epoch. Errors: Unsupported.
+/// The uses of a node in every epoch. Errors: Unsupported; Cancelled.
 std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
                                const Sampler& sampler, const FetchPlan::Shards& shards,
-                               const FetchPlanOptions& options) {
+                               const FetchPlan::Options& options) {
   const std::uint64_t num_ranks = sampler.world_size() / options.nodes;
   std::vector<EpochUses> epochs;
   for (const ShardSchedule& schedule : schedules) {
+    options.cancel.throw_if_cancelled();
     auto uses = schedule.uses({node * num_ranks, num_ranks});
     if (!uses) throw_not_known(sampler, shards);
     epochs.push_back(std::move(*uses));
@@ -212,6 +218,7 @@ const FetchPlan::Node& FetchPlan::of_node(std::uint64_t node) const {
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [node](const Node& plan) {
     return std::binary_search(plan.nodes.begin(), plan.nodes.end(), node);
   });
+  SHARDWISE_ASSERT(kind != kinds.end());
   return *kind;
 }
 
@@ -228,11 +235,12 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
 }
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
-                                               const RankRange& node) {
+                                               const RankOptions::Range& node) {
   if (!data.cache()) return std::nullopt;
   FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
-    if (!data.cache_request(shard)) shards.sizes_bytes[shard] = 0;  // read where it lies
+    if (!detail::cache_request(data.shared_index(), shard))
+      shards.sizes_bytes[shard] = 0;  // read where it lies
   }
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
   const auto uses = schedule ? schedule->uses(node) : std::nullopt;
@@ -257,9 +265,9 @@ std::uint64_t FetchPlan::bytes_in_use() const noexcept {
 }
 
 FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
-                       const FetchPlanOptions& options) {
+                       const FetchPlan::Options& options) {
   check_options(sampler, shards, options);
-  const std::vector<ShardSchedule> schedules = schedules_of(sampler, shards, options.epochs);
+  const std::vector<ShardSchedule> schedules = schedules_of(sampler, shards, options);
   FetchPlan plan;
   plan.options = options;
   plan.first_epoch = sampler.epoch();

@@ -3,27 +3,33 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "order/permutation.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
 MixedDataset::MixedDataset(std::vector<Dataset> parts) : parts_(std::move(parts)) {
   if (parts_.empty()) {
-    throw InvalidArgument("a mixture of nothing", {}, "give at least one data set");
+    throw InvalidArgument("the mixture has no data set", {}, "give at least one data set");
   }
   Hasher128 hasher;
   first_.push_back(0);
   for (const Dataset& part : parts_) {
     if (part.size() > kMaxSamples - first_.back()) {
-      throw InvalidArgument("too many samples in a mixture", {}, "at most 2^62 are possible");
+      throw InvalidArgument("the mixture has too many samples", {}, "at most 2^62 are possible");
     }
     first_.push_back(first_.back() + part.size());
     hasher.update_u64(part.fingerprint().low);
     hasher.update_u64(part.fingerprint().high);
   }
   fingerprint_ = parts_.size() == 1 ? parts_.front().fingerprint() : hasher.digest();
+}
+
+std::uint64_t MixedDataset::first_sample(std::size_t i) const {
+  SHARDWISE_ASSERT(i < first_.size());
+  return first_[i];
 }
 
 std::size_t MixedDataset::part_of(std::uint64_t number) const {

@@ -4,18 +4,19 @@
 #include <filesystem>
 
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/mapped_read.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "shardwise/base/error.h"
+#include "index/segment_of.h"
 #include "shardwise/ingest/verify.h"
 
 namespace shardwise::detail {
 namespace {
 
 /// The shard's mapping, checked against the index; none if it cannot be mapped.
-std::optional<MappedFile> map_shard(const ShardInfo& info, const SegmentView& segment) {
+std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
   try {
     file = MappedFile::open(info.path);
@@ -39,7 +40,7 @@ std::optional<MappedFile> map_shard(const ShardInfo& info, const SegmentView& se
 }
 
 /// The present time of a local shard whose time may differ from the indexed one.
-std::int64_t time_of(const ShardInfo& info) {
+std::int64_t time_of(const Index::Shard& info) {
   if (!info.any_time) return info.mtime_ns;
   try {
     return file_identity(info.path).mtime_ns;
@@ -48,12 +49,12 @@ std::int64_t time_of(const ShardInfo& info) {
   }
 }
 
-bool is_in_place(const ShardInfo& info) {
+bool is_in_place(const Index::Shard& info) {
   return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
 /// Throws unless the fetched copy is the shard that was indexed.
-void require_copy(const Index& index, const ShardInfo& info, const std::string& path) {
+void require_copy(const Index& index, const Index::Shard& info, const std::string& path) {
   if (const auto problem = verify_copy(index, info.number, path)) {
     throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
                      in_quotes(redacted_url(info.path)),
@@ -61,29 +62,29 @@ void require_copy(const Index& index, const ShardInfo& info, const std::string& 
   }
 }
 
-[[noreturn]] void refuse_without_cache(const ShardInfo& info) {
+[[noreturn]] void refuse_without_cache(const Index::Shard& info) {
   if (info.compression == Compression::kNone) {
     throw Unsupported("the shard is remote, and there is no shard cache",
                       in_quotes(redacted_url(info.path)),
-                      "give a cache (DatasetOptions::cache, --cache DIR), or read single samples "
-                      "(Access::kRange, --access range)");
+                      "give a cache (Dataset::Options::cache, --cache DIR), or read single samples "
+                      "(Dataset::Access::kRange, --access range)");
   }
   throw Unsupported("the shard is compressed (" + std::string(compression_name(info.compression)) +
                         "), and there is no shard cache to expand it into",
                     in_quotes(redacted_url(info.path)),
-                    "give a cache (DatasetOptions::cache, --cache DIR), or expand the shard, and "
+                    "give a cache (Dataset::Options::cache, --cache DIR), or expand the shard, and "
                     "index the expanded file");
 }
 
 /// Throws unless the server's validator, or hashes, can show that single samples are of the indexed
 /// shard.
-void require_known_ranges(const Index& index, const ShardInfo& info) {
+void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
       "cannot tell whether single samples are of the shard that was indexed: its source gave no "
       "ETag and no Last-Modified, and the index has no hashes",
       in_quotes(redacted_url(info.path)),
-      "give a cache and another access (DatasetOptions::cache, --cache DIR), or index it with "
+      "give a cache and another access (Dataset::Options::cache, --cache DIR), or index it with "
       "hashes (--hash)");
 }
 
@@ -91,7 +92,7 @@ void require_known_ranges(const Index& index, const ShardInfo& info) {
 
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number) {
-  const ShardInfo info = index->shard(number);
+  const Index::Shard info = index->shard(number);
   if (is_in_place(info)) return std::nullopt;
   CacheRequest request{.url = info.path,
                        .validator = info.validator,
@@ -112,14 +113,14 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
 
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                             std::uint64_t number, const ShardOpening& how) {
-  const ShardInfo info = index->shard(number);
+  const Index::Shard info = index->shard(number);
   auto shard = std::make_unique<OpenShard>();
-  shard->segment = index->segment(number);
+  shard->segment = segment_of(*index, number);
   if (is_in_place(info)) {
-    if (how.access == Access::kMap) {
+    if (how.access == Dataset::Access::kMap) {
       shard->map = finding(*index, info, [&] { return map_shard(info, shard->segment); });
     }
-  } else if (how.access != Access::kRange || info.compression != Compression::kNone) {
+  } else if (how.access != Dataset::Access::kRange || info.compression != Compression::kNone) {
     if (!how.cache) refuse_without_cache(info);
     if (!is_fetched_url(info.path)) {
       const FileIdentity identity = finding(*index, info, [&] { return file_identity(info.path); });
@@ -127,7 +128,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     }
     CacheRequest request = *cache_request(index, number);
     request.cancel = how.cancel;
-    shard->cached = how.cache->get(request, how.next_use);
+    shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
     shard->map = MappedFile::open(shard->cached.path());
     shard->cached.keep();
   } else {
@@ -148,8 +149,8 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
   return shard;
 }
 
-void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
-                     const ReadShard& read) {
+void require_indexed(const Index::Shard& shard, const SegmentView& segment,
+                     const FileIdentity& file, const ReadShard& read) {
   require_unchanged(shard, file.size_bytes, file.mtime_ns);
   const bool has_new_time = file.mtime_ns != shard.mtime_ns;
   const auto difference = has_new_time ? difference_at_a_glance(shard, segment, read)

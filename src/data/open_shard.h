@@ -49,12 +49,12 @@ struct OwnBytes {
 
 /// How shards are opened.
 struct ShardOpening {
-  Access access = Access::kMap;
+  Dataset::Access access = Dataset::Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
   NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
   CancelToken cancel = {};
   /// Looks at a remote shard of which single samples will be fetched.
-  std::function<void(const ShardInfo& info)> require_first_block = nullptr;
+  std::function<void(const Index::Shard& info)> require_first_block = nullptr;
 };
 
 /// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
@@ -68,13 +68,13 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
 /// Throws StaleIndex unless a local shard's file is the one that was indexed, by its size, its time
 /// and its first block. If it has another time, and may have one, more of its headers are compared.
 /// @param segment  used only if the shard may have another time.
-void require_indexed(const ShardInfo& shard, const SegmentView& segment, const FileIdentity& file,
-                     const ReadShard& read);
+void require_indexed(const Index::Shard& shard, const SegmentView& segment,
+                     const FileIdentity& file, const ReadShard& read);
 
 /// Calls `open`, which looks for the shard's file, and returns what it returns. Where there is no
 /// such file, the error says how many shards are missing, and what to do.
 template <class Open>
-auto finding(const Index& index, const ShardInfo& shard, const Open& open) {
+auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
   try {
     return open();
   } catch (const NotFound&) {

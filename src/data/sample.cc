@@ -1,14 +1,17 @@
 #include "shardwise/data/sample.h"
 
+#include <cstring>
 #include <span>
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/assert.h"
 #include "base/file.h"
 #include "base/mapped_read.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "data/open_shard.h"
+#include "data/sample_access.h"
 #include "index/offset_table.h"
 #include "shardwise/base/error.h"
 #include "storage/shard_handle.h"
@@ -73,6 +76,7 @@ inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
 }
 
 Sample::Field Sample::field(std::size_t i) const& noexcept {
+  SHARDWISE_ASSERT_HOT(i < num_members_);
   return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
 }
 
@@ -96,7 +100,7 @@ void Sample::throw_missing(std::string_view field) const {
   if (field.starts_with('.')) {
     const std::string_view name = field.substr(1);
     throw NotFound("no field " + in_quotes(field), describe(),
-                   "fields have no dot here: " +
+                   "names of fields have no leading dot: " +
                        (contains(name) ? "use \"" + escaped(name) + "\"" : "they are " + fields));
   }
   throw NotFound("no field " + in_quotes(field), describe(), "its fields are " + fields);
@@ -148,6 +152,25 @@ std::string Sample::copy_of(std::size_t i) const {
   if (!copy_mapped(copied.data(), bytes.data(), bytes.size())) throw_unreadable(i);
   require_unchanged_map(i);
   return copied;
+}
+
+std::optional<std::size_t> detail::SampleAccess::find(
+    const Sample& sample, std::span<const std::string> fields) noexcept {
+  for (const std::string& field : fields) {
+    if (const auto place = sample.number_of(field)) return place;
+  }
+  return std::nullopt;
+}
+
+void detail::SampleAccess::copy(const Sample& sample, std::size_t place, std::span<std::byte> to) {
+  const std::string_view bytes = sample.bytes_of(place);
+  SHARDWISE_ASSERT(bytes.size() == to.size());
+  if (bytes.empty()) return;
+  if (sample.own_) {
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+  } else if (!copy_mapped(to.data(), bytes.data(), bytes.size(), Look::kOnceATick)) {
+    sample.throw_unreadable(place);
+  }
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {

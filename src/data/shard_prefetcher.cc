@@ -5,13 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/fork.h"
 #include "data/cache_simulation.h"
+#include "data/dataset_access.h"
+#include "data/open_shard.h"
 #include "data/shard_future.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
@@ -41,11 +42,11 @@ namespace {
 // held for some instructions only. `deciding` is held for as long as begin_ahead() takes (files,
 // locks of other processes, perhaps a request): what a shard evicts depends on the shards before
 // it, so decisions are made one by one, in the order of uses. Fetching itself holds neither, so
-// num_threads shards come at once. Between the two sections under `mutex` in fetch_next() another
+// fetch_threads shards come at once. Between the two sections under `mutex` in fetch_next() another
 // epoch may begin; `generation` tells, and `next` is then left alone.
 //
-// Why `deciding` is no Mutex: those make fork() wait, and must be held briefly. A forked child may
-// so find it locked for ever; hence it lies in Crew, which the child abandons (require_crew()).
+// `deciding` is a LongMutex, so a forked child may find it locked for ever. Hence it lies in Crew,
+// which the child abandons (require_crew()).
 
 /// Other processes release shards without telling this one, so it asks again this often.
 constexpr std::chrono::milliseconds kAskAgain{20};
@@ -53,8 +54,8 @@ constexpr std::chrono::milliseconds kAskAgain{20};
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   auto names = std::make_shared<detail::CachedNames>();
   for (std::uint64_t shard = 0; shard < data.index().num_shards(); ++shard) {
-    if (const auto request = data.cache_request(shard)) {
-      names->emplace(ShardCache::name_of(*request), shard);
+    if (const auto request = detail::cache_request(data.shared_index(), shard)) {
+      names->emplace(CacheAccess::name_of(*request), shard);
     }
   }
   return names;
@@ -63,7 +64,7 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
 }  // namespace
 
 struct ShardPrefetcher::Impl {
-  Impl(const Dataset& dataset, const Sampler& sampler, const PrefetchOptions& prefetch)
+  Impl(const Dataset& dataset, const Sampler& sampler, const ShardPrefetcher::Options& prefetch)
       : data(dataset), options(prefetch) {
     if (!data.cache()) return;
     names = names_of(data);
@@ -74,21 +75,21 @@ struct ShardPrefetcher::Impl {
       begin_epoch(sampler);
     } catch (...) {
       stop();
-      data.follow(nullptr);
+      DatasetAccess::follow(data, nullptr);
       throw;
     }
   }
 
   ~Impl() {
     stop();
-    if (names) data.follow(nullptr);
+    if (names) DatasetAccess::follow(data, nullptr);
   }
 
   void stop() {
     if (!crew) return;
     cancel = true;
     {
-      const std::lock_guard lock(mutex);
+      const Lock lock(mutex);
       stopping = true;
     }
     changed.notify_all();
@@ -99,7 +100,7 @@ struct ShardPrefetcher::Impl {
 
   /// Threads that fetch, and what they share that takes them long.
   struct Crew {
-    std::mutex deciding;  // one shard after the other, in the order of uses; taken before `mutex`
+    LongMutex deciding;  // one shard after the other, in the order of uses
     WorkerThreads threads;
   };
   /// Starts the threads, also in a child of the process that they were started in.
@@ -113,11 +114,13 @@ struct ShardPrefetcher::Impl {
   void begin_epoch(const Sampler& sampler);
   void reached(std::uint64_t slot);
   void run(Crew& of);
-  bool has_work() const;
-  bool fetch_next(Crew& of);
+  bool has_work() const SHARDWISE_REQUIRES(mutex);
+  bool fetch_next(Crew& of) SHARDWISE_EXCLUDES(of.deciding, mutex);
+  bool decide(std::optional<ShardFetch>& fetch) SHARDWISE_EXCLUDES(mutex);
+  void go_on(std::uint64_t epochs) SHARDWISE_EXCLUDES(mutex);
 
   const Dataset data;
-  PrefetchOptions options;
+  ShardPrefetcher::Options options;
   std::shared_ptr<const detail::CachedNames> names;
   std::vector<std::uint64_t> starts;
   std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
@@ -125,15 +128,17 @@ struct ShardPrefetcher::Impl {
 
   Mutex mutex;
   Condition changed;
-  bool stopping = false;  // guarded by mutex, as all below
-  std::shared_ptr<detail::ShardFuture> future;
-  std::vector<ShardUse> uses;  // by begin, of this epoch and the next
-  std::size_t next = 0;        // of them, to be fetched
-  std::size_t begun = 0;       // of them, up to now
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // of them, with their shards
-  std::size_t ended = 0;
-  std::uint64_t generation = 0;               // counts epochs
-  std::atomic<std::uint64_t> next_change{0};  // the slot where a use begins or ends
+  bool stopping SHARDWISE_GUARDED_BY(mutex) = false;
+  std::shared_ptr<detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
+  // By begin, of this epoch and the next.
+  std::vector<ShardUse> uses SHARDWISE_GUARDED_BY(mutex);
+  std::size_t next SHARDWISE_GUARDED_BY(mutex) = 0;   // of them, to be fetched
+  std::size_t begun SHARDWISE_GUARDED_BY(mutex) = 0;  // of them, up to now
+  // Their ends, with their shards.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends SHARDWISE_GUARDED_BY(mutex);
+  std::size_t ended SHARDWISE_GUARDED_BY(mutex) = 0;
+  std::uint64_t generation SHARDWISE_GUARDED_BY(mutex) = 0;  // counts epochs
+  std::atomic<std::uint64_t> next_change{0};                 // the slot where a use begins or ends
 
   std::atomic<bool> cancel{false};
   std::unique_ptr<Crew> crew;
@@ -144,7 +149,7 @@ void ShardPrefetcher::Impl::require_crew() {
   // The parent's, leaked: its lock may be taken for ever, and such a mutex cannot be destroyed.
   static_cast<void>(crew.release());
   crew = std::make_unique<Crew>();
-  for (unsigned i = 0; i < options.num_threads; ++i) {
+  for (unsigned i = 0; i < options.fetch_threads; ++i) {
     crew->threads.start([this, of = crew.get()] { run(*of); });
   }
 }
@@ -171,9 +176,9 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     known =
         std::make_shared<detail::ShardFuture>(names, NextUses(data.index().num_shards(), epochs));
   }
-  data.follow(known);
+  DatasetAccess::follow(data, known);
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     future = known;
     uses = std::move(all);
     next = begun = ended = 0;
@@ -191,7 +196,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   require_crew();
   std::vector<std::uint64_t> idle;
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     if (!future) return;
     future->reach(slot);
     while (begun < uses.size() && uses[begun].begin <= slot) ++begun;
@@ -205,11 +210,10 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
     next_change = change;
   }
   // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
-  for (const std::uint64_t shard : idle) data.close_shard(shard);
+  for (const std::uint64_t shard : idle) DatasetAccess::close_shard(data, shard);
   changed.notify_all();
 }
 
-/// REQUIRES: mutex.
 bool ShardPrefetcher::Impl::has_work() const {
   return future && next < uses.size() && next < begun + options.max_ahead;
 }
@@ -217,63 +221,78 @@ bool ShardPrefetcher::Impl::has_work() const {
 void ShardPrefetcher::Impl::run(Crew& of) {
   for (;;) {
     {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [this] { return stopping || has_work(); });
+      const Lock lock(mutex);
+      while (!stopping && !has_work()) changed.wait(mutex);
       if (stopping) return;
     }
     if (fetch_next(of)) continue;
-    std::unique_lock lock(mutex);
-    changed.wait_for(lock, kAskAgain, [this] { return stopping; });
+    const Lock lock(mutex);
+    if (!stopping) changed.wait_for(mutex, kAskAgain);
   }
+}
+
+/// Moves `next` past a use of the epoch that `epochs` counts, unless another has begun.
+void ShardPrefetcher::Impl::go_on(std::uint64_t epochs) {
+  const Lock lock(mutex);
+  if (epochs == generation) ++next;
 }
 
 /// Decides on the next use, and fetches its shard. Returns false if it cannot be fetched yet.
 bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
-  std::unique_lock decision(of.deciding);
+  std::optional<ShardFetch> fetch;
+  {
+    const Lock decision(of.deciding);
+    if (!decide(fetch)) return false;
+  }
+  // Room is made for it: the next decision need not wait for the bytes.
+  try {
+    if (fetch) fetch->run();
+  } catch (const std::exception&) {
+    // The shard is passed over. Reading it will fail in the same way, and say why.
+  }
+  return true;
+}
+
+/// Decides on the next use, in its turn: `fetch` is set if its shard is to be fetched. Returns
+/// false if it cannot be fetched yet; none may overtake it.
+bool ShardPrefetcher::Impl::decide(std::optional<ShardFetch>& fetch) {
   ShardUse use;
   std::uint64_t epochs = 0;
   std::shared_ptr<detail::ShardFuture> known;
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     if (stopping || !has_work()) return true;
     use = uses[next];
     known = future;
     epochs = generation;
   }
-  const auto go_on = [&] {
-    const std::lock_guard lock(mutex);
-    if (epochs == generation) ++next;
-  };
   try {
-    auto request = data.cache_request(use.shard);
-    if (!request || use.end <= known->now()) {
-      go_on();
-      return true;
+    auto request = detail::cache_request(data.shared_index(), use.shard);
+    if (request && use.end > known->now()) {
+      request->cancel = &cancel;
+      const auto answer = CacheAccess::begin_ahead(
+          *data.cache(), *request, use.begin,
+          [known, at = use.begin](const std::string& name) { return known->next_use(name, at); },
+          fetch);
+      if (answer == Ahead::kNotNow) return false;
     }
-    request->cancel = &cancel;
-    std::optional<ShardCache::Fetch> fetch;
-    const auto answer = data.cache()->begin_ahead(
-        *request, use.begin,
-        [known, at = use.begin](const std::string& name) { return known->next_use(name, at); },
-        fetch);
-    if (answer == ShardCache::Ahead::kNotNow) return false;  // `next` stays: none may overtake it
-    go_on();
-    decision.unlock();  // its room is made: the next decision need not wait for the bytes
-    if (fetch) fetch->run();
   } catch (const std::exception&) {
-    // The shard is passed over. Reading it will fail in the same way, and say why.
-    if (decision.owns_lock()) go_on();
+    // It is passed over, as in fetch_next().
   }
+  go_on(epochs);
   return true;
 }
 
+ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler)
+    : ShardPrefetcher(data, sampler, Options{}) {}
+
 ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler,
-                                 const PrefetchOptions& options)
+                                 const ShardPrefetcher::Options& options)
     : impl_(std::make_unique<Impl>(data, sampler, options)) {}
 ShardPrefetcher::~ShardPrefetcher() = default;
 
 bool ShardPrefetcher::is_active() const noexcept {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->future != nullptr;
 }
 

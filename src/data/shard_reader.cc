@@ -7,11 +7,12 @@
 #include <numeric>
 #include <string>
 
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
-#include "shardwise/base/error.h"
+#include "index/segment_of.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
@@ -24,17 +25,18 @@ std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   try {
     return std::make_unique_for_overwrite<char[]>(size);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kIo, "no memory for the " + human_bytes(size) + " of a sample",
-                sample.describe(), "give the process more, or map the shards (Access::kMap)");
+    throw Error(ErrorCode::kIo, "cannot allocate the " + human_bytes(size) + " of a sample",
+                sample.describe(),
+                "give the process more, or map the shards (Dataset::Access::kMap)");
   }
 }
 
 std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t number) {
-  const ShardInfo info = index.shard(number);
+  const Index::Shard info = index.shard(number);
   auto opened = std::make_unique<ShardFile>();
   opened->file = finding(index, info, [&] { return File::open_read(info.path); });
   opened->identity = file_identity(opened->file.fd(), info.path);
-  require_indexed(info, info.any_time ? index.segment(number) : SegmentView(), opened->identity,
+  require_indexed(info, info.any_time ? segment_of(index, number) : SegmentView(), opened->identity,
                   reader_of(opened->file));
   return opened;
 }
@@ -97,7 +99,7 @@ std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord>
 
 ShardReader::Files& ShardReader::files() {
   if (Files* const files = made_.load(std::memory_order_acquire)) return *files;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!files_) {
     files_ = std::make_unique<Files>(
         index_->num_shards(),
@@ -162,7 +164,7 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
   }
 }
 
-void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) const {
+void ShardReader::fetch_run(const Index::Shard& info, const Run& run, char* to) const {
   class BufferSink : public Fetcher::Sink {
    public:
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
@@ -193,7 +195,7 @@ void ShardReader::fetch_run(const ShardInfo& info, const Run& run, char* to) con
 }
 
 void ShardReader::fetch(OwnBytes& result, const std::vector<Run>& runs, std::uint64_t number) {
-  const ShardInfo info = index_->shard(number);
+  const Index::Shard info = index_->shard(number);
   char* to = result.bytes.get();
   for (const Run& run : runs) {
     fetch_run(info, run, to);
@@ -201,10 +203,10 @@ void ShardReader::fetch(OwnBytes& result, const std::vector<Run>& runs, std::uin
   }
 }
 
-void ShardReader::require_first_block(const ShardInfo& info) {
+void ShardReader::require_first_block(const Index::Shard& info) {
   if (index_->content().hashes) return;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (known_first_.contains(info.number)) return;
   }
   char block[kTarBlockBytes];
@@ -215,7 +217,7 @@ void ShardReader::require_first_block(const ShardInfo& info) {
   as_indexed.mtime_ns = info.mtime_ns;
   require_indexed(info, SegmentView(), as_indexed,
                   [&](std::uint64_t, std::size_t) { return std::string(block, run.size); });
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   known_first_.insert(info.number);
 }
 

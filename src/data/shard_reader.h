@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -56,7 +55,7 @@ class ShardReader {
   /// Throws StaleIndex unless a remote shard's first block is still the one that was indexed. It is
   /// fetched once; not at all if the index has hashes, by which each sample is checked.
   /// Errors: as read().
-  void require_first_block(const ShardInfo& info);
+  void require_first_block(const Index::Shard& info);
 
   /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
   template <class Open>
@@ -77,24 +76,25 @@ class ShardReader {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
   };
-  static std::vector<Run> runs_of(std::span<const MemberRecord> members,
-                                  std::vector<std::size_t>& starts);
+  [[nodiscard]] static std::vector<Run> runs_of(std::span<const MemberRecord> members,
+                                                std::vector<std::size_t>& starts);
 
   Files& files();
   void read_local(OwnBytes& to, const std::vector<Run>& runs, const Sample& sample,
                   std::uint64_t number);
   void fetch(OwnBytes& to, const std::vector<Run>& runs, std::uint64_t number);
   /// Fetches `run` of a remote shard into `to`.
-  void fetch_run(const ShardInfo& info, const Run& run, char* to) const;
+  void fetch_run(const Index::Shard& info, const Run& run, char* to) const;
 
   const std::shared_ptr<const Index> index_;
   const std::size_t max_files_;
   const std::shared_ptr<const Fetchers> fetchers_;
   const CancelToken cancel_;
   Mutex mutex_;
-  std::unique_ptr<Files> files_;  // guarded by mutex_; a dataset that maps its shards needs none
+  // A dataset that maps its shards needs none.
+  std::unique_ptr<Files> files_ SHARDWISE_GUARDED_BY(mutex_);
   std::atomic<Files*> made_{nullptr};
-  std::unordered_set<std::uint64_t> known_first_;  // shards; guarded by mutex_
+  std::unordered_set<std::uint64_t> known_first_ SHARDWISE_GUARDED_BY(mutex_);  // shards
 };
 
 }  // namespace shardwise::detail

@@ -5,13 +5,14 @@
 #include <map>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "index/rows.h"
 #include "index/word_list.h"
-#include "shardwise/base/error.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
 
 namespace shardwise {
@@ -22,8 +23,8 @@ constexpr const char* kMetaSql =
 
 /// The statements that make the tables, by the tables' names.
 std::vector<std::string> schema() {
-  return {create_table_sql<IndexSummary::Field>(), kMetaSql, create_table_sql<ShardInfo>(),
-          create_table_sql<SkippedMember>()};
+  return {create_table_sql<Index::Summary::Field>(), kMetaSql, create_table_sql<Index::Shard>(),
+          create_table_sql<Index::SkippedMember>()};
 }
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
@@ -69,14 +70,14 @@ Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::s
 
 using MetaRows = std::map<std::string, std::string>;
 
-std::string columns_text(const std::vector<Column>& columns) {
+std::string columns_text(const std::vector<Index::Column>& columns) {
   std::string text;  // one a line
-  for (const Column& column : columns) text += to_string(column) + "\n";
+  for (const Index::Column& column : columns) text += to_string(column) + "\n";
   return text;
 }
 
-std::vector<Column> parse_columns(std::string_view text) {
-  std::vector<Column> columns;
+std::vector<Index::Column> parse_columns(std::string_view text) {
+  std::vector<Index::Column> columns;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     columns.push_back(parse_column(text.substr(0, end)));
@@ -113,16 +114,16 @@ void for_each_field(Meta& meta, const Visit& visit) {
 struct MetaWriter {
   MetaRows& rows;
 
-  void operator()(const char* name, const BadPolicies& policies) const {
+  void operator()(const char* name, const DefectPolicies& policies) const {
     rows[name] = to_string(policies);
   }
-  void operator()(const char* name, const std::vector<Column>& columns) const {
+  void operator()(const char* name, const std::vector<Index::Column>& columns) const {
     rows[name] = columns_text(columns);
   }
   void operator()(const char* name, const std::vector<std::string>& words) const {
     rows[name] = words_to_json(words);
   }
-  void operator()(const char* name, const std::optional<IndexPart>& part) const {
+  void operator()(const char* name, const std::optional<Index::Part>& part) const {
     if (part) rows[name] = to_string(*part) + " " + to_string(part->list_hash);
   }
   void operator()(const char* name, const auto& value) const {
@@ -140,16 +141,16 @@ struct MetaReader {
     if (it == rows.end()) throw InvalidArgument("a value is missing", name, "");
     return it->second;
   }
-  void operator()(const char* name, BadPolicies& policies) const {
-    policies = parse_bad_policies(text(name));
+  void operator()(const char* name, DefectPolicies& policies) const {
+    policies = parse_defect_policies(text(name));
   }
-  void operator()(const char* name, std::vector<Column>& columns) const {
+  void operator()(const char* name, std::vector<Index::Column>& columns) const {
     columns = parse_columns(text(name));
   }
   void operator()(const char* name, std::vector<std::string>& words) const {
     words = words_from_json(text(name));
   }
-  void operator()(const char* name, std::optional<IndexPart>& part) const {
+  void operator()(const char* name, std::optional<Index::Part>& part) const {
     if (rows.contains(name)) part = parse_part(text(name));
   }
   void operator()(const char* name, auto&& value) const {
@@ -163,8 +164,8 @@ struct MetaReader {
   }
 
   /// "2/8 of 100 shards <hash>".
-  static IndexPart parse_part(const std::string& text) {
-    IndexPart part;
+  static Index::Part parse_part(const std::string& text) {
+    Index::Part part;
     unsigned long long number = 0, count = 0, num_shards = 0;
     char hash[33] = {};
     if (std::sscanf(text.c_str(), "%19llu/%19llu of %19llu shards %32s", &number, &count,
@@ -190,6 +191,11 @@ std::string meta_checksum(const MetaRows& rows) {
   return to_string(hash128(bytes));
 }
 
+std::int64_t first_integer(const sqlite::Database& db, const char* sql) {
+  sqlite::Statement statement = db.prepare(sql);
+  return statement.step() ? statement.integer(0) : 0;
+}
+
 }  // namespace
 
 bool Catalogue::looks_like_one(const std::string& path) {
@@ -209,14 +215,14 @@ Catalogue::Catalogue(const std::string& path)
   require_version_and_schema();
   read_meta();
   select_shard_ = std::make_unique<sqlite::Statement>(
-      db_.prepare(select_sql<ShardInfo>() + " WHERE shard = ?"));
+      db_.prepare(select_sql<Index::Shard>() + " WHERE shard = ?"));
 }
 
 void Catalogue::require_version_and_schema() {
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   if (!file_.bytes().starts_with(kMagic)) {
-    throw CorruptIndex("not a Shardwise index", in_quotes(path_),
-                       "give the path that `shardwise index -o` was given");
+    throw CorruptIndex("the file is not a Shardwise index", in_quotes(path_),
+                       "give the path of an index that `shardwise index -o` wrote");
   }
   // SQLite would read a truncated file as long as no missing page is needed; that is refused here.
   const auto big_endian = [&](std::size_t at, std::size_t size) {
@@ -230,15 +236,11 @@ void Catalogue::require_version_and_schema() {
       big_endian(16, 2) * big_endian(28, 4) != file_.bytes().size()) {
     damaged(path_, "its length differs from the one in its header");
   }
-  const auto pragma = [&](const char* sql) {
-    sqlite::Statement statement = db_.prepare(sql);
-    return statement.step() ? statement.integer(0) : 0;
-  };
-  if (pragma("PRAGMA application_id") != kApplicationId) {
-    throw CorruptIndex("a SQLite database, but not a Shardwise index", in_quotes(path_),
-                       "give the path that `shardwise index -o` was given");
+  if (first_integer(db_, "PRAGMA application_id") != kApplicationId) {
+    throw CorruptIndex("the file is a SQLite database, but not a Shardwise index", in_quotes(path_),
+                       "give the path of an index that `shardwise index -o` wrote");
   }
-  if (const std::int64_t version = pragma("PRAGMA user_version"); version != kIndexVersion) {
+  if (const auto version = first_integer(db_, "PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
                           in_quotes(path_), kRebuild);
@@ -265,13 +267,14 @@ void Catalogue::read_meta() {
   }
 }
 
-ShardInfo Catalogue::shard(std::uint64_t shard) const {
-  const std::lock_guard lock(mutex_);
+Index::Shard Catalogue::shard(std::uint64_t shard) const {
+  SHARDWISE_ASSERT(shard < meta_.summary.num_shards);
+  const Lock lock(mutex_);
   sqlite::Statement& select = *select_shard_;
   select.reset();
   select.bind(1, static_cast<std::int64_t>(shard));
   if (!select.step()) damaged(path_, "shard " + std::to_string(shard) + " is missing");
-  auto info = read_row<ShardInfo>(select, shard, path_);
+  auto info = read_row<Index::Shard>(select, shard, path_);
   select.reset();
   info.number = shard;
   info.path = info.url;
@@ -280,7 +283,7 @@ ShardInfo Catalogue::shard(std::uint64_t shard) const {
 
 template <class Row>
 std::vector<Row> Catalogue::first_rows(std::uint64_t count) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<Row> rows;
   sqlite::Statement select =
       db_.prepare(select_sql<Row>() + " ORDER BY " + std::string(TableOf<Row>::kNumber));
@@ -293,21 +296,21 @@ std::vector<Row> Catalogue::first_rows(std::uint64_t count) const {
   return rows;
 }
 
-std::vector<IndexSummary::Field> Catalogue::fields() const {
-  return first_rows<IndexSummary::Field>(meta_.num_fields);
+std::vector<Index::Summary::Field> Catalogue::fields() const {
+  return first_rows<Index::Summary::Field>(meta_.num_fields);
 }
 
-std::vector<SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
-  return first_rows<SkippedMember>(std::min(limit, meta_.summary.num_skipped));
+std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
+  return first_rows<Index::SkippedMember>(std::min(limit, meta_.summary.num_skipped));
 }
 
-void Catalogue::check() const {
+void Catalogue::validate() const {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     sqlite::Statement check = db_.prepare("PRAGMA quick_check(1)");
     if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
   }
-  first_rows<ShardInfo>(meta_.summary.num_shards);
+  first_rows<Index::Shard>(meta_.summary.num_shards);
   fields();
   skipped(UINT64_MAX);
 }
@@ -348,9 +351,9 @@ CatalogueWriter::CatalogueWriter(const std::string& path)
   skipped_.open(*db_);
 }
 
-void CatalogueWriter::add_shard(const ShardInfo& shard) { shards_.add(shard); }
-void CatalogueWriter::add_field(const IndexSummary::Field& field) { fields_.add(field); }
-void CatalogueWriter::add_skipped(const SkippedMember& skipped) { skipped_.add(skipped); }
+void CatalogueWriter::add_shard(const Index::Shard& shard) { shards_.add(shard); }
+void CatalogueWriter::add_field(const Index::Summary::Field& field) { fields_.add(field); }
+void CatalogueWriter::add_skipped(const Index::SkippedMember& skipped) { skipped_.add(skipped); }
 
 void CatalogueWriter::finish(const CatalogueMeta& meta) {
   MetaRows rows;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,7 +40,7 @@ struct CatalogueMeta {
   /// The words by which the shards were named, where these may stand for others later (see
   /// SourceList); relative to the index's directory as shards' urls are.
   std::vector<std::string> sources;
-  IndexSummary summary;  ///< but for its fields
+  Index::Summary summary;  ///< but for its fields
 };
 
 /// An opened catalogue. Internally synchronised.
@@ -52,31 +51,32 @@ class Catalogue {
 
   /// True if the file at `path` was written by this library, in any version, whole or not. Any
   /// other may be a user's own file, and is never replaced.
-  static bool looks_like_one(const std::string& path);
+  [[nodiscard]] static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }
   /// The file itself, mapped.
   std::string_view bytes() const noexcept { return file_.bytes(); }
   const FileIdentity& identity() const noexcept { return file_.identity(); }
   /// Its path is its url as it is stored. REQUIRES: shard < meta().summary.num_shards.
-  ShardInfo shard(std::uint64_t shard) const;
-  std::vector<IndexSummary::Field> fields() const;
+  Index::Shard shard(std::uint64_t shard) const;
+  std::vector<Index::Summary::Field> fields() const;
   /// At most `limit` of them.
-  std::vector<SkippedMember> skipped(std::uint64_t limit) const;
+  std::vector<Index::SkippedMember> skipped(std::uint64_t limit) const;
   /// Reads every row and page. Errors: CorruptIndex.
-  void check() const;
+  void validate() const;
 
  private:
-  void require_version_and_schema();
-  void read_meta();
+  // Parts of the constructor, which holds no lock, since no other thread knows of this yet.
+  void require_version_and_schema() SHARDWISE_REQUIRES(mutex_);
+  void read_meta() SHARDWISE_REQUIRES(mutex_);
   template <class Row>
   std::vector<Row> first_rows(std::uint64_t count) const;
 
   std::string path_;
   MappedFile file_;
   mutable Mutex mutex_;
-  sqlite::Database db_;                              // guarded by mutex_
-  std::unique_ptr<sqlite::Statement> select_shard_;  // guarded by mutex_
+  sqlite::Database db_ SHARDWISE_GUARDED_BY(mutex_);
+  std::unique_ptr<sqlite::Statement> select_shard_ SHARDWISE_GUARDED_BY(mutex_);
   CatalogueMeta meta_;
 };
 
@@ -87,9 +87,9 @@ class CatalogueWriter {
 
   const File& file() noexcept { return file_.file(); }
 
-  void add_shard(const ShardInfo& shard);
-  void add_field(const IndexSummary::Field& field);
-  void add_skipped(const SkippedMember& skipped);
+  void add_shard(const Index::Shard& shard);
+  void add_field(const Index::Summary::Field& field);
+  void add_skipped(const Index::SkippedMember& skipped);
   /// Writes what is left and syncs it: there is room for all of it.
   void finish(const CatalogueMeta& meta);
   /// The moment at which the index exists.
@@ -107,9 +107,9 @@ class CatalogueWriter {
 
   AtomicFile file_;
   std::unique_ptr<sqlite::Database> db_;
-  Table<ShardInfo> shards_;
-  Table<IndexSummary::Field> fields_;
-  Table<SkippedMember> skipped_;
+  Table<Index::Shard> shards_;
+  Table<Index::Summary::Field> fields_;
+  Table<Index::SkippedMember> skipped_;
 };
 
 }  // namespace shardwise

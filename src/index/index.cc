@@ -1,8 +1,12 @@
 #include "shardwise/index/index.h"
 
+#include "index/segment_of.h"
+
 #include <algorithm>
 #include <filesystem>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -10,7 +14,6 @@
 #include "index/key_index.h"
 #include "index/offset_table.h"
 #include "index/shard_places.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise {
@@ -37,36 +40,39 @@ std::string iso_time(std::int64_t ns) {
 
 }  // namespace
 
-std::string to_string(const IndexPart& part) {
+std::string to_string(const Index::Part& part) {
   return std::to_string(part.number) + "/" + std::to_string(part.count) + " of " +
          std::to_string(part.num_shards) + " shards";
 }
 
 struct Index::Impl {
-  Impl(const std::string& path, const ShardLookup& how)
+  Impl(const std::string& path, const Index::Lookup& how)
       : files(path), lookup(how), places(files.catalogue(), home_of(files.path()), how) {}
 
   void require_shard(std::uint64_t shard) const {
     if (shard < files.header().num_shards) return;
     throw OutOfRange("no such shard",
                      "shard " + std::to_string(shard) + " of " + in_quotes(files.path()),
-                     "it has " + std::to_string(files.header().num_shards) + " shards, from 0");
+                     "it has " + std::to_string(files.header().num_shards) +
+                         (files.header().num_shards == 1 ? " shard" : " shards") + ", from 0");
   }
 
   IndexFiles files;
-  const ShardLookup lookup;
+  const Index::Lookup lookup;
   const ShardPlaces places;
 };
 
 Index::Index(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Index::~Index() = default;
 
-std::shared_ptr<const Index> Index::open(const std::string& path, const ShardLookup& lookup) {
+std::shared_ptr<const Index> Index::open(const std::string& path) { return open(path, {}); }
+
+std::shared_ptr<const Index> Index::open(const std::string& path, const Index::Lookup& lookup) {
   return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path, lookup)));
 }
 
 const std::string& Index::path() const noexcept { return impl_->files.path(); }
-const ShardLookup& Index::lookup() const noexcept { return impl_->lookup; }
+const Index::Lookup& Index::lookup() const noexcept { return impl_->lookup; }
 std::uint64_t Index::size() const noexcept { return impl_->files.header().num_samples; }
 std::uint64_t Index::num_members() const noexcept { return impl_->files.header().num_members; }
 std::uint64_t Index::num_shards() const noexcept { return impl_->files.header().num_shards; }
@@ -75,6 +81,7 @@ const Hash128& Index::fingerprint() const noexcept {
 }
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
+  SHARDWISE_ASSERT_HOT(sample < size());
   const IndexFiles& files = impl_->files;
   const ShardEntry* directory = files.directory();
   std::uint64_t shard = files.hints()[sample >> files.header().hint_shift];
@@ -83,6 +90,7 @@ std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
 }
 
 std::uint64_t Index::first_sample(std::uint64_t shard) const noexcept {
+  SHARDWISE_ASSERT_HOT(shard <= num_shards());
   return impl_->files.directory()[shard].first_sample;
 }
 
@@ -92,9 +100,9 @@ std::vector<std::uint64_t> Index::shard_starts() const {
   return starts;
 }
 
-ShardInfo Index::shard(std::uint64_t shard) const {
+Index::Shard Index::shard(std::uint64_t shard) const {
   impl_->require_shard(shard);
-  ShardInfo info = impl_->files.catalogue().shard(shard);
+  Index::Shard info = impl_->files.catalogue().shard(shard);
   if (info.first_sample != first_sample(shard) ||
       info.num_samples != first_sample(shard + 1) - first_sample(shard)) {
     impl_->files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
@@ -104,9 +112,10 @@ ShardInfo Index::shard(std::uint64_t shard) const {
   return info;
 }
 
-SegmentView Index::segment(std::uint64_t shard) const {
-  impl_->require_shard(shard);
-  return impl_->files.segment(shard, impl_->files.catalogue().shard(shard).segment_checksum);
+SegmentView detail::segment_of(const Index& index, std::uint64_t shard) {
+  const Index::Impl& impl = *index.impl_;
+  impl.require_shard(shard);
+  return impl.files.segment(shard, impl.files.catalogue().shard(shard).segment_checksum);
 }
 
 /// Calls `found` with the samples that have this key, ascending, until it returns false.
@@ -155,26 +164,26 @@ std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) 
   return *key;
 }
 
-IndexSummary Index::summary() const {
+Index::Summary Index::summary() const {
   const Catalogue& catalogue = impl_->files.catalogue();
-  IndexSummary summary = catalogue.meta().summary;
+  Index::Summary summary = catalogue.meta().summary;
   summary.fields = catalogue.fields();
   return summary;
 }
 
-const IndexContent& Index::content() const noexcept {
+const Index::Content& Index::content() const noexcept {
   return impl_->files.catalogue().meta().summary.content;
 }
 
-std::vector<SkippedMember> Index::skipped(std::uint64_t limit) const {
+std::vector<Index::SkippedMember> Index::skipped(std::uint64_t limit) const {
   return impl_->files.catalogue().skipped(limit);
 }
 
-void Index::check() const {
+void Index::validate() const {
   const IndexFiles& files = impl_->files;
   files.check_sections();
   for (std::uint64_t shard = 0; shard < num_shards(); ++shard) {
-    const SegmentView view = segment(shard);
+    const SegmentView view = segment_of(*this, shard);
     for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
       const auto found = find(view.key(i));
       if (!found || *found > first_sample(shard) + i) {
@@ -184,7 +193,7 @@ void Index::check() const {
   }
 }
 
-void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {
+void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {
   constexpr std::string_view kRemedy =
       "run `shardwise index` again (it reads only what changed), or bring the old shard back";
   if (size_bytes != shard.size_bytes) {
@@ -199,7 +208,7 @@ void require_unchanged(const ShardInfo& shard, std::uint64_t size_bytes, std::in
                          ", indexed as of " + iso_time(shard.mtime_ns) + ")",
                      std::string(kRemedy) +
                          "; if it was copied, and only its time is new, take it as it is with "
-                         "--accept-times (DatasetOptions::accept_times)");
+                         "--accept-times (Dataset::Options::accept_times)");
   }
 }
 

@@ -7,14 +7,15 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/assert.h"
 #include "base/bytes.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/table_writer.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise {
@@ -61,7 +62,7 @@ void IndexFiles::check_table() {
                           in_quotes(table_path()), kRebuild);
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
-  const IndexSummary& summary = catalogue_->meta().summary;
+  const Index::Summary& summary = catalogue_->meta().summary;
   if (h.header_checksum != catalogue_->meta().table_checksum ||
       h.num_shards != summary.num_shards || h.num_samples != summary.num_samples ||
       h.num_members != summary.num_members) {
@@ -119,6 +120,7 @@ void IndexFiles::check_table() {
 }
 
 std::string_view IndexFiles::segment_bytes(std::uint64_t shard) const noexcept {
+  SHARDWISE_ASSERT(shard < header_->num_shards);
   const ShardEntry& entry = directory_[shard];
   return table_->bytes().substr(entry.segment_offset,
                                 directory_[shard + 1].segment_offset - entry.segment_offset);
@@ -144,10 +146,10 @@ SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_chec
 }
 
 void IndexFiles::check_sections() const {
-  catalogue_->check();
+  catalogue_->validate();
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
-    const ShardInfo row = catalogue_->shard(shard);
+    const Index::Shard row = catalogue_->shard(shard);
     if (!segment(shard, row.segment_checksum).fits_shard(row.expanded_bytes)) {
       damaged("shard " + std::to_string(shard) + ": a member lies outside it");
     }

@@ -27,16 +27,16 @@ struct KeyHash {
   static constexpr unsigned kTagBits = 24;
   static constexpr unsigned kSampleBits = 40;
 
-  static std::uint32_t bucket_bits(std::uint64_t num_samples) noexcept;
-  static std::uint64_t bucket(std::uint64_t hash, std::uint32_t bits) noexcept {
+  [[nodiscard]] static std::uint32_t bucket_bits(std::uint64_t num_samples) noexcept;
+  [[nodiscard]] static std::uint64_t bucket(std::uint64_t hash, std::uint32_t bits) noexcept {
     return bits == 0 ? 0 : hash >> (64 - bits);
   }
-  static std::uint64_t tag(std::uint64_t hash, std::uint32_t bits) noexcept {
+  [[nodiscard]] static std::uint64_t tag(std::uint64_t hash, std::uint32_t bits) noexcept {
     return (hash << bits) >> (64 - kTagBits);
   }
   /// The entry of a sample whose key has this hash.
-  static std::uint64_t entry(std::uint64_t hash, std::uint32_t bits,
-                             std::uint64_t sample) noexcept {
+  [[nodiscard]] static std::uint64_t entry(std::uint64_t hash, std::uint32_t bits,
+                                           std::uint64_t sample) noexcept {
     return tag(hash, bits) << kSampleBits | sample;
   }
 };
@@ -48,10 +48,11 @@ class KeyIndex {
   static constexpr std::uint64_t kSampleMask = (std::uint64_t{1} << KeyHash::kSampleBits) - 1;
 
   KeyIndex() = default;
-  /// REQUIRES: `words` holds num_words(bucket_bits, num_samples).
+  /// @param words  num_words(bucket_bits, num_samples) of them.
   KeyIndex(const std::uint64_t* words, std::uint32_t bucket_bits,
            std::uint64_t num_samples) noexcept;
-  static std::uint64_t num_words(std::uint32_t bucket_bits, std::uint64_t num_samples) noexcept;
+  [[nodiscard]] static std::uint64_t num_words(std::uint32_t bucket_bits,
+                                               std::uint64_t num_samples) noexcept;
 
   /// The entries of keys with this hash, sorted by sample; other keys may be among them. Nothing if
   /// the bytes that had to be read are damaged.
@@ -92,7 +93,7 @@ class KeySorter {
   struct Pair {
     std::uint64_t hash;
     std::uint64_t sample;
-    friend auto operator<=>(const Pair&, const Pair&) = default;  // NOLINT(modernize-use-nullptr)
+    friend auto operator<=>(const Pair&, const Pair&) = default;
   };
   class Run;
 

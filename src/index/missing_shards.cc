@@ -4,12 +4,13 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 
 namespace shardwise::detail {
 
-bool is_missing(const ShardInfo& shard) {
+bool is_missing(const Index::Shard& shard) {
   if (is_fetched_url(shard.path)) return false;
   std::error_code failed;
   return std::filesystem::status(shard.path, failed).type() ==
@@ -31,23 +32,25 @@ std::string count_missing_shards(const Index& index) {
          (num_missing == 1 ? " is missing" : " are missing");
 }
 
-std::string how_to_find(const Index& index, const ShardInfo& shard) {
+std::string how_to_find(const Index& index, const Index::Shard& shard) {
   if (!index.lookup().root.empty()) {
-    return "shards are looked for below " + in_quotes(index.lookup().root) +
-           " (--root, DatasetOptions::root): give the folder below which this shard's path has the "
-           "same end as here";
+    const std::filesystem::path root = normal_absolute_path(index.lookup().root);
+    return "give with --root (Dataset::Options::root) the folder that holds " +
+           in_quotes(std::filesystem::path(shard.path).lexically_relative(root).string()) +
+           "; it is not in " + in_quotes(index.lookup().root);
   }
-  const std::string where =
-      shard.url.starts_with('/')
-          ? "the index stores this path"
-          : "the index stores paths relative to its own folder, " +
-                in_quotes(std::filesystem::absolute(directory_of(index.path())).string());
+  const std::string where = shard.url.starts_with('/')
+                                ? "the index stores this path"
+                                : "the index stores paths relative to its own folder, " +
+                                      in_quotes(normal_absolute_path(directory_of(index.path())));
   return where +
-         ": bring the shards there, say where they are with --root DIR (DatasetOptions::root), or "
-         "write it into the index with `shardwise index -o INDEX --relocate OLD=NEW`";
+         ": move the shards there, give their folder with --root DIR (Dataset::Options::root), or "
+         "store "
+         "their new place with `shardwise index -o INDEX --relocate OLD=NEW`";
 }
 
-NotFound missing_shard_error(const Index& index, const ShardInfo& shard, const std::string& note) {
+NotFound missing_shard_error(const Index& index, const Index::Shard& shard,
+                             const std::string& note) {
   return NotFound("shard not found",
                   in_quotes(shard.path) + " (No such file or directory" +
                       (note.empty() ? "" : "; ") + note + ")",

@@ -10,7 +10,7 @@ namespace shardwise::detail {
 
 /// True if the shard is a local one, and no file is where the index looks for it.
 /// Cost: one stat(2). Threads: this and what follows, safe concurrently.
-SHARDWISE_EXPORT bool is_missing(const ShardInfo& shard);
+SHARDWISE_EXPORT bool is_missing(const Index::Shard& shard);
 
 /// "11 of 11 shards are missing", of an index; where it has more than 1,000, that many of them are
 /// looked at, spread evenly: "at least 870 of 100000 shards are missing".
@@ -19,11 +19,11 @@ SHARDWISE_EXPORT std::string count_missing_shards(const Index& index);
 
 /// Advice for where this shard of `index` is missing: where the index looks for it, and how to say
 /// where it is.
-SHARDWISE_EXPORT std::string how_to_find(const Index& index, const ShardInfo& shard);
+SHARDWISE_EXPORT std::string how_to_find(const Index& index, const Index::Shard& shard);
 
 /// The error about this missing shard. `note` is put behind the path: for example, how many shards
 /// are missing.
-SHARDWISE_EXPORT NotFound missing_shard_error(const Index& index, const ShardInfo& shard,
+SHARDWISE_EXPORT NotFound missing_shard_error(const Index& index, const Index::Shard& shard,
                                               const std::string& note = {});
 
 }  // namespace shardwise::detail

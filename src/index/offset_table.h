@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/assert.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/query.h"
@@ -117,24 +118,39 @@ class SegmentView {
 
   /// The key of the shard's `i`-th sample. REQUIRES: i < num_samples().
   std::string_view key(std::uint32_t i) const noexcept {
+    SHARDWISE_ASSERT_HOT(i < num_samples_);
     return {keys_ + samples_[i].first_key_byte,
             samples_[i + 1].first_key_byte - samples_[i].first_key_byte};
   }
   /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
   std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
+    SHARDWISE_ASSERT_HOT(i < num_samples_);
     if (members_a_sample_ != 0) {  // saves a visit to the sample records
       return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
+  /// Asks the CPU for the records of the `i`-th sample. REQUIRES: i < num_samples().
+  void prefetch(std::uint32_t i) const noexcept {
+    if (members_a_sample_ != 0) {
+      __builtin_prefetch(members_ + std::size_t{i} * members_a_sample_);
+    } else {
+      __builtin_prefetch(samples_ + i);
+    }
+  }
   /// All members of the shard, in archive order.
   std::span<const MemberRecord> members() const noexcept { return {members_, num_members_}; }
-  /// hash64 of the content of member `j` of members(). REQUIRES: has_member_hashes().
-  std::uint64_t member_hash(std::uint32_t j) const noexcept { return member_hashes_[j]; }
+  /// hash64 of the content of member `j` of members().
+  /// REQUIRES: has_member_hashes(), j < num_members().
+  std::uint64_t member_hash(std::uint32_t j) const noexcept {
+    SHARDWISE_ASSERT_HOT(has_member_hashes() && j < num_members_);
+    return member_hashes_[j];
+  }
   /// The metadata of the `i`-th sample. REQUIRES: column < num_columns(), i < num_samples().
   SHARDWISE_EXPORT MetadataValue value(std::uint32_t column, std::uint32_t i) const noexcept;
   /// REQUIRES: field < num_fields().
   std::string_view field_name(std::uint32_t field) const noexcept {
+    SHARDWISE_ASSERT_HOT(field < num_fields_);
     return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
   }
 
@@ -142,13 +158,13 @@ class SegmentView {
   /// record against the segment itself.
   /// @return  nothing if the bytes are no intact segment; `why` then says what is wrong.
   /// Cost: O(members).
-  SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
-                                                           std::string* why);
+  [[nodiscard]] SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
+                                                                         std::string* why);
 
   /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is
   /// checked; nothing if it does not lie within. For look-ups that must not cost a whole segment.
-  SHARDWISE_EXPORT static std::optional<std::string_view> find_key(std::string_view bytes,
-                                                                   std::uint64_t i) noexcept;
+  [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::string_view> find_key(
+      std::string_view bytes, std::uint64_t i) noexcept;
 
   /// True if every member lies within a shard of `shard_bytes` bytes. Cost: O(members).
   SHARDWISE_EXPORT bool fits_shard(std::uint64_t shard_bytes) const noexcept;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/fork.h"
 #include "base/text.h"
 #include "index/query_tables.h"
@@ -65,6 +66,20 @@ void make_ready(sqlite::Database& db, QueryTables& tables) {
   limit(db.handle());
 }
 
+/// What to do about a query that SQLite refused with this code and this text.
+std::string_view remedy_for(int code, std::string_view reason) {
+  if (code == SQLITE_TOOBIG) return "a value has at most 64 MiB, and a query at most 1 MiB";
+  if (reason.find("no such column") != std::string_view::npos) {
+    return "`shardwise query INDEX .schema` shows the columns; `shardwise index --column FIELD` "
+           "adds "
+           "one";
+  }
+  if (reason.find("no such table") != std::string_view::npos) {
+    return "the tables are samples, members, shards, fields and skipped";
+  }
+  return "only SELECT is allowed, in the SQL of SQLite";
+}
+
 /// Called every now and then while a query runs.
 int should_stop(void* cancel) {
   ForkSection::give_way();
@@ -74,7 +89,7 @@ int should_stop(void* cancel) {
 }  // namespace
 
 struct Query::Impl {
-  Impl(std::shared_ptr<const Index> opened, const QueryLimits& limits)
+  Impl(std::shared_ptr<const Index> opened, const Query::Limits& limits)
       : index(std::move(opened)),
         tables(*index),
         scratch_bytes(limits.scratch_bytes),
@@ -104,7 +119,7 @@ struct Query::Impl {
                                     human_bytes(scratch_bytes) + " of scratch files",
                                 in_quotes(index->path()),
                                 "ask for less at once, by WHERE or LIMIT, or allow more "
-                                "(QueryLimits::scratch_bytes)");
+                                "(Query::Limits::scratch_bytes)");
         }
         throw Error(ErrorCode::kNoSpace, "no room for the scratch files of a query",
                     in_quotes(index->path()), kOtherFolder);
@@ -116,9 +131,9 @@ struct Query::Impl {
       default:
         break;
     }
-    throw InvalidArgument("the query cannot be run: " + escaped(sqlite3_errmsg(db.handle())), "",
-                          "tables are samples, members, shards, fields and skipped; only SELECT "
-                          "is allowed");
+    const std::string reason = sqlite3_errmsg(db.handle());
+    throw InvalidArgument("the query cannot be run: " + escaped(reason), "",
+                          remedy_for(code & 0xFF, reason));
   }
 
   void prepare(std::string_view sql) {
@@ -129,8 +144,9 @@ struct Query::Impl {
     if (code != SQLITE_OK) fail(code);
     const std::string_view rest(tail, static_cast<std::size_t>(sql.data() + sql.size() - tail));
     if (statement == nullptr || rest.find_first_not_of(" \t\r\n;") != std::string_view::npos) {
-      throw InvalidArgument(statement == nullptr ? "no query" : "more than one query",
-                            in_quotes(sql), "give one SELECT");
+      throw InvalidArgument(
+          statement == nullptr ? "there is no query" : "there is more than one query",
+          in_quotes(sql), "give one SELECT");
     }
     if (sqlite3_column_count(statement) == 0) {  // REINDEX, where there is nothing to do
       throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
@@ -152,7 +168,10 @@ struct Query::Impl {
   CancelToken cancel = {};
 };
 
-Query::Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits)
+Query::Query(std::shared_ptr<const Index> index, std::string_view sql)
+    : Query(std::move(index), sql, Limits{}) {}
+
+Query::Query(std::shared_ptr<const Index> index, std::string_view sql, const Limits& limits)
     : impl_(std::make_unique<Impl>(std::move(index), limits)) {
   impl_->prepare(sql);
 }
@@ -173,6 +192,7 @@ bool Query::next() {
 }
 
 MetadataValue Query::value(std::size_t column) const noexcept {
+  SHARDWISE_ASSERT(column < static_cast<std::size_t>(sqlite3_data_count(impl_->statement)));
   return sqlite::value_of(impl_->statement, static_cast<int>(column));
 }
 
@@ -188,8 +208,8 @@ std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
     const auto sample = static_cast<std::uint64_t>(value.integer);
     if (value.type != ValueType::kInteger || sample >= size ||
         (!samples.empty() && sample <= samples.back())) {
-      throw InvalidArgument("more than a condition", in_quotes(condition),
-                            "write one as it would follow WHERE: cls = 7 AND width >= 256");
+      throw InvalidArgument("the text is more than one condition", in_quotes(condition),
+                            "write one as it follows WHERE: cls = 7 AND width >= 256");
     }
     samples.push_back(sample);
   }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "index/rows.h"
+#include "index/segment_of.h"
 #include "index/virtual_table.h"
 #include "shardwise/index/query.h"
 
@@ -101,7 +102,8 @@ struct SampleRow : SampleAt {
   }
   static std::vector<std::string> more_columns(const Index& index) {
     std::vector<std::string> names;
-    for (const Column& column : index.content().columns) names.push_back('"' + column.name + '"');
+    for (const Index::Column& column : index.content().columns)
+      names.push_back('"' + column.name + '"');
     return names;
   }
   static double rows_a_place(const Index&) { return 1; }
@@ -180,7 +182,7 @@ struct CatalogueRow {
     static constexpr TableColumn<CatalogueRow> kNumber = {
         TableOf<Info>::kNumber.data(), "INTEGER", Lookup::kPlace,
         [](const CatalogueRow& row, sqlite3_context* to) { give_number(to, row.place); }};
-    return {&kNumber, std::is_same_v<Info, ShardInfo> ? 1U : 0U};
+    return {&kNumber, std::is_same_v<Info, Index::Shard> ? 1U : 0U};
   }
   static std::vector<std::string> more_columns(const Index&) {
     std::vector<std::string> columns;
@@ -222,28 +224,28 @@ QueryTables::QueryTables(const Index& index) : index_(index), segments_(index.nu
 void QueryTables::add_to(sqlite3* db) {
   VirtualTable<SampleRow>::add_to(db, *this);
   VirtualTable<MemberRow>::add_to(db, *this);
-  VirtualTable<CatalogueRow<ShardInfo>>::add_to(db, *this);
-  VirtualTable<CatalogueRow<IndexSummary::Field>>::add_to(db, *this);
-  VirtualTable<CatalogueRow<SkippedMember>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<Index::Shard>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<Index::Summary::Field>>::add_to(db, *this);
+  VirtualTable<CatalogueRow<Index::SkippedMember>>::add_to(db, *this);
 }
 
 const SegmentView& QueryTables::segment(std::uint64_t shard) {
-  if (!segments_[shard]) segments_[shard] = index_.segment(shard);
+  if (!segments_[shard]) segments_[shard] = segment_of(index_, shard);
   return *segments_[shard];
 }
 
-ShardInfo QueryTables::row(std::uint64_t place, const ShardInfo&) const {
-  ShardInfo shard = index_.shard(place);
+Index::Shard QueryTables::row(std::uint64_t place, const Index::Shard&) const {
+  Index::Shard shard = index_.shard(place);
   shard.url = without_secrets(shard.path);
   return shard;
 }
 
-const std::vector<IndexSummary::Field>& QueryTables::fields() {
+const std::vector<Index::Summary::Field>& QueryTables::fields() {
   if (!fields_) fields_ = index_.summary().fields;
   return *fields_;
 }
 
-const std::vector<SkippedMember>& QueryTables::skipped() {
+const std::vector<Index::SkippedMember>& QueryTables::skipped() {
   if (!skipped_) skipped_ = index_.skipped(UINT64_MAX);
   return *skipped_;
 }

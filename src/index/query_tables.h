@@ -30,26 +30,28 @@ class QueryTables {
   const Index& index() const noexcept { return index_; }
   /// All that is read from the index is kept here: segments by shard, the rest as a whole.
   const SegmentView& segment(std::uint64_t shard);
-  std::uint64_t num_rows(const ShardInfo&) const { return index_.num_shards(); }
-  std::uint64_t num_rows(const IndexSummary::Field&) { return fields().size(); }
-  std::uint64_t num_rows(const SkippedMember&) { return skipped().size(); }
+  std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
+  std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }
+  std::uint64_t num_rows(const Index::SkippedMember&) { return skipped().size(); }
   /// The second argument only selects the table. A shard's url is its path, without secrets.
-  ShardInfo row(std::uint64_t place, const ShardInfo&) const;
-  const IndexSummary::Field& row(std::uint64_t place, const IndexSummary::Field&) {
+  Index::Shard row(std::uint64_t place, const Index::Shard&) const;
+  const Index::Summary::Field& row(std::uint64_t place, const Index::Summary::Field&) {
     return fields()[place];
   }
-  const SkippedMember& row(std::uint64_t place, const SkippedMember&) { return skipped()[place]; }
+  const Index::SkippedMember& row(std::uint64_t place, const Index::SkippedMember&) {
+    return skipped()[place];
+  }
   void keep_error(std::exception_ptr error) noexcept { error_ = std::move(error); }
 
  private:
-  const std::vector<IndexSummary::Field>& fields();
-  const std::vector<SkippedMember>& skipped();
+  const std::vector<Index::Summary::Field>& fields();
+  const std::vector<Index::SkippedMember>& skipped();
 
   const Index& index_;
   std::exception_ptr error_;
   std::vector<std::optional<SegmentView>> segments_;
-  std::optional<std::vector<IndexSummary::Field>> fields_;
-  std::optional<std::vector<SkippedMember>> skipped_;
+  std::optional<std::vector<Index::Summary::Field>> fields_;
+  std::optional<std::vector<Index::SkippedMember>> skipped_;
 };
 
 }  // namespace shardwise

@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 7> kLeftOutNames = {
 
 }  // namespace
 
-std::string_view left_out_name(SkippedMember::Kind kind) noexcept {
+std::string_view left_out_name(Index::SkippedMember::Kind kind) noexcept {
   return kLeftOutNames[static_cast<std::size_t>(kind)];
 }
 
@@ -50,7 +50,9 @@ Cell to_cell(std::uint64_t value) { return to_cell(static_cast<std::int64_t>(val
 Cell to_cell(bool value) { return to_cell(std::int64_t{value}); }
 Cell to_cell(const std::string& value) { return {.bytes = value}; }
 Cell to_cell(Compression value) { return {.bytes = std::string(compression_name(value))}; }
-Cell to_cell(SkippedMember::Kind value) { return {.bytes = std::string(left_out_name(value))}; }
+Cell to_cell(Index::SkippedMember::Kind value) {
+  return {.bytes = std::string(left_out_name(value))};
+}
 Cell to_cell(const Hash128& value) { return {.bytes = to_string(value)}; }
 Cell to_cell(const std::optional<Hash128>& value) {
   return {.bytes = value ? to_string(*value) : std::string()};
@@ -78,11 +80,11 @@ void from_cell(const Cell& cell, std::string& value) { value = bytes_of(cell); }
 
 void from_cell(const Cell& cell, Compression& value) { value = parse_compression(bytes_of(cell)); }
 
-void from_cell(const Cell& cell, SkippedMember::Kind& value) {
+void from_cell(const Cell& cell, Index::SkippedMember::Kind& value) {
   const std::string& name = bytes_of(cell);
   for (std::size_t i = 0; i < kLeftOutNames.size(); ++i) {
     if (name != kLeftOutNames[i]) continue;
-    value = static_cast<SkippedMember::Kind>(i);
+    value = static_cast<Index::SkippedMember::Kind>(i);
     return;
   }
   no_such_value("kind of what is left out");

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/assert.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/index.h"
@@ -40,7 +41,7 @@ concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
 
 /// Calls visit(name, value) with each column of a row but its number, in their order. `path` of a
 /// shard follows from its url.
-template <RowOf<ShardInfo> Row, class Visit>
+template <RowOf<Index::Shard> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("url", row.url);
   visit("size", row.size_bytes);
@@ -62,14 +63,14 @@ void for_each_field(Row& row, const Visit& visit) {
   visit("segment_checksum", HashField{row.segment_checksum});
 }
 
-template <RowOf<IndexSummary::Field> Row, class Visit>
+template <RowOf<Index::Summary::Field> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("field", row.name);
   visit("members", row.num_members);
   visit("bytes", row.bytes);
 }
 
-template <RowOf<SkippedMember> Row, class Visit>
+template <RowOf<Index::SkippedMember> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("shard", row.shard);
   visit("offset", row.offset);
@@ -82,15 +83,15 @@ void for_each_field(Row& row, const Visit& visit) {
 template <class Row>
 struct TableOf;
 template <>
-struct TableOf<ShardInfo> {
+struct TableOf<Index::Shard> {
   static constexpr std::string_view kName = "shards", kNumber = "shard";
 };
 template <>
-struct TableOf<IndexSummary::Field> {
+struct TableOf<Index::Summary::Field> {
   static constexpr std::string_view kName = "fields", kNumber = "number";
 };
 template <>
-struct TableOf<SkippedMember> {
+struct TableOf<Index::SkippedMember> {
   static constexpr std::string_view kName = "skipped", kNumber = "number";
 };
 
@@ -99,7 +100,7 @@ Cell to_cell(std::uint64_t value);
 Cell to_cell(bool value);
 Cell to_cell(const std::string& value);
 Cell to_cell(Compression value);
-Cell to_cell(SkippedMember::Kind value);
+Cell to_cell(Index::SkippedMember::Kind value);
 Cell to_cell(const Hash128& value);
 Cell to_cell(const std::optional<Hash128>& value);
 Cell hash_cell(std::uint64_t hash);
@@ -114,7 +115,7 @@ void from_cell(const Cell& cell, std::uint64_t& value);
 void from_cell(const Cell& cell, bool& value);
 void from_cell(const Cell& cell, std::string& value);
 void from_cell(const Cell& cell, Compression& value);
-void from_cell(const Cell& cell, SkippedMember::Kind& value);
+void from_cell(const Cell& cell, Index::SkippedMember::Kind& value);
 void from_cell(const Cell& cell, Hash128& value);
 void from_cell(const Cell& cell, std::optional<Hash128>& value);
 std::uint64_t hash_of_cell(const Cell& cell);
@@ -134,7 +135,11 @@ template <class Row>
 Row from_cells(std::span<const Cell> cells) {
   Row row;
   std::size_t next = 0;
-  for_each_field(row, [&](const char*, auto&& value) { from_cell(cells[next++], value); });
+  for_each_field(row, [&](const char*, auto&& value) {
+    SHARDWISE_ASSERT(next < cells.size());
+    from_cell(cells[next++], value);
+  });
+  SHARDWISE_ASSERT(next == cells.size());
   return row;
 }
 

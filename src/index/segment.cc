@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/ascii.h"
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -86,7 +87,7 @@ void append_array(std::string& out, const std::vector<T>& values) {
 void SegmentBuilder::begin_sample(std::string_view key) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
   if (keys_.size() + key.size() > kMost || samples_.size() + 1 >= kMost) {
-    throw CorruptShard("too many samples for one shard", in_quotes(shard_),
+    throw CorruptShard("the shard has too many samples", in_quotes(shard_),
                        "split the shard: an index holds up to 4 GiB of keys a shard");
   }
   samples_.push_back({num_members(), static_cast<std::uint32_t>(keys_.size())});
@@ -101,7 +102,7 @@ bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offse
   const std::uint64_t block = data_offset / kTarBlockBytes;
   if (data_offset % kTarBlockBytes != 0 || block >= kMaxBlock ||
       members_.size() >= std::numeric_limits<std::uint32_t>::max()) {
-    throw CorruptShard("too large for one shard", in_quotes(shard_), "split the shard");
+    throw CorruptShard("the shard is too large", in_quotes(shard_), "split the shard");
   }
   last_sample_with_[number] = num_samples();
   members_.push_back({size_bytes, block << 24 | number});
@@ -123,7 +124,7 @@ void SegmentBuilder::set_value(std::uint32_t column, const MetadataValue& value)
     case ValueType::kText:
     case ValueType::kBlob:
       if (values_.size() + value.bytes.size() > kMaxHeapBytes) {
-        throw CorruptShard("more than 4 GiB of metadata for one shard", in_quotes(shard_),
+        throw CorruptShard("the shard has more than 4 GiB of metadata", in_quotes(shard_),
                            "split the shard, or ask for fewer columns");
       }
       stored.bits = values_.size() << 32 | value.bytes.size();
@@ -148,7 +149,7 @@ std::uint32_t SegmentBuilder::field_number(std::string_view field) {
   }
   const auto number = static_cast<std::uint32_t>(fields_.size());
   if (number >= kMaxFields) {
-    throw CorruptShard("more than 16 million different fields", in_quotes(shard_),
+    throw CorruptShard("the shard has more than 16 million different fields", in_quotes(shard_),
                        "a field is what follows the first dot of a basename; rename the members");
   }
   fields_.push_back(lower_);
@@ -201,7 +202,8 @@ std::string SegmentBuilder::finish() const {
   for (const std::string& field : fields_) {
     field_names += field;
     if (field_names.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw CorruptShard("more than 4 GiB of field names", in_quotes(shard_), "rename the members");
+      throw CorruptShard("the shard has more than 4 GiB of field names", in_quotes(shard_),
+                         "rename the members");
     }
     field_ends.push_back(static_cast<std::uint32_t>(field_names.size()));
   }
@@ -321,6 +323,7 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
 }
 
 MetadataValue SegmentView::value(std::uint32_t column, std::uint32_t i) const noexcept {
+  SHARDWISE_ASSERT_HOT(column < num_columns_ && i < num_samples_);
   const std::uint64_t at = std::uint64_t{column} * num_samples_ + i;
   const std::uint64_t bits = values_[at];
   MetadataValue value;

@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/index_files.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {
@@ -21,7 +21,8 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 template <class E>
 [[noreturn]] void refuse(std::string_view what, const std::string& where) {
   throw E(what, in_quotes(without_secrets(where)),
-          "store in the index where the shards are instead: `shardwise index -o INDEX --relocate "
+          "open the index without a root, and store the new place of its shards: `shardwise index "
+          "-o INDEX --relocate "
           "OLD=NEW`");
 }
 
@@ -29,7 +30,7 @@ bool goes_up(const std::string& url) { return ("/" + url + "/").find("/../") != 
 
 }  // namespace
 
-ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const ShardLookup& lookup)
+ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup)
     : home_(std::move(home)) {
   if (lookup.root.empty()) return;
   if (is_fetched_url(lookup.root)) {
@@ -37,8 +38,8 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Sha
   }
   std::error_code failed;
   if (!std::filesystem::is_directory(lookup.root, failed)) {
-    throw NotFound("no folder to look for shards in", in_quotes(lookup.root),
-                   "give the folder that holds the shards as --root (DatasetOptions::root)");
+    throw NotFound("the folder with the shards does not exist", in_quotes(lookup.root),
+                   "check the path that was given as --root (Dataset::Options::root)");
   }
   root_ = normal_absolute_path(lookup.root);
   if (root_ == "/") root_.clear();
@@ -47,10 +48,10 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Sha
   for (std::uint64_t i = 0; i < catalogue.meta().summary.num_shards; ++i) {
     const std::string url = catalogue.shard(i).url;
     if (is_fetched_url(url)) {
-      refuse<Unsupported>("a remote shard, which has no place below a folder", url);
+      refuse<Unsupported>("the shard is remote, and cannot be looked for below a folder", url);
     }
     if (goes_up(url)) {
-      refuse<InvalidArgument>("a shard whose stored path may lead out of a folder", url);
+      refuse<InvalidArgument>("the stored path of a shard may lead out of the folder", url);
     }
     if (!is_absolute(url)) continue;
     if (!shared) shared = folder_of(url);

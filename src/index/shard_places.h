@@ -12,7 +12,7 @@ class ShardPlaces {
  public:
   /// @param home  the folder of the index, absolute.
   /// Errors: as Index::open with a root.
-  ShardPlaces(const Catalogue& catalogue, std::string home, const ShardLookup& lookup);
+  ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup);
 
   /// A path, or the URL of a remote shard; below the root, if there is one.
   std::string path_of(const std::string& url) const;

@@ -6,9 +6,9 @@
 #include <new>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/fork.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::sqlite {
 namespace {

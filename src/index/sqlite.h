@@ -59,13 +59,13 @@ class Database {
  public:
   /// Opens an existing, empty file for writing, without a journal: the caller makes it appear
   /// whole.
-  static Database create(const std::string& path);
+  [[nodiscard]] static Database create(const std::string& path);
   /// A database that holds nothing, for its functions and virtual tables. `vfs` is where it writes
   /// temporary files; null: SQLite's default.
-  static Database in_memory(const char* vfs = nullptr);
+  [[nodiscard]] static Database in_memory(const char* vfs = nullptr);
   /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
   /// schema code runs, cells are checked.
-  static Database over_bytes(std::string_view bytes, const std::string& path);
+  [[nodiscard]] static Database over_bytes(std::string_view bytes, const std::string& path);
   ~Database();
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <optional>
 
+#include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {

@@ -10,8 +10,8 @@
 
 namespace shardwise {
 
-Assembly::Assembly(const std::string& path, const IndexContent& content,
-                   const std::optional<IndexPart>& part, std::vector<std::string> sources,
+Assembly::Assembly(const std::string& path, const Index::Content& content,
+                   const std::optional<Index::Part>& part, std::vector<std::string> sources,
                    bool is_secret, AtomicFile& table)
     : table_(path, table), catalogue_(path), sources_(std::move(sources)) {
   if (is_secret) make_private(catalogue_.file());
@@ -21,16 +21,16 @@ Assembly::Assembly(const std::string& path, const IndexContent& content,
 }
 
 std::uint64_t Assembly::append(ShardPart& part) {
-  ShardInfo& row = part.row;
+  Index::Shard& row = part.row;
   row.first_sample = summary_.num_samples;
   const std::uint64_t offset = table_.append(part.segment, part.key_hashes, part.table_offset);
   catalogue_.add_shard(row);
-  for (SkippedMember& member : part.skipped) {
+  for (Index::SkippedMember& member : part.skipped) {
     member.shard = urls_.size();
     catalogue_.add_skipped(member);
   }
-  for (const IndexSummary::Field& field : part.fields) {
-    IndexSummary::Field& total = fields_[field.name];
+  for (const Index::Summary::Field& field : part.fields) {
+    Index::Summary::Field& total = fields_[field.name];
     total.name = field.name;
     total.num_members += field.num_members;
     total.bytes += field.bytes;

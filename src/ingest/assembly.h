@@ -22,8 +22,8 @@ class Assembly {
   /// @param sources    the words that the shards were named by, as the index keeps them.
   /// @param is_secret  nobody but its owner is to read the index.
   /// @param table      an unfinished table, perhaps with the first parts in it.
-  Assembly(const std::string& path, const IndexContent& content,
-           const std::optional<IndexPart>& part, std::vector<std::string> sources, bool is_secret,
+  Assembly(const std::string& path, const Index::Content& content,
+           const std::optional<Index::Part>& part, std::vector<std::string> sources, bool is_secret,
            AtomicFile& table);
 
   /// Appends a part, whose row has its url. @return where its segment lies in the table.
@@ -38,7 +38,7 @@ class Assembly {
   void commit();
 
   /// After finish:
-  const IndexSummary& summary() const noexcept { return summary_; }
+  const Index::Summary& summary() const noexcept { return summary_; }
   /// The table's final path.
   const std::string& table_path() const noexcept { return table_.path(); }
 
@@ -46,9 +46,9 @@ class Assembly {
   TableWriter table_;
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;
-  std::map<std::string, IndexSummary::Field> fields_;
+  std::map<std::string, Index::Summary::Field> fields_;
   const std::vector<std::string> sources_;
-  IndexSummary summary_;
+  Index::Summary summary_;
   Hasher128 fingerprint_;
 };
 

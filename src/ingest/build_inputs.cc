@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -12,21 +13,20 @@
 #include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 
 namespace shardwise {
 namespace {
 
-bool scans_alike(const IndexContent& a, const IndexContent& b) {
+bool scans_alike(const Index::Content& a, const Index::Content& b) {
   return scan_options_hash(a) == scan_options_hash(b);
 }
 
 /// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; InvalidArgument if it
 /// is among `named`; those of `remote`.
-Rescan look_at(const std::string& shard, const std::string& index_path,
-               const std::shared_ptr<RemoteShards>& remote, DistinctShards& named) {
+Rescan look_at(const std::string& shard, const std::string& index_path, const RemoteAccess& remote,
+               DistinctShards& named) {
   Rescan source;
   source.place.path = shard;
   source.url = url_of_path(index_path, shard);
@@ -38,7 +38,7 @@ Rescan look_at(const std::string& shard, const std::string& index_path,
     return source;
   }
   if (!remote) {
-    throw Unsupported("a remote shard, and no access to remote files",
+    throw Unsupported("the shard is remote, and there is no access to remote files",
                       in_quotes(redacted_url(shard)), "give BuildOptions::remote");
   }
   named.add_url(shard);
@@ -51,24 +51,26 @@ Rescan look_at(const std::string& shard, const std::string& index_path,
 void require_valid(const std::string& path, const std::vector<std::string>& shards,
                    const BuildOptions& options) {
   if (shards.empty()) {
-    throw InvalidArgument("no shards to index", in_quotes(path), "name at least one shard");
+    throw InvalidArgument("there are no shards to index", in_quotes(path),
+                          "name at least one shard");
   }
   for (std::size_t i = 0; i < options.content.columns.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (options.content.columns[i].name != options.content.columns[j].name) continue;
-      throw InvalidArgument("two metadata columns have one name",
+      throw InvalidArgument("two columns have the same name",
                             in_quotes(options.content.columns[i].name),
-                            "name one of them otherwise: NAME=FIELD:JSONPATH");
+                            "give one of them another name: NAME=FIELD:JSONPATH");
     }
   }
-  const BadPolicies& policies = options.content.policies;
-  if (policies.damage == OnBad::kKeep || policies.no_field == OnBad::kKeep ||
-      policies.duplicate_field == OnBad::kKeep) {
+  const DefectPolicies& policies = options.content.policies;
+  if (policies.damage == DefectPolicies::OnDefect::kKeep ||
+      policies.no_field == DefectPolicies::OnDefect::kKeep ||
+      policies.duplicate_field == DefectPolicies::OnDefect::kKeep) {
     throw InvalidArgument("the policy `keep` is for repeated keys only", in_quotes(path),
                           "take `error` or `skip`");
   }
   if (options.part && (options.part->number < 1 || options.part->number > options.part->count)) {
-    throw InvalidArgument("no part " + std::to_string(options.part->number) + " of " +
+    throw InvalidArgument("there is no part " + std::to_string(options.part->number) + " of " +
                               std::to_string(options.part->count),
                           in_quotes(path), "parts are numbered from 1: 1/4, 2/4, 3/4, 4/4");
   }
@@ -115,10 +117,10 @@ std::vector<std::string> words_of_paths(const std::string& index_path,
 }
 
 /// The rows of an index, by url.
-std::unordered_map<std::string, ShardInfo> rows_of(const Donor& donor) {
-  std::unordered_map<std::string, ShardInfo> rows;
+std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor) {
+  std::unordered_map<std::string, Index::Shard> rows;
   for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
-    ShardInfo row = donor.files.catalogue().shard(i);
+    Index::Shard row = donor.files.catalogue().shard(i);
     std::string url = row.url;
     rows.emplace(std::move(url), std::move(row));
   }
@@ -126,18 +128,19 @@ std::unordered_map<std::string, ShardInfo> rows_of(const Donor& donor) {
 }
 
 /// Where the shards of the rows are, in their order.
-std::vector<std::string> paths_of(const std::unordered_map<std::string, ShardInfo>& rows,
+std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::Shard>& rows,
                                   const std::string& home) {
   std::map<std::uint64_t, std::string> paths;
   for (const auto& [url, row] : rows) paths.emplace(row.number, resolve_url(home, url));
   std::vector<std::string> in_order;
+  in_order.reserve(paths.size());
   for (auto& [number, path] : paths) in_order.push_back(std::move(path));
   return in_order;
 }
 
 /// True if the shard is the one in the row. Of a local one the first header is compared, too, since
 /// many tools set times.
-bool is_unchanged(const Donor& old, const ShardInfo& row, const Rescan& now,
+bool is_unchanged(const ReusableIndex& old, const Index::Shard& row, const Rescan& now,
                   const BuildOptions& options) {
   if (now.place.remote != nullptr && is_same(row, now)) return true;
   return !difference_from(old, row, now, options.accept_times);
@@ -184,7 +187,7 @@ std::uint64_t size_of(const Source& source) {
   return reuse != nullptr ? reuse->row.size_bytes : std::get<Rescan>(source).size_bytes;
 }
 
-bool is_same(const ShardInfo& row, const Rescan& now) {
+bool is_same(const Index::Shard& row, const Rescan& now) {
   const RemoteShards::State& state = now.place.state;
   const bool is_known =
       now.place.remote == nullptr || (state.size_bytes && !state.validator.empty());
@@ -192,10 +195,10 @@ bool is_same(const ShardInfo& row, const Rescan& now) {
          row.validator == state.validator;
 }
 
-std::uint64_t scan_options_hash(const IndexContent& content) {
+std::uint64_t scan_options_hash(const Index::Content& content) {
   std::string text = std::to_string(kIndexVersion) + " " + to_string(content.policies) +
                      (content.hashes ? " hashes" : "");
-  for (const Column& column : content.columns) text += "\n" + to_string(column);
+  for (const Index::Column& column : content.columns) text += "\n" + to_string(column);
   return hash64(text);
 }
 
@@ -211,9 +214,9 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   }
   for (const std::string& word : options.sources) inputs.words.push_back(kept_word(path, word));
   inputs.old = open_old_index(path);
-  const Donor* const old = inputs.old.get();
+  const ReusableIndex* const old = inputs.old.get();
   const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
-  std::unordered_map<std::string, ShardInfo> old_rows;
+  std::unordered_map<std::string, Index::Shard> old_rows;
   if (old != nullptr) old_rows = rows_of(*old);
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ingest/distinct_shards.h"
-#include "ingest/donor.h"
+#include "ingest/reusable_index.h"
 #include "ingest/shard_bytes.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
@@ -27,10 +27,10 @@ struct Rescan {
 
 /// A shard whose records another index has.
 struct Reuse {
-  const Donor* donor = nullptr;
+  const ReusableIndex* donor = nullptr;
   /// The donor's, but for `url` and `path`: as the new index is to store it, and as it was named;
   /// and, of a shard that was copied, its time and validator.
-  ShardInfo row;
+  Index::Shard row;
 };
 
 /// A shard that is to be put into an index.
@@ -40,15 +40,15 @@ const std::string& url_of(const Source& source);
 std::uint64_t size_of(const Source& source);
 
 /// True if the shard is known to be still the one that was scanned when it had this row.
-bool is_same(const ShardInfo& row, const Rescan& now);
+bool is_same(const Index::Shard& row, const Rescan& now);
 
 /// A hash of everything that decides the result of scanning a shard.
-std::uint64_t scan_options_hash(const IndexContent& content);
+std::uint64_t scan_options_hash(const Index::Content& content);
 
 /// The inputs of a build: the index that is there, and the shards as they look now.
 struct BuildInputs {
-  std::unique_ptr<Donor> old;
-  std::optional<IndexPart> part;
+  std::unique_ptr<ReusableIndex> old;
+  std::optional<Index::Part> part;
   std::vector<std::string> words;  ///< that the shards were named by, as the index keeps them
   std::vector<Source> sources;
   std::vector<std::string> missing;  ///< paths that are not there, and are left out

@@ -9,13 +9,13 @@
 #include <variant>
 
 #include "base/bytes.h"
+#include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/hasher.h"
 #include "base/private_file.h"
 #include "index/offset_table.h"
 #include "index/rows.h"
 #include "ingest/glance.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/ingest/index_builder.h"
 
@@ -93,7 +93,7 @@ std::string to_payload(const ShardPart& part, std::uint64_t kind, std::uint64_t 
   put(out, std::uint64_t{part.segment.size()});
   pack(to_cells(part.row), out);
   put(out, std::uint64_t{part.skipped.size()});
-  for (const SkippedMember& member : part.skipped) pack(to_cells(member), out);
+  for (const Index::SkippedMember& member : part.skipped) pack(to_cells(member), out);
   return out;
 }
 
@@ -106,7 +106,7 @@ std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t siz
 }
 
 /// The row without what depends on the shard's place and name.
-ShardInfo without_place(ShardInfo row) {
+Index::Shard without_place(Index::Shard row) {
   row.number = 0;
   row.path.clear();
   row.first_sample = 0;
@@ -114,7 +114,7 @@ ShardInfo without_place(ShardInfo row) {
 }
 
 /// True if the row is what the source's would be.
-bool is_of(const ShardInfo& row, const Source& source) {
+bool is_of(const Index::Shard& row, const Source& source) {
   if (const auto* const reuse = std::get_if<Reuse>(&source)) {
     return without_place(row) == without_place(reuse->row);
   }
@@ -139,7 +139,7 @@ std::string journal_path(const std::string& index_path) { return index_path + ".
 
 /// True if a local shard begins as it did when it had this row. There are many tools that set
 /// times.
-bool begins_alike(const ShardInfo& row, const Rescan& now) {
+bool begins_alike(const Index::Shard& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
   const File file = File::open_read(now.place.path);
   return !difference_at_start(row, reader_of(file));
@@ -246,7 +246,7 @@ bool BuildJournal::read_record(std::uint64_t file_bytes, std::string& table_name
   record.in_table = kind == kInTable;
   record.segment_offset = take_u64(payload);
   record.segment_bytes = take_u64(payload);
-  record.row = take_row<ShardInfo>(payload);
+  record.row = take_row<Index::Shard>(payload);
   behind += size;
   if (!record.in_table) {
     if (!range_fits(behind, record.segment_bytes, file_bytes)) return false;
@@ -321,9 +321,9 @@ ShardPart BuildJournal::read(const Record& record) const {
   std::string_view payload = bytes;
   for (int i = 0; i < 3; ++i) take_u64(payload);
   ShardPart part;
-  part.row = take_row<ShardInfo>(payload);
+  part.row = take_row<Index::Shard>(payload);
   for (std::uint64_t left = take_u64(payload); left > 0; --left) {
-    part.skipped.push_back(take_row<SkippedMember>(payload));
+    part.skipped.push_back(take_row<Index::SkippedMember>(payload));
   }
   part.segment =
       read_bytes(record.in_table ? table() : *file_, record.segment_offset, record.segment_bytes);

@@ -85,7 +85,7 @@ class BuildJournal {
 
  private:
   struct Record {
-    ShardInfo row;
+    Index::Shard row;
     bool in_table = false;
     std::uint64_t segment_offset = 0;  ///< in the table, or the journal
     std::uint64_t segment_bytes = 0;

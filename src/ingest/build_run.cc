@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "base/fault_point.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/ordered_pipeline.h"
 #include "base/url.h"
 #include "index/index_files.h"
@@ -48,7 +48,7 @@ namespace {
 /// The work that building and merging have in common: sources in, index out.
 class BuildRun {
  public:
-  BuildRun(const std::string& path, const BuildInputs& inputs, const IndexContent& content,
+  BuildRun(const std::string& path, const BuildInputs& inputs, const Index::Content& content,
            const BuildOptions& options)
       : path_(path), inputs_(inputs), content_(content), options_(options) {
     report_.without_value.resize(content_.columns.size());
@@ -75,7 +75,7 @@ class BuildRun {
     // Only now: until the catalogue is renamed, the journal is all that a next build could go on
     // from. The old table goes last, when no catalogue names it any more.
     journal.remove();
-    const Donor* const old = inputs_.old.get();
+    const ReusableIndex* const old = inputs_.old.get();
     sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);
     return std::move(report_);
   }
@@ -90,7 +90,7 @@ class BuildRun {
 
   /// True if the index is to hold what it holds, by other names perhaps.
   bool is_as_before() const {
-    const Donor* const old = inputs_.old.get();
+    const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr || old->summary().num_shards != inputs_.sources.size() ||
         old->summary().content != content_ || old->summary().part != inputs_.part) {
       return false;
@@ -104,12 +104,12 @@ class BuildRun {
 
   /// Counts the shards that the old index has by another name, or with another time.
   std::uint64_t count_moved() const {
-    const Donor* const old = inputs_.old.get();
+    const ReusableIndex* const old = inputs_.old.get();
     const auto num =
         std::count_if(inputs_.sources.begin(), inputs_.sources.end(), [&](const Source& source) {
           const auto* const reuse = std::get_if<Reuse>(&source);
           if (reuse == nullptr || reuse->donor != old) return false;
-          const ShardInfo row = old->files.catalogue().shard(reuse->row.number);
+          const Index::Shard row = old->files.catalogue().shard(reuse->row.number);
           return row.url != reuse->row.url || row.mtime_ns != reuse->row.mtime_ns ||
                  row.validator != reuse->row.validator;
         });
@@ -117,19 +117,20 @@ class BuildRun {
   }
 
   void report_unchanged() {
-    const Donor& old = *inputs_.old;
+    const ReusableIndex& old = *inputs_.old;
     report_.summary = old.summary();
     report_.summary.fields = old.files.catalogue().fields();
-    progress_.shards_done = inputs_.sources.size();
-    progress_.samples = old.summary().num_samples;
-    progress_.bytes_done = progress_.num_bytes;
     for (const Source& source : inputs_.sources) {
-      const ShardInfo& row = std::get<Reuse>(source).row;
+      const Index::Shard& row = std::get<Reuse>(source).row;
       note(row);
       if (content_.columns.empty()) continue;
       count_nulls(old.files.segment(row.number, row.segment_checksum));
     }
     report_.shards_reused = inputs_.sources.size();
+    const Lock lock(progress_mutex_);
+    progress_.shards_done = inputs_.sources.size();
+    progress_.samples = old.summary().num_samples;
+    progress_.bytes_done = progress_.num_bytes;
     if (options_.progress) options_.progress(progress_);
   }
 
@@ -138,10 +139,9 @@ class BuildRun {
     const std::vector<Source>& sources = inputs_.sources;
     Assembly assembly(path_, content_, inputs_.part, inputs_.words, holds_secrets(),
                       journal.begin_table(sources));
-    const unsigned wanted = options_.num_threads != 0
-                                ? options_.num_threads
-                                : std::max(1U, std::thread::hardware_concurrency());
-    const auto threads = static_cast<unsigned>(std::clamp<std::size_t>(sources.size(), 1, wanted));
+    const unsigned wanted =
+        options_.threads.value_or(std::max(1U, std::thread::hardware_concurrency()));
+    const auto threads = static_cast<unsigned>(std::min<std::size_t>(sources.size(), wanted));
     std::size_t next = 0;
     OrderedPipeline<const Source*, ShardPart> pipeline(
         [&]() -> std::optional<const Source*> {
@@ -149,7 +149,7 @@ class BuildRun {
           return &sources[next++];
         },
         [&](const Source* const& source) { return make_part(*source, journal); },
-        {.num_threads = threads, .prefetch = std::size_t{2} * threads});
+        {.threads = threads, .prefetch = std::size_t{2} * threads});
     while (auto part = pipeline.next()) {
       options_.cancel.throw_if_cancelled();
       append(*std::move(part), assembly, journal);
@@ -193,7 +193,7 @@ class BuildRun {
   }
 
   void count_bytes(std::uint64_t num_bytes, bool report = false) {
-    const std::lock_guard lock(progress_mutex_);
+    const Lock lock(progress_mutex_);
     progress_.bytes_done += num_bytes;
     if (report && options_.progress) options_.progress(progress_);
   }
@@ -202,7 +202,7 @@ class BuildRun {
     journal.add(part, assembly.append(part));
     std::string ignored;
     if (!content_.columns.empty()) count_nulls(*SegmentView::check(part.segment, &ignored));
-    const std::lock_guard lock(progress_mutex_);
+    const Lock lock(progress_mutex_);
     note(part.row);
     ++(part.reused ? report_.shards_reused : report_.shards_scanned);
     if (part.resumed) ++report_.shards_resumed;
@@ -219,11 +219,11 @@ class BuildRun {
     }
   }
 
-  std::string path_of(const ShardInfo& row) const {
+  std::string path_of(const Index::Shard& row) const {
     return resolve_url(directory_of(path_), row.url);
   }
 
-  void note(const ShardInfo& row) {
+  void note(const Index::Shard& row) {
     report_.num_not_samples += row.num_not_samples;
     if (!row.end_marker) report_.without_end_marker.push_back(path_of(row));
     if (row.num_archives > 1) report_.concatenated.push_back(path_of(row));
@@ -233,17 +233,17 @@ class BuildRun {
 
   const std::string& path_;
   const BuildInputs& inputs_;
-  const IndexContent& content_;
+  const Index::Content& content_;
   const BuildOptions& options_;
-  std::mutex progress_mutex_;
-  Progress progress_;  // guarded by progress_mutex_ while shards are scanned
+  LongMutex progress_mutex_;  // held while the user's function is called
+  Progress progress_ SHARDWISE_GUARDED_BY(progress_mutex_);
   BuildReport report_;
 };
 
 }  // namespace
 
 BuildReport run_build(const std::string& path, const BuildInputs& inputs,
-                      const IndexContent& content, const BuildOptions& options) {
+                      const Index::Content& content, const BuildOptions& options) {
   return BuildRun(path, inputs, content, options).run();
 }
 

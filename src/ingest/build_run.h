@@ -11,6 +11,6 @@ namespace shardwise {
 /// @param content  what the index is to hold; `options.content` is not looked at.
 /// Effects, threads and errors: as build_index.
 BuildReport run_build(const std::string& path, const BuildInputs& inputs,
-                      const IndexContent& content, const BuildOptions& options);
+                      const Index::Content& content, const BuildOptions& options);
 
 }  // namespace shardwise

@@ -104,9 +104,9 @@ constexpr std::string_view kWrite = "SELECT json_extract(?1, ?2, ?2)";
 
 }  // namespace
 
-Column parse_column(std::string_view text) {
+Index::Column parse_column(std::string_view text) {
   const std::string where = in_quotes(text);
-  Column column;
+  Index::Column column;
   std::string_view rest = text;
   if (const std::size_t equals = rest.find('=');
       equals != std::string_view::npos && is_identifier(rest.substr(0, equals))) {
@@ -117,17 +117,17 @@ Column parse_column(std::string_view text) {
   column.field = to_lower(rest.substr(0, path));
   if (column.field.empty() || column.field.find_first_of("/\n") != std::string::npos) {
     throw InvalidArgument(
-        "a column that names no field", where,
-        "write FIELD, FIELD:JSONPATH, or NAME=FIELD:JSONPATH; cls or json:$.width");
+        "the column names no field", where,
+        "write FIELD, FIELD:JSONPATH, or NAME=FIELD:JSONPATH, as cls or json:$.width");
   }
   if (path != std::string_view::npos) {
     column.json_path = rest.substr(path + 1);
     if (!is_json_path(column.json_path)) {
-      throw InvalidArgument("a malformed JSON path", where,
+      throw InvalidArgument("the JSON path of the column is malformed", where,
                             "write it as in SQLite, json:$.size.width or json:$.tags[0]");
     }
     if (column.json_path.find('\n') != std::string::npos) {
-      throw InvalidArgument("a line break in a JSON path", where, "leave it out");
+      throw InvalidArgument("the JSON path of the column has a line break", where, "leave it out");
     }
   }
   if (column.name.empty()) {
@@ -136,24 +136,24 @@ Column parse_column(std::string_view text) {
             ? std::string_view(column.field)
             : std::string_view(column.json_path).substr(column.json_path.rfind('.') + 1);
     if (!is_identifier(last)) {
-      throw InvalidArgument("a column whose name is not valid in SQL", where,
-                            "name it: NAME=" + std::string(rest));
+      throw InvalidArgument("the name of the column is not valid in SQL", where,
+                            "give the column a name: NAME=" + std::string(rest));
     }
     column.name = to_lower(last);
   }
   if (std::find(kReserved.begin(), kReserved.end(), column.name) != kReserved.end()) {
-    throw InvalidArgument("a column with a name that the index uses itself", where,
-                          "name it otherwise: NAME=" + std::string(rest));
+    throw InvalidArgument("the index has a column of its own with this name", where,
+                          "give the column another name: NAME=" + std::string(rest));
   }
   return column;
 }
 
-std::string to_string(const Column& column) {
+std::string to_string(const Index::Column& column) {
   return column.name + "=" + column.field + (column.json_path.empty() ? "" : ":") +
          column.json_path;
 }
 
-ColumnReader::ColumnReader(const std::vector<Column>& columns)
+ColumnReader::ColumnReader(const std::vector<Index::Column>& columns)
     : columns_(columns),
       db_(sqlite::Database::in_memory()),
       extract_(db_.prepare(kExtract)),

@@ -8,7 +8,7 @@
 
 #include "index/offset_table.h"
 #include "index/sqlite.h"
-#include "shardwise/index/column.h"
+#include "shardwise/index/index.h"
 #include "shardwise/index/query.h"
 
 namespace shardwise {
@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
 /// Takes the values of columns out of fields. One thread.
 class ColumnReader {
  public:
-  explicit ColumnReader(const std::vector<Column>& columns);
+  explicit ColumnReader(const std::vector<Index::Column>& columns);
 
   /// The value of columns[column] in a field's bytes; nothing if the field should hold JSON and
   /// does not. What it points to is valid until the next call, and while `field` is.
@@ -37,7 +37,7 @@ class ColumnReader {
   /// The JSON text of what lies at `path`; valid until the next call.
   std::string_view as_written(std::string_view field, const std::string& path);
 
-  const std::vector<Column>& columns_;
+  const std::vector<Index::Column>& columns_;
   sqlite::Database db_;
   sqlite::Statement extract_;
   sqlite::Statement write_;

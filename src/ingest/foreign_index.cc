@@ -1,6 +1,7 @@
 #include "ingest/foreign_index.h"
 
 #include "base/ascii.h"
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "shardwise/base/error.h"
@@ -14,6 +15,7 @@ constexpr std::string_view kEnergonSuffix = ".tar.idx";
 }  // namespace
 
 std::string_view name_of(ForeignIndex kind) {
+  SHARDWISE_ASSERT(kind != ForeignIndex::kNone);
   return kind == ForeignIndex::kDali ? "DALI" : "Energon";
 }
 

@@ -31,12 +31,13 @@ ReadShard reader_of(const File& file) {
   };
 }
 
-std::optional<std::string> difference_at_start(const ShardInfo& row, const ReadShard& read) {
+std::optional<std::string> difference_at_start(const Index::Shard& row, const ReadShard& read) {
   if (hash64(read(0, tar::kBlockBytes)) == row.first_header_hash) return std::nullopt;
   return "its first 512 bytes differ";
 }
 
-std::optional<std::string> difference_at_a_glance(const ShardInfo& row, const SegmentView& segment,
+std::optional<std::string> difference_at_a_glance(const Index::Shard& row,
+                                                  const SegmentView& segment,
                                                   const ReadShard& read) {
   if (auto difference = difference_at_start(row, read)) return difference;
   if (row.compression != Compression::kNone)

@@ -22,10 +22,11 @@ ReadShard reader_of(const File& file);
 /// the last one. They must be headers of files of those sizes.
 /// @return  nothing if this could be the shard that was indexed, else the difference.
 /// Cost: up to nine calls of `read`. Errors: those of `read`.
-std::optional<std::string> difference_at_a_glance(const ShardInfo& row, const SegmentView& segment,
+std::optional<std::string> difference_at_a_glance(const Index::Shard& row,
+                                                  const SegmentView& segment,
                                                   const ReadShard& read);
 
 /// The first 512 bytes alone.
-std::optional<std::string> difference_at_start(const ShardInfo& row, const ReadShard& read);
+std::optional<std::string> difference_at_start(const Index::Shard& row, const ReadShard& read);
 
 }  // namespace shardwise

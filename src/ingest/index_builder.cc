@@ -39,7 +39,7 @@ Rebuild as_built(const std::string& path, const BuildOptions& options) {
   same.options.content = meta.summary.content;
   same.options.part.reset();
   same.options.sources = words_from_here(files);
-  same.shards = read_index_sources(path, options.remote.get()).shards;
+  same.shards = read_index_sources(path, options.remote).shards;
   if (!same.shards.empty()) return same;
   for (std::uint64_t i = 0; i < meta.summary.num_shards; ++i) {
     same.shards.push_back(resolve_url(directory_of(files.path()), files.catalogue().shard(i).url));
@@ -55,7 +55,7 @@ std::vector<std::string> index_sources(const std::string& path) {
   return words_from_here(files);
 }
 
-SourceList read_index_sources(const std::string& path, RemoteShards* remote) {
+SourceList read_index_sources(const std::string& path, const RemoteAccess& remote) {
   const std::vector<std::string> words = index_sources(path);
   if (words.empty()) return {};
   try {

@@ -71,7 +71,7 @@ constexpr std::string_view kPurpose = "a folder for indexes";
 constexpr std::string_view kIndexSuffix = ".idx";
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr std::size_t kNameLength = 32;  // hexadecimal digits of a Hash128
-constexpr std::time_t kDaySeconds = 24 * 60 * 60;
+constexpr std::time_t kDaySeconds = std::time_t{24} * 60 * 60;
 constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
 constexpr std::string_view kInstead =
     "run `shardwise index -o INDEX SOURCE`, and name INDEX in its place";
@@ -110,7 +110,7 @@ std::string folder_of(const IndexCacheOptions& options) {
   if (!options.directory.empty()) return normal_absolute_path(options.directory);
   if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache + "/shardwise";
   if (const auto home = folder_in("HOME")) return *home + "/.cache/shardwise";
-  throw InvalidArgument("no folder for an index that is built at first use",
+  throw InvalidArgument("there is no folder for an index that is built at first use",
                         "neither XDG_CACHE_HOME nor HOME is set", kNameFolder);
 }
 
@@ -134,7 +134,7 @@ std::vector<std::string> absolute_words(const std::vector<std::string>& words) {
 
 /// The name of a source's index: of what was named, and of all that decides what an index of it
 /// holds.
-std::string name_of(const SourceList& sources, const IndexContent& content) {
+std::string name_of(const SourceList& sources, const Index::Content& content) {
   Hasher128 hasher;
   const auto add = [&](std::string_view text) {
     hasher.update_u64(text.size());
@@ -143,7 +143,7 @@ std::string name_of(const SourceList& sources, const IndexContent& content) {
   hasher.update_u64(kIndexVersion);
   add(to_string(content.policies));
   hasher.update_u64(content.columns.size());
-  for (const Column& column : content.columns) add(to_string(column));
+  for (const Index::Column& column : content.columns) add(to_string(column));
   hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
   // Without words the list of shards is what was named, and such a list does not grow.
   const bool has_words = !sources.sources.empty();
@@ -153,7 +153,7 @@ std::string name_of(const SourceList& sources, const IndexContent& content) {
 }
 
 /// True if the shard is the one that was indexed, as far as its first block can tell.
-bool is_current(const ShardInfo& shard, RemoteShards* remote) {
+bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
   if (!is_fetched_url(shard.path)) {
     const File file = File::open_read(shard.path);
     const FileIdentity identity = file_identity(file.fd(), shard.path);
@@ -174,8 +174,8 @@ bool is_current(const std::string& path, const std::vector<std::string>& shards,
   if (index->num_shards() != shards.size() || index->content() != build.content) return false;
   for (std::uint64_t i = 0; i < index->num_shards(); ++i) {
     build.cancel.throw_if_cancelled();
-    const ShardInfo shard = index->shard(i);
-    if (shard.path != shards[i] || !is_current(shard, build.remote.get())) return false;
+    const Index::Shard shard = index->shard(i);
+    if (shard.path != shards[i] || !is_same_version(shard, build.remote.get())) return false;
   }
   return true;
 } catch (const Cancelled&) {
@@ -236,12 +236,12 @@ class Place {
 
   /// Removes what lies at the path and is no index, as one of which the first bytes are damaged: in
   /// this folder it can be nothing else, and a build would not replace it.
-  /// Errors: InvalidArgument if it is a folder, or no file. REQUIRES: it is this process's turn.
+  /// Called by the process whose turn it is. Errors: InvalidArgument if it is a folder, or no file.
   void remove_what_is_no_index() const {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) {
       if (!S_ISREG(status.st_mode)) {
-        throw InvalidArgument("the place of the index is taken by something that is not a file",
+        throw InvalidArgument("the path of the index is taken by something that is not a file",
                               in_quotes(path_), "remove it");
       }
       if (Catalogue::looks_like_one(path_)) return;
@@ -252,7 +252,7 @@ class Place {
   }
 
   /// After a build that failed: without an index, and a journal to go on from, the lock's file
-  /// goes. REQUIRES: it is this process's turn.
+  /// goes. Called by the process whose turn it is.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;
@@ -338,7 +338,7 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
            const IndexCacheOptions& options) {
   if (options.on_build) {
     const BuildPlan plan = plan_index(place.path(), sources.shards, how);
-    options.on_build(place.path(), remote_reading(plan, sources, how.remote.get()));
+    options.on_build(place.path(), remote_reading(plan, sources, how.remote));
   }
   const BuildReport report = build_index(place.path(), sources.shards, how);
   if (options.on_built) options.on_built(place.path(), sources, report);
@@ -347,12 +347,12 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
 std::string index_of_source(const std::string& name, const IndexCacheOptions& options) {
   if (!options.build_missing) {
     throw InvalidArgument(
-        "shards where an index is needed, and none may be built for them "
+        "an index is needed, shards were given, and an index may not be built for them "
         "(IndexCacheOptions::build_missing)",
         in_quotes(without_secrets(name)), kInstead);
   }
   const std::string folder = folder_of(options);
-  SourceList sources = read_sources({name}, options.build.remote.get());
+  SourceList sources = read_sources({name}, options.build.remote);
   sources.shards = absolute_words(sources.shards);
   sources.sources = absolute_words(sources.sources);
   BuildOptions how = options.build;
@@ -361,7 +361,7 @@ std::string index_of_source(const std::string& name, const IndexCacheOptions& op
   how.drop_missing = false;
   if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
   for (const WidsDescriptor& descriptor : sources.descriptors) {
-    check_remote_sizes(descriptor, how.remote.get());
+    check_remote_sizes(descriptor, how.remote);
   }
   const Place place(folder, name_of(sources, how.content));
   if (::access(folder.c_str(), F_OK) == 0) require_own_directory(folder, kPurpose);
@@ -388,10 +388,11 @@ std::string index_of_source(const std::string& name, const IndexCacheOptions& op
 void refuse_foreign_index(const std::string& path) {
   const ForeignIndex kind = foreign_index_at(path);
   if (kind == ForeignIndex::kNone) return;
-  throw InvalidArgument("an index file of " + std::string(name_of(kind)) + ", not of Shardwise",
-                        in_quotes(path),
-                        "name the shard, " + in_quotes(shard_of_foreign_index(path, kind)) +
-                            ", or the folder of all shards");
+  throw InvalidArgument(
+      "the file is an index of " + std::string(name_of(kind)) + ", not of Shardwise",
+      in_quotes(path),
+      "name the shard, " + in_quotes(shard_of_foreign_index(path, kind)) +
+          ", or the folder of all shards");
 }
 
 }  // namespace
@@ -414,9 +415,9 @@ std::string index_for(const std::string& name, const IndexCacheOptions& options)
   return name;
 }
 
-RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
-                             RemoteShards* remote) {
-  RemoteReading reading;
+BuildPlan::RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
+                                        const RemoteAccess& remote) {
+  BuildPlan::RemoteReading reading;
   std::unordered_map<std::string_view, std::uint64_t> claimed;
   for (const WidsDescriptor& descriptor : sources.descriptors) {
     for (const WidsDescriptor::Set& set : descriptor.datasets) {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/private_file.h"
 #include "base/text.h"
@@ -18,12 +19,12 @@
 #include "index/index_files.h"
 #include "index/missing_shards.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/foreign_index.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
-#include "shardwise/base/error.h"
 #include "tar/sample_name.h"
 
 namespace shardwise {
@@ -34,8 +35,8 @@ constexpr std::size_t kTextBytes = std::size_t{1} << 20;
 constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
 /// All shards of `index`. Local ones are checked against their files.
-std::vector<ShardInfo> unchanged_shards(const Index& index, const CancelToken& cancel) {
-  std::vector<ShardInfo> shards;
+std::vector<Index::Shard> unchanged_shards(const Index& index, const CancelToken& cancel) {
+  std::vector<Index::Shard> shards;
   shards.reserve(index.num_shards());
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     cancel.throw_if_cancelled();
@@ -92,8 +93,8 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
   return url;
 }
 
-std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint64_t num_bytes,
-                   const WidsExportOptions& options) {
+std::string md5_of(const Index::Shard& shard, std::uint64_t bytes_before, std::uint64_t num_bytes,
+                   const WidsDescriptor::ExportOptions& options) {
   if (is_fetched_url(shard.path)) {
     throw Unsupported("the md5 of a remote shard is not computed",
                       in_quotes(redacted_url(shard.path)),
@@ -113,7 +114,7 @@ std::string md5_of(const ShardInfo& shard, std::uint64_t bytes_before, std::uint
 }
 
 /// For error texts.
-std::string shown(const ShardInfo& shard) { return in_quotes(without_secrets(shard.path)); }
+std::string shown(const Index::Shard& shard) { return in_quotes(without_secrets(shard.path)); }
 
 /// The first bytes of the file at `path`, at most `max_bytes`; nothing if there is no file.
 /// Errors: kIo; InvalidArgument if it is not a regular file.
@@ -155,7 +156,7 @@ void require_dali_index_or_nothing(const std::string& path) {
 }
 
 /// Throws unless wids' own reader of tars finds the samples and fields that the index has.
-void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
+void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment) {
   // That reader takes only two fields from a header: a name of 100 bytes, and a size in 11 octal
   // digits.
   constexpr std::size_t kMaxName = 100;
@@ -164,11 +165,11 @@ void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
     throw Unsupported(what, shown(shard) + (name.empty() ? "" : ", " + in_quotes(name)), remedy);
   };
   if (shard.compression != Compression::kNone) {
-    refuse("a compressed shard, which wids reads as if it were not", "",
+    refuse("the shard is compressed, and wids would read it as a plain tar", "",
            "expand it, and index the expanded file");
   }
   if (shard.num_archives > 1) {
-    refuse("several archives one after another, of which wids reads the first", "",
+    refuse("the shard holds several archives, of which wids reads the first", "",
            "make one archive of them: `tar -A`, or repack");
   }
   std::unordered_map<std::string_view, std::vector<std::uint32_t>> samples_of_key;
@@ -180,16 +181,19 @@ void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
       const std::string_view field = segment.field_name(member.field());
       const std::string name = std::string(key) + "." + std::string(field);
       if (name.size() > kMaxName) {
-        refuse("a name above 100 bytes, which wids cuts off", name, "make shards of shorter names");
+        refuse("the name of the member has more than 100 bytes, and wids would cut it off", name,
+               "make shards of shorter names");
       }
       if (!is_utf8(name)) {
-        refuse("a name that is not UTF-8, at which wids ends", name, "rename the member");
+        refuse("the name of the member is not UTF-8, and wids would fail there", name,
+               "rename the member");
       }
       if (member.size_bytes > kMaxMemberBytes) {
-        refuse("a member of 8 GiB or more, at whose size wids ends", name, "make smaller members");
+        refuse("the member has 8 GiB or more, and wids would fail there", name,
+               "make smaller members");
       }
       if (member.data_offset() <= last_offset) {
-        refuse("a hard link that stands for a member, which wids leaves out", name,
+        refuse("the member is a hard link, which wids would leave out", name,
                "make shards without links: `tar --hard-dereference`");
       }
       last_offset = member.data_offset();
@@ -198,7 +202,8 @@ void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
         if (std::any_of(others.begin(), others.end(), [&](const MemberRecord& record) {
               return record.field() == member.field();
             })) {
-          refuse("a name that comes twice, of which wids takes one", name, "rename one of them");
+          refuse("the name of the member comes twice, and wids would take one of the two", name,
+                 "rename one of them");
         }
       }
     }
@@ -207,25 +212,26 @@ void require_wids_can_read(const ShardInfo& shard, const SegmentView& segment) {
 }
 
 /// "sub/train-0.tar" gives "train-0.idx"; of a URL what follows its path is no part of the name.
-std::string dali_name(const ShardInfo& shard) {
+std::string dali_name(const Index::Shard& shard) {
   const std::string plain = without_secrets(shard.path);
   const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
   return (path.extension() == ".tar" ? path.stem() : path.filename()).string() + ".idx";
 }
 
-[[noreturn]] void refuse_name(const ShardInfo& shard, std::string_view name) {
-  throw Unsupported("a name with white space, which separates names in DALI's index files",
-                    shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
+[[noreturn]] void refuse_name(const Index::Shard& shard, std::string_view name) {
+  throw Unsupported(
+      "the name of the member has white space, which separates names in DALI's index files",
+      shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
 }
 
 /// Throws unless DALI can read what write_dali_file makes of this shard.
-void require_dali_can_read(const ShardInfo& shard, const SegmentView& segment) {
+void require_dali_can_read(const Index::Shard& shard, const SegmentView& segment) {
   if (shard.compression != Compression::kNone) {
-    throw Unsupported("a compressed shard, in which DALI cannot find offsets of the expanded one",
+    throw Unsupported("the shard is compressed, and DALI needs the offsets in a plain tar",
                       shown(shard), "expand it, and index the expanded file");
   }
   if (segment.num_samples() == 0) {
-    throw Unsupported("a shard without samples, which DALI refuses", shown(shard),
+    throw Unsupported("the shard has no samples, and DALI refuses such shards", shown(shard),
                       "leave it out of the index");
   }
   for (std::uint32_t i = 0; i < segment.num_fields(); ++i) {
@@ -257,15 +263,15 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
 /// Throws if wids would number the samples differently: it does not know what the index leaves out.
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
   std::uint64_t num_found = 0;  // samples that wids finds, and the index leaves out
-  for (const SkippedMember& member : index.skipped(num_skipped)) {
-    const bool is_file =
-        member.kind != SkippedMember::Kind::kLink && member.kind != SkippedMember::Kind::kSpecial;
+  for (const Index::SkippedMember& member : index.skipped(num_skipped)) {
+    const bool is_file = member.kind != Index::SkippedMember::Kind::kLink &&
+                         member.kind != Index::SkippedMember::Kind::kSpecial;
     if (is_file || split_sample_name(member.name)) ++num_found;
   }
   if (num_found > 0) {
     throw Unsupported("the index left out " + std::to_string(num_found) +
                           (num_found == 1 ? " member" : " members") +
-                          ", and wids would number the samples otherwise",
+                          ", and wids would number the samples differently",
                       in_quotes(index.path()),
                       "see them with `shardwise ls --left-out`, and make shards without them");
   }
@@ -274,11 +280,11 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
 }  // namespace
 
 void write_wids_descriptor(const Index& index, const std::string& path,
-                           const WidsExportOptions& options) {
-  const IndexSummary summary = index.summary();
+                           const WidsDescriptor::ExportOptions& options) {
+  const Index::Summary summary = index.summary();
   if (summary.part) {
     throw InvalidArgument("the index is part " + to_string(*summary.part) +
-                              ", and its descriptor would be taken for the whole data set",
+                              ", and its descriptor would pass for the whole data set",
                           in_quotes(index.path()), "join the parts with `shardwise merge` first");
   }
   require_wids_numbers_alike(index, summary.num_skipped);
@@ -287,14 +293,14 @@ void write_wids_descriptor(const Index& index, const std::string& path,
                       "choose another");
   }
   require_descriptor_or_nothing(path);
-  const std::vector<ShardInfo> shards = unchanged_shards(index, options.cancel);
-  for (const ShardInfo& shard : shards) {
+  const std::vector<Index::Shard> shards = unchanged_shards(index, options.cancel);
+  for (const Index::Shard& shard : shards) {
     options.cancel.throw_if_cancelled();
-    require_wids_can_read(shard, index.segment(shard.number));
+    require_wids_can_read(shard, segment_of(index, shard.number));
   }
   sweep_temporaries(path);
   TextFile out(path);
-  if (std::any_of(shards.begin(), shards.end(), [](const ShardInfo& shard) {
+  if (std::any_of(shards.begin(), shards.end(), [](const Index::Shard& shard) {
         return without_secrets(shard.path) != shard.path;
       })) {
     out.make_private();
@@ -304,7 +310,7 @@ void write_wids_descriptor(const Index& index, const std::string& path,
   out << "  \"shardlist\": [";
   std::uint64_t bytes_before = 0;
   std::string_view separator = "\n";
-  for (const ShardInfo& shard : shards) {
+  for (const Index::Shard& shard : shards) {
     out << separator << "    {\"url\": " << json_string(url_in(path, shard.path))
         << ", \"nsamples\": " << shard.num_samples << ", \"filesize\": " << shard.size_bytes;
     if (options.md5) {
@@ -322,10 +328,10 @@ void write_wids_descriptor(const Index& index, const std::string& path,
 
 std::vector<std::string> write_dali_index(const Index& index, const std::string& directory,
                                           const CancelToken& cancel) {
-  const std::vector<ShardInfo> shards = unchanged_shards(index, cancel);
+  const std::vector<Index::Shard> shards = unchanged_shards(index, cancel);
   std::vector<std::string> paths;
   std::unordered_map<std::string, std::uint64_t> taken;
-  for (const ShardInfo& shard : shards) {
+  for (const Index::Shard& shard : shards) {
     cancel.throw_if_cancelled();
     const std::string name = dali_name(shard);
     const auto [it, is_new] = taken.emplace(name, shard.number);
@@ -334,7 +340,7 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
                             shown(shards[it->second]) + " and " + shown(shard),
                             "rename one of them, or index them apart");
     }
-    require_dali_can_read(shard, index.segment(shard.number));
+    require_dali_can_read(shard, segment_of(index, shard.number));
     paths.push_back(directory + "/");
     paths.back() += name;
     require_dali_index_or_nothing(paths.back());
@@ -342,9 +348,9 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
   if (::mkdir(directory.c_str(), 0777) != 0 && errno != EEXIST) {
     throw_errno(errno, "cannot make the folder", directory);
   }
-  for (const ShardInfo& shard : shards) {
+  for (const Index::Shard& shard : shards) {
     cancel.throw_if_cancelled();
-    write_dali_file(index.segment(shard.number), paths[shard.number]);
+    write_dali_file(segment_of(index, shard.number), paths[shard.number]);
   }
   return paths;
 }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/foreign_index.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/error.h"
@@ -161,10 +162,10 @@ std::uint64_t longest(ForeignIndex kind, const SegmentView& segment) {
 
 /// How the file at `path` differs from the shard; nothing if it is of no kind that can be compared.
 std::optional<std::string> difference(const std::string& path, const Index& index,
-                                      const ShardInfo& shard) {
+                                      const Index::Shard& shard) {
   const ForeignIndex kind = foreign_index_at(path);
   if (kind == ForeignIndex::kNone) return std::nullopt;
-  const SegmentView segment = index.segment(shard.number);
+  const SegmentView segment = segment_of(index, shard.number);
   std::string bytes;
   try {
     const File file = File::open_read(path);
@@ -192,7 +193,7 @@ IndexHints check_hints(const Index& index, const CancelToken& cancel) {
   Candidates candidates;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     cancel.throw_if_cancelled();
-    const ShardInfo shard = index.shard(i);
+    const Index::Shard shard = index.shard(i);
     if (is_fetched_url(shard.path) || shard.compression != Compression::kNone) continue;
     for (const std::string& path : candidates.beside(shard.path)) {
       const auto different = difference(path, index, shard);

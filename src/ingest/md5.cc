@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error_types.h"
 #include "base/text.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {

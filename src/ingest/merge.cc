@@ -8,43 +8,43 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "ingest/build_run.h"
-#include "ingest/donor.h"
 #include "ingest/kept_words.h"
+#include "ingest/reusable_index.h"
 #include "shardwise/base/error.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
 namespace {
 
-const IndexPart& require_part(const Donor& donor) {
+const Index::Part& require_part(const ReusableIndex& donor) {
   if (donor.summary().part) return *donor.summary().part;
-  throw Mismatch("an index that is not a part of another", in_quotes(donor.files.path()),
-                 "merge what `shardwise index --part I/N` built");
+  throw Mismatch("the index is not a part", in_quotes(donor.files.path()),
+                 "give the indexes that `shardwise index --part I/N` built");
 }
 
 /// The parts in order. Errors: Mismatch unless they are all parts of one index.
-void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
+void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return require_part(*a).number < require_part(*b).number;
   });
-  const IndexPart first = require_part(*parts[0]);
+  const Index::Part first = require_part(*parts[0]);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const IndexPart& part = require_part(*parts[i]);
+    const Index::Part& part = require_part(*parts[i]);
     const std::string where = in_quotes(parts[i]->files.path());
     if (part.count != first.count || part.num_shards != first.num_shards) {
-      throw Mismatch("a part of another index: " + to_string(part), where,
-                     "the others are like " + to_string(first) + ", which is " +
-                         in_quotes(parts[0]->files.path()));
+      throw Mismatch("the part belongs to another index: it is part " + to_string(part), where,
+                     "give parts of one index; " + in_quotes(parts[0]->files.path()) + " is part " +
+                         to_string(first));
     }
     if (part.list_hash != first.list_hash) {
-      throw Mismatch("a part of another index: its list of shards is not that of " +
+      throw Mismatch("the part belongs to another index: its list of shards is not that of " +
                          in_quotes(parts[0]->files.path()),
                      where,
                      "build all parts of the same shards, named in the same order, each index in "
                      "the same place relative to them");
     }
     if (parts[i]->summary().content != parts[0]->summary().content) {
-      throw Mismatch("a part that was built with other options", where,
+      throw Mismatch("the part was built with other options than the first one", where,
                      "build all parts with the same policies, columns and hashes");
     }
     if (part.number < i + 1) {
@@ -54,19 +54,20 @@ void sort_parts(std::vector<std::unique_ptr<Donor>>& parts) {
     if (part.number > i + 1) {
       throw Mismatch(
           "part " + std::to_string(i + 1) + " of " + std::to_string(first.count) + " is missing",
-          where, "name all parts");
+          where + " is of the same index", "give all parts");
     }
   }
   if (parts.size() < first.count) {
     throw Mismatch("part " + std::to_string(parts.size() + 1) + " of " +
                        std::to_string(first.count) + " is missing",
-                   in_quotes(parts.back()->files.path()), "name all parts");
+                   in_quotes(parts.back()->files.path()) + " is of the same index",
+                   "give all parts");
   }
 }
 
 /// The words that all parts were named by, as the index at `path` keeps them; none if they differ.
 std::vector<std::string> common_words(const std::string& path,
-                                      const std::vector<std::unique_ptr<Donor>>& parts) {
+                                      const std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::vector<std::string> common;
   for (const auto& part : parts) {
     std::vector<std::string> words = words_from_here(part->files);
@@ -83,20 +84,20 @@ BuildReport merge_indexes(const std::string& index_path, const std::vector<std::
                           const BuildOptions& options) {
   const std::string path = behind_links(index_path);
   if (parts.empty()) {
-    throw InvalidArgument("no parts to merge", in_quotes(path), "name all parts");
+    throw InvalidArgument("there are no parts to merge", in_quotes(path), "give all parts");
   }
   open_old_index(path);  // throws if the file there is no index: it is not replaced
-  std::vector<std::unique_ptr<Donor>> donors;
+  std::vector<std::unique_ptr<ReusableIndex>> donors;
   for (const std::string& part : parts) {
     options.cancel.throw_if_cancelled();
-    donors.push_back(std::make_unique<Donor>(part));
+    donors.push_back(std::make_unique<ReusableIndex>(part));
   }
   sort_parts(donors);
   BuildInputs inputs;
   inputs.words = common_words(path, donors);
   for (const auto& donor : donors) {
     for (std::uint64_t i = 0; i < donor->summary().num_shards; ++i) {
-      ShardInfo row = donor->files.catalogue().shard(i);
+      Index::Shard row = donor->files.catalogue().shard(i);
       row.path = resolve_url(donor->home, row.url);
       row.url = url_of_path(path, row.path);
       inputs.sources.emplace_back(Reuse{donor.get(), std::move(row)});

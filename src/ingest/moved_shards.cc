@@ -54,7 +54,7 @@ ReadShard reader_of(const Rescan& shard) {
 
 /// True if the place where the donor has the shard still holds a file of its size and time, and
 /// that file is not the one that is looked at, by another name.
-bool is_still_there(const Donor& donor, const ShardInfo& row, const Rescan& now) {
+bool is_still_there(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now) {
   try {
     const FileIdentity there = file_identity(resolve_url(donor.home, row.url));
     return there.size_bytes == row.size_bytes && there.mtime_ns == row.mtime_ns &&
@@ -69,7 +69,7 @@ using Looks = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 }  // namespace
 
-std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
+std::optional<std::string> difference_from(const ReusableIndex& donor, const Index::Shard& row,
                                            const Rescan& now, bool accept_times) {
   if (now.size_bytes != row.size_bytes) {
     return std::to_string(now.size_bytes) + " bytes now, " + std::to_string(row.size_bytes) +
@@ -92,7 +92,7 @@ std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& 
   return difference_at_a_glance(row, donor.files.segment(row.number, row.segment_checksum), read);
 }
 
-Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now) {
+Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now) {
   Reuse reuse{&donor, row};
   reuse.row.path = now.place.path;
   reuse.row.url = now.url;
@@ -101,10 +101,10 @@ Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now) {
   return reuse;
 }
 
-void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,
-               std::unordered_map<std::string, ShardInfo>& unnamed) {
+void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>& sources,
+               std::unordered_map<std::string, Index::Shard>& unnamed) {
   const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
-  std::map<Looks, std::vector<const ShardInfo*>> had;
+  std::map<Looks, std::vector<const Index::Shard*>> had;
   for (const auto& [url, row] : unnamed) {
     if (!row.validator.empty() || row.mtime_ns == 0) continue;  // a remote one
     had[{row.size_bytes, time_of(row.mtime_ns), row.first_header_hash}].push_back(&row);
@@ -126,7 +126,7 @@ void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources
   for (const auto& [looks, same] : found) {
     const auto rows = had.find(looks);
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
-    const ShardInfo row = *rows->second.front();
+    const Index::Shard row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());
     // A copy may lie beside its original, but then the caller has said that copies are accepted.
     if (!accept_times && is_still_there(old, row, now)) continue;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ingest/build_inputs.h"
-#include "ingest/donor.h"
+#include "ingest/reusable_index.h"
 
 namespace shardwise {
 
@@ -17,11 +17,11 @@ namespace shardwise {
 /// bytes are compared. Otherwise the shard is accepted only with `accept_times`, and only if
 /// difference_at_a_glance() finds nothing.
 /// Errors: NotFound, kIo; those of RemoteShards.
-std::optional<std::string> difference_from(const Donor& donor, const ShardInfo& row,
+std::optional<std::string> difference_from(const ReusableIndex& donor, const Index::Shard& row,
                                            const Rescan& now, bool accept_times);
 
 /// The shard as the index is to have it from now on: with its present place and time.
-Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now);
+Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now);
 
 /// Looks among `sources` for local shards that `old` has by a name in `unnamed`: of the same size,
 /// time (any, if `accept_times`) and first 512 bytes. A shard that is found becomes a Reuse, and
@@ -29,7 +29,7 @@ Reuse reuse_of(const Donor& donor, const ShardInfo& row, const Rescan& now);
 /// and, unless `accept_times`, where its double is still at the place that `old` has.
 /// Cost: one read of 512 bytes for each shard of a size and time that one of them has, and stat(2)
 /// twice for each that is found.
-void recognise(const Donor& old, bool accept_times, std::vector<Source>& sources,
-               std::unordered_map<std::string, ShardInfo>& unnamed);
+void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>& sources,
+               std::unordered_map<std::string, Index::Shard>& unnamed);
 
 }  // namespace shardwise

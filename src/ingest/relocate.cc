@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/text.h"
@@ -17,7 +18,6 @@
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
-#include "shardwise/base/error.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
@@ -31,7 +31,7 @@ bool is_encoded(const std::string& place) {
 /// A folder, a file or the beginning of URLs, in one spelling: without a slash at its end.
 std::string normal_place(const std::string& place) {
   if (place.empty()) {
-    throw InvalidArgument("a relocation without a folder", "", "write OLD=NEW");
+    throw InvalidArgument("the relocation lacks a folder", "", "write OLD=NEW");
   }
   if (is_command_url(place)) {
     throw Unsupported("a command cannot be relocated", in_quotes(redacted_url(place)),
@@ -83,8 +83,8 @@ class Move {
 
  private:
   [[noreturn]] static void refuse(const std::string& place) {
-    throw InvalidArgument("a URL that gives no path below a folder",
-                          in_quotes(without_secrets(place)), "index the files again");
+    throw InvalidArgument("the URL has no path below a folder", in_quotes(without_secrets(place)),
+                          "index the files again");
   }
 
   std::string from_, to_;
@@ -126,7 +126,7 @@ class Moves {
       if (move == nullptr) continue;
       const std::string now = move->apply(folder);
       if (reads_otherwise(now, word.substr(cut))) return {};
-      word = now + (pattern == std::string::npos ? "" : "/") + word.substr(cut);
+      word.replace(0, cut, pattern == std::string::npos ? now : now + "/");
     }
     return words;
   }
@@ -143,7 +143,7 @@ std::string place_of(const std::string& path) {
 /// True if a descriptor among the words, which names the places of its shards by itself, names
 /// other places than those where they are now.
 bool descriptors_name_others(const std::vector<std::string>& words,
-                             const std::vector<Source>& sources, RemoteShards* remote) {
+                             const std::vector<Source>& sources, const RemoteAccess& remote) {
   if (std::none_of(words.begin(), words.end(), is_named_like_a_descriptor)) return false;
   std::set<std::string> named;
   try {
@@ -177,8 +177,9 @@ Relocation parse_relocation(const std::string& text, const Index& index) {
     });
   }
   if (possible.size() == 1) return possible[0];
-  throw InvalidArgument("no relocation", in_quotes(text),
-                        "write OLD=NEW, where shards of the index are said to lie below OLD");
+  throw InvalidArgument("the text is not a relocation", in_quotes(text),
+                        "write OLD=NEW, where OLD is a folder or the beginning of a URL at which "
+                        "the index has shards");
 }
 
 BuildReport relocate_index(const std::string& index_path,
@@ -186,8 +187,8 @@ BuildReport relocate_index(const std::string& index_path,
                            const BuildOptions& options) {
   const std::string path = behind_links(index_path);
   BuildInputs inputs;
-  inputs.old = std::make_unique<Donor>(path);
-  const Donor& old = *inputs.old;
+  inputs.old = std::make_unique<ReusableIndex>(path);
+  const ReusableIndex& old = *inputs.old;
   const std::vector<std::string> words = index_sources(path);
   const Moves moves(relocations);
   std::vector<std::string> places;
@@ -202,7 +203,7 @@ BuildReport relocate_index(const std::string& index_path,
     throw InvalidArgument(
         "no shard of the index lies below " + in_quotes(without_secrets(move.from())),
         in_quotes(path),
-        "name the folder where it looks for them: the first is " +
+        "give the folder in which the index looks for them; the first shard is " +
             (places.empty() ? "none" : in_quotes(without_secrets(places.front()))));
   }
   std::vector<std::string> moved;
@@ -224,7 +225,7 @@ BuildReport relocate_index(const std::string& index_path,
   auto now = shards.begin();
   for (std::uint64_t i = 0; i < places.size(); ++i) {
     options.cancel.throw_if_cancelled();
-    ShardInfo row = old.files.catalogue().shard(i);
+    Index::Shard row = old.files.catalogue().shard(i);
     if (move_of[i] == nullptr) {
       row.path = places[i];
       inputs.sources.emplace_back(Reuse{&old, std::move(row)});
@@ -250,7 +251,7 @@ BuildReport relocate_index(const std::string& index_path,
             "name them as SOURCE: what changed is read again");
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
-  if (!descriptors_name_others(words_now, inputs.sources, options.remote.get())) {
+  if (!descriptors_name_others(words_now, inputs.sources, options.remote)) {
     for (const std::string& word : words_now) inputs.words.push_back(kept_word(path, word));
   }
   return run_build(path, inputs, old.summary().content, options);

@@ -1,7 +1,6 @@
 #include "ingest/remote_shards.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/fork.h"
@@ -17,16 +16,16 @@ constexpr unsigned kAskedAtOnce = 16;
 
 class RememberedStates : public RemoteShards {
  public:
-  explicit RememberedStates(std::shared_ptr<RemoteShards> remote) : remote_(std::move(remote)) {}
+  explicit RememberedStates(RemoteAccess remote) : remote_(std::move(remote)) {}
 
   bool runs_commands() const override { return remote_->runs_commands(); }
   State state(const std::string& url) override {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (const auto it = states_.find(url); it != states_.end()) return it->second;
     }
     State state = remote_->state(url);
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return states_.emplace(url, std::move(state)).first->second;
   }
   void read(const std::string& url, const State& state, std::uint64_t begin,
@@ -43,17 +42,16 @@ class RememberedStates : public RemoteShards {
   }
 
  private:
-  const std::shared_ptr<RemoteShards> remote_;
+  const RemoteAccess remote_;
   Mutex mutex_;
-  std::map<std::string, State> states_;  // guarded by mutex_
+  std::map<std::string, State> states_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 RemoteShards::~RemoteShards() = default;
 
-std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> remote,
-                                                 const std::vector<std::string>& shards) {
+RemoteAccess remembering_states(RemoteAccess remote, const std::vector<std::string>& shards) {
   auto remembered = std::make_shared<RememberedStates>(std::move(remote));
   std::vector<const std::string*> asked;
   for (const std::string& shard : shards) {
@@ -76,7 +74,7 @@ std::shared_ptr<RemoteShards> remembering_states(std::shared_ptr<RemoteShards> r
           return false;  // state() will ask again, and report it
         }
       },
-      {.num_threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
+      {.threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
   while (const auto is_known = pipeline.next()) {
     if (!*is_known) break;  // do not ask a server that is down a thousand times
   }

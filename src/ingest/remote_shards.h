@@ -10,11 +10,12 @@
 
 #include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
+#include "shardwise/ingest/remote_access.h"
 
 namespace shardwise::detail {
 
 /// Access to shards that are no local files, for building and verifying indexes. The standard
-/// implementation is made by make_remote_shards() of data/remote_access.h.
+/// implementation is made by make_remote_access() of data/make_remote_access.h.
 ///
 /// Threads: all calls are safe concurrently.
 /// Errors, of every call that names a shard: NotFound (its source has none of that name:
@@ -59,8 +60,8 @@ class SHARDWISE_EXPORT RemoteShards {
 /// of work that looks at its shards several times. The states of the remote ones among `shards` are
 /// asked for now, 16 at a time. A state that cannot be had now is asked for again when it is
 /// wanted, and is an error then.
-SHARDWISE_EXPORT std::shared_ptr<RemoteShards> remembering_states(
-    std::shared_ptr<RemoteShards> remote, const std::vector<std::string>& shards);
+SHARDWISE_EXPORT RemoteAccess remembering_states(RemoteAccess remote,
+                                                 const std::vector<std::string>& shards);
 
 }  // namespace shardwise::detail
 

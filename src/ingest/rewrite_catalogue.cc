@@ -2,6 +2,7 @@
 
 #include <variant>
 
+#include "base/assert.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/private_file.h"
@@ -31,6 +32,8 @@ std::optional<File> hold_table(const std::string& path, const IndexFiles& files)
 }  // namespace
 
 bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool is_secret) {
+  SHARDWISE_ASSERT(inputs.old != nullptr &&
+                   inputs.sources.size() == inputs.old->summary().num_shards);
   const IndexFiles& files = inputs.old->files;
   const std::optional<File> table = hold_table(path, files);
   if (!table) return false;
@@ -42,10 +45,10 @@ bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool 
     return false;  // the table is another user's
   }
   for (const Source& source : inputs.sources) catalogue.add_shard(std::get<Reuse>(source).row);
-  for (const SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
+  for (const Index::SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
     catalogue.add_skipped(member);
   }
-  for (const IndexSummary::Field& field : files.catalogue().fields()) catalogue.add_field(field);
+  for (const Index::Summary::Field& field : files.catalogue().fields()) catalogue.add_field(field);
   CatalogueMeta meta = files.catalogue().meta();
   meta.sources = inputs.words;
   catalogue.finish(meta);

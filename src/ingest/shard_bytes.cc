@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "base/expanding_reader.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -20,7 +21,7 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 // A remote shard is asked for in parts that grow while its members are small, and begin anew behind
 // each member that is worth stepping over.
-constexpr std::uint64_t kFirstPartBytes = 256 * 1024;
+constexpr std::uint64_t kFirstPartBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
 
@@ -52,14 +53,14 @@ void ShardBytes::open_file(MappedFile file, const ShardBytesOptions& options) {
   read_ahead_.read_all();
   try {
     image_.emplace(options.temporary, options.keep,
-                   [&](HeaderImage::Writer& writer) { expand_into(writer, options); });
+                   [&](SparseTarImage::Writer& writer) { expand_into(writer, options); });
   } catch (const CorruptShard&) {
     require_unchanged();
     throw;
   }
 }
 
-void ShardBytes::expand_into(HeaderImage::Writer& writer, const ShardBytesOptions& options) {
+void ShardBytes::expand_into(SparseTarImage::Writer& writer, const ShardBytesOptions& options) {
   ExpandingReader reader(file_->bytes(), compression_, without_secrets(place_.path));
   std::string piece(kPieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
@@ -79,7 +80,7 @@ void ShardBytes::stream(const ShardBytesOptions& options) {
   std::string first;  // the first bytes, until they show which compression it is
   bool decided = false;
   std::uint64_t brought = 0;  // bytes that were read or stepped over
-  image_.emplace(options.temporary, options.keep, [&](HeaderImage::Writer& writer) {
+  image_.emplace(options.temporary, options.keep, [&](SparseTarImage::Writer& writer) {
     const auto pass_on = [&](std::string_view bytes) {
       if (stored_) {
         stored_->write(bytes);
@@ -143,6 +144,7 @@ void ShardBytes::require_unchanged() const {
 }
 
 Hash128 ShardBytes::stored_hash() const {
+  SHARDWISE_ASSERT(streamed_hash_ || file_);
   return streamed_hash_ ? *streamed_hash_ : hash128(file_->bytes());
 }
 

@@ -11,7 +11,7 @@
 #include "ingest/remote_shards.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/hash.h"
-#include "tar/header_image.h"
+#include "tar/sparse_tar_image.h"
 
 namespace shardwise {
 
@@ -27,7 +27,7 @@ struct ShardBytesOptions {
   /// local file.
   std::string temporary;
   /// Selects the members whose data is needed; a plain local shard has all data anyway.
-  HeaderImage::Keep keep;
+  SparseTarImage::Keep keep;
   bool hash = false;  ///< stored_hash() will be asked for
   /// Stops expanding and fetching at the first header that cannot be read: the scan will end there
   /// with an error.
@@ -76,7 +76,7 @@ class ShardBytes {
 
  private:
   void open_file(MappedFile file, const ShardBytesOptions& options);
-  void expand_into(HeaderImage::Writer& writer, const ShardBytesOptions& options);
+  void expand_into(SparseTarImage::Writer& writer, const ShardBytesOptions& options);
   void stream(const ShardBytesOptions& options);
 
   const ShardPlace place_;
@@ -84,7 +84,7 @@ class ShardBytes {
   std::optional<File> stored_;            // of a remote compressed shard
   std::optional<MappedFile> file_;        // none: a remote shard that is not compressed
   std::optional<MappedReadGuard> guard_;  // of file_
-  std::optional<HeaderImage> image_;
+  std::optional<SparseTarImage> image_;
   Compression compression_ = Compression::kNone;
   bool unchecked_ = false;
   bool stopped_ = false;  // at damage

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -14,7 +15,6 @@
 #include "ingest/column_reader.h"
 #include "ingest/earlier_members.h"
 #include "ingest/shard_bytes.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "tar/sample_name.h"
 #include "tar/tar_scanner.h"
@@ -32,10 +32,24 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
+/// The option of `shardwise index` that leaves out members of this kind.
+std::string_view option_that_skips(Index::SkippedMember::Kind kind) {
+  switch (kind) {
+    case Index::SkippedMember::Kind::kNoField:
+      return "--on-no-field skip";
+    case Index::SkippedMember::Kind::kDuplicateField:
+      return "--on-duplicate-field skip";
+    case Index::SkippedMember::Kind::kRepeatedKey:
+      return "--on-repeated-key skip";
+    default:
+      return "--on-bad skip";
+  }
+}
+
 /// Groups a shard's members, as they are visited, into the samples of a segment.
-class Grouper {
+class SampleGrouper {
  public:
-  Grouper(const std::string& path, const ShardScanOptions& options)
+  SampleGrouper(const std::string& path, const ShardScanOptions& options)
       : path_(path),
         options_(options),
         builder_(path, static_cast<std::uint32_t>(options.columns.size()), options.hash) {
@@ -45,14 +59,14 @@ class Grouper {
   /// @param data  the member's bytes; read only where hashes or columns are wanted.
   void add(const TarMember& member, std::string_view data) {
     if (is_meta_name(member.name)) {
-      leave_out(SkippedMember::Kind::kMetaName, member.header_offset, member.name,
+      leave_out(Index::SkippedMember::Kind::kMetaName, member.header_offset, member.name,
                 "a name that webdataset reserves");
       return;
     }
     const auto name = split_sample_name(member.name);
     if (!name) {
-      refuse(SkippedMember::Kind::kNoField, options_.policies.no_field, member.header_offset,
-             member.name, "a name that gives no key and field: WebDataset wants <key>.<field>",
+      refuse(Index::SkippedMember::Kind::kNoField, options_.policies.no_field, member.header_offset,
+             member.name, "the name has no key and field, as in KEY.FIELD",
              "rename or remove the member");
       return;
     }
@@ -65,7 +79,7 @@ class Grouper {
     const std::uint64_t hash = options_.hash ? hash64(data) : 0;
     if (!builder_.add_member(name->field, member.data_offset, member.size_bytes, hash)) {
       refuse(
-          SkippedMember::Kind::kDuplicateField, options_.policies.duplicate_field,
+          Index::SkippedMember::Kind::kDuplicateField, options_.policies.duplicate_field,
           member.header_offset, member.name,
           "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
           "a sample has each field once; repack the shard");
@@ -77,25 +91,26 @@ class Grouper {
   /// Takes note of what is no member: a link that was not resolved, a device or a FIFO.
   void add_other(const TarOther& other) {
     if (other.type == TarOther::Type::kSpecial) {
-      leave_out(SkippedMember::Kind::kSpecial, other.header_offset, other.name, "a device or FIFO");
+      leave_out(Index::SkippedMember::Kind::kSpecial, other.header_offset, other.name,
+                "a device or FIFO");
       return;
     }
-    const OnLink policy = options_.policies.link;
-    if (policy != OnLink::kSkip && names_a_field(other.name)) {
+    const DefectPolicies::OnLink policy = options_.policies.link;
+    if (policy != DefectPolicies::OnLink::kSkip && names_a_field(other.name)) {
       const bool hard = other.type == TarOther::Type::kHardLink;
-      std::string what = link_text(other) + ", named like a member";
-      if (policy == OnLink::kResolve) {
+      std::string what = "the entry is " + link_text(other) + ", and is named like a member";
+      if (policy == DefectPolicies::OnLink::kResolve) {
         what += hard ? "; no earlier member of the shard has that name"
                      : "; symbolic links are never followed";
       }
       throw Unsupported(what, where(other.header_offset, other.name),
-                        policy == OnLink::kError && hard
+                        policy == DefectPolicies::OnLink::kError && hard
                             ? "index with `--on-link resolve`, which gives it the bytes of that "
                               "member, or with `--on-link skip`, which leaves it out"
                             : "repack the shard with `tar --dereference --hard-dereference`, or "
                               "leave such links out with `--on-link skip`");
     }
-    leave_out(SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
+    leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }
 
   /// Ends the grouping: refuses keys that come in two places, and hashes all keys.
@@ -116,7 +131,7 @@ class Grouper {
     });
     std::vector<bool> drop(hashes.size());
     bool any = false;
-    const bool look = options_.policies.repeated_key != OnBad::kKeep;
+    const bool look = options_.policies.repeated_key != DefectPolicies::OnDefect::kKeep;
     for (std::size_t first = 0, i = 1; look && i < order.size(); ++i) {
       if (hashes[order[first]] == hashes[order[i]] &&
           builder_.key(order[first]) == builder_.key(order[i])) {
@@ -138,7 +153,7 @@ class Grouper {
   }
 
   const SegmentBuilder& builder() const noexcept { return builder_; }
-  std::vector<SkippedMember>& skipped() noexcept { return skipped_; }
+  std::vector<Index::SkippedMember>& skipped() noexcept { return skipped_; }
 
  private:
   struct BadValue {
@@ -161,8 +176,8 @@ class Grouper {
         builder_.set_value(static_cast<std::uint32_t>(i), *value);
       } else {
         refuse_value(member,
-                     "not JSON, though the column " + in_quotes(options_.columns[i].name) +
-                         " is to be taken from it",
+                     "the field is not JSON, from which the column " +
+                         in_quotes(options_.columns[i].name) + " is taken",
                      "mend the shard, or ask for another column");
       }
     }
@@ -173,15 +188,15 @@ class Grouper {
   void refuse_value(const TarMember& member, std::string what, std::string_view remedy) {
     bad_values_.push_back({builder_.num_samples() - 1, member.header_offset,
                            std::string(member.name), std::move(what), remedy});
-    if (options_.policies.repeated_key != OnBad::kSkip) refuse_bad_values({});
+    if (options_.policies.repeated_key != DefectPolicies::OnDefect::kSkip) refuse_bad_values({});
   }
 
   /// @param drop  the samples that are left out; empty: none
   void refuse_bad_values(const std::vector<bool>& drop) {
     for (const BadValue& bad : bad_values_) {
       if (!drop.empty() && drop[bad.sample]) continue;
-      refuse(SkippedMember::Kind::kDamage, options_.policies.damage, bad.header_offset, bad.member,
-             bad.what, bad.remedy);
+      refuse(Index::SkippedMember::Kind::kDamage, options_.policies.damage, bad.header_offset,
+             bad.member, bad.what, bad.remedy);
     }
     bad_values_.clear();
   }
@@ -190,22 +205,24 @@ class Grouper {
     return in_quotes(path_) + ", offset " + std::to_string(offset) + ", member " + in_quotes(name);
   }
 
-  void refuse(SkippedMember::Kind kind, OnBad policy, std::uint64_t offset, std::string_view name,
-              const std::string& what, std::string_view remedy) {
-    if (policy == OnBad::kError) {
+  void refuse(Index::SkippedMember::Kind kind, DefectPolicies::OnDefect policy,
+              std::uint64_t offset, std::string_view name, const std::string& what,
+              std::string_view remedy) {
+    if (policy == DefectPolicies::OnDefect::kError) {
       throw CorruptShard(what, where(offset, name),
-                         std::string(remedy) + ", or index with the policy `skip`");
+                         std::string(remedy) + ", or leave it out with `" +
+                             std::string(option_that_skips(kind)) + "`");
     }
     leave_out(kind, offset, name, what);
   }
 
-  void leave_out(SkippedMember::Kind kind, std::uint64_t offset, std::string_view name,
+  void leave_out(Index::SkippedMember::Kind kind, std::uint64_t offset, std::string_view name,
                  std::string reason) {
     skipped_.push_back({0, offset, std::string(name), std::move(reason), kind});
   }
 
   void refuse_second_place(std::uint32_t first, std::uint32_t second) {
-    refuse(SkippedMember::Kind::kRepeatedKey, options_.policies.repeated_key,
+    refuse(Index::SkippedMember::Kind::kRepeatedKey, options_.policies.repeated_key,
            header_offsets_[second], builder_.key(second),
            "the key comes in two places of the shard, first at offset " +
                std::to_string(header_offsets_[first]),
@@ -217,7 +234,7 @@ class Grouper {
   SegmentBuilder builder_;
   std::optional<ColumnReader> columns_;
   std::vector<std::uint64_t> header_offsets_;  // of each sample's first member
-  std::vector<SkippedMember> skipped_;
+  std::vector<Index::SkippedMember> skipped_;
   std::vector<BadValue> bad_values_;
 };
 
@@ -225,25 +242,27 @@ class Grouper {
 bool wants_data(const ShardScanOptions& options, std::string_view name, std::uint64_t size_bytes) {
   if (options.hash) return true;
   if (options.columns.empty() || size_bytes > kMaxColumnFieldBytes) return false;
-  if (options.policies.link == OnLink::kResolve) return true;  // a link may give it any field
+  if (options.policies.link == DefectPolicies::OnLink::kResolve)
+    return true;  // a link may give it any field
   const auto parts = split_sample_name(name);
-  return parts &&
-         std::any_of(options.columns.begin(), options.columns.end(),
-                     [&](const Column& column) { return same_field(column.field, parts->field); });
+  return parts && std::any_of(options.columns.begin(), options.columns.end(),
+                              [&](const Index::Column& column) {
+                                return same_field(column.field, parts->field);
+                              });
 }
 
 ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options,
                         ShardBytes& shard) {
   const std::string_view bytes = shard.bytes();
-  Grouper grouper(path, options);
+  SampleGrouper grouper(path, options);
   EarlierMembers earlier;
-  const bool resolve = options.policies.link == OnLink::kResolve;
+  const bool resolve = options.policies.link == DefectPolicies::OnLink::kResolve;
   // With hashes the file is read twice: for its headers, and for its hash.
   const std::uint64_t share = options.hash ? 2 : 1;
   const auto add = [&](const TarMember& member) {
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
   };
-  const TarScanOptions how{.lenient = options.policies.damage == OnBad::kSkip,
+  const TarScanOptions how{.lenient = options.policies.damage == DefectPolicies::OnDefect::kSkip,
                            .expanded = shard.compression() != Compression::kNone,
                            .visit_other =
                                [&](const TarOther& other) {
@@ -275,7 +294,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   part.skipped = std::move(grouper.skipped());
   for (const TarProblem& problem : report.skipped) {
     part.skipped.push_back(
-        {0, problem.offset, problem.member, problem.what, SkippedMember::Kind::kDamage});
+        {0, problem.offset, problem.member, problem.what, Index::SkippedMember::Kind::kDamage});
   }
   std::stable_sort(part.skipped.begin(), part.skipped.end(),
                    [](const auto& a, const auto& b) { return a.offset < b.offset; });
@@ -312,18 +331,18 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
   // Without a validator, only the hash can tell later whether it is still this shard.
   const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
   const bool hash = options.hash || is_unknown;
-  ShardBytes shard(place, {.temporary = options.temporary,
-                           .keep =
-                               [&](std::string_view name, std::uint64_t size_bytes) {
-                                 return wants_data(options, name, size_bytes);
-                               },
-                           .hash = hash,
-                           .stop_at_damage = options.policies.damage != OnBad::kSkip,
-                           .tick =
-                               [&](std::uint64_t stored_bytes) {
-                                 options.cancel.throw_if_cancelled();
-                                 if (options.progress) options.progress(stored_bytes);
-                               }});
+  ShardBytes shard(
+      place,
+      {.temporary = options.temporary,
+       .keep = [&](std::string_view name,
+                   std::uint64_t size_bytes) { return wants_data(options, name, size_bytes); },
+       .hash = hash,
+       .stop_at_damage = options.policies.damage != DefectPolicies::OnDefect::kSkip,
+       .tick =
+           [&](std::uint64_t stored_bytes) {
+             options.cancel.throw_if_cancelled();
+             if (options.progress) options.progress(stored_bytes);
+           }});
   try {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
@@ -347,16 +366,16 @@ std::vector<std::uint64_t> hash_keys(const SegmentView& segment) {
   return hashes;
 }
 
-std::vector<IndexSummary::Field> count_fields(const SegmentView& segment) {
-  std::vector<IndexSummary::Field> fields(segment.num_fields());
+std::vector<Index::Summary::Field> count_fields(const SegmentView& segment) {
+  std::vector<Index::Summary::Field> fields(segment.num_fields());
   for (std::uint32_t i = 0; i < fields.size(); ++i) fields[i].name = segment.field_name(i);
   for (const MemberRecord& member : segment.members()) {
-    IndexSummary::Field& field = fields[member.field()];
+    Index::Summary::Field& field = fields[member.field()];
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
   // A field whose only samples were left out.
-  std::erase_if(fields, [](const IndexSummary::Field& field) { return field.num_members == 0; });
+  std::erase_if(fields, [](const Index::Summary::Field& field) { return field.num_members == 0; });
   return fields;
 }
 

@@ -10,8 +10,8 @@
 #include "index/offset_table.h"
 #include "ingest/shard_bytes.h"
 #include "shardwise/base/cancel.h"
-#include "shardwise/index/bad_policies.h"
-#include "shardwise/index/column.h"
+#include "shardwise/index/defect_policies.h"
+#include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {
@@ -20,18 +20,18 @@ namespace shardwise {
 struct ShardPart {
   std::string segment;
   std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
-  ShardInfo row;                          ///< url and first_sample are the builder's to fill in
-  std::vector<IndexSummary::Field> fields;
-  std::vector<SkippedMember> skipped;  ///< shard is the builder's to fill in
-  bool reused = false;                 ///< taken over from what was scanned before
-  bool resumed = false;                ///< and that by a build that did not finish
+  Index::Shard row;                       ///< url and first_sample are the builder's to fill in
+  std::vector<Index::Summary::Field> fields;
+  std::vector<Index::SkippedMember> skipped;  ///< shard is the builder's to fill in
+  bool reused = false;                        ///< taken over from what was scanned before
+  bool resumed = false;                       ///< and that by a build that did not finish
   /// Where its segment lies already in the table that is being written.
   std::optional<std::uint64_t> table_offset = {};
 };
 
 struct ShardScanOptions {
-  BadPolicies policies = {};
-  std::vector<Column> columns = {};
+  DefectPolicies policies = {};
+  std::vector<Index::Column> columns = {};
   bool hash = false;      ///< of the shard's and its members' contents
   std::string temporary;  ///< path beside which a compressed shard's headers are kept meanwhile
   CancelToken cancel = {};
@@ -47,6 +47,6 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options);
 /// hash64 of the key of each of the segment's samples.
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment);
 /// Members and bytes of each field in a segment, in the segment's order of fields.
-std::vector<IndexSummary::Field> count_fields(const SegmentView& segment);
+std::vector<Index::Summary::Field> count_fields(const SegmentView& segment);
 
 }  // namespace shardwise

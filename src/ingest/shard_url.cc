@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {
@@ -21,20 +22,21 @@ std::string named(std::string_view url, std::string_view where) {
 
 /// The path in a file: URL. REQUIRES: it is one.
 std::string path_in_file_url(std::string_view url, std::string_view where) {
+  SHARDWISE_ASSERT(scheme_of(url) == "file");
   std::string_view rest = url.substr(5);
   if (rest.starts_with("//")) {
     rest.remove_prefix(2);
     const std::size_t slash = rest.find('/');
     const std::string_view host = rest.substr(0, slash);
     if (!host.empty() && host != "localhost") {
-      throw Unsupported("a file: URL of another machine", named(url, where),
+      throw Unsupported("the file: URL names another machine", named(url, where),
                         "name it by http, https or s3, or copy it and give its path");
     }
     rest.remove_prefix(std::min(slash, rest.size()));
   }
   const auto path = percent_decoded(rest);
   if (!path || path->empty() || rest.find_first_of("?#") != std::string_view::npos) {
-    throw InvalidArgument("a malformed file: URL", named(url, where),
+    throw InvalidArgument("the file: URL is malformed", named(url, where),
                           "write file:///folder/x.tar, with %25, %3F and %23 for %, ? and #");
   }
   return *path;
@@ -59,7 +61,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   const bool remote_base = is_remote_url(base);
   const bool remote = is_remote_url(url);
   if (url.empty() || url.find('\0') != std::string_view::npos) {
-    throw InvalidArgument("a URL that can name no file", named(url, where), "give a path");
+    throw InvalidArgument("the URL names no file", named(url, where), "give a path");
   }
   if (remote && remote_base) {
     const std::string from = scheme_of(base), to = scheme_of(url);
@@ -80,7 +82,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
     return base + "/" + std::string(url);
   }
   if (url.starts_with("//")) {
-    throw InvalidArgument("a URL without a scheme", named(url, where), "begin it with https:");
+    throw InvalidArgument("the URL has no scheme", named(url, where), "begin it with https:");
   }
   const std::string path =
       scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);

@@ -77,7 +77,7 @@ constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
 
 class Expander {
  public:
-  explicit Expander(RemoteShards* remote) : remote_(remote) {}
+  explicit Expander(const RemoteAccess& remote) : remote_(remote) {}
 
   SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
@@ -91,14 +91,16 @@ class Expander {
 
  private:
   void add_source(const std::string& source, int depth) {
-    if (source.empty()) throw InvalidArgument("an empty source", "", "give the path of a shard");
+    if (source.empty()) throw InvalidArgument("a source is empty", "", "give the path of a shard");
     if (source == "-") {
       add_list(std::cin, "standard input", depth);
     } else if (source[0] == '@') {
       const std::string path = source.substr(1);
       std::ifstream list(path);
-      if (!list || fs::is_directory(path)) {
-        throw NotFound("cannot read the list of shards", in_quotes(path), "check the path");
+      if (!list) throw_errno(errno, "cannot read the list of shards", path);
+      if (fs::is_directory(path)) {
+        throw InvalidArgument("the list of shards is a directory", in_quotes(path),
+                              "give a file, or the directory without the @");
       }
       add_list(list, in_quotes(path), depth);
     } else {
@@ -117,7 +119,7 @@ class Expander {
     for (char piece[std::size_t{1} << 16]; list.read(piece, sizeof piece) || list.gcount() > 0;) {
       text.append(piece, static_cast<std::size_t>(list.gcount()));
       if (text.size() <= kMaxListBytes) continue;
-      throw InvalidArgument("a list of shards above " + human_bytes(kMaxListBytes), name,
+      throw InvalidArgument("the list of shards is larger than " + human_bytes(kMaxListBytes), name,
                             "check that it is a list with the name of one shard on each line");
     }
     if (list.bad()) throw Error(ErrorCode::kIo, "cannot read the list of shards", name, "");
@@ -160,7 +162,7 @@ class Expander {
                      "check the pattern; quote it in a shell");
     }
     if (status != 0)
-      throw Error(ErrorCode::kIo, "cannot read a directory of", in_quotes(pattern), "");
+      throw Error(ErrorCode::kIo, "cannot read a directory of the pattern", in_quotes(pattern), "");
     std::sort(matches.begin(), matches.end());
     may_name_others_ = true;
     for (const std::string& match : matches) add_path(match);
@@ -199,8 +201,8 @@ class Expander {
 
   void add_shard(const std::string& path) {
     if (list_.shards.size() >= kMaxShards) {
-      throw InvalidArgument("more than 10 million shards", in_quotes(without_secrets(path)),
-                            "check the pattern");
+      throw InvalidArgument("there are more than 10 million shards",
+                            in_quotes(without_secrets(path)), "check the pattern");
     }
     list_.shards.push_back(path);
   }
@@ -222,7 +224,7 @@ class Expander {
           const auto rest =
               expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
           if (all.size() + rest.size() > kMaxShards) {
-            throw InvalidArgument("more than 10 million shards",
+            throw InvalidArgument("there are more than 10 million shards",
                                   in_quotes(without_secrets(pattern)), "check the range");
           }
           all.insert(all.end(), rest.begin(), rest.end());
@@ -244,13 +246,13 @@ class Expander {
                s.find_first_not_of("0123456789") == std::string::npos;
       };
       if (!is_number(first) || !is_number(last)) {
-        throw InvalidArgument("a range that is not of two numbers",
+        throw InvalidArgument("the range is not one of two numbers",
                               in_quotes(without_secrets(pattern)), "write {000000..000146}");
       }
       const std::int64_t from = *parse_int64(first);
       const std::int64_t to = *parse_int64(last);
       if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
-        throw InvalidArgument("a range that is empty or above 10 million",
+        throw InvalidArgument("the range is empty, or has more than 10 million numbers",
                               in_quotes(without_secrets(pattern)),
                               "write {000000..000146}, smaller number first");
       }
@@ -275,7 +277,7 @@ class Expander {
     }
   }
 
-  RemoteShards* const remote_;
+  const RemoteAccess& remote_;
   bool may_name_others_ = false;  ///< later: a directory, a glob or a descriptor is among them
   SourceList list_;
 };
@@ -292,12 +294,12 @@ bool is_named_like_a_descriptor(const std::string& path) {
       .ends_with(".json");
 }
 
-SourceList read_sources(const std::vector<std::string>& sources, RemoteShards* remote) {
+SourceList read_sources(const std::vector<std::string>& sources, const RemoteAccess& remote) {
   return Expander(remote).run(sources);
 }
 
 std::vector<std::string> expand_sources(const std::vector<std::string>& sources,
-                                        RemoteShards* remote) {
+                                        const RemoteAccess& remote) {
   return read_sources(sources, remote).shards;
 }
 

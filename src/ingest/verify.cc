@@ -2,19 +2,20 @@
 
 #include <filesystem>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/missing_shards.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/earlier_members.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_bytes.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "tar/sample_name.h"
 #include "tar/tar_scanner.h"
 
@@ -82,7 +83,7 @@ struct Inspection {
 };
 
 /// The shard where the index says that it is, if it is still the same file.
-Inspection original(const Index& index, const ShardInfo& info, const VerifyOptions& options) {
+Inspection original(const Index& index, const Index::Shard& info, const VerifyOptions& options) {
   if (!is_fetched_url(info.path)) {
     if (is_missing(info)) throw missing_shard_error(index, info);
     const FileIdentity identity = file_identity(info.path);
@@ -90,7 +91,7 @@ Inspection original(const Index& index, const ShardInfo& info, const VerifyOptio
     return {{.path = info.path}};
   }
   if (options.remote == nullptr) {
-    throw Unsupported("a remote shard, and no access to remote files",
+    throw Unsupported("the shard is remote, and there is no access to remote files",
                       in_quotes(redacted_url(info.path)), "give VerifyOptions::remote");
   }
   const RemoteShards::State state = options.remote->state(info.path);
@@ -106,10 +107,10 @@ Inspection original(const Index& index, const ShardInfo& info, const VerifyOptio
                          version(state.size_bytes, state.validator) + " now)",
                      "run `shardwise index` again");
   }
-  return {{.path = info.path, .remote = options.remote, .state = state}};
+  return {{.path = info.path, .remote = options.remote.get(), .state = state}};
 }
 
-std::optional<std::string> difference(const Index& index, const ShardInfo& info,
+std::optional<std::string> difference(const Index& index, const Index::Shard& info,
                                       const Inspection& inspection, const VerifyOptions& options) {
   const auto went_through = [&](std::uint64_t stored_bytes) {
     if (!options.progress) return;
@@ -135,15 +136,15 @@ std::optional<std::string> difference(const Index& index, const ShardInfo& info,
     return std::to_string(bytes.size()) + " bytes, where the index has " +
            std::to_string(info.expanded_bytes);
   }
-  MemberComparison members(index.segment(info.number), options.full);
+  MemberComparison members(segment_of(index, info.number), options.full);
   const bool expanded = info.compression != Compression::kNone;
   EarlierMembers earlier;
-  const bool resolve = index.content().policies.link == OnLink::kResolve;
+  const bool resolve = index.content().policies.link == DefectPolicies::OnLink::kResolve;
   const auto see = [&](const TarMember& member) {
     members.see(member, bytes.substr(member.data_offset, member.size_bytes));
   };
   const TarScanOptions how{
-      .lenient = index.content().policies.damage == OnBad::kSkip,
+      .lenient = index.content().policies.damage == DefectPolicies::OnDefect::kSkip,
       .expanded = expanded,
       .visit_other =
           [&](const TarOther& other) {
@@ -208,7 +209,7 @@ std::optional<std::string> problem_of(const Compare& compare) {
 std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                         const VerifyOptions& options) {
   require_hashes(index, options);
-  const ShardInfo info = index.shard(shard);
+  const Index::Shard info = index.shard(shard);
   return problem_of([&] {
     const Inspection inspection = original(index, info, options);
     try {
@@ -224,7 +225,7 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
 std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
                                        const std::string& path, const VerifyOptions& options) {
   require_hashes(index, options);
-  const ShardInfo info = index.shard(shard);
+  const Index::Shard info = index.shard(shard);
   const Inspection copy{{.path = path}, false, info.compression == Compression::kNone};
   return problem_of([&] { return difference(index, info, copy, options); });
 }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/text.h"
@@ -12,7 +13,6 @@
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace {
@@ -23,7 +23,7 @@ constexpr std::uint64_t kMaxClaimedSamples = std::uint64_t{1} << 63;
 /// samples.
 class Resolver {
  public:
-  explicit Resolver(RemoteShards* remote) : remote_(remote) {}
+  explicit Resolver(const RemoteAccess& remote) : remote_(remote) {}
 
   WidsDescriptor read(const std::string& path) { return resolve(load(path), path); }
 
@@ -53,7 +53,7 @@ class Resolver {
 
   std::string fetch(const std::string& url) {
     if (remote_ == nullptr) {
-      throw Unsupported("a remote descriptor, and no access to remote files",
+      throw Unsupported("the descriptor is remote, and there is no access to remote files",
                         in_quotes(redacted_url(url)), "copy it, and give its path");
     }
     std::string json;
@@ -95,8 +95,7 @@ class Resolver {
     wids_json::Descriptor raw = load(path);
     if (raw.datasets || !raw.own.shards) {
       throw InvalidArgument(
-          "a reference to a descriptor that has no shards of its own, or refers "
-          "to others",
+          "the descriptor refers to one that has no shards of its own, or refers to others",
           in_quotes(without_secrets(path)) + " from " + where,
           "refer to files that hold a shardlist, and no datasets");
     }
@@ -142,7 +141,7 @@ class Resolver {
     return set;
   }
 
-  RemoteShards* const remote_;
+  const RemoteAccess& remote_;
   std::uint64_t bytes_left_ = wids_json::kMaxBytes;
   std::uint64_t num_shards_ = 0;
   std::uint64_t num_samples_ = 0;
@@ -151,7 +150,7 @@ class Resolver {
 /// One shard, as the index has it and as the descriptor claims it to be.
 struct Claim {
   const WidsDescriptor::Shard* claimed;
-  ShardInfo shard;
+  Index::Shard shard;
 };
 
 std::string absolute_path(const std::string& path) {
@@ -189,7 +188,7 @@ std::string difference(const Claim& claim) {
 
 using BytesDone = std::function<void(std::uint64_t)>;
 
-std::string local_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+std::string local_md5(const Index::Shard& shard, const WidsDescriptor::CheckOptions& options,
                       const BytesDone& progress) {
   const File file = File::open_read(shard.path);
   const FileIdentity identity = file_identity(file.fd(), file.path());
@@ -197,10 +196,10 @@ std::string local_md5(const ShardInfo& shard, const WidsCheckOptions& options,
   return file_md5(file, progress, options.cancel);
 }
 
-std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
+std::string remote_md5(const Index::Shard& shard, const WidsDescriptor::CheckOptions& options,
                        const BytesDone& progress) {
   if (options.remote == nullptr) {
-    throw Unsupported("a remote shard, and no access to remote files",
+    throw Unsupported("the shard is remote, and there is no access to remote files",
                       in_quotes(redacted_url(shard.path)), "check without md5");
   }
   Md5 md5;
@@ -215,7 +214,7 @@ std::string remote_md5(const ShardInfo& shard, const WidsCheckOptions& options,
 }
 
 void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claims,
-               const WidsCheckOptions& options) {
+               const WidsDescriptor::CheckOptions& options) {
   std::uint64_t num_bytes = 0;
   for (const Claim& claim : claims) {
     if (claim.claimed->md5) num_bytes += claim.shard.size_bytes;
@@ -253,7 +252,7 @@ std::uint64_t WidsDescriptor::Set::num_samples() const noexcept {
   return sum;
 }
 
-WidsDescriptor read_wids_descriptor(const std::string& path, RemoteShards* remote) {
+WidsDescriptor read_wids_descriptor(const std::string& path, const RemoteAccess& remote) {
   require_no_command(path, "");
   return Resolver(remote).read(path);
 }
@@ -263,7 +262,7 @@ WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& p
 }
 
 void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
-                              const WidsCheckOptions& options) {
+                              const WidsDescriptor::CheckOptions& options) {
   std::unordered_map<std::string, std::uint64_t> numbers;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     numbers.emplace(absolute_path(index.shard(i).path), i);
@@ -290,7 +289,7 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
   if (options.md5) check_md5(descriptor, claims, options);
 }
 
-void check_remote_sizes(const WidsDescriptor& descriptor, RemoteShards* remote) {
+void check_remote_sizes(const WidsDescriptor& descriptor, const RemoteAccess& remote) {
   std::string first;
   std::string first_path;
   std::uint64_t num_different = 0;

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/error_types.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::wids_json {
 namespace {
@@ -152,7 +152,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
 
   [[noreturn]] void wrong(std::string_view what, std::string_view remedy) {
-    throw InvalidArgument("the descriptor is wrong: " + std::string(what), where(), remedy);
+    throw InvalidArgument("the descriptor is not valid: " + std::string(what), where(), remedy);
   }
   [[noreturn]] void wrong_type(std::string_view is, std::string_view wanted) {
     wrong(std::string(is) + " where " + std::string(wanted) + " is expected", "correct it");

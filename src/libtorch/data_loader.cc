@@ -4,12 +4,14 @@
 
 #include <cstring>
 
+#include "base/assert.h"
 #include "libtorch/token_tensor.h"
 
 namespace shardwise::libtorch {
 namespace detail {
 
 void rethrow_for(const Sample& sample) {
+  SHARDWISE_ASSERT(std::current_exception() != nullptr);
   const auto wrapped = [&](const std::string& reason) {
     return BadField("cannot decode a sample (" + reason + ")", sample.describe(),
                     "mend it, or leave the sample out");
@@ -38,7 +40,7 @@ torch::Tensor token_to_tensor(const ResumeToken& token) {
 
 ResumeToken token_from_tensor(const torch::Tensor& tensor) {
   if (tensor.dim() != 1 || tensor.dtype() != torch::kUInt8) {
-    throw InvalidArgument("no resume token", "a tensor that is no row of bytes",
+    throw InvalidArgument("the tensor is not a resume token", "it is not one row of bytes",
                           "read what TorchSampler::save or the trainer wrote");
   }
   const auto plain = tensor.cpu().contiguous();

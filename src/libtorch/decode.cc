@@ -3,15 +3,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/ascii.h"
 #include "base/text.h"
 #include "libtorch/decode_internal.h"
-#include "libtorch/npy_header.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::libtorch {
@@ -32,19 +29,9 @@ void require_size(const ImageSize& size) {
   const bool is_size =
       size.height > 0 && size.width > 0 && size.height <= kMost && size.width <= kMost;
   if (size.empty() || is_size) return;
-  throw InvalidArgument("a size that no image can have",
+  throw InvalidArgument("no image can have this size",
                         std::to_string(size.height) + " x " + std::to_string(size.width),
                         "give height and width from 1 to 1,048,576, or neither");
-}
-
-void decode_rgb_field(const Sample& sample, std::string_view field, const ImageOptions& options,
-                      RgbImage& scratch) {
-  const std::string_view bytes = sample[field];
-  try {
-    decode_rgb(bytes, options.max_pixels, scratch);
-  } catch (const DecodeFailure& failure) {
-    throw_bad_field(decode_action(field, "an image"), failure.what(), sample.describe());
-  }
 }
 
 }  // namespace detail
@@ -53,6 +40,7 @@ namespace {
 
 using detail::decode_action;
 using detail::DecodeFailure;
+using detail::FieldKind;
 
 /// Calls `work`, turning a DecodeFailure into a BadField. `where` is asked only then.
 template <class Work, class Where>
@@ -64,7 +52,7 @@ auto translated(std::string_view action, Where&& where, Work&& work) {
   }
 }
 
-torch::Tensor image_of(std::string_view bytes, const ImageOptions& options) {
+torch::Tensor image_of(std::string_view bytes, const DecodeOptions& options) {
   detail::require_size(options.resize);
   thread_local detail::RgbImage scratch;
   detail::decode_rgb(bytes, options.max_pixels, scratch);
@@ -103,52 +91,31 @@ torch::ScalarType scalar_type(const detail::NpyHeader& header) {
   }
 }
 
-/// Copies items and turns the bytes of each number round.
-void copy_swapped(const char* from, std::size_t num_bytes, std::size_t number_bytes, char* to) {
-  for (std::size_t at = 0; at < num_bytes; at += number_bytes) {
-    std::reverse_copy(from + at, from + at + number_bytes, to + at);
-  }
-}
-
 torch::Tensor npy_of(std::string_view bytes) {
   const detail::NpyHeader header = detail::parse_npy_header(bytes);
-  std::vector<std::int64_t> shape = header.shape;
-  if (header.fortran_order) std::reverse(shape.begin(), shape.end());
-  auto array = torch::empty(shape, scalar_type(header));
-  const std::size_t num_bytes = header.num_items * header.item_bytes;
-  const char* data = bytes.data() + header.data_offset;
-  auto* to = static_cast<char*>(array.data_ptr());
-  const std::size_t number_bytes = header.kind == 'c' ? header.item_bytes / 2 : header.item_bytes;
-  if (header.big_endian && number_bytes > 1) {
-    copy_swapped(data, num_bytes, number_bytes, to);
-  } else if (header.kind == 'b') {
-    // Any byte but 0 is true; a bool that is neither 0 nor 1 would be undefined behaviour.
-    std::transform(data, data + num_bytes, to, [](char c) { return static_cast<char>(c != 0); });
-  } else if (num_bytes > 0) {
-    std::memcpy(to, data, num_bytes);
+  if (header.kind == 'u' && header.item_bytes == 8) {
+    throw DecodeFailure("npy: no tensor type for the type uint64");
   }
+  auto array = torch::empty(header.shape, scalar_type(header));
+  detail::write_npy(header, bytes, static_cast<std::byte*>(array.data_ptr()));
   if (header.kind == 'u' && header.item_bytes == 2) array = array.to(torch::kInt32) & 0xFFFF;
   if (header.kind == 'u' && header.item_bytes == 4) {
     array = array.to(torch::kInt64).bitwise_and(torch::Scalar(std::int64_t{0xFFFFFFFF}));
   }
-  if (!header.fortran_order) return array;
-  std::vector<std::int64_t> reversed(shape.size());
-  for (std::size_t i = 0; i < reversed.size(); ++i) {
-    reversed[i] = static_cast<std::int64_t>(reversed.size() - 1 - i);
-  }
-  return array.permute(reversed).contiguous();
+  return array;
 }
 
-nlohmann::json json_of(std::string_view bytes, const JsonOptions& options) {
-  if (bytes.size() > options.max_bytes) {
+nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
+  if (bytes.size() > options.max_json_bytes) {
     throw DecodeFailure("JSON: " + std::to_string(bytes.size()) +
-                        " bytes are more than the limit of " + std::to_string(options.max_bytes));
+                        " bytes are more than the limit of " +
+                        std::to_string(options.max_json_bytes));
   }
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
     const bool opens = event == nlohmann::json::parse_event_t::object_start ||
                        event == nlohmann::json::parse_event_t::array_start;
-    if (opens && static_cast<std::size_t>(depth) >= options.max_depth) {
-      throw DecodeFailure("JSON: nested deeper than " + std::to_string(options.max_depth));
+    if (opens && static_cast<std::size_t>(depth) >= options.max_json_depth) {
+      throw DecodeFailure("JSON: nested deeper than " + std::to_string(options.max_json_depth));
     }
     return true;
   };
@@ -162,14 +129,14 @@ nlohmann::json json_of(std::string_view bytes, const JsonOptions& options) {
 }  // namespace
 
 torch::Tensor decode_image(const Sample& sample, std::string_view field,
-                           const ImageOptions& options) {
+                           const DecodeOptions& options) {
   const std::string_view bytes = sample[field];
   return translated(
       decode_action(field, "an image"), [&] { return sample.describe(); },
       [&] { return image_of(bytes, options); });
 }
 
-torch::Tensor decode_image(std::string_view bytes, const ImageOptions& options,
+torch::Tensor decode_image(std::string_view bytes, const DecodeOptions& options,
                            std::string_view where) {
   return translated(
       "cannot decode an image", [&] { return std::string(where); },
@@ -189,14 +156,14 @@ torch::Tensor decode_npy(std::string_view bytes, std::string_view where) {
 }
 
 nlohmann::json decode_json(const Sample& sample, std::string_view field,
-                           const JsonOptions& options) {
+                           const DecodeOptions& options) {
   const std::string_view bytes = sample[field];
   return translated(
       decode_action(field, "JSON"), [&] { return sample.describe(); },
       [&] { return json_of(bytes, options); });
 }
 
-nlohmann::json decode_json(std::string_view bytes, const JsonOptions& options,
+nlohmann::json decode_json(std::string_view bytes, const DecodeOptions& options,
                            std::string_view where) {
   return translated(
       "cannot decode JSON", [&] { return std::string(where); },
@@ -211,43 +178,16 @@ std::string decode_text(const Sample& sample, std::string_view field) {
   return std::string(bytes);
 }
 
-FieldKind field_kind(std::string_view field) noexcept {
-  struct Row {
-    std::string_view name;
-    FieldKind kind;
-  };
-  static constexpr std::array<Row, 19> kRows = {{
-      {"jpg", FieldKind::kImage},     {"jpeg", FieldKind::kImage},
-      {"png", FieldKind::kImage},     {"ppm", FieldKind::kImage},
-      {"pgm", FieldKind::kImage},     {"pnm", FieldKind::kImage},
-      {"cls", FieldKind::kInteger},   {"cls2", FieldKind::kInteger},
-      {"class", FieldKind::kInteger}, {"count", FieldKind::kInteger},
-      {"index", FieldKind::kInteger}, {"inx", FieldKind::kInteger},
-      {"id", FieldKind::kInteger},    {"txt", FieldKind::kText},
-      {"text", FieldKind::kText},     {"transcript", FieldKind::kText},
-      {"json", FieldKind::kJson},     {"jsn", FieldKind::kJson},
-      {"npy", FieldKind::kNpy},
-  }};
-  const std::size_t dot = field.rfind('.');
-  const std::string_view last = dot == std::string_view::npos ? field : field.substr(dot + 1);
-  const auto equal = [](char a, char b) { return to_lower(a) == b; };
-  for (const Row& row : kRows) {
-    if (std::equal(last.begin(), last.end(), row.name.begin(), row.name.end(), equal))
-      return row.kind;
-  }
-  return FieldKind::kBytes;
-}
-
 Value decode(const Sample& sample, std::string_view field, const DecodeOptions& options) {
-  switch (field_kind(field)) {
+  switch (detail::field_kind(field)) {
     case FieldKind::kImage:
-      return decode_image(sample, field, options.image);
+      return decode_image(sample, field, options);
     case FieldKind::kInteger:
       return sample.integer(field);
     case FieldKind::kText:
       return decode_text(sample, field);
     case FieldKind::kJson:
-      return std::make_shared<const nlohmann::json>(decode_json(sample, field, options.json));
+      return std::make_shared<const nlohmann::json>(decode_json(sample, field, options));
     case FieldKind::kNpy:
       return decode_npy(sample, field);
     case FieldKind::kBytes:

@@ -3,21 +3,31 @@
 #include <string>
 #include <string_view>
 
-#include "libtorch/image_codec.h"
+#include "decode/decode_failure.h"
+#include "decode/field_kind.h"
+#include "decode/image_codec.h"
+#include "decode/npy.h"
+#include "decode/pixels.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/libtorch/decode.h"
 
 namespace shardwise::libtorch::detail {
+
+using shardwise::detail::decode_rgb;
+using shardwise::detail::DecodeFailure;
+using shardwise::detail::field_kind;
+using shardwise::detail::FieldKind;
+using shardwise::detail::NpyHeader;
+using shardwise::detail::parse_npy_header;
+using shardwise::detail::RgbImage;
+using shardwise::detail::write_npy;
+using shardwise::detail::write_planes;
 
 /// "cannot decode field 'png' as an image".
 std::string decode_action(std::string_view field, std::string_view type);
 
 [[noreturn]] void throw_bad_field(std::string_view action, std::string_view reason,
                                   const std::string& where);
-
-/// Decodes a field of a sample into `scratch`. Errors: NotFound, BadField.
-void decode_rgb_field(const Sample& sample, std::string_view field, const ImageOptions& options,
-                      RgbImage& scratch);
 
 /// Throws InvalidArgument unless both sides are given, or none.
 void require_size(const ImageSize& size);

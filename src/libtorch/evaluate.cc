@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include "shardwise/base/error.h"
-#include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/image_loader.h"
 
 namespace shardwise::libtorch {
@@ -14,7 +13,7 @@ Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group) {
 
 Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGroup& group,
                     const EvaluateOptions& options) {
-  ImageLoaderOptions loader_options;
+  ImageLoader::Options loader_options;
   loader_options.batch_size = options.batch_size;
   loader_options.threads = options.threads;
   loader_options.resize = options.resize;
@@ -25,12 +24,12 @@ Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGr
   const torch::NoGradGuard no_grad;
   std::int64_t right = 0;
   std::int64_t count = 0;
-  const ImageEpoch epoch = loader.epoch();
-  for (const ImageBatch& batch : epoch) {
+  const ImageLoader::Epoch epoch = loader.epoch();
+  for (const ImageLoader::Batch& batch : epoch) {
     if (batch.size() == 0) continue;
     const torch::Tensor scores = predict(batch.images);
     if (scores.dim() != 2 || scores.size(0) != batch.size()) {
-      throw InvalidArgument("the model does not give one row of scores an image",
+      throw InvalidArgument("the model does not give one row of scores per image",
                             std::to_string(batch.size()) + " images",
                             "return a tensor of [images, classes]");
     }
@@ -41,13 +40,15 @@ Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGr
   return reduce_exact(static_cast<double>(right), count, group);
 }
 
-EarlyStop::EarlyStop(ProcessGroup group, const EarlyStopOptions& options)
+EarlyStop::EarlyStop(ProcessGroup group) : EarlyStop(std::move(group), Options{}) {}
+
+EarlyStop::EarlyStop(ProcessGroup group, const Options& options)
     : group_(std::move(group)),
       options_(options),
       best_(options.lower_is_better ? std::numeric_limits<double>::infinity()
                                     : -std::numeric_limits<double>::infinity()) {
   if (options.patience == 0 || !(options.min_delta >= 0)) {
-    throw InvalidArgument("invalid options for early stopping",
+    throw InvalidArgument("the options for early stopping are not valid",
                           "patience " + std::to_string(options.patience) + ", min_delta " +
                               std::to_string(options.min_delta),
                           "choose a patience of at least 1 and a min_delta of at least 0");
@@ -67,43 +68,6 @@ bool EarlyStop::should_stop(double figure) {
     ++since_best_;
   }
   return since_best_ >= options_.patience;
-}
-
-void broadcast_parameters(const torch::nn::Module& module, const ProcessGroup& group) {
-  const torch::NoGradGuard no_grad;
-  for (const torch::Tensor& parameter : module.parameters()) group.broadcast(parameter);
-  for (const torch::Tensor& buffer : module.buffers()) group.broadcast(buffer);
-}
-
-GradientAverager::GradientAverager(std::vector<torch::Tensor> parameters)
-    : parameters_(std::move(parameters)) {
-  std::int64_t size = 0;
-  for (const torch::Tensor& parameter : parameters_) size += parameter.numel();
-  flat_ = torch::empty({size}, torch::kFloat32);
-}
-
-std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGroup& group) {
-  const torch::NoGradGuard no_grad;
-  const std::int64_t total = group.all_reduce(num_samples);
-  flat_.zero_();
-  std::int64_t at = 0;
-  for (const torch::Tensor& parameter : parameters_) {
-    const std::int64_t size = parameter.numel();
-    if (num_samples > 0 && parameter.grad().defined()) {
-      flat_.narrow(0, at, size).copy_(parameter.grad().flatten());
-    }
-    at += size;
-  }
-  group.all_reduce(flat_);
-  if (total > 0) flat_.div_(static_cast<double>(total));
-  at = 0;
-  for (torch::Tensor& parameter : parameters_) {
-    const std::int64_t size = parameter.numel();
-    if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
-    parameter.mutable_grad().copy_(flat_.narrow(0, at, size).view_as(parameter));
-    at += size;
-  }
-  return total;
 }
 
 }  // namespace shardwise::libtorch

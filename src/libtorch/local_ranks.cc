@@ -129,11 +129,11 @@ class Children {
 LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   constexpr int kMostRanks = 4096;
   if (options.num_ranks < 1 || options.num_ranks > kMostRanks) {
-    throw InvalidArgument("a number of local ranks out of range", std::to_string(options.num_ranks),
-                          "choose 1 to 4,096");
+    throw InvalidArgument("the number of local ranks is out of range",
+                          std::to_string(options.num_ranks), "choose 1 to 4,096");
   }
   if (options.arguments.empty()) {
-    throw InvalidArgument("no program to run as local ranks", "", "give its path");
+    throw InvalidArgument("there is no program to run as local ranks", "", "give its path");
   }
   const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
   const BlockedSignals signals;  // before the store makes its threads
@@ -171,7 +171,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   Clock::time_point deadline{};
   const auto stop = [&](int signal) {
     children.signal_all(signal);
-    if (!stopping) deadline = Clock::now() + std::chrono::milliseconds(options.grace_ms);
+    if (!stopping) deadline = Clock::now() + options.grace;
     stopping = true;
   };
   while (children.any()) {

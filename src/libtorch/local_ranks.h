@@ -17,7 +17,7 @@ struct LocalRanksOptions {
   /// Added to each rank's environment.
   std::vector<std::pair<std::string, std::string>> environment;
   /// Once a rank has failed the others get SIGTERM, and SIGKILL after this time.
-  std::int64_t grace_ms = 10'000;
+  std::chrono::milliseconds grace{10'000};
 };
 
 /// How one rank ended.

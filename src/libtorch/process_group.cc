@@ -1,18 +1,19 @@
 #include "shardwise/libtorch/process_group.h"
-#include "base/rank_environment.h"
 
 #include <torch/torch.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <thread>
 
+#include "base/error_types.h"
+#include "base/fork.h"
+#include "base/rank_environment.h"
 #include "base/text.h"
-#include "libtorch/meeting.h"
+#include "libtorch/listener.h"
+#include "libtorch/rendezvous.h"
 #include "libtorch/store_server.h"
-#include "shardwise/base/error.h"
 
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -30,37 +31,32 @@ std::string reason_of(const std::exception& e) {
   return escaped(text.substr(0, text.find('\n')));
 }
 
-std::string name_of(const RankEnvironment& environment) {
-  return "rank " + std::to_string(environment.rank) + " of " +
-         std::to_string(environment.world_size);
-}
-
 }  // namespace
 
 #ifdef SHARDWISE_HAVE_GLOO
 
 struct ProcessGroup::Impl {
   RankEnvironment environment;
-  std::int64_t timeout_ms = 0;
+  std::chrono::milliseconds timeout{};
   c10::intrusive_ptr<c10d::Store> store;         // outlives gloo
   std::unique_ptr<c10d::ProcessGroupGloo> gloo;  // nullptr: one rank
-  std::mutex mutex;
-  bool broken = false;  // guarded by mutex
+  LongMutex mutex;                               // held for as long as a collective takes
+  bool broken SHARDWISE_GUARDED_BY(mutex) = false;
 
   /// Calls `collective` with the group, or throws what it failed with.
   template <class Collective>
   void call(const char* action, Collective&& collective) {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     if (broken) {
       throw Error(ErrorCode::kDistributed, action,
-                  name_of(environment) + ", after an earlier failure", "start all ranks again");
+                  describe(environment) + ", after an earlier failure", "start all ranks again");
     }
     try {
       collective(*gloo)->wait();
     } catch (const std::exception& e) {
       broken = true;
       throw Error(ErrorCode::kDistributed, std::string(action) + " (" + reason_of(e) + ")",
-                  name_of(environment),
+                  describe(environment),
                   "a peer ended or hangs: look at what the other ranks said last, then start all "
                   "ranks again from the last checkpoint");
     }
@@ -70,86 +66,6 @@ struct ProcessGroup::Impl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Meets the others in the store: each claims its rank, tells its address, and waits for all.
-class Meeting {
- public:
-  Meeting(c10d::Store& store, const RankEnvironment& environment, Clock::time_point deadline)
-      : store_(store), environment_(environment), deadline_(deadline) {}
-
-  void hold(const std::string& own_address) {
-    // Before the card: a second process of this rank must not overwrite the first one's.
-    if (store_.add(key("claims", environment_.rank), 1) != 1) {
-      throw Error(ErrorCode::kDistributed, "two processes are the same rank", name_of(environment_),
-                  "end what is left of an earlier run, and start each rank once");
-    }
-    const std::string card = std::to_string(environment_.world_size) + " " + own_address;
-    store_.set(key("cards", environment_.rank),
-               std::vector<std::uint8_t>(card.begin(), card.end()));
-    wait_for_all();
-    check_cards(own_address);
-  }
-
- private:
-  static std::string key(const char* what, int rank) {
-    return std::string(what) + "/" + std::to_string(rank);
-  }
-
-  void wait_for_all() {
-    auto pause = std::chrono::milliseconds(1);
-    int next = 0;  // ranks below it have come
-    while (next < environment_.world_size) {
-      if (store_.check({key("cards", next)})) {
-        ++next;
-        continue;
-      }
-      if (Clock::now() > deadline_) throw_missing(next);
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::milliseconds(100));
-    }
-  }
-
-  [[noreturn]] void throw_missing(int first) {
-    std::string missing;
-    int num_missing = 0;
-    for (int rank = first; rank < environment_.world_size; ++rank) {
-      if (store_.check({key("cards", rank)})) continue;
-      if (++num_missing <= 8) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    }
-    if (num_missing > 8) missing += ", ...";
-    throw Error(ErrorCode::kDistributed,
-                std::to_string(num_missing) + " of " + std::to_string(environment_.world_size) +
-                    " ranks did not come in time",
-                "missing rank " + missing,
-                "look at what they said last, and start all ranks again");
-  }
-
-  void check_cards(const std::string& own_address) {
-    for (int rank = 0; rank < environment_.world_size; ++rank) {
-      const auto bytes = store_.get(key("cards", rank));
-      const std::string card(bytes.begin(), bytes.end());
-      const std::size_t blank = card.find(' ');
-      if (card.substr(0, blank) != std::to_string(environment_.world_size)) {
-        throw Error(ErrorCode::kDistributed, "the ranks do not agree on the world size",
-                    name_of(environment_) + ", but rank " + std::to_string(rank) +
-                        " has a world size of " + card.substr(0, blank),
-                    "start all ranks with the same world size");
-      }
-      const std::string address = card.substr(blank + 1);
-      if (detail::is_loopback(address) != detail::is_loopback(own_address)) {
-        throw Error(ErrorCode::kDistributed, "the ranks cannot reach each other",
-                    "rank " + std::to_string(rank) + " is at " + address + " and rank " +
-                        std::to_string(environment_.rank) + " at " + own_address,
-                    "set MASTER_ADDR to an address that every machine can reach, or "
-                    "GLOO_SOCKET_IFNAME to the network interface to use");
-      }
-    }
-  }
-
-  c10d::Store& store_;
-  const RankEnvironment& environment_;
-  const Clock::time_point deadline_;
-};
 
 c10d::TCPStoreOptions store_options(bool is_server, std::uint16_t port) {
   c10d::TCPStoreOptions options;
@@ -165,10 +81,10 @@ c10d::TCPStoreOptions store_options(bool is_server, std::uint16_t port) {
 }
 
 c10::intrusive_ptr<c10d::TCPStore> open_store(const RankEnvironment& environment,
-                                              std::int64_t timeout_ms) {
+                                              std::chrono::milliseconds timeout) {
   auto options =
       store_options(environment.rank == 0 && !environment.launcher_store, environment.master_port);
-  options.timeout = std::chrono::milliseconds(timeout_ms);
+  options.timeout = timeout;
   const std::string place =
       environment.master_address + ":" + std::to_string(environment.master_port);
   try {
@@ -188,13 +104,13 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const RankEnvironment& environment
   }
 }
 
-c10d::ReduceOp to_c10d(ReduceOp op) {
+c10d::ReduceOp to_c10d(ProcessGroup::ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum:
+    case ProcessGroup::ReduceOp::kSum:
       return c10d::ReduceOp::SUM;
-    case ReduceOp::kMin:
+    case ProcessGroup::ReduceOp::kMin:
       return c10d::ReduceOp::MIN;
-    case ReduceOp::kMax:
+    case ProcessGroup::ReduceOp::kMax:
       return c10d::ReduceOp::MAX;
   }
   return c10d::ReduceOp::SUM;
@@ -214,30 +130,30 @@ void on_plain_tensor(const torch::Tensor& tensor, Collective&& collective) {
 }  // namespace
 
 ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
-                                   const ProcessGroupOptions& options) {
+                                   const ProcessGroup::Options& options) {
   auto impl = std::make_shared<Impl>();
   impl->environment = environment;
-  impl->timeout_ms = options.timeout_ms;
+  impl->timeout = options.timeout;
   if (environment.world_size == 1) return ProcessGroup(std::move(impl));
 
-  const auto deadline = Clock::now() + std::chrono::milliseconds(options.connect_timeout_ms);
+  const auto deadline = Clock::now() + options.connect_timeout;
   const bool listens = environment.rank == 0 && !environment.launcher_store;
   c10::intrusive_ptr<c10d::Store> root;
-  if (listens) root = open_store(environment, options.connect_timeout_ms);
+  if (listens) root = open_store(environment, options.connect_timeout);
   // TCPStore would wait for the listener, too, but writes warnings to stderr while it does.
   std::string own_address =
       detail::wait_for_listener(environment.master_address, environment.master_port, deadline);
-  if (!listens) root = open_store(environment, options.connect_timeout_ms);
+  if (!listens) root = open_store(environment, options.connect_timeout);
 
   std::string stage = "cannot meet the other ranks";
   try {
     impl->store = c10::make_intrusive<c10d::PrefixStore>("shardwise/" + environment.attempt, root);
-    impl->store->setTimeout(std::chrono::milliseconds(options.connect_timeout_ms));
-    Meeting(*impl->store, environment, deadline).hold(own_address);
+    impl->store->setTimeout(options.connect_timeout);
+    detail::rendezvous(*impl->store, environment, own_address, deadline);
 
     stage = "cannot connect to the other ranks";
     auto gloo_options = c10d::ProcessGroupGloo::Options::create();
-    gloo_options->timeout = std::chrono::milliseconds(options.timeout_ms);
+    gloo_options->timeout = options.timeout;
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     gloo_options->devices.push_back(
         interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
@@ -248,7 +164,7 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(ErrorCode::kDistributed, stage + " (" + reason_of(e) + ")", name_of(environment),
+    throw Error(ErrorCode::kDistributed, stage + " (" + reason_of(e) + ")", describe(environment),
                 "look at what the other ranks said last, and start all ranks again");
   }
   ProcessGroup group(std::move(impl));
@@ -256,12 +172,12 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   return group;
 }
 
-void ProcessGroup::all_reduce(const torch::Tensor& tensor, ReduceOp op) const {
+void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) const {
   if (world_size() == 1) return;
   on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(op);
-    options.timeout = std::chrono::milliseconds(impl_->timeout_ms);
+    options.timeout = impl_->timeout;
     impl_->call("cannot reduce over the ranks",
                 [&](c10d::ProcessGroupGloo& gloo) { return gloo.allreduce(tensors, options); });
   });
@@ -276,7 +192,7 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    options.timeout = std::chrono::milliseconds(impl_->timeout_ms);
+    options.timeout = impl_->timeout;
     impl_->call("cannot broadcast to the ranks",
                 [&](c10d::ProcessGroupGloo& gloo) { return gloo.broadcast(tensors, options); });
   });
@@ -314,14 +230,15 @@ namespace {
 
 }  // namespace
 
-ProcessGroup ProcessGroup::connect(const RankEnvironment& environment, const ProcessGroupOptions&) {
-  if (environment.world_size != 1) throw_no_gloo(name_of(environment));
+ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
+                                   const ProcessGroup::Options&) {
+  if (environment.world_size != 1) throw_no_gloo(describe(environment));
   auto impl = std::make_shared<Impl>();
   impl->environment = environment;
   return ProcessGroup(std::move(impl));
 }
 
-void ProcessGroup::all_reduce(const torch::Tensor&, ReduceOp) const {}
+void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
 void ProcessGroup::broadcast(const torch::Tensor&, int) const {}
 
 namespace detail {
@@ -344,13 +261,13 @@ int ProcessGroup::world_size() const noexcept { return impl_->environment.world_
 int ProcessGroup::local_rank() const noexcept { return impl_->environment.local_rank; }
 int ProcessGroup::local_world_size() const noexcept { return impl_->environment.local_world_size; }
 
-std::int64_t ProcessGroup::all_reduce(std::int64_t value, ReduceOp op) const {
+std::int64_t ProcessGroup::all_reduce(std::int64_t value, ProcessGroup::ReduceOp op) const {
   const auto tensor = torch::full({1}, value, torch::kInt64);
   all_reduce(tensor, op);
   return tensor.item<std::int64_t>();
 }
 
-double ProcessGroup::all_reduce(double value, ReduceOp op) const {
+double ProcessGroup::all_reduce(double value, ProcessGroup::ReduceOp op) const {
   const auto tensor = torch::full({1}, value, torch::kFloat64);
   all_reduce(tensor, op);
   return tensor.item<double>();
@@ -359,7 +276,7 @@ double ProcessGroup::all_reduce(double value, ReduceOp op) const {
 // A reduction whose result all ranks need cannot end before every rank has begun.
 void ProcessGroup::barrier() const { all_reduce(std::int64_t{0}); }
 
-ProcessGroup init_process_group(const ProcessGroupOptions& options) {
+ProcessGroup init_process_group(const ProcessGroup::Options& options) {
   return ProcessGroup::connect(rank_environment(), options);
 }
 

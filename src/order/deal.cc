@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/assert.h"
+
 namespace shardwise::detail {
 
 namespace {
@@ -109,6 +111,7 @@ void Dealer::deal_waves(std::uint64_t step) {
 
 void Dealer::deal(std::uint64_t step, std::span<const std::uint64_t> sizes,
                   std::span<std::uint32_t> ranks) {
+  SHARDWISE_ASSERT(ranks.size() == sizes.size() && sizes.size() <= std::size_t{1} << 31);
   if (sizes.empty()) return;
   sort(sizes);
   deal_waves(step);

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
+
 namespace shardwise::detail {
 
 /// Deals the samples of a step to ranks so that all get as many samples and nearly as many bytes.
@@ -21,7 +23,7 @@ class Dealer {
   static constexpr unsigned kVersion = 2;
 
   /// REQUIRES: world > 0.
-  explicit Dealer(std::uint64_t world) : world_(world) {}
+  explicit Dealer(std::uint64_t world) : world_(world) { SHARDWISE_ASSERT(world > 0); }
 
   /// ranks[i] = who gets the sample in slot i of this step, of sizes[i] bytes.
   /// REQUIRES: as many ranks as sizes, at most 2^31.

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
@@ -35,7 +36,7 @@ inline uint128 hash_of(std::uint64_t sample, const Hash128& key) noexcept {
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
 /// "17, 20 (3 times), 31 and 12 more".
-std::string listed(const std::vector<AuditVerdict::Count>& counts) {
+std::string listed(const std::vector<EpochAudit::Verdict::Count>& counts) {
   std::string text;
   const std::size_t named = std::min(counts.size(), kMaxNamed);
   for (std::size_t i = 0; i < named; ++i) {
@@ -55,7 +56,8 @@ void check_sample(std::uint64_t sample, std::uint64_t num_samples) {
 
 }  // namespace
 
-AuditSum AuditSum::of_range(std::uint64_t begin, std::uint64_t end, Hash128 fingerprint) {
+EpochAudit::Sum EpochAudit::Sum::of_range(std::uint64_t begin, std::uint64_t end,
+                                          Hash128 fingerprint) {
   const Hash128 key = audit_key(fingerprint);
   uint128 hashes = 0;
   uint128 numbers = 0;
@@ -66,7 +68,7 @@ AuditSum AuditSum::of_range(std::uint64_t begin, std::uint64_t end, Hash128 fing
   return {begin < end ? end - begin : 0, split(hashes), split(numbers)};
 }
 
-AuditSum AuditSum::of(std::span<const std::uint64_t> samples, Hash128 fingerprint) {
+EpochAudit::Sum EpochAudit::Sum::of(std::span<const std::uint64_t> samples, Hash128 fingerprint) {
   const Hash128 key = audit_key(fingerprint);
   uint128 hashes = 0;
   uint128 numbers = 0;
@@ -77,21 +79,21 @@ AuditSum AuditSum::of(std::span<const std::uint64_t> samples, Hash128 fingerprin
   return {samples.size(), split(hashes), split(numbers)};
 }
 
-AuditSum& AuditSum::operator+=(const AuditSum& other) noexcept {
+EpochAudit::Sum& EpochAudit::Sum::operator+=(const EpochAudit::Sum& other) noexcept {
   count += other.count;
   hashes = split(join(hashes) + join(other.hashes));
   numbers = split(join(numbers) + join(other.numbers));
   return *this;
 }
 
-AuditSum& AuditSum::operator-=(const AuditSum& other) noexcept {
+EpochAudit::Sum& EpochAudit::Sum::operator-=(const EpochAudit::Sum& other) noexcept {
   count -= other.count;
   hashes = split(join(hashes) - join(other.hashes));
   numbers = split(join(numbers) - join(other.numbers));
   return *this;
 }
 
-std::array<std::int64_t, AuditSum::kNumWords> AuditSum::to_words() const noexcept {
+std::array<std::int64_t, EpochAudit::Sum::kNumWords> EpochAudit::Sum::to_words() const noexcept {
   std::array<std::int64_t, kNumWords> words{};
   const std::array<std::uint64_t, 5> parts{count, hashes.low, hashes.high, numbers.low,
                                            numbers.high};
@@ -102,7 +104,7 @@ std::array<std::int64_t, AuditSum::kNumWords> AuditSum::to_words() const noexcep
   return words;
 }
 
-AuditSum AuditSum::from_words(std::span<const std::int64_t, kNumWords> words) {
+EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWords> words) {
   if (std::any_of(words.begin(), words.end(), [](std::int64_t w) { return w < 0; })) {
     throw InvalidArgument(
         "not the words of an epoch proof", "a word is negative",
@@ -115,23 +117,25 @@ AuditSum AuditSum::from_words(std::span<const std::int64_t, kNumWords> words) {
     }
     return value;
   };
-  AuditSum sum;
+  EpochAudit::Sum sum;
   sum.count = static_cast<std::uint64_t>(join_limbs(0, 2));
   sum.hashes = split(join_limbs(2, 4));
   sum.numbers = split(join_limbs(6, 4));
   return sum;
 }
 
-AuditExpectation::AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint)
-    : AuditExpectation(num_samples, fingerprint, AuditSum::of_range(0, num_samples, fingerprint)) {}
+EpochAudit::Expectation::Expectation(std::uint64_t num_samples, Hash128 fingerprint)
+    : EpochAudit::Expectation(num_samples, fingerprint,
+                              EpochAudit::Sum::of_range(0, num_samples, fingerprint)) {}
 
-AuditExpectation::AuditExpectation(std::uint64_t num_samples, Hash128 fingerprint,
-                                   const AuditSum& all)
+EpochAudit::Expectation::Expectation(std::uint64_t num_samples, Hash128 fingerprint,
+                                     const EpochAudit::Sum& all)
     : num_samples_(num_samples), fingerprint_(fingerprint), sum_(all) {}
 
-AuditExpectation AuditExpectation::of(std::span<const std::uint64_t> samples,
-                                      std::uint64_t num_samples, Hash128 fingerprint) {
-  AuditExpectation expectation;
+EpochAudit::Expectation EpochAudit::Expectation::of(std::span<const std::uint64_t> samples,
+                                                    std::uint64_t num_samples,
+                                                    Hash128 fingerprint) {
+  EpochAudit::Expectation expectation;
   expectation.num_samples_ = num_samples;
   expectation.base_times_ = 0;
   expectation.fingerprint_ = fingerprint;
@@ -140,8 +144,9 @@ AuditExpectation AuditExpectation::of(std::span<const std::uint64_t> samples,
   return expectation;
 }
 
-AuditExpectation AuditExpectation::as_ordered(std::uint64_t num_samples, Hash128 fingerprint) {
-  AuditExpectation expectation;
+EpochAudit::Expectation EpochAudit::Expectation::as_ordered(std::uint64_t num_samples,
+                                                            Hash128 fingerprint) {
+  EpochAudit::Expectation expectation;
   expectation.num_samples_ = num_samples;
   expectation.base_times_ = 0;
   expectation.knows_times_ = false;
@@ -150,11 +155,12 @@ AuditExpectation AuditExpectation::as_ordered(std::uint64_t num_samples, Hash128
   return expectation;
 }
 
-void AuditExpectation::check(std::span<const std::uint64_t> samples) const {
+void EpochAudit::Expectation::check(std::span<const std::uint64_t> samples) const {
   for (const std::uint64_t sample : samples) check_sample(sample, num_samples_);
 }
 
-std::uint64_t AuditExpectation::times(std::uint64_t sample) const {
+std::uint64_t EpochAudit::Expectation::times(std::uint64_t sample) const {
+  SHARDWISE_ASSERT(sample < num_samples_ && knows_times_);
   const auto at =
       std::lower_bound(exceptions_.begin(), exceptions_.end(), sample,
                        [](const Exception& e, std::uint64_t number) { return e.sample < number; });
@@ -162,7 +168,7 @@ std::uint64_t AuditExpectation::times(std::uint64_t sample) const {
 }
 
 /// The samples, ascending, each with how often it is listed.
-std::vector<AuditExpectation::Exception> AuditExpectation::counted(
+std::vector<EpochAudit::Expectation::Exception> EpochAudit::Expectation::counted(
     std::span<const std::uint64_t> samples) const {
   std::vector<std::uint64_t> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
@@ -178,7 +184,7 @@ std::vector<AuditExpectation::Exception> AuditExpectation::counted(
 }
 
 /// Puts `changed`, which is ascending, in place of what was known of its samples.
-void AuditExpectation::merge(std::vector<Exception> changed) {
+void EpochAudit::Expectation::merge(std::vector<Exception> changed) {
   std::vector<Exception> merged;
   merged.reserve(exceptions_.size() + changed.size());
   auto old = exceptions_.begin();
@@ -191,7 +197,7 @@ void AuditExpectation::merge(std::vector<Exception> changed) {
   exceptions_ = std::move(merged);
 }
 
-void AuditExpectation::repeat(std::span<const std::uint64_t> samples) {
+void EpochAudit::Expectation::repeat(std::span<const std::uint64_t> samples) {
   if (samples.empty()) return;
   check(samples);
   if (knows_times_) {
@@ -204,10 +210,10 @@ void AuditExpectation::repeat(std::span<const std::uint64_t> samples) {
     }
     merge(std::move(changed));
   }
-  sum_ += AuditSum::of(samples, fingerprint_);
+  sum_ += EpochAudit::Sum::of(samples, fingerprint_);
 }
 
-void AuditExpectation::leave_out(std::span<const std::uint64_t> samples) {
+void EpochAudit::Expectation::leave_out(std::span<const std::uint64_t> samples) {
   if (samples.empty()) return;
   check(samples);
   if (knows_times_) {
@@ -226,10 +232,10 @@ void AuditExpectation::leave_out(std::span<const std::uint64_t> samples) {
     }
     merge(std::move(changed));
   }
-  sum_ -= AuditSum::of(samples, fingerprint_);
+  sum_ -= EpochAudit::Sum::of(samples, fingerprint_);
 }
 
-std::string AuditVerdict::text(std::uint64_t epoch) const {
+std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
   std::string text = "epoch " + number(epoch) + ": ";
   if (proven && !claim.empty())
     return text + number(expected) + " samples " + std::string(claim) + ": proven";
@@ -291,7 +297,7 @@ void EpochAudit::merge(const EpochAudit& other) {
   for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
 }
 
-void EpochAudit::merge(const AuditSum& other) noexcept {
+void EpochAudit::merge(const EpochAudit::Sum& other) noexcept {
   sum_ += other;
   if (other.count > 0) counts_complete_ = false;
 }
@@ -306,8 +312,8 @@ namespace {
 
 /// Finds the single sample that is missing, came once too often, or came in place of another, if
 /// that alone explains the difference of the sums.
-void explain_by_one(const AuditExpectation& expectation, const AuditSum& sum, const Hash128& key,
-                    AuditVerdict& verdict) {
+void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit::Sum& sum,
+                    const Hash128& key, EpochAudit::Verdict& verdict) {
   const uint128 hashes = join(expectation.sum().hashes) - join(sum.hashes);
   const uint128 numbers = join(expectation.sum().numbers) - join(sum.numbers);
   const std::uint64_t n = expectation.num_samples();
@@ -337,8 +343,8 @@ void explain_by_one(const AuditExpectation& expectation, const AuditSum& sum, co
 
 }  // namespace
 
-AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
-  AuditVerdict verdict;
+EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectation) const {
+  EpochAudit::Verdict verdict;
   verdict.expected = expectation.sum().count;
   verdict.delivered = sum_.count;
   verdict.claim = expectation.claim();
@@ -383,12 +389,12 @@ AuditVerdict EpochAudit::verdict(const AuditExpectation& expectation) const {
   return verdict;
 }
 
-void EpochAudit::prove(const AuditExpectation& expectation, std::uint64_t epoch) const {
+void EpochAudit::prove(const EpochAudit::Expectation& expectation, std::uint64_t epoch) const {
   if (expectation.fingerprint() != fingerprint_) {
     throw Mismatch("cannot prove epoch " + number(epoch), {},
                    "the expectation is of another data set than the audit");
   }
-  const AuditVerdict outcome = verdict(expectation);
+  const EpochAudit::Verdict outcome = verdict(expectation);
   if (!outcome.proven) throw NotExact(outcome.text(epoch));
 }
 

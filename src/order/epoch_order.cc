@@ -5,10 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
 #include "order/spec.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 
@@ -56,8 +57,9 @@ void check_size(std::uint64_t n) {
 
 void check_window(std::uint64_t window) {
   if (window > 0) return;
-  throw InvalidArgument("window is 0 chunks", {},
-                        "it is at least 1; 1 shuffles inside each chunk, more mixes that many");
+  throw InvalidArgument(
+      "window is 0 chunks", {},
+      "it must be at least 1; 1 shuffles inside each chunk, and N mixes N chunks");
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ EpochOrder EpochOrder::sequential(std::uint64_t n) {
 EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle) {
   check_size(n);
   if (chunk_size == 0) {
-    throw InvalidArgument("chunk_size is 0 samples", {}, "it is at least 1, and 1000 is usual");
+    throw InvalidArgument("chunk_size is 0 samples", {}, "it must be at least 1; 1000 is usual");
   }
   check_window(shuffle.window);
   chunk_size = std::min(chunk_size, std::max<std::uint64_t>(n, 1));
@@ -132,7 +134,7 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   check_window(shuffle.window);
   if (shuffle.phase) {
     throw InvalidArgument(
-        "whole shards as chunks with a phase", {},
+        "whole shards as chunks cannot have a phase", {},
         "the borders of shards cannot move; use chunks of equal size, or no phase");
   }
   const std::uint64_t num_shards = offsets->size() - 1;
@@ -200,6 +202,8 @@ Permutation EpochOrder::permutation_of(const Group& group) const {
 
 void EpochOrder::fill(std::uint64_t first, std::uint64_t stride,
                       std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT(stride > 0);
+  SHARDWISE_ASSERT_HOT(out.empty() || (first < n_ && (n_ - 1 - first) / stride >= out.size() - 1));
   if (kind_ == Kind::kSequential) {
     for (std::uint64_t& sample : out) {
       sample = first;
@@ -227,6 +231,7 @@ void EpochOrder::fill(std::uint64_t first, std::uint64_t stride,
 }
 
 void EpochOrder::map(std::span<std::uint64_t> positions) const {
+  SHARDWISE_ASSERT_HOT(std::ranges::all_of(positions, [this](auto p) { return p < n_; }));
   if (kind_ == Kind::kSequential) return;
   for (std::size_t i = 0; i < positions.size();) {
     const Group group = group_at(positions[i]);
@@ -335,6 +340,7 @@ std::uint64_t EpochOrder::num_groups() const noexcept {
 }
 
 void EpochOrder::list_group(std::uint64_t number, std::vector<SampleRange>& samples) const {
+  SHARDWISE_ASSERT(number < num_groups());
   samples.clear();
   const std::uint64_t first_place = number * window_;
   const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);

@@ -38,12 +38,13 @@ class SHARDWISE_EXPORT EpochOrder {
   };
 
   /// Errors (all three): InvalidArgument if n > kMaxSamples, or chunk_size or window is 0.
-  static EpochOrder sequential(std::uint64_t n);
+  [[nodiscard]] static EpochOrder sequential(std::uint64_t n);
   /// O(1) memory and time.
-  static EpochOrder chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle);
+  [[nodiscard]] static EpochOrder chunked(std::uint64_t n, std::uint64_t chunk_size,
+                                          const Shuffle& shuffle);
   /// Whole shards as chunks. 16 bytes a shard, and about 20 ns a shard to make.
   /// Errors: InvalidArgument also if `offsets` is no such list, or with `phase`.
-  static EpochOrder sharded(ShardOffsets offsets, const Shuffle& shuffle);
+  [[nodiscard]] static EpochOrder sharded(ShardOffsets offsets, const Shuffle& shuffle);
 
   std::uint64_t size() const noexcept { return n_; }
 

@@ -3,24 +3,24 @@
 #include <memory>
 #include <string>
 
+#include "base/error_types.h"
 #include "order/sampler_access.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
-std::vector<RankStep> explain_step(const Sampler& sampler, std::uint64_t step) {
+std::vector<Sampler::RankStep> explain_step(const Sampler& sampler, std::uint64_t step) {
   if (step >= sampler.steps()) {
     throw OutOfRange("no step " + std::to_string(step),
                      "epoch " + std::to_string(sampler.epoch()) + " with batches of " +
                          std::to_string(sampler.batch_size()),
                      "it has " + std::to_string(sampler.steps()) + " steps, numbered from 0");
   }
-  std::vector<RankStep> ranks;
+  std::vector<Sampler::RankStep> ranks;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); ++rank) {
     const std::unique_ptr<Sampler> mine = sampler.for_rank(rank);
     const std::uint64_t first = mine->first_of_step(step);
     mine->seek(first);
-    RankStep part;
+    Sampler::RankStep part;
     part.rank = rank;
     part.samples.resize(mine->first_of_step(step + 1) - first);
     mine->next_batch(part.samples);
@@ -29,12 +29,12 @@ std::vector<RankStep> explain_step(const Sampler& sampler, std::uint64_t step) {
   return ranks;
 }
 
-std::vector<SampleTime> when_sample(const Sampler& sampler, std::uint64_t sample) {
+std::vector<Sampler::SampleTime> when_sample(const Sampler& sampler, std::uint64_t sample) {
   if (sample >= sampler.num_samples()) {
     throw OutOfRange("no sample " + std::to_string(sample), {},
                      "sample numbers are in [0, " + std::to_string(sampler.num_samples()) + ")");
   }
-  std::vector<SampleTime> times;
+  std::vector<Sampler::SampleTime> times;
   for (const auto& [share, index] : detail::SamplerAccess::deliveries(sampler, sample)) {
     const std::uint64_t first_rank = share * sampler.replicas();
     const std::unique_ptr<Sampler> mine = sampler.for_rank(first_rank);

@@ -22,6 +22,8 @@ enum class KeyPurpose : std::uint64_t {
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
   kPhase = 10,          ///< where the borders of chunks lie in an epoch
   kSample = 11,         ///< what is random about one sample in an epoch; see sample_key.h
+  kOperation = 12,      ///< one operation on a sample or batch; index: the operation
+  kBatch = 13,          ///< what is random about a batch; index: the position of its first sample
 };
 
 /// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
 #include "order/permutation.h"
@@ -27,7 +28,7 @@ inline std::uint64_t MixtureDraws::Node::left(std::uint64_t x) const noexcept {
 
 MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed) {
   if (weights.size() > kMaxDatasets) {
-    throw InvalidArgument("too many data sets in a mixture", {}, "at most 2^20 are possible");
+    throw InvalidArgument("the mixture has too many data sets", {}, "at most 2^20 are possible");
   }
   shares_ = weight_shares(weights, kMixtureShares, "data set");
 
@@ -104,6 +105,7 @@ inline MixtureDraw MixtureDraws::descend(std::uint64_t block, std::uint64_t entr
 void MixtureDraws::locate(std::uint64_t first, std::uint64_t stride,
                           std::span<std::uint32_t> dataset,
                           std::span<std::uint64_t> draw) const noexcept {
+  SHARDWISE_ASSERT(dataset.size() == draw.size());
   std::uint64_t slot = first;
   for (std::size_t i = 0; i < dataset.size(); ++i) {
     const MixtureDraw found = at(slot);
@@ -114,6 +116,7 @@ void MixtureDraws::locate(std::uint64_t first, std::uint64_t stride,
 }
 
 MixtureDraw MixtureDraws::at(std::uint64_t slot) const noexcept {
+  SHARDWISE_ASSERT_HOT(slot < kMaxSlots);
   const std::uint64_t block = slot / kBlock;
   return descend(block, entry_of(block_key(block), slot % kBlock));
 }
@@ -136,6 +139,7 @@ MixtureDraws::Part MixtureDraws::part(std::size_t dataset, std::uint64_t block) 
 }
 
 std::uint64_t MixtureDraws::draws_before(std::size_t dataset, std::uint64_t slot) const noexcept {
+  SHARDWISE_ASSERT_HOT(dataset < num_datasets() && slot <= kMaxSlots);
   const std::uint64_t block = slot / kBlock;
   const std::uint64_t offset = slot % kBlock;
   const auto [begin, end, entry] = part(dataset, block);
@@ -150,6 +154,7 @@ std::uint64_t MixtureDraws::draws_before(std::size_t dataset, std::uint64_t slot
 
 std::optional<std::uint64_t> MixtureDraws::block_of(std::size_t dataset,
                                                     std::uint64_t draw) const noexcept {
+  SHARDWISE_ASSERT_HOT(dataset < num_datasets());
   if (shares_[dataset] == 0) return std::nullopt;
   // Were slots not permuted in blocks, the tree would decide for one slot after another, and draw i
   // of the left of a node would be its draw x with left(x) = i, left(x + 1) = i + 1; from that
@@ -181,6 +186,7 @@ std::optional<std::uint64_t> MixtureDraws::slot_of(std::size_t dataset,
 
 std::pair<std::uint64_t, std::uint64_t> MixtureDraws::slots_of_draws(
     std::size_t dataset, std::uint64_t first, std::uint64_t last) const noexcept {
+  SHARDWISE_ASSERT(first < last);
   const std::optional<std::uint64_t> begin = block_of(dataset, first);
   const std::optional<std::uint64_t> end = block_of(dataset, last - 1);
   return {begin ? *begin * kBlock : kMaxSlots, end ? (*end + 1) * kBlock : kMaxSlots};

@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "base/error_types.h"
 #include "order/mixture_slots.h"
 #include "order/sampler_access.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 
@@ -12,7 +12,7 @@ namespace {
 
 const Order& checked_mixture(const Order& order) {
   if (std::holds_alternative<Mixture>(order.kind)) return order;
-  throw InvalidArgument("a mixture of nothing", {}, "give an order whose kind is Mixture");
+  throw InvalidArgument("the order is not a mixture", {}, "give an order whose kind is Mixture");
 }
 
 const detail::MixtureSlots& mixture_of(const SlotSampler& sampler) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "base/assert.h"
 #include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
@@ -45,7 +46,7 @@ ShardOffsets part_starts(const ShardOffsets& all, std::uint64_t begin, std::uint
 MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, const Order& order)
     : epoch_size_(order.epoch_size == 0 ? samples.size() : order.epoch_size) {
   if (mixture.parts.empty()) {
-    throw InvalidArgument("a mixture of nothing", {}, "give at least one data set");
+    throw InvalidArgument("the mixture has no data set", {}, "give at least one data set");
   }
   draws_ = std::make_shared<const MixtureDraws>(weights_of(mixture), order.seed);
   first_.push_back(0);
@@ -131,6 +132,7 @@ void MixtureSlots::draw_from(std::size_t dataset, std::span<std::uint64_t> draws
 
 void MixtureSlots::fill(std::uint64_t first, std::uint64_t stride,
                         std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT_HOT(in_epoch(first, stride, out.size()));
   std::array<std::uint32_t, kSlots> dataset;
   std::array<std::uint64_t, kSlots> draw;
   std::array<std::uint64_t, kSlots> sorted;
@@ -158,6 +160,7 @@ void MixtureSlots::fill(std::uint64_t first, std::uint64_t stride,
 }
 
 std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
+  SHARDWISE_ASSERT(sample < first_.back());
   const std::size_t dataset = dataset_of(sample);
   const std::uint64_t n = parts_[dataset].num_samples;
   const std::uint64_t begin = first_slot();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "order/epoch_order.h"
 #include "order/mixture_draws.h"
 #include "order/slot_order.h"
@@ -34,7 +35,10 @@ class MixtureSlots final : public SlotOrder {
   std::uint64_t layout() const { return layout_; }
   std::size_t num_datasets() const noexcept { return parts_.size(); }
   /// The number of the first sample of a data set. REQUIRES: dataset <= num_datasets().
-  std::uint64_t first_sample(std::size_t dataset) const { return first_[dataset]; }
+  std::uint64_t first_sample(std::size_t dataset) const {
+    SHARDWISE_ASSERT(dataset < first_.size());
+    return first_[dataset];
+  }
   std::size_t dataset_of(std::uint64_t sample) const;
   /// The first slot of the epoch, counted over all epochs.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }

@@ -28,20 +28,20 @@ OrderKind parse_order_kind(std::string_view name) {
                         "use chunked, sharded, sequential, resampled or wids");
 }
 
-std::string_view tail_name(Tail tail) noexcept {
+std::string_view tail_name(Order::Tail tail) noexcept {
   switch (tail) {
-    case Tail::kExact:
+    case Order::Tail::kExact:
       return "exact";
-    case Tail::kDrop:
+    case Order::Tail::kDrop:
       return "drop";
-    case Tail::kPad:
+    case Order::Tail::kPad:
       return "pad";
   }
   return "?";
 }
 
-Tail parse_tail(std::string_view name) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+Order::Tail parse_tail(std::string_view name) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     if (name == tail_name(tail)) return tail;
   }
   throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
@@ -49,7 +49,7 @@ Tail parse_tail(std::string_view name) {
 
 void SampleSet::throw_negative(std::int64_t n) {
   throw InvalidArgument("a number of samples cannot be " + std::to_string(n), {},
-                        "it is at least 0");
+                        "it must be at least 0");
 }
 
 SampleSet SampleSet::with_shards(ShardOffsets starts) const {
@@ -98,7 +98,7 @@ ShardOffsets SampleSet::shard_starts() const {
 SampleBytes SampleSet::sample_bytes() const {
   SampleBytes bytes = make_bytes_ ? make_bytes_() : nullptr;
   if (!bytes) {
-    throw InvalidArgument("balance_bytes without the sizes of the samples", {},
+    throw InvalidArgument("balance_bytes needs the sizes of the samples", {},
                           "give a data set, or a function that tells the bytes of a sample");
   }
   return bytes;
@@ -106,12 +106,12 @@ SampleBytes SampleSet::sample_bytes() const {
 
 std::vector<double> SampleSet::column(const std::string& name) const {
   if (!make_column_) {
-    throw InvalidArgument("no columns are known of the samples", "column " + in_quotes(name),
+    throw InvalidArgument("the samples have no columns", "column " + in_quotes(name),
                           "give a data set whose index has the column");
   }
   std::vector<double> numbers = make_column_(name);
   if (numbers.size() == size_) return numbers;
-  throw InvalidArgument("a column with " + std::to_string(numbers.size()) + " numbers for " +
+  throw InvalidArgument("the column has " + std::to_string(numbers.size()) + " numbers for " +
                             std::to_string(size_) + " samples",
                         "column " + in_quotes(name), "give one for each");
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "order/permutation.h"
 #include "shardwise/base/error.h"
@@ -55,16 +56,18 @@ std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
 
 Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
     : streams_(streams), run_length_(0), longer_runs_(0) {
-  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it is at least 1");
+  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it must be at least 1");
   run_length_ = num_positions / streams;
   longer_runs_ = num_positions % streams;
 }
 
 std::uint64_t Streams::position_of_slot(std::uint64_t slot) const noexcept {
+  SHARDWISE_ASSERT_HOT(slot < run_begin(streams_));
   return run_begin(slot % streams_) + slot / streams_;
 }
 
 std::uint64_t Streams::slot_of_position(std::uint64_t position) const noexcept {
+  SHARDWISE_ASSERT_HOT(position < run_begin(streams_));
   const std::uint64_t in_longer_runs = longer_runs_ * (run_length_ + 1);
   if (position < in_longer_runs) {
     return position % (run_length_ + 1) * streams_ + position / (run_length_ + 1);
@@ -74,7 +77,7 @@ std::uint64_t Streams::slot_of_position(std::uint64_t position) const noexcept {
 }
 
 Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uint64_t rank,
-                     Tail tail, std::uint64_t streams)
+                     Order::Tail tail, std::uint64_t streams)
     : num_slots_(num_slots),
       world_size_(world_size),
       rank_(rank),
@@ -86,14 +89,14 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
   }
   if (world_size == 0 || world_size > kMaxWorldSize) {
     throw InvalidArgument("world_size is " + std::to_string(world_size), {},
-                          "it is the number of ranks, from 1 to 2^31");
+                          "it must be from 1 to 2^31");
   }
   if (rank >= world_size) {
     throw InvalidArgument(
         "rank is " + std::to_string(rank) + " with world_size " + std::to_string(world_size), {},
         "ranks are in [0, " + std::to_string(world_size) + ")");
   }
-  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it is at least 1");
+  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it must be at least 1");
   if (streams % world_size != 0 && world_size % streams != 0) {
     throw InvalidArgument(
         "streams " + std::to_string(streams) + " with world_size " + std::to_string(world_size),
@@ -102,8 +105,8 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
             std::to_string(streams) + " world_size " + valid_world_sizes(world_size, streams));
   }
   const std::uint64_t left_over = num_slots % world_size;
-  if (tail == Tail::kDrop) delivered_slots_ -= left_over;
-  if (tail == Tail::kPad && left_over != 0) delivered_slots_ += world_size - left_over;
+  if (tail == Order::Tail::kDrop) delivered_slots_ -= left_over;
+  if (tail == Order::Tail::kPad && left_over != 0) delivered_slots_ += world_size - left_over;
 }
 
 }  // namespace shardwise::detail

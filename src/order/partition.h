@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/assert.h"
 #include "shardwise/order/order.h"
 
 namespace shardwise::detail {
@@ -47,11 +48,11 @@ class Streams {
 class Partition {
  public:
   Partition(std::uint64_t num_slots, std::uint64_t world_size = 1, std::uint64_t rank = 0,
-            Tail tail = Tail::kExact, std::uint64_t streams = 1);
+            Order::Tail tail = Order::Tail::kExact, std::uint64_t streams = 1);
 
   std::uint64_t world_size() const noexcept { return world_size_; }
   std::uint64_t rank() const noexcept { return rank_; }
-  Tail tail() const noexcept { return tail_; }
+  Order::Tail tail() const noexcept { return tail_; }
 
   /// Slots that exist, before the tail policy.
   std::uint64_t num_slots() const noexcept { return num_slots_; }
@@ -68,7 +69,10 @@ class Partition {
   std::uint64_t max_size() const noexcept { return size_of(0); }
 
   /// The slot of this rank's sample `index`, padded slots included. REQUIRES: index < size().
-  std::uint64_t slot(std::uint64_t index) const noexcept { return index * world_size_ + rank_; }
+  std::uint64_t slot(std::uint64_t index) const noexcept {
+    SHARDWISE_ASSERT_HOT(index < size());
+    return index * world_size_ + rank_;
+  }
   /// How many of this rank's slots lie before `slot`: where it goes on if `slot` were consumed.
   std::uint64_t index_at(std::uint64_t slot) const noexcept { return index_at(slot, rank_); }
 
@@ -80,7 +84,7 @@ class Partition {
   std::uint64_t num_slots_;
   std::uint64_t world_size_;
   std::uint64_t rank_;
-  Tail tail_;
+  Order::Tail tail_;
   std::uint64_t delivered_slots_;
 };
 

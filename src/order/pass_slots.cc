@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
 
@@ -24,7 +25,8 @@ PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Kind& kind, con
       epoch_size_(order.epoch_size == 0 ? n : order.epoch_size),
       streams_(n, order.streams) {
   if (order.epoch_size != 0 && n == 0) {
-    throw InvalidArgument("an epoch_size without samples", {}, "there must be at least 1");
+    throw InvalidArgument("an epoch_size cannot be used without samples", {},
+                          "give at least 1 sample");
   }
   set_epoch(0);
 }
@@ -55,6 +57,8 @@ void PassSlots::set_epoch(std::uint64_t epoch) {
 
 void PassSlots::fill(std::uint64_t first, std::uint64_t stride,
                      std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT_HOT(in_epoch(first, stride, out.size()));
+  SHARDWISE_ASSERT_HOT(stride % streams_.count() == 0 || streams_.count() % stride == 0);
   if (is_exact()) {
     if (!out.empty()) fill_pass(pass(epoch_), first, stride, out);
     return;
@@ -93,6 +97,7 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
 }
 
 std::vector<std::uint64_t> PassSlots::slots_of(std::uint64_t sample) const {
+  SHARDWISE_ASSERT(sample < n_);
   if (is_exact()) return {streams_.slot_of_position(pass(epoch_).position_of(sample))};
   std::vector<std::uint64_t> slots;
   const std::uint64_t begin = first_slot();

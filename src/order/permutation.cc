@@ -1,12 +1,14 @@
 #include "order/permutation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/permutation_grid.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 
@@ -85,6 +87,7 @@ void Permutation::fill_table() noexcept {
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t i) const noexcept {
+  SHARDWISE_ASSERT_HOT(i < size());
   if (domain_.rounds == 0) return table_[i];
   const Grid grid = grid_of(domain_, k0_, k1_);
   return domain_.rounds == 8 ? grid.image<8>(i) : grid.image<12>(i);
@@ -107,6 +110,7 @@ std::uint64_t Permutation::inverse(std::uint64_t v) const {
 }
 
 void Permutation::apply(std::span<std::uint64_t> values) const noexcept {
+  SHARDWISE_ASSERT_HOT(std::ranges::all_of(values, [this](auto v) { return v < size(); }));
   if (domain_.rounds == 0) {
     for (std::uint64_t& value : values) value = table_[value];
   } else {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstddef>
 
+#include "base/assert.h"
+
 namespace shardwise::detail {
 
 namespace {
@@ -48,7 +50,7 @@ void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept
   const auto do_block = [&](std::uint64_t* block, Unfinished unfinished) {
     for (; unfinished != 0; unfinished &= unfinished - 1)
       waiting[num_waiting++] = block + __builtin_ctzll(unfinished);
-    while (num_waiting >= kSmall) do_waiting();
+    while (num_waiting >= kSmall) do_waiting();  // NOLINT(bugprone-infinite-loop): it changes it
   };
 
   std::uint64_t* next = values.data();
@@ -60,7 +62,7 @@ void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept
     next += kSmall;
   }
   for (; next != end; ++next) waiting[num_waiting++] = next;
-  while (num_waiting > kFewValues) do_waiting();
+  while (num_waiting > kFewValues) do_waiting();  // NOLINT(bugprone-infinite-loop): it changes it
   for (; num_waiting > 0; --num_waiting) {
     std::uint64_t& value = *waiting[num_waiting - 1];
     value = grid.image<kRounds>(value);
@@ -107,7 +109,8 @@ struct Sse2 {
     for (unsigned t = 0; t < kRounds; t += 2) {
       const __m128i even_key = _mm_set1_epi64x(static_cast<long long>(round_key));
       for (std::size_t v = 0; v < kVectors; ++v) l[v] = half_round(l[v], r[v], even_key, row_range);
-      const __m128i odd_key = _mm_set1_epi64x(static_cast<long long>(round_key + grid.k1));
+      const std::uint64_t next_key = round_key + grid.k1;
+      const __m128i odd_key = _mm_set1_epi64x(static_cast<long long>(next_key));
       for (std::size_t v = 0; v < kVectors; ++v)
         r[v] = half_round(r[v], l[v], odd_key, column_range);
       round_key += 2 * grid.k1;
@@ -187,7 +190,8 @@ struct Avx2 {
     for (unsigned t = 0; t < kRounds; t += 2) {
       const __m256i even_key = _mm256_set1_epi64x(static_cast<long long>(round_key));
       for (std::size_t v = 0; v < kVectors; ++v) l[v] = half_round(l[v], r[v], even_key, row_range);
-      const __m256i odd_key = _mm256_set1_epi64x(static_cast<long long>(round_key + grid.k1));
+      const std::uint64_t next_key = round_key + grid.k1;
+      const __m256i odd_key = _mm256_set1_epi64x(static_cast<long long>(next_key));
       for (std::size_t v = 0; v < kVectors; ++v)
         r[v] = half_round(r[v], l[v], odd_key, column_range);
       round_key += 2 * grid.k1;
@@ -245,6 +249,8 @@ bool is_supported(BulkPath path) noexcept { return path <= fastest_bulk_path(); 
 
 void apply_grid(BulkPath path, const Grid& grid, unsigned rounds,
                 std::span<std::uint64_t> values) noexcept {
+  SHARDWISE_ASSERT_HOT(is_supported(path));
+  SHARDWISE_ASSERT_HOT(std::ranges::all_of(values, [&](auto v) { return v < grid.size; }));
   if (rounds == 8) {
     apply_rounds<8>(path, grid, values);
   } else {

@@ -34,20 +34,22 @@ struct Grid {
   }
   std::uint64_t number(Cell x) const noexcept { return x.row * columns + x.column; }
 
-  static std::uint64_t round_function(std::uint64_t x, std::uint64_t round_key,
-                                      std::uint64_t range) noexcept {
+  [[nodiscard]] static std::uint64_t round_function(std::uint64_t x, std::uint64_t round_key,
+                                                    std::uint64_t range) noexcept {
     std::uint64_t y = ((x ^ round_key) & kLow32) * kGridMultiplier1 + round_key;
     y = ((y ^ (y >> 32)) & kLow32) * kGridMultiplier2;
     return ((y & kLow32) * range) >> 32;
   }
 
-  static std::uint64_t add_mod(std::uint64_t x, std::uint64_t y, std::uint64_t m) noexcept {
+  [[nodiscard]] static std::uint64_t add_mod(std::uint64_t x, std::uint64_t y,
+                                             std::uint64_t m) noexcept {
     const std::uint64_t sum = x + y;
     const std::uint64_t wrapped = sum - m;
     return sum >= m ? wrapped : sum;
   }
 
-  static std::uint64_t subtract_mod(std::uint64_t x, std::uint64_t y, std::uint64_t m) noexcept {
+  [[nodiscard]] static std::uint64_t subtract_mod(std::uint64_t x, std::uint64_t y,
+                                                  std::uint64_t m) noexcept {
     return x >= y ? x - y : x + m - y;
   }
 

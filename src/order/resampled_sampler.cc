@@ -10,7 +10,7 @@ namespace {
 
 const Order& checked_resampled(const Order& order) {
   if (std::holds_alternative<Resampled>(order.kind)) return order;
-  throw InvalidArgument("a resampled sampler of another order", {},
+  throw InvalidArgument("the order is not a resampled one", {},
                         "give an order whose kind is Resampled");
 }
 

@@ -39,7 +39,7 @@ class SHARDWISE_EXPORT ResampledSampler final : public SlotSampler {
 
   /// The fraction of `num_samples` samples that `num_draws` draws are expected to hit:
   /// 1 - (1 - 1/num_samples)^num_draws; 0 of none.
-  static double expected_coverage(std::uint64_t num_draws, std::uint64_t num_samples);
+  [[nodiscard]] static double expected_coverage(std::uint64_t num_draws, std::uint64_t num_samples);
 };
 
 }  // namespace shardwise::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/assert.h"
 #include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
@@ -19,13 +20,13 @@ ResampledSlots::ResampledSlots(const SampleSet& samples, const Resampled& kind, 
       streams_(epoch_size_, order.streams) {
   if (n_ == 0) throw InvalidArgument("cannot draw from 0 samples", {}, "there must be at least 1");
   if (epoch_size_ > kMaxSamples) {
-    throw InvalidArgument("an epoch of " + std::to_string(epoch_size_) + " draws", {},
-                          "it has at least 1 and at most 2^62");
+    throw InvalidArgument("an epoch cannot have " + std::to_string(epoch_size_) + " draws", {},
+                          "an epoch has at least 1 and at most 2^62 draws");
   }
   if (kind.unit == Resampled::Unit::kShard) {
     if (!kind.weights.empty()) {
-      throw InvalidArgument("weights with draws by shard", "column " + in_quotes(kind.weights),
-                            "draw by sample");
+      throw InvalidArgument("weights cannot be used with draws by shard",
+                            "column " + in_quotes(kind.weights), "draw by sample");
     }
     starts_ = samples.shard_starts();
     draw_size_ = ceil_div(n_, std::max<std::uint64_t>(starts_->size() - 1, 1));
@@ -45,6 +46,8 @@ std::uint64_t ResampledSlots::layout() const {
 
 void ResampledSlots::fill(std::uint64_t first, std::uint64_t stride,
                           std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT_HOT(in_epoch(first, stride, out.size()));
+  SHARDWISE_ASSERT_HOT(stride % streams_.count() == 0 || streams_.count() % stride == 0);
   const std::uint64_t num_streams = streams_.count();
   if (stride % num_streams == 0) {
     fill_positions(streams_.position_of_slot(first), stride / num_streams, out);
@@ -95,7 +98,7 @@ void ResampledSlots::fill_by_shard(std::uint64_t first, std::uint64_t stride,
 }
 
 std::vector<std::uint64_t> ResampledSlots::slots_of(std::uint64_t /*sample*/) const {
-  throw InvalidArgument("cannot tell in which slots a sample comes",
+  throw InvalidArgument("cannot say when a sample comes",
                         "the resampled sampler draws with replacement",
                         "use chunked or sharded, where each sample has one place");
 }

@@ -1,5 +1,7 @@
 #include "shardwise/order/resume.h"
 
+#include "order/algorithms.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,6 +11,7 @@
 #include <variant>
 
 #include "base/bytes.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "order/deal.h"
@@ -17,7 +20,6 @@
 #include "order/permutation.h"
 #include "order/resampled_slots.h"
 #include "order/wids_sampler.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
@@ -44,7 +46,8 @@ std::string base64(std::string_view bytes) {
 }
 
 [[noreturn]] void throw_damaged(std::string_view why) {
-  throw InvalidArgument("not a resume token", why, "copy it whole; it begins with \"sw2.\"");
+  throw InvalidArgument("the text is not a resume token", why,
+                        "copy it whole; it begins with \"sw2.\"");
 }
 
 std::string from_base64(std::string_view text) {
@@ -184,11 +187,12 @@ constexpr auto fields(const Order& /*order*/) {
                     NamedField{"epoch_size", &Order::epoch_size},
                     NamedField{"sampler", &Order::kind}};
 }
-constexpr auto fields(const OrderSpec& /*spec*/) {
-  return std::tuple{
-      NamedField{"versions", &OrderSpec::versions},
-      NamedField{"num_samples", &OrderSpec::num_samples}, NamedField{"layout", &OrderSpec::layout},
-      NamedField{"world_size", &OrderSpec::world_size}, NamedField{"order", &OrderSpec::order}};
+constexpr auto fields(const ResumeToken::OrderSpec& /*spec*/) {
+  return std::tuple{NamedField{"versions", &ResumeToken::OrderSpec::versions},
+                    NamedField{"num_samples", &ResumeToken::OrderSpec::num_samples},
+                    NamedField{"layout", &ResumeToken::OrderSpec::layout},
+                    NamedField{"world_size", &ResumeToken::OrderSpec::world_size},
+                    NamedField{"order", &ResumeToken::OrderSpec::order}};
 }
 
 template <class Owner, class Function>
@@ -200,7 +204,7 @@ void visit_fields(const Owner& owner, Function function) {
 
 void put(Writer& out, std::uint64_t value) { out.varint(value); }
 void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }
-void put(Writer& out, Tail value) { out.varint(static_cast<std::uint64_t>(value)); }
+void put(Writer& out, Order::Tail value) { out.varint(static_cast<std::uint64_t>(value)); }
 void put(Writer& out, Resampled::Unit value) { out.varint(static_cast<std::uint64_t>(value)); }
 void put(Writer& out, const std::string& value) { out.string(value); }
 void put(Writer& out, double value) { out.fixed(std::bit_cast<std::uint64_t>(value)); }
@@ -236,7 +240,7 @@ std::uint64_t take_below(Reader& in, std::uint64_t end) {
 
 void take(Reader& in, std::uint64_t& value) { value = in.varint(); }
 void take(Reader& in, bool& value) { value = take_below(in, 2) == 1; }
-void take(Reader& in, Tail& value) { value = static_cast<Tail>(take_below(in, 3)); }
+void take(Reader& in, Order::Tail& value) { value = static_cast<Order::Tail>(take_below(in, 3)); }
 void take(Reader& in, Resampled::Unit& value) {
   value = static_cast<Resampled::Unit>(take_below(in, 2));
 }
@@ -274,7 +278,7 @@ void take(Reader& in, Owner& owner) {
 
 std::string shown(std::uint64_t value) { return std::to_string(value); }
 std::string shown(bool value) { return value ? "true" : "false"; }
-std::string shown(Tail value) { return std::string(tail_name(value)); }
+std::string shown(Order::Tail value) { return std::string(tail_name(value)); }
 std::string shown(Resampled::Unit value) {
   return value == Resampled::Unit::kShard ? "shard" : "sample";
 }
@@ -381,6 +385,8 @@ std::string_view version_of(std::string_view text) {
 
 }  // namespace
 
+namespace detail {
+
 std::string_view algorithm_name(Algorithm algorithm) noexcept {
   constexpr std::array<std::string_view, kNumAlgorithms> kNames = {
       "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip"};
@@ -394,11 +400,11 @@ unsigned algorithm_version(Algorithm algorithm) noexcept {
     case Algorithm::kEpochOrder:
       return EpochOrder::kVersion;
     case Algorithm::kBalance:
-      return detail::Dealer::kVersion;
+      return Dealer::kVersion;
     case Algorithm::kMixture:
-      return detail::MixtureSlots::kVersion;
+      return MixtureSlots::kVersion;
     case Algorithm::kResampled:
-      return detail::ResampledSlots::kVersion;
+      return ResampledSlots::kVersion;
     case Algorithm::kWids:
       return WidsSampler::kVersion;
     case Algorithm::kSkip:
@@ -407,7 +413,9 @@ unsigned algorithm_version(Algorithm algorithm) noexcept {
   return 0;
 }
 
-std::string difference(const OrderSpec& there, const OrderSpec& here) {
+}  // namespace detail
+
+std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::OrderSpec& here) {
   Comparison comparison;
   comparison.compare(there.order, here.order);
   if (there.num_samples != here.num_samples) {
@@ -476,7 +484,7 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
   token.position = in.varint();
   token.skip = take_skip(in);
   if (take_below(in, 2) == 1) {
-    AuditSum sum;
+    EpochAudit::Sum sum;
     sum.count = in.varint();
     sum.hashes = in.hash();
     sum.numbers = in.hash();
@@ -492,7 +500,8 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
   return token;
 }
 
-void ResumeToken::require(const OrderSpec& here, const Hash128& fingerprint_here) const {
+void ResumeToken::require(const ResumeToken::OrderSpec& here,
+                          const Hash128& fingerprint_here) const {
   std::string text;
   if (fingerprint != fingerprint_here) {
     text =
@@ -502,7 +511,7 @@ void ResumeToken::require(const OrderSpec& here, const Hash128& fingerprint_here
   if (!text.empty() && !order_text.empty()) text += ", ";
   text += order_text;
   if (!text.empty()) {
-    throw Mismatch("cannot resume from this token", text,
+    throw Mismatch("cannot resume from this token (there) in this run (here)", text,
                    "go on with the data set and the order of the run that made it, or start anew");
   }
   for (std::size_t i = 0; i < kNumAlgorithms; ++i) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/spec.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise {
 
@@ -34,7 +34,7 @@ using detail::ceil_div;
 // start() and resume() change nothing if they throw: what can fail comes first (prepare()), and
 // only moves follow. Replicas have one share together, so they deliver the same samples.
 
-Sampler::Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip,
+Sampler::Sampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const SkipList& skip,
                  const RankOptions& ranks)
     : spec_(std::move(spec)),
       fingerprint_(samples.fingerprint()),
@@ -43,7 +43,7 @@ Sampler::Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip,
 
 Sampler::~Sampler() = default;
 
-void Sampler::start(EpochPosition point, const SkipList& skip) {
+void Sampler::start(SkipList::Point point, const SkipList& skip) {
   if (!skip.samples().empty() && skip.samples().rbegin()->first >= num_samples()) {
     throw OutOfRange(
         "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out", {},
@@ -182,10 +182,10 @@ ResumeToken Sampler::token_at(std::uint64_t count) const {
 ResumeToken Sampler::token() const {
   const std::uint64_t taken = position();
   if (spec_.order.balance_bytes && taken < size_ && taken % batch_size() != 0) {
-    throw InvalidArgument("a token in the middle of a step",
+    throw InvalidArgument("a token cannot be taken in the middle of a step",
                           "epoch " + std::to_string(epoch_) + ", sample " + std::to_string(taken) +
                               " of rank " + std::to_string(rank()),
-                          "balance_bytes deals out whole steps: make tokens between them");
+                          "with balance_bytes, take tokens between steps");
   }
   if (taken == size_) return token_at(delivered_);
   return token_at(taken * num_shares());
@@ -197,12 +197,12 @@ ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
   return token_at(count < delivered_ ? static_cast<std::uint64_t>(count) : delivered_);
 }
 
-void Sampler::resume(const ResumeToken& token, Changes changes) {
+void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   std::vector<ResumeToken::Stage> history = token.history;
   const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;
-  const EpochPosition point{token.epoch, token.position};
+  const SkipList::Point point{token.epoch, token.position};
   SkipList skip;
-  if (differs && changes == Changes::kAllowAtEpochBorder && token.position == 0) {
+  if (differs && changes == Sampler::Changes::kAllowAtEpochBorder && token.position == 0) {
     history.push_back({token.epoch, token.fingerprint, token.spec});
     if (token.fingerprint == fingerprint_) skip = token.skip;
   } else {
@@ -212,7 +212,7 @@ void Sampler::resume(const ResumeToken& token, Changes changes) {
   if (token.position > num_positions()) {
     throw OutOfRange("no position " + std::to_string(token.position),
                      "epoch " + std::to_string(token.epoch),
-                     "it has " + std::to_string(num_positions()));
+                     "it has " + std::to_string(num_positions()) + " positions");
   }
   // Delivered samples stay delivered: this order's own entries hold from the token's point on.
   skip.merge_from(own_skip_, point);
@@ -220,14 +220,15 @@ void Sampler::resume(const ResumeToken& token, Changes changes) {
   history_ = std::move(history);
 }
 
-AuditExpectation Sampler::expectation() const {
-  return expectation(is_exact_ ? AuditSum::of_range(0, num_samples(), fingerprint_) : AuditSum{});
+EpochAudit::Expectation Sampler::expectation() const {
+  return expectation(is_exact_ ? EpochAudit::Sum::of_range(0, num_samples(), fingerprint_)
+                               : EpochAudit::Sum{});
 }
 
-AuditExpectation Sampler::expectation(const AuditSum& all) const {
-  AuditExpectation expectation = is_exact_
-                                     ? AuditExpectation(num_samples(), fingerprint_, all)
-                                     : AuditExpectation::as_ordered(num_samples(), fingerprint_);
+EpochAudit::Expectation Sampler::expectation(const EpochAudit::Sum& all) const {
+  EpochAudit::Expectation expectation =
+      is_exact_ ? EpochAudit::Expectation(num_samples(), fingerprint_, all)
+                : EpochAudit::Expectation::as_ordered(num_samples(), fingerprint_);
   expect(expectation);
   return expectation;
 }

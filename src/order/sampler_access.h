@@ -47,16 +47,23 @@ struct Walk {
 
 /// For what belongs to the samplers: explanations and schedules.
 struct SamplerAccess {
-  static const SlotOrder& slots(const SlotSampler& sampler) { return *sampler.slots_; }
-  static const Walk& walk(const SlotSampler& sampler) { return *sampler.walk_; }
+  [[nodiscard]] static const SlotOrder& slots(const SlotSampler& sampler) {
+    return *sampler.slots_;
+  }
+  [[nodiscard]] static const Walk& walk(const SlotSampler& sampler) { return *sampler.walk_; }
 
   using Delivery = Sampler::Delivery;
-  static std::vector<Delivery> deliveries(const Sampler& sampler, std::uint64_t sample) {
+  [[nodiscard]] static std::vector<Delivery> deliveries(const Sampler& sampler,
+                                                        std::uint64_t sample) {
     return sampler.find_deliveries(sample);
   }
-  static std::uint64_t first_position(const Sampler& sampler) { return sampler.first_position(); }
+  [[nodiscard]] static std::uint64_t first_position(const Sampler& sampler) {
+    return sampler.first_position();
+  }
   /// Slots that all ranks deliver together from where the sampler began.
-  static std::uint64_t delivered(const Sampler& sampler) { return sampler.delivered(); }
+  [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
+    return sampler.delivered();
+  }
 };
 
 }  // namespace shardwise::detail

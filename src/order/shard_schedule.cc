@@ -274,8 +274,8 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
 }
 
 /// True if one of slots first, first + stride, ... (`count` of them) is delivered by these shares.
-bool ShardSchedule::delivers(const RankRange& shares, std::uint64_t first, std::uint64_t stride,
-                             std::uint64_t count) const noexcept {
+bool ShardSchedule::delivers(const RankOptions::Range& shares, std::uint64_t first,
+                             std::uint64_t stride, std::uint64_t count) const noexcept {
   if (count == 0) return false;
   const std::uint64_t share = first % num_shares_;
   if (share >= shares.first && share - shares.first < shares.count) return true;
@@ -289,7 +289,7 @@ bool ShardSchedule::delivers(const RankRange& shares, std::uint64_t first, std::
 /// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
 /// shares have no part of it.
 std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
-                                                      const RankRange& shares) const {
+                                                      const RankOptions::Range& shares) const {
   std::optional<ShardUse> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
@@ -324,14 +324,15 @@ ShardUse ShardSchedule::in_whole_steps(ShardUse use) const noexcept {
   return use;
 }
 
-std::optional<EpochUses> ShardSchedule::uses(const RankRange& ranks) const {
+std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
     throw InvalidArgument("no ranks " + std::to_string(ranks.first) + " to before " +
                               std::to_string(ranks.first + ranks.count),
                           {}, "there are " + std::to_string(world_size_) + " ranks, from 0");
   }
   const std::uint64_t first_share = ranks.first / replicas_;
-  const RankRange shares{first_share, ceil_div(ranks.first + ranks.count, replicas_) - first_share};
+  const RankOptions::Range shares{first_share,
+                                  ceil_div(ranks.first + ranks.count, replicas_) - first_share};
   if (step_slots_ > 1 && shares.count < num_shares_) return std::nullopt;
 
   struct Part {

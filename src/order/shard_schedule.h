@@ -37,7 +37,8 @@ class KeptSlots;
 /// - In a mixture a piece reaches from the block of 256 slots with its first sample to the end of
 ///   the one with its last. Where bytes are balanced, uses are of whole steps.
 /// - Pieces of a shard that meet or overlap are one use. Uses come by begin, then by shard.
-/// - With Tail::kPad, the slots that repeat samples are looked at one by one; where bytes are
+/// - With Order::Tail::kPad, the slots that repeat samples are looked at one by one; where bytes
+/// are
 ///   balanced, their uses are of the last step, too.
 ///
 /// The future is not known of resampled orders, of orders that touch more than `max_touches` pieces
@@ -55,9 +56,9 @@ class SHARDWISE_EXPORT ShardSchedule {
   ///   empty.
   /// Cost: O(chunks + touches), about 0.1 us each; never O(samples).
   /// Errors: InvalidArgument if shard_starts is no such list, or of other samples.
-  static std::optional<ShardSchedule> of(const Sampler& sampler,
-                                         std::span<const std::uint64_t> shard_starts,
-                                         std::uint64_t max_touches = kDefaultMaxTouches);
+  [[nodiscard]] static std::optional<ShardSchedule> of(
+      const Sampler& sampler, std::span<const std::uint64_t> shard_starts,
+      std::uint64_t max_touches = kDefaultMaxTouches);
 
   /// Slots that all ranks deliver together from where the sampler began: where the epoch ends.
   std::uint64_t num_slots() const noexcept { return num_slots_; }
@@ -65,7 +66,7 @@ class SHARDWISE_EXPORT ShardSchedule {
   /// The uses of these ranks; nothing if they are not known of a part of the ranks.
   /// Cost: O(pieces + uses), about 0.1 us a use; with several streams O(pieces * log pieces).
   /// Errors: InvalidArgument if there are no such ranks.
-  std::optional<EpochUses> uses(const RankRange& ranks) const;
+  std::optional<EpochUses> uses(const RankOptions::Range& ranks) const;
 
  private:
   /// Slots of the epoch, as if nothing were left out: first, first + stride ... `count` of them,
@@ -81,9 +82,10 @@ class SHARDWISE_EXPORT ShardSchedule {
 
   ShardSchedule() = default;
 
-  std::optional<ShardUse> delivered_part(const Piece& piece, const RankRange& shares) const;
+  std::optional<ShardUse> delivered_part(const Piece& piece,
+                                         const RankOptions::Range& shares) const;
   ShardUse in_whole_steps(ShardUse use) const noexcept;
-  bool delivers(const RankRange& shares, std::uint64_t first, std::uint64_t stride,
+  bool delivers(const RankOptions::Range& shares, std::uint64_t first, std::uint64_t stride,
                 std::uint64_t count) const noexcept;
 
   std::uint64_t num_shards_ = 0;

@@ -21,7 +21,7 @@ std::string one_line(std::string_view reason) {
 
 }  // namespace
 
-void SkipList::add_sample(std::uint64_t sample, std::string_view reason, EpochPosition from) {
+void SkipList::add_sample(std::uint64_t sample, std::string_view reason, SkipList::Point from) {
   const auto [at, added] = samples_.try_emplace(sample, Entry{from, one_line(reason)});
   if (added || at->second.from <= from) return;
   at->second = {from, one_line(reason)};
@@ -65,7 +65,7 @@ void SkipList::merge(const SkipList& other) {
   for (const auto& [begin, end] : other.ranges_) add_positions(begin.first, begin.second, end);
 }
 
-void SkipList::merge_from(const SkipList& other, EpochPosition point) {
+void SkipList::merge_from(const SkipList& other, SkipList::Point point) {
   if (&other == this) return;
   for (const auto& [sample, entry] : other.samples_) {
     add_sample(sample, entry.reason, std::max(entry.from, point));

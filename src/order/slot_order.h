@@ -26,6 +26,10 @@ class SlotOrder {
   /// stride and the order's number of streams divide one another.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
+  /// Whether fill() may be asked for `count` slots from `first` on.
+  bool in_epoch(std::uint64_t first, std::uint64_t stride, std::size_t count) const {
+    return count == 0 || (first < num_slots() && (num_slots() - 1 - first) / stride >= count - 1);
+  }
   /// True if slots_of() works. If not, finding a sample takes a look at every slot of the epoch.
   virtual bool can_find() const { return true; }
   /// The slots of the epoch that hold `sample`, ascending. REQUIRES: the sample exists.

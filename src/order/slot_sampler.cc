@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "order/deal.h"
 #include "order/mixture_slots.h"
@@ -27,7 +28,7 @@ using detail::SlotOrder;
 using detail::Walk;
 
 // Samples are found through four numberings, each counted from 0. An example: slots 2 and 5 are
-// left out, the sampler began at slot 4, and two ranks read with Tail::kPad.
+// left out, the sampler began at slot 4, and two ranks read with Order::Tail::kPad.
 //
 //   slot           0  1  2  3  4  5  6  7  8  9         of the epoch, before anything is left out:
 //                        x        x                     "position" in tokens and public headers
@@ -72,9 +73,10 @@ std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const 
 void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   for (const auto& [sample, entry] : skip.samples()) {
-    if (entry.from > EpochPosition{epoch, slots.num_slots()}) continue;
+    if (entry.from > SkipList::Point{epoch, slots.num_slots()}) continue;
     for (const std::uint64_t slot : slots.slots_of(sample)) {
-      if (whole_epoch || entry.from <= EpochPosition{epoch, slot}) gaps.push_back({slot, slot + 1});
+      if (whole_epoch || entry.from <= SkipList::Point{epoch, slot})
+        gaps.push_back({slot, slot + 1});
     }
   }
 }
@@ -91,7 +93,7 @@ void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
       if (found == skip.samples().end()) continue;
       const std::uint64_t slot = first + i;
       const std::uint64_t point = whole_epoch ? slots.num_slots() : slot;
-      if (found->second.from <= EpochPosition{epoch, point}) gaps.push_back({slot, slot + 1});
+      if (found->second.from <= SkipList::Point{epoch, point}) gaps.push_back({slot, slot + 1});
     }
   }
 }
@@ -159,7 +161,7 @@ SlotSampler::~SlotSampler() = default;
 
 std::unique_ptr<Sampler> SlotSampler::clone() const { return std::make_unique<SlotSampler>(*this); }
 
-void SlotSampler::prepare(EpochPosition point, const SkipList& skip) {
+void SlotSampler::prepare(SkipList::Point point, const SkipList& skip) {
   std::unique_ptr<SlotOrder> slots = slots_->clone();
   slots->set_epoch(point.epoch);
   KeptSlots kept = kept_slots(*slots, point.epoch, skip, /*whole_epoch=*/false);
@@ -181,6 +183,7 @@ void SlotSampler::prepare(EpochPosition point, const SkipList& skip) {
 }
 
 void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT(first + out.size() <= size());
   if (bytes_) {
     evaluate_balanced(first, out);
   } else {
@@ -192,6 +195,7 @@ void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) co
 /// REQUIRES: stride is 1 or num_shares().
 void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
                            std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT(stride == 1 || stride == num_shares());
   const std::uint64_t num_slots = walk_->partition.num_slots();
   while (!out.empty()) {
     // Where no gap lies between, walk slots are consecutive slots, and fill() takes them at once.
@@ -261,7 +265,7 @@ std::uint64_t SlotSampler::count_before(std::uint64_t position) const {
                   walk_->first_kept + walk_->partition.delivered_slots());  // dropped at the end
 }
 
-void SlotSampler::expect(AuditExpectation& expectation) const {
+void SlotSampler::expect(EpochAudit::Expectation& expectation) const {
   const Walk& walk = *walk_;
   const std::uint64_t num_slots = walk.partition.num_slots();
   const std::uint64_t delivered = walk.partition.delivered_slots();
@@ -339,7 +343,7 @@ std::vector<Sampler::Delivery> SlotSampler::find_deliveries(std::uint64_t sample
 
 namespace {
 
-Order order_of(const ChunkedOptions& options) {
+Order order_of(const ChunkedSampler::Options& options) {
   return {.seed = options.seed,
           .kind = Chunked{.chunk_size = options.chunk_size, .window = options.window},
           .streams = options.streams,
@@ -357,7 +361,9 @@ Order order_of(const ShardedOptions& options) {
 
 }  // namespace
 
-ChunkedSampler::ChunkedSampler(const SampleSet& samples, const ChunkedOptions& options,
+ChunkedSampler::ChunkedSampler(const SampleSet& samples) : ChunkedSampler(samples, Options{}) {}
+
+ChunkedSampler::ChunkedSampler(const SampleSet& samples, const Options& options,
                                const RankOptions& ranks)
     : SlotSampler(samples, order_of(options), ranks) {}
 

@@ -12,7 +12,7 @@ struct ShardedOptions {
   std::uint64_t seed = 0;
   std::uint64_t window = kDefaultShardWindow;  ///< shards mixed together
   std::uint64_t streams = 1;
-  Tail tail = Tail::kExact;
+  Order::Tail tail = Order::Tail::kExact;
   SkipList skip{};
 };
 

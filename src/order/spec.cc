@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/hasher.h"
+#include "order/algorithms.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
@@ -22,14 +23,15 @@ void require(bool holds, const OrderKind& kind, std::string_view option, std::st
 
 void check_chunks(const Chunked& kind) {
   if (kind.chunk_size == 0) {
-    throw InvalidArgument("chunk_size is 0 samples", {}, "it is at least 1, and 1000 is usual");
+    throw InvalidArgument("chunk_size is 0 samples", {}, "it must be at least 1; 1000 is usual");
   }
 }
 
 void check_window(std::uint64_t window) {
   if (window == 0) {
-    throw InvalidArgument("window is 0 chunks", {},
-                          "it is at least 1; 1 shuffles inside each chunk, more mixes that many");
+    throw InvalidArgument(
+        "window is 0 chunks", {},
+        "it must be at least 1; 1 shuffles inside each chunk, and N mixes N chunks");
   }
 }
 
@@ -43,9 +45,10 @@ std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets) {
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets) {
   if (!offsets || offsets->empty() || offsets->front() != 0 ||
       !std::is_sorted(offsets->begin(), offsets->end()) || offsets->back() > kMaxSamples) {
-    throw InvalidArgument("not a list of shard offsets", {},
-                          "it holds the first sample of each shard, then the number of samples: "
-                          "ascending, the first 0");
+    throw InvalidArgument(
+        "the list of shard offsets is not valid", {},
+        "it must hold the first sample of each shard, then the number of samples: "
+        "ascending, the first 0");
   }
   return *offsets;
 }
@@ -55,7 +58,7 @@ const RankOptions& checked(const RankOptions& ranks) {
   constexpr std::uint64_t kMaxBatchSize = std::uint64_t{1} << 31;
   if (ranks.world_size == 0 || ranks.world_size > kMaxWorldSize) {
     throw InvalidArgument("world_size is " + std::to_string(ranks.world_size), {},
-                          "it is the number of ranks, from 1 to 2^31");
+                          "it must be from 1 to 2^31");
   }
   if (ranks.rank >= ranks.world_size) {
     throw InvalidArgument("rank is " + std::to_string(ranks.rank) + " with world_size " +
@@ -64,22 +67,23 @@ const RankOptions& checked(const RankOptions& ranks) {
   }
   if (ranks.batch_size == 0 || ranks.batch_size > kMaxBatchSize) {
     throw InvalidArgument("batch_size is " + std::to_string(ranks.batch_size) + " samples", {},
-                          "it is from 1 to 2^31");
+                          "it must be from 1 to 2^31");
   }
   if (ranks.global_batch_size > kMaxWorldSize * kMaxBatchSize) {
     throw InvalidArgument(
         "global_batch_size is " + std::to_string(ranks.global_batch_size) + " samples", {},
-        "it is from 1 to 2^62");
+        "it must be from 1 to 2^62");
   }
   if (ranks.replicas == 0 || ranks.world_size % ranks.replicas != 0) {
     throw InvalidArgument("replicas is " + std::to_string(ranks.replicas) + " with world_size " +
                               std::to_string(ranks.world_size),
-                          {}, "it divides the number of ranks");
+                          {}, "it must divide the number of ranks");
   }
   return ranks;
 }
 
-OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks) {
+ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
+                                 const RankOptions& ranks) {
   checked(ranks);
   const OrderKind& kind = order.kind;
   const bool is_pass = std::holds_alternative<Chunked>(kind) ||
@@ -105,32 +109,32 @@ OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOpti
                           "at most 2^62 are possible");
   }
   if (order.balance_bytes && ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument("balance_bytes with a global_batch_size of " +
+    throw InvalidArgument("balance_bytes cannot be used with a global_batch_size of " +
                               std::to_string(ranks.global_batch_size) + " on " +
                               std::to_string(ranks.world_size / ranks.replicas) + " ranks",
                           {}, "choose one that they can share evenly");
   }
-  if (order.tail == Tail::kPad &&
+  if (order.tail == Order::Tail::kPad &&
       ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument("tail pad with a global_batch_size of " +
+    throw InvalidArgument("tail pad cannot be used with a global_batch_size of " +
                               std::to_string(ranks.global_batch_size) + " on " +
                               std::to_string(ranks.world_size / ranks.replicas) + " ranks",
                           {}, "choose one that they can share evenly, or tail exact");
   }
   if (order.epoch_size > kMaxSamples) {
     throw InvalidArgument("epoch_size is " + std::to_string(order.epoch_size) + " samples", {},
-                          "it is at most 2^62");
+                          "it must be at most 2^62");
   }
 
-  OrderSpec spec;
+  ResumeToken::OrderSpec spec;
   spec.order = order;
   spec.order.skip = {};
   spec.num_samples = samples.size();
   if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
-  if (is_pass && spec.order.epoch_size != 0 && order.tail != Tail::kExact) {
-    throw InvalidArgument("tail " + std::string(tail_name(order.tail)) + " with an epoch_size", {},
-                          "epochs that cut a pass go with tail exact; choose an epoch_size that "
-                          "the ranks can share evenly");
+  if (is_pass && spec.order.epoch_size != 0 && order.tail != Order::Tail::kExact) {
+    throw InvalidArgument(
+        "tail " + std::string(tail_name(order.tail)) + " cannot be used with an epoch_size", {},
+        "use tail exact, and choose an epoch_size that the ranks can share evenly");
   }
   if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // nothing is drawn
   if (is_wids) {

@@ -16,7 +16,8 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 /// The spec of `order` over `samples`, without a layout. Options that have no effect are at their
 /// defaults, so that two specs are equal if and only if the orders are.
 /// Errors: InvalidArgument for options that do not go together, naming them.
-OrderSpec make_spec(const SampleSet& samples, const Order& order, const RankOptions& ranks);
+ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
+                                 const RankOptions& ranks);
 
 /// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas
 /// does not divide that of the ranks.

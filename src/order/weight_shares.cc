@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "shardwise/base/error.h"
 
@@ -22,31 +23,34 @@ std::uint64_t scaled_floor(double weight, int scale) noexcept {
   const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
   const std::uint64_t mantissa = biased == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
   const int shift = std::max(biased, 1) - 1075 + scale;
+  SHARDWISE_ASSERT(weight >= 0);
+  SHARDWISE_ASSERT(shift < 0 || static_cast<int>(std::bit_width(mantissa)) + shift <= kMassBits);
   if (shift >= 0) return mantissa << shift;
   return shift > -64 ? mantissa >> -shift : 0;
 }
 
 void check_weights(std::span<const double> weights, std::string_view unit) {
   if (weights.size() > kMaxWeights) {
-    throw InvalidArgument("too many weights", {}, "at most 2^32 - 1 are possible");
+    throw InvalidArgument("there are too many weights", {}, "at most 2^32 - 1 are possible");
   }
   const auto bad = std::find_if(weights.begin(), weights.end(), [](double weight) {
     return !(weight >= 0 && std::isfinite(weight));
   });
   if (bad == weights.end()) return;
-  throw InvalidArgument("a weight of " + std::to_string(*bad),
+  throw InvalidArgument("a weight is " + std::to_string(*bad),
                         std::string(unit) + " " + std::to_string(bad - weights.begin()),
-                        "weights are finite and at least 0");
+                        "weights must be finite and at least 0");
 }
 
 }  // namespace
 
 std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
                                          std::string_view unit) {
+  SHARDWISE_ASSERT(whole >> 32 >= weights.size());
   check_weights(weights, unit);
   const auto greatest = std::max_element(weights.begin(), weights.end());
   if (greatest == weights.end() || *greatest == 0) {
-    throw InvalidArgument("no weight above 0", {}, "give at least one");
+    throw InvalidArgument("no weight is above 0", {}, "give at least one that is");
   }
   int exponent = 0;
   static_cast<void>(std::frexp(*greatest, &exponent));

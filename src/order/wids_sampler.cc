@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "base/assert.h"
 #include "order/arithmetic.h"
 #include "order/epoch_order.h"
 #include "order/spec.h"
@@ -101,7 +102,7 @@ class PythonRandom {
 
 const Order& checked_wids(const Order& order) {
   if (std::holds_alternative<Wids>(order.kind)) return order;
-  throw InvalidArgument("a wids sampler of another order", {}, "give an order whose kind is Wids");
+  throw InvalidArgument("the order is not that of wids", {}, "give an order whose kind is Wids");
 }
 
 /// How many of a share's positions lie before `position`.
@@ -121,8 +122,8 @@ struct WidsSampler::Replay {
   std::vector<std::uint64_t> samples;  ///< of the range that is being read
 };
 
-WidsSampler::WidsSampler(const SampleSet& samples, OrderSpec spec, const RankOptions& ranks,
-                         ShardOffsets offsets)
+WidsSampler::WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec,
+                         const RankOptions& ranks, ShardOffsets offsets)
     : Sampler(samples, std::move(spec), {}, ranks),
       offsets_(std::move(offsets)),
       block_size_(ceil_div(num_samples(), num_shares())) {
@@ -140,7 +141,7 @@ WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order
                           "leave chunk_size at its default");
   }
   const ShardOffsets offsets = samples.shard_starts();
-  OrderSpec spec = detail::make_spec(samples, order, {});
+  ResumeToken::OrderSpec spec = detail::make_spec(samples, order, {});
   spec.layout = detail::layout_hash(detail::checked(offsets));
   return {samples, std::move(spec), {}, offsets};
 }
@@ -187,7 +188,7 @@ std::unique_ptr<WidsSampler::Replay> WidsSampler::begin_replay(std::uint64_t epo
   return replay;
 }
 
-void WidsSampler::prepare(EpochPosition point, const SkipList& skip) {
+void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   if (!skip.empty()) {  // of a token from another order
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
@@ -211,6 +212,7 @@ std::vector<EpochOrder::SampleRange> WidsSampler::chunks_in_order() const {
 }
 
 void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) const {
+  SHARDWISE_ASSERT(first + out.size() <= size());
   first += first_index_;
   if (first < replay_->first) *replay_ = std::move(*begin_replay(epoch()));
   Replay& replay = *replay_;
@@ -255,6 +257,6 @@ std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample
   return {};
 }
 
-void WidsSampler::expect(AuditExpectation& /*expectation*/) const {}  // every sample once
+void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}  // every sample once
 
 }  // namespace shardwise::detail

@@ -35,7 +35,8 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
                        const RankOptions& ranks = {});
   /// ShardListSampler: shards as chunks, one process. Errors: InvalidArgument also if there is more
   /// than one rank, or a chunk_size.
-  static WidsSampler shard_list(const SampleSet& samples, const Order& order = {.kind = Wids{}});
+  [[nodiscard]] static WidsSampler shard_list(const SampleSet& samples,
+                                              const Order& order = {.kind = Wids{}});
 
   WidsSampler(const WidsSampler& other);
   WidsSampler& operator=(const WidsSampler&) = delete;
@@ -58,15 +59,15 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
     std::uint64_t end;
   };
 
-  WidsSampler(const SampleSet& samples, OrderSpec spec, const RankOptions& ranks,
+  WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const RankOptions& ranks,
               ShardOffsets offsets);
 
-  void prepare(EpochPosition point, const SkipList& skip) override;
+  void prepare(SkipList::Point point, const SkipList& skip) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
   std::uint64_t find_position(std::uint64_t index) const override;
   std::optional<std::uint64_t> position_after(std::uint64_t count) const override;
   std::uint64_t num_positions() const override { return block_size_ * num_shares(); }
-  void expect(AuditExpectation& expectation) const override;
+  void expect(EpochAudit::Expectation& expectation) const override;
   std::uint64_t count_before(std::uint64_t position) const override;
   std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
 

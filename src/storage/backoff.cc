@@ -18,7 +18,7 @@ bool is_cancelled(const Fetcher::Request& request) noexcept {
 
 void check_cancelled(const Fetcher::Request& request) {
   if (!is_cancelled(request)) return;
-  throw Cancelled("a fetch was cancelled", in_quotes(redacted_url(request.url)), "");
+  throw Cancelled("the fetch was cancelled", in_quotes(redacted_url(request.url)), "");
 }
 
 milliseconds Backoff::delay(std::optional<std::chrono::seconds> retry_after) const {

@@ -10,7 +10,7 @@ namespace shardwise {
 /// Counts the attempts of one fetch, and waits between them. One thread.
 class Backoff {
  public:
-  Backoff(const FetchOptions& options, const Fetcher::Request& request)
+  Backoff(const Fetchers::Options& options, const Fetcher::Request& request)
       : options_(options), request_(request) {}
 
   int attempts() const noexcept { return attempts_; }
@@ -25,7 +25,7 @@ class Backoff {
  private:
   std::chrono::milliseconds delay(std::optional<std::chrono::seconds> retry_after) const;
 
-  const FetchOptions& options_;
+  const Fetchers::Options& options_;
   const Fetcher::Request& request_;
   int attempts_ = 0;
   int failures_ = 0;  ///< since the last progress

@@ -11,11 +11,11 @@
 #include <unordered_set>
 
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/hasher.h"
 #include "base/own_directory.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 namespace {
@@ -29,7 +29,7 @@ constexpr std::string_view kShardsName = "shards";
 constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::size_t kNameLength = 32;
-constexpr std::size_t kMaxRecordBytes = 64 * 1024;
+constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
 constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
 
 [[noreturn]] void refuse(const std::string& path, std::string_view why, std::string_view remedy) {
@@ -38,7 +38,7 @@ constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole a
 
 struct stat status_of(const std::string& path) {
   struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) throw_errno(errno, "cannot examine", path);
+  if (::lstat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
   return st;
 }
 
@@ -116,7 +116,7 @@ std::uint64_t number_in(std::string_view name) {
 }  // namespace
 
 CacheDirectory::CacheDirectory(std::string path, bool create) : path_(std::move(path)) {
-  if (path_.empty()) throw InvalidArgument("a shard cache without a directory", "", "give one");
+  if (path_.empty()) throw InvalidArgument("the shard cache has no directory", "", "give one");
   if (create) make_directories(path_);
   require_own_directory(path_, kPurpose);
   require_marker(path_, create);
@@ -160,7 +160,7 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
         moved |= file.ends_with(".tmp");
         return;
       }
-      throw_errno(errno, "cannot examine", path);
+      throw_errno(errno, "cannot access", path);
     }
     const auto size = static_cast<std::uint64_t>(st.st_size);
     const std::string_view base = file.substr(0, kNameLength + kShardSuffix.size());
@@ -294,7 +294,7 @@ void UseTable::adopt() noexcept {
 }
 
 std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   adopt();
   renew();
   Users& users = users_[name];
@@ -308,7 +308,7 @@ std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
 }
 
 void UseTable::keep(const std::string& name, Hold& hold) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   adopt();
   const auto found = users_.find(name);
   if (found == users_.end() || hold.is_kept || hold.process != process_) return;
@@ -318,7 +318,7 @@ void UseTable::keep(const std::string& name, Hold& hold) noexcept {
 }
 
 void UseTable::release(const std::string& name, const Hold& hold) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   adopt();
   const auto found = users_.find(name);
   if (found == users_.end() || (!hold.is_kept && hold.process != process_)) return;

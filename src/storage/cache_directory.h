@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,7 +67,7 @@ class CacheDirectory {
 
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
-  static Glance glance_at(const File& shard);
+  [[nodiscard]] static Glance glance_at(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
     bool is_damaged = false;            ///< it is not empty, but no record of this shard
@@ -82,7 +81,8 @@ class CacheDirectory {
  private:
   Contents list(bool& moved) const;
   /// Parses a record; returns nothing if it is another shard's. Throws what parsing does.
-  static std::optional<Record> parse_record(const std::string& name, const std::string& bytes);
+  [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
+                                                          const std::string& bytes);
 
   const std::string path_;
 };
@@ -96,10 +96,11 @@ std::uint64_t use_byte(std::string_view name);
 
 /// An exclusive lock on a byte of the locks file; freed when this is destroyed or the process ends.
 /// Movable.
-class ByteLock {
+class [[nodiscard]] ByteLock {
  public:
   /// Takes the lock; returns nothing if another holds it.
-  static std::optional<ByteLock> try_take(const CacheDirectory& directory, std::uint64_t byte);
+  [[nodiscard]] static std::optional<ByteLock> try_take(const CacheDirectory& directory,
+                                                        std::uint64_t byte);
 
  private:
   explicit ByteLock(File file) : file_(std::move(file)) {}
@@ -112,7 +113,7 @@ class ByteLocks {
  public:
   explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
   /// False if another holds it.
-  bool try_take(std::uint64_t byte);
+  [[nodiscard]] bool try_take(std::uint64_t byte);
 
  private:
   const CacheDirectory& directory_;
@@ -133,7 +134,7 @@ class UseTable {
     bool is_kept = false;
   };
   /// Counts a user of the shard. Returns nothing while it is being evicted, which is brief.
-  std::optional<Hold> try_hold(const std::string& name);
+  [[nodiscard]] std::optional<Hold> try_hold(const std::string& name);
   /// Marks a hold that a forked child has a copy of, and will release.
   void keep(const std::string& name, Hold& hold) noexcept;
   void release(const std::string& name, const Hold& hold) noexcept;
@@ -144,17 +145,16 @@ class UseTable {
     std::size_t kept = 0;
     bool is_locked = false;
   };
-  /// In a forked child: drops the users that are the parent's alone. REQUIRES: mutex_.
-  void adopt() noexcept;
+  /// In a forked child: drops the users that are the parent's alone.
+  void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
   /// Opens the locks file if that has not been done by this process, or if it was unlinked.
-  /// REQUIRES: mutex_.
-  void renew();
+  void renew() SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;
   Mutex mutex_;
-  File file_;  // guarded by mutex_, as all below; a child finds it closed
-  std::uint64_t process_ = process_generation();
-  std::map<std::string, Users> users_;
+  File file_ SHARDWISE_GUARDED_BY(mutex_);  // a child finds it closed
+  std::uint64_t process_ SHARDWISE_GUARDED_BY(mutex_) = process_generation();
+  std::map<std::string, Users> users_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise::detail

@@ -57,7 +57,9 @@ struct NextUse {
   bool may_go_now = true;
 };
 
-using NextUseOf = ShardCache::NextUseOf;
+/// Says when the shard called `name`, as CacheAccess::name_of(), is needed next. Must not call the
+/// cache.
+using NextUseOf = std::function<NextUse(const std::string& name)>;
 
 /// A shard in the cache that this process uses: it is not evicted while this lives. Movable. After
 /// fork() the parent's objects hold it; see keep().
@@ -74,48 +76,78 @@ class SHARDWISE_EXPORT CachedShard {
   /// Marks this as used by children that are forked from now on. A child's copy is a hold of its
   /// own, from the time on at which the child first asks the cache for a shard.
   void keep() noexcept;
-  /// As ShardCache::name_of. REQUIRES: is_held().
+  /// As CacheAccess::name_of(). REQUIRES: is_held().
   const std::string& name() const noexcept;
 
  private:
   friend class shardwise::ShardCache;
+  friend class ShardFetch;
   struct Hold;
   CachedShard(std::unique_ptr<Hold> hold, std::string path);
   std::unique_ptr<Hold> hold_;
   std::string path_;
 };
 
-}  // namespace shardwise::detail
-
-namespace shardwise {
-using detail::CachedShard;
-using detail::CacheRequest;
-using detail::local_validator;
-using detail::NextUse;
-using detail::NextUseOf;
-
 /// Room for a shard that will be needed, and the right to fetch it.
-class SHARDWISE_EXPORT ShardCache::Fetch {
+class SHARDWISE_EXPORT ShardFetch {
  public:
-  ~Fetch();
-  Fetch(Fetch&&) noexcept;
-  Fetch& operator=(Fetch&&) noexcept;
-  /// Fetches it. Errors: as get().
+  ~ShardFetch();
+  ShardFetch(ShardFetch&&) noexcept;
+  ShardFetch& operator=(ShardFetch&&) noexcept;
+  /// Fetches it. Errors: as CacheAccess::get().
   CachedShard run();
 
  private:
-  friend class ShardCache;
+  friend struct CacheAccess;
   struct Impl;
-  explicit Fetch(std::unique_ptr<Impl> impl);
+  explicit ShardFetch(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
 /// What became of a shard that was to be fetched ahead.
-enum class ShardCache::Ahead : std::uint8_t {
+enum class Ahead : std::uint8_t {
   kFetch,    ///< the caller is to run what came with it
   kPresent,  ///< it is there, or another is fetching it
   /// A shard must go first that is needed still, or is in use; or another waits for room.
   kNotNow,
 };
+
+/// What datasets and prefetchers ask of a cache.
+struct SHARDWISE_EXPORT CacheAccess {
+  /// The name of a shard in the cache.
+  static std::string name_of(const CacheRequest& request);
+
+  /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
+  /// Blocks: on the network, and on another process or thread that fetches the same shard.
+  /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
+  ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
+  ///   disk is full); kIo (waited too long); Cancelled.
+  static CachedShard get(ShardCache& cache, const CacheRequest& request,
+                         const NextUseOf& next_use = nullptr);
+
+  /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
+  /// @param needed_at  the slot at which it is needed.
+  /// Errors: as get(), but for what fetching throws.
+  static Ahead begin_ahead(ShardCache& cache, const CacheRequest& request, std::uint64_t needed_at,
+                           const NextUseOf& next_use, std::optional<ShardFetch>& fetch);
+
+  /// Registers `release`, which is asked to unmap an idle shard when room is needed, and returns
+  /// true if it did. Kept while `owner` lives. Called on any thread, while the cache makes room: it
+  /// must not ask the cache for a shard.
+  static void add_releaser(ShardCache& cache, std::weak_ptr<void> owner,
+                           std::function<bool(const std::string& name)> release);
+};
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::Ahead;
+using detail::CacheAccess;
+using detail::CachedShard;
+using detail::CacheRequest;
+using detail::local_validator;
+using detail::NextUse;
+using detail::NextUseOf;
+using detail::ShardFetch;
 
 }  // namespace shardwise

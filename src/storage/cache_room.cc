@@ -54,7 +54,7 @@ void ShardCache::Impl::require_within_budget(const CacheRequest& request,
 bool ShardCache::Impl::ask_to_release(const std::string& name) {
   std::vector<std::pair<std::shared_ptr<void>, std::function<bool(const std::string&)>>> living;
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     std::erase_if(releasers, [](const Releaser& r) { return r.owner.expired(); });
     for (const Releaser& r : releasers) {
       if (auto owner = r.owner.lock()) living.emplace_back(std::move(owner), r.release);
@@ -66,20 +66,20 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   return released;
 }
 
-bool ShardCache::Impl::try_to_remove(const std::string& name, ByteLocks& locks) {
+bool ShardCache::Impl::try_to_remove(const RoomLock&, const std::string& name, ByteLocks& locks) {
   const std::uint64_t byte = use_byte(name);
   return locks.try_take(byte) || (ask_to_release(name) && locks.try_take(byte));
 }
 
-bool ShardCache::Impl::clear(const CacheRequest& request, const std::string& name,
+bool ShardCache::Impl::clear(const ByteLock&, const CacheRequest& request, const std::string& name,
                              std::chrono::milliseconds patience) {
   detail::Pause pause;
   for (const auto start = std::chrono::steady_clock::now();;) {
     const auto size = detail::find_size(directory.shard_path(name));
     if (!size) return true;
     {
-      const detail::ByteLock room = lock_room(request);
-      if (ByteLocks locks(directory); try_to_remove(name, locks)) {
+      const RoomLock room = lock_room(request);
+      if (ByteLocks locks(directory); try_to_remove(room, name, locks)) {
         remove({.name = name, .size_bytes = *size});
         return true;
       }
@@ -99,13 +99,13 @@ bool ShardCache::Impl::has_room(const std::string& name) const {
 
 void ShardCache::Impl::remove(const CacheDirectory::Shard& shard) {
   directory.remove(shard.name);
-  count([&](ShardCacheStats& s) {
+  count([&](ShardCache::Stats& s) {
     ++s.evicted;
     s.evicted_bytes += shard.size_bytes;
   });
 }
 
-ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
+ShardCache::Impl::Survey ShardCache::Impl::survey(const RoomLock&, const std::string& name,
                                                   const NextUseOf& next_use) const {
   CacheDirectory::Contents contents = directory.scan();
   Survey found;
@@ -136,11 +136,11 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
   return found;
 }
 
-void ShardCache::Impl::come_down(Survey& found, std::uint64_t max_bytes) {
+void ShardCache::Impl::come_down(const RoomLock& room, Survey& found, std::uint64_t max_bytes) {
   ByteLocks locks(directory);
   std::vector<Candidate> stay;
   for (Candidate& candidate : found.shards) {
-    if (found.bytes > max_bytes && try_to_remove(candidate.shard.name, locks)) {
+    if (found.bytes > max_bytes && try_to_remove(room, candidate.shard.name, locks)) {
       remove(candidate.shard);
       found.bytes -= candidate.shard.size_bytes;
     } else {
@@ -153,22 +153,23 @@ void ShardCache::Impl::come_down(Survey& found, std::uint64_t max_bytes) {
 void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
   if (has_come_down) return;
   try {
-    const auto room = ByteLock::try_take(directory, kRoomByte);
-    if (!room) return;
-    Survey found = survey(held, next_use);
-    come_down(found, options.budget_bytes - std::min(options.budget_bytes, found.own_bytes));
+    auto taken = ByteLock::try_take(directory, kRoomByte);
+    if (!taken) return;
+    const RoomLock room{*std::move(taken)};
+    Survey found = survey(room, held, next_use);
+    come_down(room, found, options.budget_bytes - std::min(options.budget_bytes, found.own_bytes));
     has_come_down = true;
   } catch (const Error&) {  // the shard can be read all the same, and the next call tries again
   }
 }
 
-ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
+ShardCache::Impl::Room ShardCache::Impl::make_room(const RoomLock& room, const std::string& name,
                                                    std::uint64_t size_bytes,
                                                    const NextUseOf& next_use, const Need& need) {
-  Survey found = survey(name, next_use);
+  Survey found = survey(room, name, next_use);
   // Shards that were kept under a larger budget go first, whenever they are needed. Otherwise no
   // fetch would find room for as long as they stay.
-  come_down(found, options.budget_bytes);
+  come_down(room, found, options.budget_bytes);
   if (size_bytes > options.budget_bytes) return Room::kNone;
   const std::uint64_t allowed = options.budget_bytes - size_bytes;
   std::uint64_t used = found.bytes + found.fetched_bytes;
@@ -185,7 +186,7 @@ ShardCache::Impl::Room ShardCache::Impl::make_room(const std::string& name,
         candidate.next.position <= *need.ahead_for) {
       return Room::kNotNow;
     }
-    if (!try_to_remove(candidate.shard.name, locks)) {
+    if (!try_to_remove(room, candidate.shard.name, locks)) {
       if (candidate.is_known() && can_wait) return Room::kNotNow;
       continue;
     }

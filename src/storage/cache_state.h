@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,7 +57,7 @@ class Pause {
 class FileSink;
 
 struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
-  explicit Impl(const ShardCacheOptions& wanted)
+  explicit Impl(const ShardCache::Options& wanted)
       : options(wanted),
         directory(wanted.directory, wanted.create),
         uses(directory),
@@ -76,7 +75,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   };
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
-  /// Compares the shard under the name with what is known of the wanted one. REQUIRES: a hold.
+  /// Compares the shard under the name with what is known of the wanted one, while it is held.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
   using Record = detail::CacheDirectory::Record;
   /// Whether the shard's bytes are still those of its record, which is brought up to date.
@@ -88,13 +87,17 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   template <class Attempt>
   auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
                 const Attempt& attempt) const;
+  /// The lock on kRoomByte. What takes one as its first argument is called with it held.
+  struct RoomLock {
+    detail::ByteLock lock;
+  };
   /// Waits for the room lock. Errors: kIo; Cancelled.
-  detail::ByteLock lock_room(const CacheRequest& request) const;
+  RoomLock lock_room(const CacheRequest& request) const;
   CachedShard hold(const CacheRequest& request, const std::string& name);
   /// Removes a shard that has the name and is not the one asked for. False: it was in use for as
-  /// long as `patience`.
-  /// REQUIRES: the lock to fetch the shard, and that find() found nothing.
-  bool clear(const CacheRequest& request, const std::string& name,
+  /// long as `patience`. Called when find() found nothing.
+  /// @param fetching  the lock to fetch the shard.
+  bool clear(const detail::ByteLock& fetching, const CacheRequest& request, const std::string& name,
              std::chrono::milliseconds patience);
   /// Waits for the lock to fetch the shard, for as long as its owner's fetch makes progress.
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
@@ -114,21 +117,20 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::uint64_t own_bytes = 0;      ///< of the shard `name`, if it is there
     std::uint64_t fetched_bytes = 0;  ///< of all that is being fetched
   };
-  /// Counts all that is there besides the shard `name`. REQUIRES: the room lock.
-  Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Counts all that is there besides the shard `name`.
+  Survey survey(const RoomLock&, const std::string& name, const NextUseOf& next_use) const;
   /// Removes shards until those that were found take `max_bytes` together, or all that are left are
-  /// mapped. REQUIRES: the room lock.
-  void come_down(Survey& found, std::uint64_t max_bytes);
+  /// mapped.
+  void come_down(const RoomLock&, Survey& found, std::uint64_t max_bytes);
   /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
-  /// Makes room for `size_bytes` more, not counting what is there of `name`. REQUIRES: the room
-  /// lock.
-  Room make_room(const std::string& name, std::uint64_t size_bytes, const NextUseOf& next_use,
-                 const Need& need);
+  /// Makes room for `size_bytes` more, not counting what is there of `name`.
+  Room make_room(const RoomLock& room, const std::string& name, std::uint64_t size_bytes,
+                 const NextUseOf& next_use, const Need& need);
   bool ask_to_release(const std::string& name);
-  /// Adds the right to remove a shard to `locks`, if nobody needs it mapped. REQUIRES: the room
-  /// lock.
-  bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
+  /// Adds the right to remove a shard to `locks`, if nobody needs it mapped.
+  [[nodiscard]] bool try_to_remove(const RoomLock&, const std::string& name,
+                                   detail::ByteLocks& locks);
   /// True if room was made for the shard, or it is there.
   bool has_room(const std::string& name) const;
   void remove(const detail::CacheDirectory::Shard& shard);
@@ -136,11 +138,11 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
 
   template <class Change>
   void count(const Change& change) const {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     change(stats);
   }
 
-  const ShardCacheOptions options;
+  const ShardCache::Options options;
   const detail::CacheDirectory directory;
   detail::UseTable uses;
   std::atomic<bool> has_come_down{false};
@@ -155,15 +157,16 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   bool is_fetched_here(const std::string& name) const;
 
   bool is_running() const {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     return num_running.get() > 0;
   }
 
   mutable Mutex mutex;
-  mutable PerProcess<int> num_running;                          // fetches; guarded by mutex
-  mutable ShardCacheStats stats;                                // guarded by mutex
-  std::vector<Releaser> releasers;                              // guarded by mutex
-  mutable PerProcess<std::multiset<std::string>> fetched_here;  // by name; guarded by mutex
+  mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
+  mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
+  std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
+  mutable PerProcess<std::multiset<std::string>> fetched_here
+      SHARDWISE_GUARDED_BY(mutex);  // by name
 };
 
 struct CachedShard::Hold {
@@ -183,7 +186,7 @@ struct CachedShard::Hold {
 };
 
 /// A shard that is being fetched.
-struct ShardCache::Fetch::Impl {
+struct ShardFetch::Impl {
   /// The file at its source.
   struct Source {
     std::uint64_t size_bytes = 0;

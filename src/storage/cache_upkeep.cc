@@ -103,7 +103,7 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
 }
 
 ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
-  const ByteLock room = impl_->lock_room({});
+  const auto room = impl_->lock_room({});
   auto contents = impl_->directory.scan();
   impl_->sweep(contents);
   std::sort(contents.shards.begin(), contents.shards.end(),
@@ -127,7 +127,7 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
 }
 
 bool ShardCache::remove(const std::string& name) {
-  const ByteLock room = impl_->lock_room({});
+  const auto room = impl_->lock_room({});
   for (const auto& shard : impl_->directory.scan().shards) {
     if (shard.name != name) continue;
     const auto lock = ByteLock::try_take(impl_->directory, use_byte(name));

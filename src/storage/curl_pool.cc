@@ -57,7 +57,7 @@ CurlPool::Idle& CurlPool::mine() {
 CurlHandle CurlPool::take() {
   Idle& idle = mine();
   {
-    const std::lock_guard lock(idle.mutex);
+    const Lock lock(idle.mutex);
     if (!idle.handles.empty()) {
       CurlHandle handle = std::move(idle.handles.back());  // its connections are the youngest
       idle.handles.pop_back();
@@ -73,7 +73,7 @@ void CurlPool::give_back(CurlHandle handle) noexcept {
   curl_easy_reset(handle.get());
   Idle* const idle = idle_.load(std::memory_order_acquire);
   if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: drop the handle
-  const std::lock_guard lock(idle->mutex);
+  const Lock lock(idle->mutex);
   if (idle->handles.size() >= kMostIdle) return;
   try {
     idle->handles.push_back(std::move(handle));

@@ -6,9 +6,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/fork.h"
 
 namespace shardwise {
 
@@ -50,8 +51,8 @@ class CurlPool {
   struct Idle {
     explicit Idle(pid_t process) : pid(process) {}
     const pid_t pid;
-    std::mutex mutex;
-    std::vector<CurlHandle> handles;
+    LongMutex mutex;  // closing a connection may take long
+    std::vector<CurlHandle> handles SHARDWISE_GUARDED_BY(mutex);
   };
   Idle& mine();
 
@@ -59,7 +60,7 @@ class CurlPool {
 };
 
 /// Keeps SIGPIPE from the calling thread while it lives: TLS libraries write to closed connections.
-class SigpipeGuard {
+class [[nodiscard]] SigpipeGuard {
  public:
   SigpipeGuard() noexcept;
   ~SigpipeGuard();

@@ -1,11 +1,10 @@
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/fork.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "shardwise/base/error.h"
 #include "shardwise/storage/fetcher.h"
 #include "storage/file_fetcher.h"
 #include "storage/http_fetcher.h"
@@ -16,10 +15,11 @@ namespace shardwise {
 namespace {
 
 [[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
-  throw InvalidArgument("an invalid option", "FetchOptions::" + std::string(name), remedy);
+  throw InvalidArgument("the option is not valid", "Fetchers::Options::" + std::string(name),
+                        remedy);
 }
 
-void check_options(const FetchOptions& options) {
+void check_options(const Fetchers::Options& options) {
   const auto zero = std::chrono::milliseconds::zero();
   const std::chrono::milliseconds most = std::chrono::hours(24);
   const auto in_range = [&](std::chrono::milliseconds time) {
@@ -52,7 +52,7 @@ Fetcher::~Fetcher() = default;
 
 struct Fetchers::Impl {
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     const auto found = by_scheme.find(scheme);
     return found == by_scheme.end() ? nullptr : found->second;
   }
@@ -60,26 +60,29 @@ struct Fetchers::Impl {
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
 
   mutable Mutex mutex;
-  std::map<std::string, std::shared_ptr<Fetcher>> by_scheme;
+  std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
 
 std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const {
   const std::string scheme = is_command_url(url) ? "pipe" : scheme_of(url);
   if (scheme.empty()) {
-    throw InvalidArgument("not a URL", in_quotes(url),
+    throw InvalidArgument("the text is not a URL", in_quotes(url),
                           "a local file is read in place, not fetched");
   }
   if (auto fetcher = find(scheme)) return fetcher;
   if (scheme == "pipe") {
-    throw Unsupported("a pipe: URL is a command, and none is run", in_quotes(redacted_url(url)),
-                      "set FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");
+    throw Unsupported(
+        "a pipe: URL is a command, and is not run", in_quotes(redacted_url(url)),
+        "set Fetchers::Options::allow_pipe (--allow-pipe) if you wrote the URL yourself");
   }
   throw Unsupported("no fetcher is registered for the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),
                     "use http, https, s3 or file, or add a fetcher (Fetchers::add)");
 }
 
-Fetchers::Fetchers(const FetchOptions& options) : impl_(std::make_shared<Impl>()) {
+Fetchers::Fetchers() : Fetchers(Options{}) {}
+
+Fetchers::Fetchers(const Options& options) : impl_(std::make_shared<Impl>()) {
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
   impl_->by_scheme = {{"http", http},
@@ -98,7 +101,7 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
     throw InvalidArgument("cannot add a fetcher", "scheme " + in_quotes(scheme),
                           "give a scheme in lower case, as \"gs\", and a fetcher");
   }
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   impl_->by_scheme[scheme] = std::move(fetcher);
 }
 

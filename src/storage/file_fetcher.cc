@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kFileBufferBytes = 256 * 1024;
+constexpr std::size_t kFileBufferBytes = std::size_t{256} << 10;
 
 std::string path_of(const std::string& url) {
   std::string_view rest = std::string_view(url).substr(5);
@@ -26,7 +26,7 @@ std::string path_of(const std::string& url) {
   const auto path = percent_decoded(rest);
   if (!path || !path->starts_with('/') || path->starts_with("//") ||
       path->find('\0') != std::string::npos || rest.find_first_of("?#") != std::string_view::npos) {
-    throw InvalidArgument("a malformed file: URL", in_quotes(url),
+    throw InvalidArgument("the file: URL is malformed", in_quotes(url),
                           "write file:///folder/x.tar, with %25, %3F and %23 for %, ? and #");
   }
   return *path;
@@ -51,7 +51,7 @@ class FileFetcher : public Fetcher {
 
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     const File file = File::open_read(path_of(request.url));
-    const Fetcher::Stat source = checked(describe(file_identity(file.fd(), file.path())), request);
+    Fetcher::Stat source = checked(describe(file_identity(file.fd(), file.path())), request);
     const std::uint64_t end = request.range.end.value_or(*source.size_bytes);
     if (end > *source.size_bytes || request.range.begin > end) {
       throw_fetch_error(request.url,

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/ascii.h"
+#include "base/assert.h"
 
 namespace shardwise {
 namespace {
@@ -112,6 +113,7 @@ void HttpAnswer::take_line(std::string_view line) {
 }
 
 Fetcher::Stat HttpAnswer::file() const {
+  SHARDWISE_ASSERT(status == 200 || status == 206);
   Fetcher::Stat file{.validator = validator(), .has_ranges = accepts_ranges || status == 206};
   if (status == 206) {
     if (range) file.size_bytes = range->total;

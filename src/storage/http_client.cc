@@ -40,7 +40,7 @@ bool is_passing(const HttpResult& result) {
 }
 
 std::string remedy_for(const HttpResult& result, const HttpTarget& target,
-                       const FetchOptions& options) {
+                       const Fetchers::Options& options) {
   switch (result.code) {
     case CURLE_OK:
       break;
@@ -50,36 +50,37 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
     case CURLE_COULDNT_RESOLVE_PROXY:
       return "check the proxy in the environment (http_proxy, https_proxy, no_proxy)";
     case CURLE_OPERATION_TIMEDOUT:
-      return "try again later, or be more patient (FetchOptions: connect_timeout, low_speed_time, "
+      return "try again later, or be more patient (Fetchers::Options: connect_timeout, "
+             "low_speed_time, "
              "max_retries)";
     case CURLE_PEER_FAILED_VERIFICATION:
-      return "if the certificate is of your own authority, name it (FetchOptions::ca_file)";
+      return "if the certificate is of your own authority, name it (Fetchers::Options::ca_file)";
     case CURLE_SSL_CACERT_BADFILE:
       return options.ca_file.empty()
                  ? "install the package ca-certificates, or name the authorities' certificates "
-                   "(FetchOptions::ca_file)"
-                 : "check FetchOptions::ca_file";
+                   "(Fetchers::Options::ca_file)"
+                 : "check Fetchers::Options::ca_file";
     default:
       return is_passing(result)
-                 ? "try again later, or allow more retries (FetchOptions::max_retries)"
+                 ? "try again later, or allow more retries (Fetchers::Options::max_retries)"
                  : "check that this is the address of a web server";
   }
   const int status = result.answer.status;
   if (!result.answer.bucket_region.empty() && (status / 100 == 3 || status == 400)) {
     return "the bucket is in the region " + in_quotes(result.answer.bucket_region) +
-           ": name it (S3Options::region or AWS_REGION)";
+           ": name it (Fetchers::S3Options::region or AWS_REGION)";
   }
   if (status == 401 || status == 403) return target.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
   if (status == 416) return "the file is shorter than it was: index it again";
   if (is_passing(result)) {
-    return "try again later, or allow more retries (FetchOptions::max_retries)";
+    return "try again later, or allow more retries (Fetchers::Options::max_retries)";
   }
   return "check the URL and the server";
 }
 
 [[noreturn]] void throw_failure(const HttpResult& result, const HttpTarget& target,
-                                const Fetcher::Request& request, const FetchOptions& options,
+                                const Fetcher::Request& request, const Fetchers::Options& options,
                                 int attempts) {
   std::string reason = result.reason;
   if (result.code == CURLE_OK) {
@@ -188,8 +189,8 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
                                 Fetcher::Sink& sink) {
   const Fetcher::Range& range = request.range;
   if (range.end && *range.end < range.begin) {
-    throw InvalidArgument("a range that ends before it begins",
-                          in_quotes(redacted_url(request.url)), "give begin <= end");
+    throw InvalidArgument("the range ends before it begins", in_quotes(redacted_url(request.url)),
+                          "give begin <= end");
   }
   if (range.end && *range.end == range.begin) return stat(target, request);
 

@@ -10,7 +10,7 @@ namespace shardwise {
 /// Threads: internally synchronised.
 class HttpClient {
  public:
-  explicit HttpClient(const FetchOptions& options) : options_(options) {}
+  explicit HttpClient(const Fetchers::Options& options) : options_(options) {}
 
   Fetcher::Stat stat(const HttpTarget& target, const Fetcher::Request& request);
   Fetcher::Stat fetch(const HttpTarget& target, const Fetcher::Request& request,
@@ -26,7 +26,7 @@ class HttpClient {
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
 
-  const FetchOptions options_;
+  const Fetchers::Options options_;
   CurlPool pool_;
 };
 

@@ -9,7 +9,7 @@ namespace shardwise {
 namespace {
 
 /// Bytes that are collected for a sink: libcurl delivers only 16 KiB at a time.
-constexpr std::size_t kWriteBufferBytes = 256 * 1024;
+constexpr std::size_t kWriteBufferBytes = std::size_t{256} * 1024;
 
 constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
 
@@ -49,7 +49,9 @@ void HttpDownload::restart(std::string_view why) {
 void HttpDownload::begin(const HttpAnswer& answer) {
   has_begun_ = true;
   if (answer.has_bad_length) {
-    throw_fetch_error(request_.url, "a malformed Content-Length or Content-Range", kLyingServer);
+    throw_fetch_error(request_.url,
+                      "the Content-Length or Content-Range of the answer is malformed",
+                      kLyingServer);
   }
   // The answer to a request with If-Range need not repeat the validator.
   const bool is_later = position_ > request_.range.begin;
@@ -78,15 +80,16 @@ void HttpDownload::begin(const HttpAnswer& answer) {
 void HttpDownload::begin_whole(const HttpAnswer& answer) {
   const Fetcher::Range& range = request_.range;
   if (range.begin > 0) {
-    throw_fetch_error(request_.url, "the server sent the whole file where a part was asked for",
-                      "fetch the whole file, or serve it with ranges");
+    throw_fetch_error(
+        request_.url, "the server sent the whole file where a part was asked for",
+        "read it through a shard cache, or from a server that supports range requests");
   }
   if (position_ > 0) {
     restart("the transfer was cut, and the server cannot send the rest alone");
   }
   if (!answer.length && !answer.is_chunked) {
     throw_fetch_error(request_.url,
-                      "an answer without a length: a cut could not be told from its end",
+                      "the answer has no length, so that a truncated one would go unnoticed",
                       "serve the file with Content-Length");
   }
   if (!answer.is_chunked) end_ = answer.length;

@@ -13,7 +13,7 @@ namespace shardwise {
 namespace {
 
 /// Bytes of an error's page that are looked at.
-constexpr std::size_t kMostErrorText = 16 * 1024;
+constexpr std::size_t kMostErrorText = std::size_t{16} * 1024;
 
 /// A handle for one exchange, and what its callbacks share. Nothing is thrown through libcurl.
 class Exchange {
@@ -28,7 +28,7 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  void prepare(const FetchOptions& options, const HttpTarget& target, const HttpQuery& query);
+  void prepare(const Fetchers::Options& options, const HttpTarget& target, const HttpQuery& query);
   HttpResult perform();
 
  private:
@@ -63,7 +63,7 @@ class Exchange {
   char message_[CURL_ERROR_SIZE] = {};
 };
 
-void Exchange::prepare(const FetchOptions& options, const HttpTarget& target,
+void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& target,
                        const HttpQuery& query) {
   is_plain_ = target.url.starts_with("http://");
   set(CURLOPT_URL, target.url.c_str());
@@ -220,7 +220,7 @@ HttpResult Exchange::perform() {
 
 }  // namespace
 
-HttpResult http_exchange(CurlPool& pool, const FetchOptions& options, const HttpTarget& target,
+HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const HttpTarget& target,
                          const HttpQuery& query, const Fetcher::Request& request, HttpBody& body) {
   check_cancelled(request);
   Exchange exchange(pool, request, body);

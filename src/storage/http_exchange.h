@@ -56,7 +56,7 @@ struct HttpResult {
 
 /// Sends one request and takes one answer: no redirects, no retries.
 /// Errors: Cancelled; what `body` throws. All else is in the result.
-HttpResult http_exchange(CurlPool& pool, const FetchOptions& options, const HttpTarget& target,
+HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const HttpTarget& target,
                          const HttpQuery& query, const Fetcher::Request& request, HttpBody& body);
 
 }  // namespace shardwise

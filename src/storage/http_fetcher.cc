@@ -19,8 +19,8 @@ HttpTarget target_of(const std::string& url) {
       percent_decoded(std::string_view(userinfo).substr(std::min(colon + 1, userinfo.size())));
   if (!user || !password || user->find('\0') != std::string::npos ||
       password->find('\0') != std::string::npos) {
-    throw InvalidArgument("a malformed user or password in a URL", in_quotes(redacted_url(url)),
-                          "write %25 for %");
+    throw InvalidArgument("the user or password in the URL is malformed",
+                          in_quotes(redacted_url(url)), "write %25 for %");
   }
   target.user = *user;
   target.password = *password;
@@ -29,7 +29,7 @@ HttpTarget target_of(const std::string& url) {
 
 class HttpFetcher : public Fetcher {
  public:
-  explicit HttpFetcher(const FetchOptions& options) : client_(options) {}
+  explicit HttpFetcher(const Fetchers::Options& options) : client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(target_of(request.url), request);
@@ -44,7 +44,7 @@ class HttpFetcher : public Fetcher {
 
 }  // namespace
 
-std::unique_ptr<Fetcher> make_http_fetcher(const FetchOptions& options) {
+std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options) {
   return std::make_unique<HttpFetcher>(options);
 }
 

@@ -7,6 +7,6 @@
 namespace shardwise {
 
 /// For http and https.
-std::unique_ptr<Fetcher> make_http_fetcher(const FetchOptions& options);
+std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options);
 
 }  // namespace shardwise

@@ -23,7 +23,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kPipeBufferBytes = 256 * 1024;
+constexpr std::size_t kPipeBufferBytes = std::size_t{256} * 1024;
 constexpr std::size_t kMostComplaint = 4096;  ///< of standard error, its end
 constexpr int kPollMs = 100;                  ///< how soon a cancel is seen
 
@@ -84,6 +84,7 @@ class Command {
 
 Command::Command(std::vector<std::string> words, const std::string& url) {
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
@@ -141,7 +142,7 @@ class RangeOf {
     return !is_full();
   }
   bool is_full() const { return range_.end && position_ >= *range_.end; }
-  /// REQUIRES: the stream has ended.
+  /// Once the stream has ended: whether it was as long as the range.
   bool reaches() const { return position_ >= range_.end.value_or(range_.begin); }
   std::uint64_t position() const { return position_; }
 
@@ -161,10 +162,10 @@ class PipeFetcher : public Fetcher {
 
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
     if (request.range.end && *request.range.end < request.range.begin) {
-      throw InvalidArgument("a range that ends before it begins",
-                            in_quotes(redacted_url(request.url)), "give begin <= end");
+      throw InvalidArgument("the range ends before it begins", in_quotes(redacted_url(request.url)),
+                            "give begin <= end");
     }
-    const Fetcher::Stat source = stat(request);
+    Fetcher::Stat source = stat(request);
     check_cancelled(request);
     Command command(split_command(command_of(request.url), request.url), request.url);
     RangeOf range(request.range, sink);
@@ -237,7 +238,7 @@ class PipeFetcher : public Fetcher {
 
 std::vector<std::string> split_command(std::string_view command, std::string_view url) {
   const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument("a malformed command",
+    throw InvalidArgument("the command is malformed",
                           in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
                           "write pipe:program and its arguments");
   };

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "base/ascii.h"
+#include "base/error_types.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "shardwise/base/error.h"
 #include "storage/http_client.h"
 
 namespace shardwise {
@@ -29,7 +29,7 @@ struct BucketAndKey {
 
 BucketAndKey split(const std::string& url) {
   const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument("a malformed s3: URL",
+    throw InvalidArgument("the s3: URL is malformed",
                           in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
                           "write s3://bucket/key");
   };
@@ -64,7 +64,7 @@ Endpoint endpoint_of(const S3Access& access) {
   }
   const Url url = parse_url(access.endpoint);
   if ((url.scheme != "http" && url.scheme != "https") || url.query || !url.userinfo.empty()) {
-    throw InvalidArgument("a malformed endpoint for S3", in_quotes(redacted_url(access.endpoint)),
+    throw InvalidArgument("the S3 endpoint is malformed", in_quotes(redacted_url(access.endpoint)),
                           "write https://host[:port][/path]");
   }
   std::string path = url.path;
@@ -76,12 +76,12 @@ void check_access(const S3Access& access) {
   const bool is_region = std::ranges::all_of(
       access.region, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
   if (!is_region) {
-    throw InvalidArgument("a malformed region for S3", in_quotes(access.region),
+    throw InvalidArgument("the S3 region is malformed", in_quotes(access.region),
                           "write it as us-east-1");
   }
   if (!is_printable(access.access_key_id) || !is_printable(access.secret_access_key) ||
       !is_printable(access.session_token) || access.access_key_id.find(':') != std::string::npos) {
-    throw InvalidArgument("malformed keys for S3", access.source,
+    throw InvalidArgument("the S3 keys are malformed", access.source,
                           "a key is one word of printable characters");
   }
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
@@ -107,7 +107,7 @@ void check_signable(const std::string& key, const std::string& url) {
 
 class S3Fetcher : public Fetcher {
  public:
-  explicit S3Fetcher(const FetchOptions& options) : options_(options.s3), client_(options) {}
+  explicit S3Fetcher(const Fetchers::Options& options) : options_(options.s3), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(s3_target(request.url, options_, resolve_s3_access(options_)), request);
@@ -118,13 +118,14 @@ class S3Fetcher : public Fetcher {
   }
 
  private:
-  const S3Options options_;
+  const Fetchers::S3Options options_;
   HttpClient client_;
 };
 
 }  // namespace
 
-HttpTarget s3_target(const std::string& url, const S3Options& options, const S3Access& access) {
+HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
+                     const S3Access& access) {
   check_access(access);
   const auto [bucket, key] = split(url);
   const Endpoint endpoint = endpoint_of(access);
@@ -153,7 +154,7 @@ HttpTarget s3_target(const std::string& url, const S3Options& options, const S3A
   return target;
 }
 
-std::unique_ptr<Fetcher> make_s3_fetcher(const FetchOptions& options) {
+std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options) {
   return std::make_unique<S3Fetcher>(options);
 }
 

@@ -10,11 +10,12 @@
 namespace shardwise {
 
 /// For s3://bucket/key.
-std::unique_ptr<Fetcher> make_s3_fetcher(const FetchOptions& options);
+std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options);
 
 /// The web address of `url`, and what signs the request.
 /// Errors: InvalidArgument for a malformed URL, endpoint, region or key; Unsupported if libcurl is
 ///   too old to sign.
-HttpTarget s3_target(const std::string& url, const S3Options& options, const S3Access& access);
+HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
+                     const S3Access& access);
 
 }  // namespace shardwise

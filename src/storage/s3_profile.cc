@@ -62,7 +62,7 @@ Settings read_profile(const std::string& name, bool must_be_there) {
   is_there |= read_section(config, name == "default" ? name : "profile " + name, settings);
   if (!is_there && must_be_there) {
     throw InvalidArgument(
-        "there is no such profile for S3", in_quotes(name),
+        "the S3 profile does not exist", in_quotes(name),
         "name one that is in " + in_quotes(credentials) + " or " + in_quotes(config));
   }
   return settings;
@@ -70,13 +70,13 @@ Settings read_profile(const std::string& name, bool must_be_there) {
 
 void require_pair(const S3Access& access) {
   if (access.access_key_id.empty() == access.secret_access_key.empty()) return;
-  throw InvalidArgument("half a pair of keys for S3", access.source,
+  throw InvalidArgument("one of the two S3 keys is missing", access.source,
                         "give both the access key id and the secret access key, or neither");
 }
 
 }  // namespace
 
-S3Access resolve_s3_access(const S3Options& options) {
+S3Access resolve_s3_access(const Fetchers::S3Options& options) {
   const std::string profile = first_of({options.profile, environment("AWS_PROFILE"), "default"});
   const bool is_named = !options.profile.empty() || !environment("AWS_PROFILE").empty();
   Settings settings = read_profile(profile, is_named);
@@ -91,7 +91,8 @@ S3Access resolve_s3_access(const S3Options& options) {
     access.source = source;
     require_pair(access);
   };
-  take(options.access_key_id, options.secret_access_key, options.session_token, "S3Options");
+  take(options.access_key_id, options.secret_access_key, options.session_token,
+       "Fetchers::S3Options");
   if (options.profile.empty()) {
     take(environment("AWS_ACCESS_KEY_ID"), environment("AWS_SECRET_ACCESS_KEY"),
          environment("AWS_SESSION_TOKEN"), "the environment");

@@ -16,9 +16,9 @@ struct S3Access {
   std::string source;    ///< where the keys come from, for people: "the environment"
 };
 
-/// Looks up what S3Options leaves open, in the order that it documents. Reads the environment and
-/// two small files; runs nothing, and asks no service.
+/// Looks up what Fetchers::S3Options leaves open, in the order that it documents. Reads the
+/// environment and two small files; runs nothing, and asks no service.
 /// Errors: InvalidArgument: half a pair of keys, or a named profile that is in neither file.
-S3Access resolve_s3_access(const S3Options& options);
+S3Access resolve_s3_access(const Fetchers::S3Options& options);
 
 }  // namespace shardwise

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/assert.h"
 #include "base/errno_error.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -68,7 +69,7 @@ std::optional<std::uint64_t> detail::find_size(const std::string& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) {
     if (errno == ENOENT) return std::nullopt;
-    throw_errno(errno, "cannot examine", path);
+    throw_errno(errno, "cannot access", path);
   }
   if (!S_ISREG(st.st_mode)) return std::nullopt;  // it will be replaced, not followed
   return static_cast<std::uint64_t>(st.st_size);
@@ -86,7 +87,10 @@ CachedShard::CachedShard(std::unique_ptr<Hold> hold, std::string path)
     : hold_(std::move(hold)), path_(std::move(path)) {}
 CachedShard::CachedShard() = default;
 CachedShard::~CachedShard() = default;
-const std::string& CachedShard::name() const noexcept { return hold_->name; }
+const std::string& CachedShard::name() const noexcept {
+  SHARDWISE_ASSERT(is_held());
+  return hold_->name;
+}
 void CachedShard::keep() noexcept {
   if (hold_) hold_->cache->uses.keep(hold_->name, hold_->use);
 }
@@ -182,25 +186,25 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
   return shard;
 }
 
-ByteLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
-  return wait_for(request, "a process does not finish making room in the shard cache",
-                  [&] { return ByteLock::try_take(directory, kRoomByte); });
+ShardCache::Impl::RoomLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
+  return {wait_for(request, "a process does not finish making room in the shard cache",
+                   [&] { return ByteLock::try_take(directory, kRoomByte); })};
 }
 
 std::shared_ptr<void> ShardCache::Impl::note_fetch(const std::string& name) {
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     fetched_here.get().insert(name);
   }
   return {nullptr, [self = shared_from_this(), name](void*) {
-            const std::lock_guard lock(self->mutex);
+            const Lock lock(self->mutex);
             auto& fetched = self->fetched_here.get();
             if (const auto at = fetched.find(name); at != fetched.end()) fetched.erase(at);
           }};
 }
 
 bool ShardCache::Impl::is_fetched_here(const std::string& name) const {
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   return fetched_here.get().contains(name);
 }
 
@@ -212,7 +216,7 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
   bool waited = false;
   for (;;) {
     if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
-    if (!std::exchange(waited, true)) count([](ShardCacheStats& s) { ++s.waits; });
+    if (!std::exchange(waited, true)) count([](ShardCache::Stats& s) { ++s.waits; });
     request.cancel.throw_if_cancelled();
     const auto now = Clock::now();
     if (now - last_word >= std::chrono::seconds(1)) {
@@ -253,23 +257,23 @@ std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
       .size_bytes.value_or(0);
 }
 
-ShardCache::Fetch::Fetch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ShardCache::Fetch::~Fetch() = default;
-ShardCache::Fetch::Fetch(Fetch&&) noexcept = default;
-ShardCache::Fetch& ShardCache::Fetch::operator=(Fetch&&) noexcept = default;
+ShardFetch::ShardFetch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ShardFetch::~ShardFetch() = default;
+ShardFetch::ShardFetch(ShardFetch&&) noexcept = default;
+ShardFetch& ShardFetch::operator=(ShardFetch&&) noexcept = default;
 
-CachedShard ShardCache::Fetch::run() { return impl_->run(); }
+CachedShard ShardFetch::run() { return impl_->run(); }
 
 ShardCache::ShardCache(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ShardCache::~ShardCache() = default;
 
-std::shared_ptr<ShardCache> ShardCache::open(const ShardCacheOptions& options) {
+std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options) {
   if (options.budget_bytes == 0) {
-    throw InvalidArgument("a shard cache without a budget", in_quotes(options.directory),
-                          "give it as many bytes as its disk has to spare");
+    throw InvalidArgument("the budget of the shard cache is 0 bytes", in_quotes(options.directory),
+                          "give it as many bytes as its disk can spare");
   }
   auto impl = std::make_shared<Impl>(options);
-  const ByteLock room = impl->lock_room({});
+  const auto room = impl->lock_room({});
   impl->sweep(impl->directory.scan());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
@@ -278,9 +282,11 @@ std::string detail::local_validator(std::uint64_t size_bytes, std::int64_t mtime
   return std::to_string(size_bytes) + "-" + std::to_string(mtime_ns);
 }
 
-const ShardCacheOptions& ShardCache::options() const noexcept { return impl_->options; }
+const ShardCache::Options& ShardCache::options() const noexcept { return impl_->options; }
 
-std::string ShardCache::name_of(const CacheRequest& request) {
+namespace detail {
+
+std::string CacheAccess::name_of(const CacheRequest& request) {
   Hasher128 hasher;
   hasher.update(is_remote_url(request.url) ? canonical_url(request.url) : request.url);
   hasher.update(std::string_view("\0", 1));
@@ -290,39 +296,39 @@ std::string ShardCache::name_of(const CacheRequest& request) {
   return to_string(hasher.digest());
 }
 
-CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_use) {
+CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
+                             const NextUseOf& next_use) {
   const std::string name = name_of(request);
-  if (auto shard = impl_->find(request, name)) {
-    impl_->count([](ShardCacheStats& s) { ++s.hits; });
-    impl_->come_down_once(name, next_use);
+  if (auto shard = cache.impl_->find(request, name)) {
+    cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
+    cache.impl_->come_down_once(name, next_use);
     return *std::move(shard);
   }
-  impl_->count([](ShardCacheStats& s) { ++s.misses; });
+  cache.impl_->count([](ShardCache::Stats& s) { ++s.misses; });
   struct Stopwatch {
-    Impl& impl;
+    ShardCache::Impl& impl;
     const Clock::time_point start = Clock::now();
     ~Stopwatch() {
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      impl.count([&](ShardCacheStats& s) { s.wait_seconds += seconds; });
+      impl.count([&](ShardCache::Stats& s) { s.waited += Clock::now() - start; });
     }
-  } stopwatch{*impl_};
+  } stopwatch{*cache.impl_};
 
-  ByteLock lock = impl_->lock_fetch(request, name);
+  ByteLock lock = cache.impl_->lock_fetch(request, name);
   // The owner that this waited for has most likely brought the shard.
-  if (auto shard = impl_->find(request, name)) return *std::move(shard);
+  if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
   // False: another process still uses what lies under the name, which is not what is asked for.
-  const bool is_free = impl_->clear(request, name, impl_->options.room_timeout);
+  const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
   // From here on nobody can evict the shard between run()'s rename and this call's return.
-  CachedShard held = impl_->hold(request, name);
-  Fetch::Impl fetch{.cache = impl_,
-                    .request = request,
-                    .name = name,
-                    .next_use = next_use,
-                    .held = std::move(held),
-                    .lock = std::move(lock),
-                    .noted = impl_->note_fetch(name)};
-  fetch.reserved_bytes = impl_->size_wanted(request);
-  impl_->require_within_budget(request, fetch.reserved_bytes);
+  CachedShard held = cache.impl_->hold(request, name);
+  ShardFetch::Impl fetch{.cache = cache.impl_,
+                         .request = request,
+                         .name = name,
+                         .next_use = next_use,
+                         .held = std::move(held),
+                         .lock = std::move(lock),
+                         .noted = cache.impl_->note_fetch(name)};
+  fetch.reserved_bytes = cache.impl_->size_wanted(request);
+  cache.impl_->require_within_budget(request, fetch.reserved_bytes);
   if (!is_free) {
     fetch.bypass = true;
     fetch.make_file();
@@ -336,11 +342,11 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
   for (bool patient = true; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
     {
-      const ByteLock room = impl_->lock_room(request);
+      const auto room = cache.impl_->lock_room(request);
       const auto made =
-          impl_->make_room(name, fetch.reserved_bytes, next_use, {.patient = patient});
-      if (made != Impl::Room::kNotNow) {
-        fetch.bypass = made == Impl::Room::kNone;
+          cache.impl_->make_room(room, name, fetch.reserved_bytes, next_use, {.patient = patient});
+      if (made != ShardCache::Impl::Room::kNotNow) {
+        fetch.bypass = made == ShardCache::Impl::Room::kNone;
         // While the room byte is held: the next process that counts must see these bytes.
         fetch.make_file();
         break;
@@ -348,53 +354,57 @@ CachedShard ShardCache::get(const CacheRequest& request, const NextUseOf& next_u
     }
     pause();
     const auto now = Clock::now();
-    const auto timeout = impl_->options.room_timeout;
-    if (impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
+    const auto timeout = cache.impl_->options.room_timeout;
+    if (cache.impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
     patient = now - quiet_since < timeout;
   }
   return fetch.run();
 }
 
-ShardCache::Ahead ShardCache::begin_ahead(const CacheRequest& request, std::uint64_t needed_at,
-                                          const NextUseOf& next_use, std::optional<Fetch>& fetch) {
+Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
+                               std::uint64_t needed_at, const NextUseOf& next_use,
+                               std::optional<ShardFetch>& fetch) {
   const std::string name = name_of(request);
-  if (impl_->find(request, name)) return Ahead::kPresent;
-  auto lock = ByteLock::try_take(impl_->directory, fetch_byte(name));
+  if (cache.impl_->find(request, name)) return Ahead::kPresent;
+  auto lock = ByteLock::try_take(cache.impl_->directory, fetch_byte(name));
   // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
   // must not take that room.
-  if (!lock) return impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
-  if (impl_->find(request, name)) return Ahead::kPresent;
-  if (!impl_->clear(request, name, milliseconds::zero())) return Ahead::kNotNow;
-  CachedShard held = impl_->hold(request, name);
-  auto begun = std::make_unique<Fetch::Impl>(Fetch::Impl{.cache = impl_,
-                                                         .request = request,
-                                                         .name = name,
-                                                         .next_use = next_use,
-                                                         .held = std::move(held),
-                                                         .lock = *std::move(lock),
-                                                         .noted = impl_->note_fetch(name)});
-  begun->reserved_bytes = impl_->size_wanted(request);
-  impl_->require_within_budget(request, begun->reserved_bytes);
+  if (!lock) return cache.impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
+  if (cache.impl_->find(request, name)) return Ahead::kPresent;
+  if (!cache.impl_->clear(*lock, request, name, milliseconds::zero())) return Ahead::kNotNow;
+  CachedShard held = cache.impl_->hold(request, name);
+  auto begun =
+      std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = cache.impl_,
+                                                          .request = request,
+                                                          .name = name,
+                                                          .next_use = next_use,
+                                                          .held = std::move(held),
+                                                          .lock = *std::move(lock),
+                                                          .noted = cache.impl_->note_fetch(name)});
+  begun->reserved_bytes = cache.impl_->size_wanted(request);
+  cache.impl_->require_within_budget(request, begun->reserved_bytes);
   {
-    const ByteLock room = impl_->lock_room(request);
-    if (impl_->make_room(name, begun->reserved_bytes, next_use, {.ahead_for = needed_at}) !=
-        Impl::Room::kMade) {
+    const auto room = cache.impl_->lock_room(request);
+    if (cache.impl_->make_room(room, name, begun->reserved_bytes, next_use,
+                               {.ahead_for = needed_at}) != ShardCache::Impl::Room::kMade) {
       return Ahead::kNotNow;
     }
     begun->make_file();
   }
-  fetch.emplace(Fetch(std::move(begun)));
+  fetch.emplace(ShardFetch(std::move(begun)));
   return Ahead::kFetch;
 }
 
-void ShardCache::add_releaser(std::weak_ptr<void> owner,
-                              std::function<bool(const std::string&)> release) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->releasers.push_back({std::move(owner), std::move(release)});
+void CacheAccess::add_releaser(ShardCache& cache, std::weak_ptr<void> owner,
+                               std::function<bool(const std::string&)> release) {
+  const Lock lock(cache.impl_->mutex);
+  cache.impl_->releasers.push_back({std::move(owner), std::move(release)});
 }
 
-ShardCacheStats ShardCache::stats() const {
-  const std::lock_guard lock(impl_->mutex);
+}  // namespace detail
+
+ShardCache::Stats ShardCache::stats() const {
+  const Lock lock(impl_->mutex);
   return impl_->stats;
 }
 

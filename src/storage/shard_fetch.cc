@@ -88,13 +88,13 @@ class FileSink : public Fetcher::Sink {
   std::uint64_t written_back_ = 0;
 };
 
-void ShardCache::Fetch::Impl::make_file() {
+void ShardFetch::Impl::make_file() {
   file = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
   file->file().reserve(reserved_bytes);
 }
 
-void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
+void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   if (size_bytes <= reserved_bytes) return;
   if (request.size_bytes) {
     throw StaleIndex("the shard is longer than it was when it was indexed",
@@ -105,15 +105,15 @@ void ShardCache::Fetch::Impl::grow(std::uint64_t size_bytes) {
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   if (!bypass) {
     cache->require_within_budget(request, size_bytes);
-    const ByteLock room = cache->lock_room(request);
+    const auto room = cache->lock_room(request);
     // make_room() counts the temporary file at its present size: only the growth is new.
-    bypass = cache->make_room(name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
+    bypass = cache->make_room(room, name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
   }
   reserved_bytes += more;
   file->file().reserve(reserved_bytes);
 }
 
-void ShardCache::Fetch::Impl::require_source_hash(const Hash128& hash) const {
+void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source_hash || *request.source_hash == hash) return;
   throw StaleIndex("the fetched bytes are not those that were indexed",
                    in_quotes(redacted_url(request.url)) + " (hash " + to_string(hash) + ", not " +
@@ -121,8 +121,8 @@ void ShardCache::Fetch::Impl::require_source_hash(const Hash128& hash) const {
                    "fetch it again; if it changed at its source, run `shardwise index` again");
 }
 
-void ShardCache::Fetch::Impl::require_size(std::optional<std::uint64_t> wanted,
-                                           std::uint64_t size_bytes) const {
+void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
+                                    std::uint64_t size_bytes) const {
   if (!wanted || *wanted == size_bytes) return;
   throw StaleIndex("the shard is not as long as it was when it was indexed",
                    in_quotes(redacted_url(request.url)) + " (" + std::to_string(size_bytes) +
@@ -131,7 +131,7 @@ void ShardCache::Fetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 }
 
 /// Fetches the file as it is at its source.
-ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::fetch_to(FileSink& sink) {
+ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Stat found = cache->fetchers->fetch(
       {.url = request.url, .validator = request.validator, .cancel = request.cancel}, sink);
   require_source_hash(sink.hash());
@@ -139,8 +139,8 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::fetch_to(FileSink& sink
   return {sink.size_bytes(), sink.hash(), found.validator};
 }
 
-void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed,
-                                     const std::string& shown) {
+void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
+                              const std::string& shown) {
   ExpandingReader reader(compressed, request.compression, shown);
   std::string piece(kCachePieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
@@ -149,13 +149,13 @@ void ShardCache::Fetch::Impl::expand(FileSink& sink, std::string_view compressed
   }
 }
 
-ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::transfer(FileSink& sink) {
+ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
   if (!request.local_copy.empty() || !is_fetched_url(request.url)) return copy_local(sink);
   if (request.compression == Compression::kNone) return fetch_to(sink);
   // No room is made for the compressed file: it goes as soon as it is expanded.
   AtomicFile stored(cache->directory.shard_path(name));
   FileSink to(stored.file(), nullptr);
-  const Source source = fetch_to(to);
+  Source source = fetch_to(to);
   stored.file().resize(source.size_bytes);
   const MappedFile map = MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
   expand(sink, map.bytes(), redacted_url(request.url));
@@ -163,7 +163,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::transfer(FileSink& sink
 }
 
 /// Reads a source that lies on this machine: a local shard, or a local copy of a remote one.
-ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& sink) {
+ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   const bool is_copy = !request.local_copy.empty();
   const std::string& path = is_copy ? request.local_copy : request.url;
   const MappedFile map = MappedFile::open(path, MappedFile::Access::kSequential);
@@ -200,7 +200,7 @@ ShardCache::Fetch::Impl::Source ShardCache::Fetch::Impl::copy_local(FileSink& si
   return source;
 }
 
-CachedShard ShardCache::Fetch::Impl::run() {
+CachedShard ShardFetch::Impl::run() {
   request.cancel.throw_if_cancelled();
   struct Running {
     ShardCache::Impl& in;
@@ -210,13 +210,13 @@ CachedShard ShardCache::Fetch::Impl::run() {
       if (process == process_generation()) add(-1);
     }
     void add(int number) {
-      const std::lock_guard held_briefly(in.mutex);
+      const Lock held_briefly(in.mutex);
       in.num_running.get() += number;
     }
   } const running(*cache);
   FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
   const Source source = transfer(sink);
-  cache->count([&](ShardCacheStats& s) {
+  cache->count([&](ShardCache::Stats& s) {
     ++s.fetched;
     s.fetched_bytes += source.size_bytes;
   });
@@ -225,7 +225,7 @@ CachedShard ShardCache::Fetch::Impl::run() {
   if (request.check) request.check(file->temporary_path());
   SHARDWISE_FAULT_POINT("shard_cache.checked");
   if (bypass) {
-    cache->count([](ShardCacheStats& s) { ++s.bypassed; });
+    cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
     return std::move(held);
@@ -251,7 +251,7 @@ CachedShard ShardCache::Fetch::Impl::run() {
   file->file().sync();  // here, so that commit() has little to sync while others wait for room
   {
     // A process that counts under the room byte sees the shard under exactly one name.
-    const ByteLock room = cache->lock_room(request);
+    const auto room = cache->lock_room(request);
     file->commit();
     new_record.stays = true;
   }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace shardwise {
 
 template <class Shard>
@@ -21,13 +23,17 @@ struct ShardPin {
   explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept) : destroy(destroy_this) {}
 
   /// False if there is no open shard; otherwise the caller is one more holder.
-  bool try_hold() noexcept {
+  [[nodiscard]] bool try_hold() noexcept {
     if ((state.fetch_add(kHolder, std::memory_order_acquire) & kOpen) != 0) return true;
     state.fetch_sub(kHolder, std::memory_order_relaxed);  // the caller keeps the pool alive
     return false;
   }
   /// REQUIRES: the caller holds it.
-  void hold_again() noexcept { state.fetch_add(kHolder, std::memory_order_relaxed); }
+  void hold_again() noexcept {
+    [[maybe_unused]] const std::uint64_t before =
+        state.fetch_add(kHolder, std::memory_order_relaxed);
+    SHARDWISE_ASSERT_HOT((before & ~(kPooled | kOpen)) != 0);
+  }
   void let_go() noexcept {
     if (state.fetch_sub(kHolder, std::memory_order_acq_rel) == (kOpen | kHolder)) destroy(this);
   }
@@ -70,6 +76,9 @@ class ShardHandle {
     shard_ = nullptr;
     return std::exchange(pin_, nullptr);
   }
+  /// One that takes over no holder: it must be released, not destroyed, and this one outlives it.
+  [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
+  [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
   friend bool operator==(const ShardHandle& a, const ShardHandle& b) noexcept {
     return a.shard_ == b.shard_;

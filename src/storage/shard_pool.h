@@ -7,10 +7,10 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/fork.h"
 #include "storage/shard_handle.h"
 
@@ -52,6 +52,7 @@ class ShardPool {
   ShardPool(std::size_t num_shards, Opener opener, ShardPoolOptions options = {})
       : opener_(std::move(opener)), options_(options) {
     slots_.reserve(num_shards);
+    opening_.resize(num_shards);
     open_.reserve(num_shards);  // admit() must not fail: the shard is open already
     for (std::size_t i = 0; i < num_shards; ++i) slots_.emplace_back(new Slot);
   }
@@ -61,19 +62,26 @@ class ShardPool {
 
   /// The opened shard. REQUIRES: number < num_shards.
   Handle get(std::uint64_t number) {
+    if (Handle opened = find(number)) return opened;
+    return open(*slots_[number], number);
+  }
+
+  /// The same if it is open; otherwise nothing. REQUIRES: number < num_shards.
+  Handle find(std::uint64_t number) noexcept {
+    SHARDWISE_ASSERT_HOT(number < slots_.size());
     Slot& slot = *slots_[number];
     const std::uint64_t now = clock_.load(std::memory_order_relaxed);
     if (slot.last_use.load(std::memory_order_relaxed) != now) {
       slot.last_use.store(now, std::memory_order_relaxed);
     }
     if (slot.try_hold()) return Handle(&slot, slot.shard.get());
-    return open(slot, number);
+    return {};
   }
 
   /// Closes the least recently used shard that nobody holds; false if there is none.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     victim = drop_one();
     return victim != nullptr;
   }
@@ -81,8 +89,9 @@ class ShardPool {
   /// Closes this shard, if it is open and nobody holds it; true if it did.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
+    SHARDWISE_ASSERT(number < slots_.size());
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = std::find(open_.begin(), open_.end(), number);
     if (found != open_.end()) victim = take(found);
     if (victim) count_out(*victim);
@@ -90,7 +99,7 @@ class ShardPool {
   }
 
   ShardPoolStats stats() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return stats_;
   }
 
@@ -100,7 +109,6 @@ class ShardPool {
 
     std::unique_ptr<const Shard> shard;  // written under mutex_ while it is not kOpen
     std::atomic<std::uint64_t> last_use{0};
-    std::uint64_t opening = 0;  // the process of which a thread opens it; guarded by mutex_
   };
   static constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
   struct LeavePool {
@@ -108,11 +116,11 @@ class ShardPool {
   };
 
   Handle open(Slot& slot, std::uint64_t number) {
-    Turn turn(*this, slot);
+    Turn turn(*this, slot, number);
     if (Handle opened = turn.wait()) return opened;
     std::unique_ptr<const Shard> shard = opener_(number);
     const std::uint64_t size_bytes = shard->size_bytes();
-    Handle handle = turn.end(number, std::move(shard), size_bytes);
+    Handle handle = turn.end(std::move(shard), size_bytes);
     while (make_room()) {
     }
     return handle;
@@ -121,10 +129,11 @@ class ShardPool {
   /// The right to open a shard, of one thread at a time.
   class Turn {
    public:
-    Turn(ShardPool& pool, Slot& slot) : pool_(pool), slot_(slot) {}
+    Turn(ShardPool& pool, Slot& slot, std::uint64_t number)
+        : pool_(pool), slot_(slot), number_(number) {}
     ~Turn() {
       if (process_ == 0) return;
-      const std::lock_guard lock(pool_.mutex_);
+      const Lock lock(pool_.mutex_);
       give_up();
     }
     Turn(const Turn&) = delete;
@@ -132,40 +141,41 @@ class ShardPool {
 
     /// The shard, if another thread has opened it; nothing: this one is to.
     Handle wait() {
-      std::unique_lock lock(pool_.mutex_);
+      const Lock lock(pool_.mutex_);
       // A thread that began in the process that this one was forked from does not exist here.
-      pool_.opened_.wait(lock, [this] { return slot_.opening != process_generation(); });
+      std::uint64_t& opening = pool_.opening_[number_];
+      while (opening == process_generation()) pool_.opened_.wait(pool_.mutex_);
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
-      process_ = slot_.opening = process_generation();
+      process_ = opening = process_generation();
       return {};
     }
     /// Puts the shard, which was opened, into the pool.
-    Handle end(std::uint64_t number, std::unique_ptr<const Shard>&& shard,
-               std::uint64_t size_bytes) {
-      const std::lock_guard lock(pool_.mutex_);
+    Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
+      const Lock lock(pool_.mutex_);
       // Forked while it was opened, and opened by another thread of the child meanwhile.
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
-      pool_.admit(number, size_bytes);
+      pool_.admit(number_, size_bytes);
       give_up();
       return Handle(&slot_, slot_.shard.get());
     }
 
    private:
-    /// REQUIRES: mutex_.
-    void give_up() noexcept {
-      if (slot_.opening == std::exchange(process_, 0)) slot_.opening = 0;
+    void give_up() noexcept SHARDWISE_REQUIRES(pool_.mutex_) {
+      std::uint64_t& opening = pool_.opening_[number_];
+      if (opening == std::exchange(process_, 0)) opening = 0;
       pool_.opened_.notify_all();
     }
 
     ShardPool& pool_;
     Slot& slot_;
-    std::uint64_t process_ = 0;  // the slot's `opening`, if it is this one's
+    const std::uint64_t number_;
+    std::uint64_t process_ = 0;  // what opening_ says, if this is whose turn it is
   };
 
-  /// Counts a shard that was just opened. REQUIRES: mutex_.
-  void admit(std::uint64_t number, std::uint64_t size_bytes) noexcept {
+  /// Counts a shard that was just opened.
+  void admit(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex_) {
     clock_.fetch_add(1, std::memory_order_relaxed);
     open_.push_back(number);
     ++stats_.opened;
@@ -176,29 +186,29 @@ class ShardPool {
   /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
   bool make_room() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (open_.size() > options_.max_shards || stats_.open_bytes > options_.max_bytes) {
       victim = drop_one();
     }
     return victim != nullptr;
   }
 
-  /// Takes a shard out of the pool and of its counts, if one is idle. REQUIRES: mutex_.
-  std::unique_ptr<const Shard> drop_one() {
+  /// Takes a shard out of the pool and of its counts, if one is idle.
+  std::unique_ptr<const Shard> drop_one() SHARDWISE_REQUIRES(mutex_) {
     std::unique_ptr<const Shard> victim = least_recently_used();
     if (victim) count_out(*victim);
     return victim;
   }
 
-  void count_out(const Shard& victim) {
+  void count_out(const Shard& victim) SHARDWISE_REQUIRES(mutex_) {
     ++stats_.evicted;
     --stats_.open_shards;
     stats_.open_bytes -= victim.size_bytes();
   }
 
   /// Takes an open shard out of the pool; nothing if somebody holds it, or is about to.
-  /// REQUIRES: mutex_.
-  std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open) {
+  std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open)
+      SHARDWISE_REQUIRES(mutex_) {
     Slot& slot = *slots_[*open];
     std::uint64_t idle = kIdle;
     if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
@@ -208,8 +218,8 @@ class ShardPool {
     return std::move(slot.shard);
   }
 
-  /// Takes the least recently used shard that nobody holds. REQUIRES: mutex_.
-  std::unique_ptr<const Shard> least_recently_used() {
+  /// Takes the least recently used shard that nobody holds.
+  std::unique_ptr<const Shard> least_recently_used() SHARDWISE_REQUIRES(mutex_) {
     for (;;) {
       auto best = open_.end();
       std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
@@ -232,9 +242,11 @@ class ShardPool {
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
   mutable Mutex mutex_;
-  Condition opened_;                 // a shard, or not
-  std::vector<std::uint64_t> open_;  // guarded by mutex_
-  ShardPoolStats stats_;             // guarded by mutex_
+  Condition opened_;  // a shard, or not
+  // For each shard, the generation of the process of which a thread opens it; 0: none does.
+  std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> open_ SHARDWISE_GUARDED_BY(mutex_);
+  ShardPoolStats stats_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise

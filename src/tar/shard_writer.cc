@@ -29,7 +29,7 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   if (!braces && !rest.starts_with('%')) return std::nullopt;
   std::string_view inside = rest.substr(1);
   const std::size_t end = inside.find(braces ? '}' : 'd');
-  if (end == std::string_view::npos) bad_pattern(pattern, "a number in a pattern without an end");
+  if (end == std::string_view::npos) bad_pattern(pattern, "the number in the pattern has no end");
   rest = inside.substr(end + 1);
   inside = inside.substr(0, end);
   if (braces && inside.starts_with(':')) inside.remove_prefix(1);
@@ -37,7 +37,7 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   if (inside.empty()) return 1;
   const std::optional<std::int64_t> digits = parse_int64(inside);
   if (!inside.starts_with('0') || !digits || *digits < 1 || *digits > kMaxDigits) {
-    bad_pattern(pattern, "a malformed number in a pattern");
+    bad_pattern(pattern, "the number in the pattern is malformed");
   }
   return static_cast<unsigned>(*digits);
 }
@@ -51,7 +51,7 @@ void require_name(std::string_view key, std::string_view field) {
       name.find('\0') == std::string::npos) {
     return;
   }
-  throw InvalidArgument("not the key and field of a sample",
+  throw InvalidArgument("the key and the field are not those of a sample",
                         in_quotes(key) + " and " + in_quotes(field),
                         "a key has no dot in its last part, a field no slash; neither is empty, "
                         "hidden, or one of webdataset's own names");
@@ -59,14 +59,14 @@ void require_name(std::string_view key, std::string_view field) {
 
 }  // namespace
 
-std::string ShardNames::name(std::uint64_t number) const {
+std::string ShardWriter::Names::name(std::uint64_t number) const {
   std::string text = std::to_string(number);
   if (text.size() < digits) text.insert(0, digits - text.size(), '0');
   return before + text + after;
 }
 
-ShardNames parse_shard_names(std::string_view pattern) {
-  ShardNames names{.before = {}, .digits = 0, .after = {}};
+ShardWriter::Names parse_shard_names(std::string_view pattern) {
+  ShardWriter::Names names{.before = {}, .digits = 0, .after = {}};
   std::string_view rest = pattern;
   while (!rest.empty()) {
     std::string& text = names.digits == 0 ? names.before : names.after;
@@ -74,25 +74,26 @@ ShardNames parse_shard_names(std::string_view pattern) {
       text += rest[0];
       rest.remove_prefix(2);
     } else if (const auto digits = take_number(rest, pattern)) {
-      if (names.digits != 0) bad_pattern(pattern, "a pattern with two numbers");
+      if (names.digits != 0) bad_pattern(pattern, "the pattern has two numbers");
       names.digits = *digits;
     } else {
       text += rest[0];
       rest.remove_prefix(1);
     }
   }
-  if (names.digits == 0) bad_pattern(pattern, "a pattern without a number");
+  if (names.digits == 0) bad_pattern(pattern, "the pattern has no number");
   if (names.after.find('/') != std::string::npos) {
-    bad_pattern(pattern, "a pattern with its number in the name of a folder");
+    bad_pattern(pattern, "the pattern has its number in the name of a folder");
   }
   return names;
 }
 
 struct ShardWriter::Impl {
-  Impl(ShardNames given, const ShardWriterOptions& how) : names(std::move(given)), options(how) {
+  Impl(ShardWriter::Names given, const ShardWriter::Options& how)
+      : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
-      throw InvalidArgument("a limit of 0 for a shard", in_quotes(names.name(0)),
-                            "let max_samples and max_bytes be at least 1");
+      throw InvalidArgument("a limit of a shard is 0", in_quotes(names.name(0)),
+                            "max_samples and max_bytes must be at least 1");
     }
   }
 
@@ -110,7 +111,7 @@ struct ShardWriter::Impl {
     const std::uint64_t room = options.max_bytes - std::min(bytes, options.max_bytes);
     if (!keys.empty() && (keys.size() == options.max_samples || tar_bytes > room)) finish();
     if (keys.contains(std::string(key))) {
-      throw InvalidArgument("a key that is in this shard already",
+      throw InvalidArgument("the key is in this shard already",
                             in_quotes(names.name(totals.shards - 1)) + ", key " + in_quotes(key),
                             "give every sample a key of its own");
     }
@@ -144,21 +145,21 @@ struct ShardWriter::Impl {
     for (const ShardWriter::Field& field : fields) {
       require_name(key, field.name);
       if (!lower.insert(to_lower(field.name)).second) {
-        throw InvalidArgument("a field that comes twice in a sample",
+        throw InvalidArgument("the field comes twice in the sample",
                               in_quotes(field.name) + ", key " + in_quotes(key),
                               "readers ignore the case of field names; rename one");
       }
     }
     if (fields.empty()) {
-      throw InvalidArgument("a sample without fields", in_quotes(key), "leave it out");
+      throw InvalidArgument("the sample has no fields", in_quotes(key), "leave it out");
     }
   }
 
   void begin() {
     const std::string path = names.name(totals.shards);
     if (!options.replace && std::filesystem::exists(std::filesystem::symlink_status(path))) {
-      throw InvalidArgument("a shard is there already", in_quotes(path),
-                            "choose other names, or replace it (ShardWriterOptions::replace)");
+      throw InvalidArgument("the shard exists already", in_quotes(path),
+                            "choose other names, or replace it (ShardWriter::Options::replace)");
     }
     if (!options.dry_run) {
       sweep_temporaries(path);
@@ -192,8 +193,8 @@ struct ShardWriter::Impl {
     bytes = 0;
   }
 
-  const ShardNames names;
-  const ShardWriterOptions options;
+  const ShardWriter::Names names;
+  const ShardWriter::Options options;
   bool usable = true;
   std::unique_ptr<TarWriter> writer;  // of the shard that is begun; none in a dry run
   std::set<std::string> keys;         // in that shard; empty: none is begun
@@ -202,9 +203,10 @@ struct ShardWriter::Impl {
   std::vector<std::string> paths;
 };
 
-ShardWriter::ShardWriter(std::string_view pattern, const ShardWriterOptions& options)
+ShardWriter::ShardWriter(std::string_view pattern) : ShardWriter(pattern, Options{}) {}
+ShardWriter::ShardWriter(std::string_view pattern, const Options& options)
     : ShardWriter(parse_shard_names(pattern), options) {}
-ShardWriter::ShardWriter(const ShardNames& names, const ShardWriterOptions& options)
+ShardWriter::ShardWriter(const Names& names, const Options& options)
     : impl_(std::make_unique<Impl>(names, options)) {}
 ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;

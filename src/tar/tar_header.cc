@@ -60,7 +60,7 @@ bool for_each_pax_record(std::string_view body, std::string* why, const Take& ta
     }
     const std::size_t equals = record.find('=');
     if (equals == std::string_view::npos || record.back() != '\n') {
-      *why = "a malformed pax record";
+      *why = "a pax record is malformed";
       return false;
     }
     record.remove_suffix(1);
@@ -80,7 +80,7 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
     if (key == "size") {
       const auto size = parse_int64(value);
       if (!size || *size < 0) {
-        *why = "a pax size that is no number";
+        *why = "a pax size is not a number";
         return false;
       }
       entry.size = static_cast<std::uint64_t>(*size);
@@ -118,7 +118,7 @@ bool has_one_meaning(const PartialEntry& partial, const Header& header, std::str
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
     *why =
-        "a sparse map that goes on behind the header of an entry that is not sparse: some readers "
+        "a sparse map goes on behind the header of an entry that is not sparse: some readers "
         "take it for data, others do not";
     return false;
   }
@@ -243,16 +243,16 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
     const char* block = archive.data() + offset;
     const Header header(block);
     if (is_zero_block(block)) {
-      *why = "a special header with no entry behind it";
+      *why = "a special header has no entry behind it";
       return std::nullopt;
     }
     if (!has_valid_checksum(block)) {
-      *why = "a header whose checksum is wrong";
+      *why = "the checksum of a header is wrong";
       return std::nullopt;
     }
     const auto size = header.size();
     if (!size || *size < 0) {
-      *why = "a size field that is negative or no number";
+      *why = "a size field is negative or not a number";
       return std::nullopt;
     }
     const auto length = static_cast<std::uint64_t>(*size);
@@ -266,7 +266,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       if (partial.size == From::kHeader) entry.size = length;
       if (partial.name == From::kHeader) {
         if (!header.is_ustar() && !header.is_gnu() && !header.prefix().empty()) {
-          *why = "a header that is no ustar header, with bytes where ustar has a part of the name";
+          *why = "a header is not a ustar header, but has bytes where ustar has a part of the name";
           return std::nullopt;
         }
         entry.name = header.name();
@@ -289,7 +289,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       const char taken = type == 'X' ? 'x' : type;
       if (seen.find(taken) != std::string::npos) {
         *why =
-            "two special headers of one type for one entry: some readers take the first, others "
+            "an entry has two special headers of one type: some readers take the first, others "
             "the second";
         return std::nullopt;
       }

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/assert.h"
+
 namespace shardwise::tar {
 
 inline constexpr std::size_t kBlockBytes = 512;
@@ -14,6 +16,7 @@ inline constexpr std::uint64_t kMaxSpecialBytes = 1 << 20;
 
 /// `size` rounded up to whole blocks. REQUIRES: size <= 2^63.
 constexpr std::uint64_t padded(std::uint64_t size) noexcept {
+  SHARDWISE_ASSERT_HOT(size <= std::uint64_t{1} << 63);
   return (size + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -23,11 +24,11 @@ namespace {
 using tar::kBlockBytes;
 
 constexpr std::string_view kDamagedRemedy =
-    "restore or repack the shard, or index with the policy `skip`";
+    "restore or repack the shard, or index what is not damaged with `--on-bad skip`";
 
 constexpr std::string_view kUnsupportedRemedy =
-    "repack the shard with plain files only, without `tar --sparse`, or index with the policy "
-    "`skip`";
+    "repack the shard with plain files only, without `tar --sparse`, or leave the member out with "
+    "`--on-bad skip`";
 
 /// Bytes that a scan covers between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
@@ -499,11 +500,11 @@ class Scanner {
 
   /// Throws, or moves over an entry that is not supported and records it.
   void leave_out(const tar::RawEntry& raw) {
-    const TarProblem problem{ErrorCode::kUnsupported, raw.header_offset, raw.name,
-                             raw.sparse
-                                 ? "a sparse member: its bytes do not lie in the shard as they are"
-                                 : "an entry of type " + in_quotes({&raw.type, 1}) +
-                                       ", which readers take for several things"};
+    const TarProblem problem{
+        ErrorCode::kUnsupported, raw.header_offset, raw.name,
+        raw.sparse ? "the member is sparse: its bytes do not lie in the shard as they are"
+                   : "an entry of type " + in_quotes({&raw.type, 1}) +
+                         ", which readers take for several things"};
     if (!options_.lenient) throw Damage{problem};
     headers_.update(archive_.substr(position_, raw.data_offset - position_));
     report_.skipped.push_back(problem);

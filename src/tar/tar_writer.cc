@@ -86,7 +86,7 @@ void TarWriter::add_file(const std::string& name, const std::string& source) {
   for (std::uint64_t done = 0; done < size_bytes;) {
     const std::size_t wanted = std::min<std::uint64_t>(buffer.size(), size_bytes - done);
     if (file.read_at(done, buffer.data(), wanted) != wanted) {
-      throw Error(ErrorCode::kIo, "file got shorter while it was packed", in_quotes(source),
+      throw Error(ErrorCode::kIo, "the file got shorter while it was packed", in_quotes(source),
                   "run again when nothing writes to it");
     }
     write({buffer.data(), wanted});

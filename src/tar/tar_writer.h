@@ -30,9 +30,9 @@ class TarWriter {
   void commit();
 
   /// Bytes that a member of this size takes in a tar, long names aside.
-  static std::uint64_t member_bytes(std::uint64_t content_bytes);
+  [[nodiscard]] static std::uint64_t member_bytes(std::uint64_t content_bytes);
   /// Bytes of a file whose members take `member_bytes`, with the end marker and tar's padding.
-  static std::uint64_t archive_bytes(std::uint64_t member_bytes);
+  [[nodiscard]] static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
   /// Where libarchive's bytes go, and what became of them.
   struct Target {

@@ -1,4 +1,4 @@
-#include "shardwise/base/error.h"
+#include "base/error_types.h"
 
 #include <cerrno>
 #include <set>

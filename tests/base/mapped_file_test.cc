@@ -56,7 +56,7 @@ TEST(MappedFileTest, ADirectoryIsRefused) {
   const auto call = [&] { MappedFile::open(dir.path()); };
   EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument);
   EXPECT_EQ(error_text(call),
-            "is a directory, not a file: '" + dir.path() + "'; give the path of a file");
+            "the path is a directory, not a file: '" + dir.path() + "'; give the path of a file");
 }
 
 TEST(MappedFileTest, AFifoIsRefusedWithoutWaitingForAWriter) {
@@ -65,7 +65,7 @@ TEST(MappedFileTest, AFifoIsRefusedWithoutWaitingForAWriter) {
   for (const auto& call : {std::function<void()>([&] { MappedFile::open(dir / "fifo"); }),
                            std::function<void()>([&] { File::open_read(dir / "fifo"); })}) {
     EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error_text(call), StartsWith("is not a regular file: '"));
+    EXPECT_THAT(error_text(call), StartsWith("the path is not a regular file: '"));
   }
 }
 

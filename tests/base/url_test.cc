@@ -92,7 +92,7 @@ TEST(UrlTest, MalformedUrlsAreRefusedWithoutTheirSecrets) {
     EXPECT_THAT(error_text(call), HasSubstr("; write scheme://host/path, and other characters as"));
   }
   EXPECT_EQ(error_text([] { parse_url("http://h/a\nb?k=sesame"); }),
-            "a malformed URL: 'http://h/a\\nb?k=***' (it holds a control character); write "
+            "the URL is malformed: 'http://h/a\\nb?k=***' (it holds a control character); write "
             "scheme://host/path, and other characters as %XX");
   EXPECT_EQ(error_code([] { canonical_url(std::string("s3://b/\0k", 9)); }),
             ErrorCode::kInvalidArgument);

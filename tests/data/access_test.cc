@@ -1,4 +1,4 @@
-// faults.md 7 and 27, and Access::kRead: shards that are truncated under a live dataset.
+// faults.md 7 and 27, and Dataset::Access::kRead: shards that are truncated under a live dataset.
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 
 #include "data/shards.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "shardwise/data/dataset.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -56,7 +57,7 @@ constexpr char kReadRemedy[] =
     "; run `shardwise index` again (it reads only what changed), or bring the old shard back; then "
     "open the dataset again";
 
-Dataset open(const Shards& shards, Access access) {
+Dataset open(const Shards& shards, Dataset::Access access) {
   return Dataset::open(shards.index_path(), {.access = access});
 }
 
@@ -71,15 +72,15 @@ class ReadAccessTest : public ::testing::Test {
 };
 
 TEST(AccessTest, HasNames) {
-  EXPECT_EQ(parse_access("map"), Access::kMap);
-  EXPECT_EQ(parse_access("read"), Access::kRead);
+  EXPECT_EQ(parse_access("map"), Dataset::Access::kMap);
+  EXPECT_EQ(parse_access("read"), Dataset::Access::kRead);
   EXPECT_EQ(error_text([] { parse_access("Map"); }),
-            "no such access: 'Map'; choose map, read or range");
+            "unknown kind of access: 'Map'; choose map, read or range");
 }
 
 TEST_F(ReadAccessTest, GivesWhatMappingGives) {
   const Shards shards(5, 13);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   EXPECT_EQ(wrong_with(data), "");
   for (std::uint64_t i = data.size(); i-- > 0;) {
     const Sample sample = data[i];
@@ -97,7 +98,7 @@ TEST_F(ReadAccessTest, GivesWhatMappingGives) {
 
 TEST_F(ReadAccessTest, ASampleIsReadAtOnce) {
   const Shards shards(1, 3);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   static_cast<void>(data[0]);
   num_preads = 0;
   const Sample sample = data[1];
@@ -114,8 +115,8 @@ TEST_F(ReadAccessTest, WhatLiesFarBetweenMembersIsNotRead) {
   for (int i = 0; i < 300; ++i) tar.entry("folder/", '5', "");
   tar.file("a.bin", std::string(1000, 'b')).file("a.cls", "7").file("z.txt", "last");
   write_file(dir / "x.tar", tar.end().bytes());
-  build_index(dir / "x.idx", {dir / "x.tar"}, {.num_threads = 1});
-  const Dataset data = Dataset::open(dir / "x.idx", {.access = Access::kRead});
+  build_index(dir / "x.idx", {dir / "x.tar"}, {.threads = 1});
+  const Dataset data = Dataset::open(dir / "x.idx", {.access = Dataset::Access::kRead});
   const Sample z = data.get("z");
   num_preads = 0;
   const Sample a = data.get("a");
@@ -130,7 +131,7 @@ TEST_F(ReadAccessTest, WhatLiesFarBetweenMembersIsNotRead) {
 
 TEST_F(ReadAccessTest, BytesOutliveDatasetShardAndFile) {
   auto shards = std::make_unique<Shards>(2, 5);
-  auto data = std::make_unique<Dataset>(open(*shards, Access::kRead));
+  auto data = std::make_unique<Dataset>(open(*shards, Dataset::Access::kRead));
   const Sample held = (*data)[7];
   const std::string_view view = held["bin"];
   cut(shards->path(1), 0);
@@ -146,7 +147,7 @@ TEST_F(ReadAccessTest, BytesOutliveDatasetShardAndFile) {
 TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
   const Shards shards(3, 10);
   EXPECT_EQ(in_child([&]() -> std::string {
-              const Dataset data = open(shards, Access::kRead);
+              const Dataset data = open(shards, Dataset::Access::kRead);
               if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
               const Sample held = data[10];
               const auto size = fs::file_size(shards.path(1));
@@ -177,7 +178,7 @@ TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
 
 TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   const Shards shards(2, 5);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   ASSERT_EQ(wrong_with(data), "");
   const auto size = fs::file_size(shards.path(1));
   cut(shards.path(1), 0);
@@ -187,7 +188,7 @@ TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
   // A dataset that is opened now says so at the first touch.
-  EXPECT_THAT(error_text([&] { open(shards, Access::kRead)[5]; }),
+  EXPECT_THAT(error_text([&] { open(shards, Dataset::Access::kRead)[5]; }),
               StartsWith("the shard changed since it was indexed: '" + shards.path(1) + "'"));
 }
 
@@ -198,7 +199,7 @@ TEST_F(ReadAccessTest, TheFirstTouchChecksTheFirstHeader) {
   TarBuilder::fix_checksum(bytes.data());
   write_file(shards.path(1), bytes);
   test::set_old_time(shards.path(1));
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   EXPECT_EQ(wrong_with(data, 0), "");
   EXPECT_THAT(
       error_text([&] { data[5]; }),
@@ -209,17 +210,17 @@ TEST_F(ReadAccessTest, TheFirstTouchChecksTheFirstHeader) {
 
 TEST_F(ReadAccessTest, ReplacedByRenameItsOldBytesAreReadWhileItIsOpen) {
   const Shards shards(3, 5);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   static_cast<void>(data[5]);
   write_file(shards.dir() / "new", "other");
   ASSERT_EQ(std::rename((shards.dir() / "new").c_str(), shards.path(1).c_str()), 0);
   EXPECT_EQ(wrong_with(data), "");
-  EXPECT_EQ(error_code([&] { open(shards, Access::kRead)[5]; }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { open(shards, Dataset::Access::kRead)[5]; }), ErrorCode::kStaleIndex);
 }
 
 TEST_F(ReadAccessTest, AMissingShardIsNotFoundUntilItIsBack) {
   const Shards shards(2, 5);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   fs::rename(shards.path(1), shards.dir() / "away");
   EXPECT_EQ(error_code([&] { data[5]; }), ErrorCode::kNotFound);
   fs::rename(shards.dir() / "away", shards.path(1));
@@ -228,9 +229,9 @@ TEST_F(ReadAccessTest, AMissingShardIsNotFoundUntilItIsBack) {
 
 TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
   const Shards shards(1, 3);
-  const Dataset data = open(shards, Access::kRead);
+  const Dataset data = open(shards, Dataset::Access::kRead);
   static_cast<void>(data[0]);
-  const std::uint64_t offset = data.index().segment(0).members(2)[0].data_offset();
+  const std::uint64_t offset = segment_of(data.index(), 0).members(2)[0].data_offset();
   pread_fails_with = EIO;
   EXPECT_EQ(error_code([&] { data[2]; }), ErrorCode::kIo);
   EXPECT_EQ(error_text([&] { data[2]; }),
@@ -245,7 +246,7 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
   EXPECT_EQ(in_child([&]() -> std::string {
-              const Dataset data = open(shards, Access::kMap);
+              const Dataset data = open(shards, Dataset::Access::kMap);
               if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
               const Sample last = data[39];
               const auto size = fs::file_size(shards.path(1));
@@ -283,7 +284,7 @@ TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
 TEST(MapAccessTest, ACopyIsNeverOfTheZerosBehindTheNewEnd) {
   const Shards shards(1, 3);
   ASSERT_LT(fs::file_size(shards.path(0)), 16384U);
-  const Dataset data = open(shards, Access::kMap);
+  const Dataset data = open(shards, Dataset::Access::kMap);
   const Sample sample = data[0];
   EXPECT_EQ(sample.copy("bin"), content_of(0));
   cut(shards.path(0), 520);
@@ -293,7 +294,7 @@ TEST(MapAccessTest, ACopyIsNeverOfTheZerosBehindTheNewEnd) {
 
 TEST(MapAccessTest, CopiesOfAShardThatWasReplacedOrDeletedAreItsOldBytes) {
   const Shards shards(2, 5);
-  const Dataset data = open(shards, Access::kMap);
+  const Dataset data = open(shards, Dataset::Access::kMap);
   const Sample first = data[1];
   const Sample second = data[6];
   write_file(shards.dir() / "new", "other");
@@ -305,11 +306,11 @@ TEST(MapAccessTest, CopiesOfAShardThatWasReplacedOrDeletedAreItsOldBytes) {
 }
 
 // faults.md 7: no sample is ever wrong, whatever the moment.
-class TruncationRaceTest : public ::testing::TestWithParam<Access> {};
+class TruncationRaceTest : public ::testing::TestWithParam<Dataset::Access> {};
 INSTANTIATE_TEST_SUITE_P(Accesses, TruncationRaceTest,
-                         ::testing::Values(Access::kMap, Access::kRead),
+                         ::testing::Values(Dataset::Access::kMap, Dataset::Access::kRead),
                          [](const auto& param_info) {
-                           return param_info.param == Access::kMap ? "Map" : "Read";
+                           return param_info.param == Dataset::Access::kMap ? "Map" : "Read";
                          });
 
 TEST_P(TruncationRaceTest, FourThreadsReadWhileAnotherTruncates) {

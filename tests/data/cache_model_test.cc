@@ -14,11 +14,13 @@
 #include <random>
 #include <thread>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/data/remote_access.h"
+#include "shardwise/data/make_remote_access.h"
 #include "shardwise/ingest/index_builder.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
@@ -176,11 +178,11 @@ class CacheModelTest : public ::testing::Test {
     for (const Source& source : sources_) places.push_back(place(source));
     build_index(index_path(slot), places,
                 {.content = {.columns = {parse_column("ver")}, .hashes = one_in(2)},
-                 .remote = make_remote_shards(fetchers_, one_in(2) ? cache_ : nullptr)});
+                 .remote = make_remote_access(fetchers_, one_in(2) ? cache_ : nullptr)});
     const auto index = Index::open(index_path(slot));
     for (std::uint64_t i = 0; i < sources_.size(); ++i) {
       Source& source = sources_[i];
-      const std::int64_t described = index->segment(i).value(0, 0).integer;
+      const std::int64_t described = segment_of(*index, i).value(0, 0).integer;
       ASSERT_TRUE(source.known.contains(described)) << described;
       const std::string& known = source.known[source.current()];
       if (described == source.current()) continue;
@@ -191,7 +193,8 @@ class CacheModelTest : public ::testing::Test {
 
   void open_dataset() {
     if (open_.size() == kMostOpen) open_.pop_front();
-    const Access access = std::array{Access::kMap, Access::kRead, Access::kRange}[below(3)];
+    const Dataset::Access access = std::array{Dataset::Access::kMap, Dataset::Access::kRead,
+                                              Dataset::Access::kRange}[below(3)];
     open_.push_back({Dataset::open(index_path(below(2)), {.max_open_shards = 1 + below(4),
                                                           .access = access,
                                                           .cache = cache_,
@@ -201,7 +204,7 @@ class CacheModelTest : public ::testing::Test {
 
   struct Opened {
     Dataset data;
-    Access access;
+    Dataset::Access access;
   };
   /// A sample that is kept, and what it held.
   struct Kept {
@@ -213,7 +216,7 @@ class CacheModelTest : public ::testing::Test {
   std::optional<Kept> read(const Opened& opened, std::uint64_t shard, std::uint32_t i, bool races) {
     const Index& index = opened.data.index();
     Source& source = sources_[shard];
-    const std::int64_t described = index.segment(shard).value(0, i).integer;
+    const std::int64_t described = segment_of(index, shard).value(0, i).integer;
     const auto known = [&] {
       const std::lock_guard lock(mutex_);
       return std::pair(source.known, source.current());
@@ -234,12 +237,12 @@ class CacheModelTest : public ::testing::Test {
         ADD_FAILURE() << place(source) << ": version " << escaped(word) << " with "
                       << escaped(data.substr(0, 9)) << ", where the index describes " << described
                       << " (" << source.known[described] << "); hashes " << index.content().hashes
-                      << ", range " << (opened.access == Access::kRange);
+                      << ", range " << (opened.access == Dataset::Access::kRange);
       }
       return Kept{std::move(sample), data};
     } catch (const Unsupported& e) {
       EXPECT_THAT(e.what(), HasSubstr("cannot tell whether single samples"));
-      EXPECT_TRUE(opened.access == Access::kRange && !index.content().hashes &&
+      EXPECT_TRUE(opened.access == Dataset::Access::kRange && !index.content().hashes &&
                   source.compression == Compression::kNone && known.first.at(described).empty());
       return std::nullopt;
     } catch (const StaleIndex& e) {
@@ -260,7 +263,7 @@ class CacheModelTest : public ::testing::Test {
     // Where nothing is known of versions, the whole shard was hashed.
     if (opened.data.index().content().hashes || known.empty()) return false;
     const bool is_range =
-        opened.access == Access::kRange && source.compression == Compression::kNone;
+        opened.access == Dataset::Access::kRange && source.compression == Compression::kNone;
     return std::any_of(source.known.begin(), source.known.end(), [&](const auto& other) {
       return other.first != described && other.second == known && (is_range || is_of(other.first));
     });

@@ -195,7 +195,7 @@ TEST_F(ChangedShardTest, IndexedAgainIsServedByANewDataset) {
   set_old_time(shards_.path(1), 1'000'000'001);
   const Dataset old = Dataset::open(shards_.index_path());
   EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);
-  const BuildReport report = build_index(shards_.index_path(), shards_.paths(), {.num_threads = 1});
+  const BuildReport report = build_index(shards_.index_path(), shards_.paths(), {.threads = 1});
   EXPECT_EQ(report.shards_scanned, 1U);
   EXPECT_EQ(wrong_with(Dataset::open(shards_.index_path())), "");
   EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);  // a snapshot

@@ -74,15 +74,16 @@ TEST(DatasetConcurrencyTest, TheLastHandleMayGoInAnyThread) {
 }
 
 // faults.md 24
-class DatasetForkTest : public ::testing::TestWithParam<Access> {};
-INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest, ::testing::Values(Access::kMap, Access::kRead),
+class DatasetForkTest : public ::testing::TestWithParam<Dataset::Access> {};
+INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest,
+                         ::testing::Values(Dataset::Access::kMap, Dataset::Access::kRead),
                          [](const auto& param_info) {
-                           return param_info.param == Access::kMap ? "Map" : "Read";
+                           return param_info.param == Dataset::Access::kMap ? "Map" : "Read";
                          });
 
 TEST_P(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
   const Shards shards(10, 20);
-  const DatasetOptions options{.max_open_shards = 3, .access = GetParam()};
+  const Dataset::Options options{.max_open_shards = 3, .access = GetParam()};
   const Dataset data = Dataset::open(shards.index_path(), options);
   const Sample held = data[150];
   ASSERT_EQ(wrong_with(data, 0), "");
@@ -101,8 +102,8 @@ TEST_P(DatasetForkTest, ChildrenReadEverythingAfterAFork) {
   EXPECT_EQ(wrong_with(data), "");
   for (const auto& child : children) EXPECT_EQ(child->wait(), "");
   EXPECT_EQ(wrong_with(data), "");
-  data.index().check();
-  Index::open(shards.index_path())->check();
+  data.index().validate();
+  Index::open(shards.index_path())->validate();
 }
 
 }  // namespace

@@ -13,11 +13,13 @@
 #include <thread>
 #include <vector>
 
+#include "data/dataset_access.h"
+#include "data/open_shard.h"
 #include "data/shards.h"
 #include "order/slot_samplers.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/mixed_dataset.h"
-#include "shardwise/data/remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/query.h"
 #include "shardwise/order/sampler.h"
@@ -110,7 +112,7 @@ class DatasetBusyForkTest : public ::testing::Test {
 
 TEST_F(DatasetBusyForkTest, ChildrenReadThroughASmallPool) {
   const Shards shards(12, 20);
-  for (const Access access : {Access::kMap, Access::kRead}) {
+  for (const Dataset::Access access : {Dataset::Access::kMap, Dataset::Access::kRead}) {
     const Dataset data =
         Dataset::open(shards.index_path(), {.max_open_shards = 4, .access = access});
     Busy busy(2, kSeed, [&](auto& random) { return wrong_with_some(data, random, 1); });
@@ -124,7 +126,7 @@ TEST_F(DatasetBusyForkTest, ChildrenReadThroughADefaultPool) {
   const Shards shards(12, 20);
   const Dataset data = Dataset::open(shards.index_path());
   Busy busy(2, kSeed, [&](auto& random) {
-    data.close_shard(random() % 12);  // so that there is always one to open
+    DatasetAccess::close_shard(data, random() % 12);  // so that there is always one to open
     return wrong_with_some(data, random, 1);
   });
   fork_often(data, 300);
@@ -156,7 +158,7 @@ TEST_F(DatasetBusyForkTest, ChildrenUseTheIndexWhileThreadsQuery) {
                 const AtMost limit(kHang);
                 if (auto wrong = wrong_query(index); !wrong.empty()) return wrong;
                 if (!kept.next() || kept.value(0).integer != 240) return "another count";
-                index->check();
+                index->validate();
                 const Dataset part = data.where("sample < 7");
                 return part.size() == 7 ? wrong_with(part) : "another view";
               }),
@@ -198,7 +200,7 @@ TEST_F(DatasetBusyForkTest, AQueryWithoutAnEndLetsTheParentFork) {
 
 TEST_F(DatasetBusyForkTest, ChildrenOfAChildReadAMixture) {
   const Shards one(4, 20), other(4, 20);
-  const DatasetOptions options{.max_open_shards = 2};
+  const Dataset::Options options{.max_open_shards = 2};
   const MixedDataset data(
       {Dataset::open(one.index_path(), options), Dataset::open(other.index_path(), options)});
   const auto wrong_mixed = [&](std::mt19937_64& random) -> std::string {
@@ -241,7 +243,7 @@ class CachedWorld {
         data_(Dataset::open(index(sources, directory + "/cached.idx", fetchers),
                             {.max_open_shards = 3, .cache = cache_})),
         sampler_(data_, {.seed = 5}),
-        prefetcher_(data_, sampler_, {.num_threads = 2, .max_ahead = 4}) {}
+        prefetcher_(data_, sampler_, {.fetch_threads = 2, .max_ahead = 4}) {}
 
   const Dataset& data() const { return data_; }
   ShardCache& cache() const { return *cache_; }
@@ -262,7 +264,7 @@ class CachedWorld {
  private:
   static std::string index(const std::vector<std::string>& sources, const std::string& path,
                            const std::shared_ptr<const Fetchers>& fetchers) {
-    build_index(path, sources, {.num_threads = 1, .remote = make_remote_shards(fetchers, nullptr)});
+    build_index(path, sources, {.threads = 1, .remote = make_remote_access(fetchers, nullptr)});
     return path;
   }
 
@@ -360,7 +362,8 @@ TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
   }
   const CachedWorld here(paths, shards.dir() / ".", 1 << 20, std::make_shared<const Fetchers>());
   ASSERT_EQ(wrong_with(here.data(), 0), "");
-  const std::string name = ShardCache::name_of(*here.data().cache_request(0));
+  const std::string name =
+      CacheAccess::name_of(*detail::cache_request(here.data().shared_index(), 0));
   int to_child[2], to_parent[2];
   ASSERT_EQ(::pipe(to_child), 0);
   ASSERT_EQ(::pipe(to_parent), 0);
@@ -373,17 +376,17 @@ TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
     const AtMost limit(kHang);
     if (auto wrong = wrong_with(here.data(), 25); !wrong.empty()) return wrong;
     if (!tell(to_parent) || !hear(to_child)) return "no pipe";
-    here.data().close_shard(0);
+    DatasetAccess::close_shard(here.data(), 0);
     if (!tell(to_parent) || !hear(to_child)) return "no pipe";
     return "";
   });
   ASSERT_TRUE(hear(to_parent));
-  here.data().close_shard(0);
+  DatasetAccess::close_shard(here.data(), 0);
   EXPECT_FALSE(here.cache().remove(name)) << "the child has it mapped";
   ASSERT_EQ(wrong_with(here.data(), 0), "");
   ASSERT_TRUE(tell(to_child) && hear(to_parent));
   EXPECT_FALSE(here.cache().remove(name)) << "the child let go of the parent's hold";
-  here.data().close_shard(0);
+  DatasetAccess::close_shard(here.data(), 0);
   EXPECT_TRUE(here.cache().remove(name)) << "the child kept what it let go of";
   ASSERT_TRUE(tell(to_child));
   EXPECT_EQ(child.wait(), "");

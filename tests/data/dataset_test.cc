@@ -51,7 +51,7 @@ TEST(DatasetTest, ShardsOfUnequalLengthsAndOfNoneAreNumberedThrough) {
     write_file(paths.back(), test::shard_bytes(first, lengths[i]));
     first += lengths[i];
   }
-  build_index(dir / "x.idx", paths, {.num_threads = 1});
+  build_index(dir / "x.idx", paths, {.threads = 1});
   const Dataset data = Dataset::open(dir / "x.idx");
   ASSERT_EQ(data.size(), 46U);
   EXPECT_EQ(wrong_with(data), "");
@@ -60,7 +60,7 @@ TEST(DatasetTest, ShardsOfUnequalLengthsAndOfNoneAreNumberedThrough) {
 TEST(DatasetTest, ADatasetWithoutSamplesIsEmpty) {
   const TempDir dir;
   write_file(dir / "none.tar", TarBuilder().end().bytes());
-  build_index(dir / "x.idx", {dir / "none.tar"}, {.num_threads = 1});
+  build_index(dir / "x.idx", {dir / "none.tar"}, {.threads = 1});
   const Dataset data = Dataset::open(dir / "x.idx");
   EXPECT_TRUE(data.empty());
   EXPECT_EQ(data.find("a"), std::nullopt);
@@ -108,7 +108,7 @@ TEST(DatasetTest, AKeyInSeveralShardsGivesTheFirst) {
     paths.push_back(dir / name + ".tar");
     write_file(paths.back(), tar.end().bytes());
   }
-  build_index(dir / "x.idx", paths, {.num_threads = 1});
+  build_index(dir / "x.idx", paths, {.threads = 1});
   const Dataset data = Dataset::open(dir / "x.idx");
   for (std::uint64_t i = 0; i < 30; ++i) {
     const Sample sample = data.get("k" + std::to_string(i));
@@ -135,7 +135,7 @@ TEST(DatasetTest, KeysAndFieldsAreBytes) {
                                 .file("../../etc/passwd.JPG", "never a path")
                                 .end()
                                 .bytes());
-  build_index(dir / "x.idx", {dir / "x.tar"}, {.num_threads = 1});
+  build_index(dir / "x.idx", {dir / "x.tar"}, {.threads = 1});
   const Dataset data = Dataset::open(dir / "x.idx");
   const Sample latin = data.get("Andr\xE9/\x01 a\nb");
   EXPECT_EQ(latin["txt"], "latin");
@@ -217,7 +217,7 @@ TEST(DatasetTest, AnIndexMovesTogetherWithItsShards) {
     paths.push_back(dir / "old/shards/" + std::to_string(i) + ".tar");
     write_file(paths.back(), test::shard_bytes(10 * i, 10));
   }
-  build_index(dir / "old/x.idx", paths, {.num_threads = 1});
+  build_index(dir / "old/x.idx", paths, {.threads = 1});
   const Hash128 fingerprint = Dataset::open(dir / "old/x.idx").fingerprint();
   fs::rename(dir / "old", dir / "new");
   const Dataset moved = Dataset::open(dir / "new/x.idx");
@@ -230,7 +230,7 @@ TEST(DatasetTest, ShardsOutsideTheIndexsDirectoryKeepTheirPlace) {
   fs::create_directories(dir / "shards");
   fs::create_directories(dir / "a/indexes");
   write_file(dir / "shards/0.tar", test::shard_bytes(0, 10));
-  build_index(dir / "a/indexes/x.idx", {dir / "shards/0.tar"}, {.num_threads = 1});
+  build_index(dir / "a/indexes/x.idx", {dir / "shards/0.tar"}, {.threads = 1});
   fs::rename(dir / "a", dir / "b");
   EXPECT_EQ(wrong_with(Dataset::open(dir / "b/indexes/x.idx")), "");
 }
@@ -241,18 +241,17 @@ TEST(DatasetTest, RelativePathsAreOfTheDirectoryAtTheCall) {
   fs::create_directories(dir / "elsewhere");
   write_file(dir / "home/shards/0.tar", test::shard_bytes(0, 10));
   write_file(dir / "home/shards/1.tar", test::shard_bytes(10, 10));
-  EXPECT_EQ(
-      in_child([&]() -> std::string {
-        fs::current_path(dir / "home");
-        build_index("x.idx", {"shards/0.tar", "./shards/../shards/1.tar"}, {.num_threads = 1});
-        fs::current_path(dir / "elsewhere");
-        const Dataset data = Dataset::open("../home/x.idx");
-        if (std::string wrong = wrong_with(data, 0); !wrong.empty()) return wrong;
-        fs::current_path("/");
-        // Another shard is touched first from yet another directory.
-        return wrong_with(data);
-      }),
-      "");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              fs::current_path(dir / "home");
+              build_index("x.idx", {"shards/0.tar", "./shards/../shards/1.tar"}, {.threads = 1});
+              fs::current_path(dir / "elsewhere");
+              const Dataset data = Dataset::open("../home/x.idx");
+              if (std::string wrong = wrong_with(data, 0); !wrong.empty()) return wrong;
+              fs::current_path("/");
+              // Another shard is touched first from yet another directory.
+              return wrong_with(data);
+            }),
+            "");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Indexed {
     options.content.columns = {parse_column("cls")};
     build_index(dir / "t.idx", test::write_shards(dir, num_shards, samples_per_shard), options);
   }
-  Dataset open(Access access = Access::kMap) const {
+  Dataset open(Dataset::Access access = Dataset::Access::kMap) const {
     return Dataset::open(dir / "t.idx", {.access = access});
   }
 
@@ -29,7 +29,7 @@ struct Indexed {
 
 TEST(DatasetViewTest, HasTheSameMethodsOverItsOwnNumbers) {
   const Indexed t;
-  for (const Access access : {Access::kMap, Access::kRead}) {
+  for (const Dataset::Access access : {Dataset::Access::kMap, Dataset::Access::kRead}) {
     const Dataset all = t.open(access);
     const Dataset view = all.where("cls = 7 AND sample >= 20");
     ASSERT_EQ(view.size(), 18U);
@@ -66,29 +66,29 @@ TEST(DatasetViewTest, HasAFingerprintOfItsOwn) {
 TEST(DatasetViewTest, CanBeMadeOfNumbersKeysAndViews) {
   const Indexed t;
   const Dataset all = t.open();
-  const Dataset view = all.select(std::vector<std::uint64_t>{199, 3, 50});
+  const Dataset view = all.subset(std::vector<std::uint64_t>{199, 3, 50});
   EXPECT_EQ(view.size(), 3U);
   EXPECT_EQ(view[0].number_in_index(), 3U) << "in the order of the index";
   EXPECT_EQ(view[2].number_in_index(), 199U);
   EXPECT_EQ(view.fingerprint(),
-            all.select(std::vector<std::string>{"s000050", "s000003", "s000199"}).fingerprint());
-  EXPECT_EQ(view.select(std::vector<std::uint64_t>{2})[0].number_in_index(), 199U)
+            all.subset(std::vector<std::string>{"s000050", "s000003", "s000199"}).fingerprint());
+  EXPECT_EQ(view.subset(std::vector<std::uint64_t>{2})[0].number_in_index(), 199U)
       << "numbers of the view";
   EXPECT_EQ(view.where("sample > 10").size(), 2U) << "numbers of the index";
   EXPECT_EQ(all.where("cls = 7").where("sample < 100").size(), 10U);
 
   EXPECT_THAT(test::error_text([&] {
-                all.select(std::vector<std::uint64_t>{5, 200});
+                all.subset(std::vector<std::uint64_t>{5, 200});
               }),
               HasSubstr("no such sample: sample 200"));
   EXPECT_THAT(test::error_text([&] {
-                all.select(std::vector<std::uint64_t>{5, 5});
+                all.subset(std::vector<std::uint64_t>{5, 5});
               }),
               HasSubstr("a sample is named twice: sample 5"));
   EXPECT_THAT(test::error_text([&] {
-                all.select(std::vector<std::string>{"x", "s000001", "y"});
+                all.subset(std::vector<std::string>{"x", "s000001", "y"});
               }),
-              HasSubstr("no sample has the key 'x', nor 1 more of those named"));
+              HasSubstr("no sample has the key 'x' (2 of the given keys are missing)"));
   EXPECT_THAT(test::error_text([&] { all.where("size = 3"); }), HasSubstr("no such column: size"));
 }
 
@@ -126,7 +126,7 @@ TEST(DatasetViewTest, GivesTheNumbersOfAColumn) {
   for (int i = 0; i < 30; ++i) expected.push_back(i % 10);
   EXPECT_EQ(all.numbers("cls"), expected);
   EXPECT_THAT(all.where("cls = 7").numbers("cls"), ElementsAre(7, 7, 7));
-  EXPECT_THAT(all.select(std::vector<std::uint64_t>{4, 15, 29}).numbers("cls"),
+  EXPECT_THAT(all.subset(std::vector<std::uint64_t>{4, 15, 29}).numbers("cls"),
               ElementsAre(4, 5, 9));
   EXPECT_THAT(
       test::error_text([&] { all.numbers("weight"); }),

@@ -21,7 +21,7 @@ std::unique_ptr<Sampler> sampler_of(const FetchPlan::Shards& shards, const Order
 }
 
 FetchPlan plan(const FetchPlan::Shards& shards, const Order& order, const RankOptions& ranks,
-               const FetchPlanOptions& options) {
+               const FetchPlan::Options& options) {
   return plan_fetches(*sampler_of(shards, order, ranks), shards, options);
 }
 
@@ -109,7 +109,7 @@ TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   }
   const FetchPlan all = plan(shards, {.kind = Chunked{7, 1}}, {}, {.cache_bytes = 1 << 20});
   EXPECT_EQ(all.total(0).lru.bytes_fetched, all.total_bytes);
-  const Dataset view = data.select(std::vector<std::uint64_t>{3, 4, 45});
+  const Dataset view = data.subset(std::vector<std::uint64_t>{3, 4, 45});
   const FetchPlan::Shards of_view = FetchPlan::Shards::of(view);
   EXPECT_THAT(of_view.starts, ElementsAre(0, 2, 2, 3));
   EXPECT_EQ(plan(of_view, {}, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
@@ -140,7 +140,7 @@ TEST(FetchPlanTest, PeakBytesAreThoseOfTheUsesThatOverlap) {
 TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
   const FetchPlan::Shards shards = FetchPlan::Shards::alike(4, 10, 100);
   const auto text_of = [&](const Order& order, const RankOptions& ranks,
-                           const FetchPlanOptions& options) {
+                           const FetchPlan::Options& options) {
     try {
       plan(shards, order, ranks, options);
     } catch (const Error& e) {
@@ -154,7 +154,9 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
                 "12 nodes"));
   EXPECT_THAT(text_of({}, {.world_size = 12}, {.nodes = 0}),
               HasSubstr("12 ranks are not divisible by 0 nodes"));
-  EXPECT_THAT(text_of({}, {}, {.epochs = 0}), HasSubstr("a plan of 0 epochs"));
+  EXPECT_THAT(text_of({}, {}, {.epochs = 0}), HasSubstr("the plan has 0 epochs"));
+  const CancelToken::Flag stop{true};
+  EXPECT_THAT(text_of({}, {}, {.cancel = &stop}), HasSubstr("Cancelled"));
   const std::string unknown = text_of({.kind = Resampled{}}, {}, {});
   EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan fetches"));
   EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
@@ -170,8 +172,8 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
   const FetchPlan::Shards shards = FetchPlan::Shards::alike(64, 100, 1000);
   const Order order{.kind = Sharded{1}, .streams = 8};
   const RankOptions ranks{.world_size = 8};
-  const FetchPlanOptions all{.nodes = 8, .cache_bytes = 5000};
-  FetchPlanOptions some = all;
+  const FetchPlan::Options all{.nodes = 8, .cache_bytes = 5000};
+  FetchPlan::Options some = all;
   some.max_simulated_uses = 110;  // of about 3 * (64 + 7)
   const FetchPlan exact = plan(shards, order, ranks, all);
   const FetchPlan fewer = plan(shards, order, ranks, some);

@@ -168,12 +168,12 @@ INSTANTIATE_TEST_SUITE_P(How, MemoryFaultTest, ::testing::Values(false, true),
                          });
 
 /// Opens a dataset and reads all of it, one shard kept open at a time.
-std::string read_all(const std::string& path, Access access) {
+std::string read_all(const std::string& path, Dataset::Access access) {
   return wrong_with(Dataset::open(path, {.max_open_shards = 1, .access = access}));
 }
 
 TEST_P(MemoryFaultTest, OpeningAndReading) {
-  for (const Access access : {Access::kMap, Access::kRead}) {
+  for (const Dataset::Access access : {Dataset::Access::kMap, Dataset::Access::kRead}) {
     for (FailurePoint* point : {&of_new, &of_sqlite}) {
       const std::string path = shards_.index_path();
       fail_each(
@@ -184,7 +184,7 @@ TEST_P(MemoryFaultTest, OpeningAndReading) {
 }
 
 TEST_P(MemoryFaultTest, ADatasetThatIsOpenGoesOn) {
-  for (const Access access : {Access::kMap, Access::kRead}) {
+  for (const Dataset::Access access : {Dataset::Access::kMap, Dataset::Access::kRead}) {
     for (FailurePoint* point : {&of_new, &of_sqlite}) {
       const Dataset data =
           Dataset::open(shards_.index_path(), {.max_open_shards = 1, .access = access});
@@ -225,10 +225,10 @@ TEST_P(MemoryFaultTest, BringingAnIndexUpToDate) {
     const std::string path = folder + "/x.idx";
     fs::create_directory(folder);
     const auto& paths = shards_.paths();
-    build_index(path, {paths[0], paths[1]}, {.num_threads = 2});
+    build_index(path, {paths[0], paths[1]}, {.threads = 2});
     fs::copy(folder, shards_.dir() / "old");
     fail_each(
-        *point, [&] { build_index(path, paths, {.num_threads = 2}); },
+        *point, [&] { build_index(path, paths, {.threads = 2}); },
         [&]() -> std::string {
           const std::uint64_t size = Index::open(path)->size();
           if (size != 8 && size != 12) return "an index of " + std::to_string(size) + " samples";
@@ -252,8 +252,7 @@ TEST_P(MemoryFaultTest, APipelineOfThreads) {
     int next = 0;
     OrderedPipeline<int, Large> pipeline(
         [&]() -> std::optional<int> { return next < 40 ? std::optional(next++) : std::nullopt; },
-        [](int& item) { return Large{static_cast<char>(item)}; },
-        {.num_threads = 2, .prefetch = 8});
+        [](int& item) { return Large{static_cast<char>(item)}; }, {.threads = 2, .prefetch = 8});
     int expected = 0;
     while (const auto result = pipeline.next()) {
       if ((*result)[0] != expected++) throw std::logic_error("another result");

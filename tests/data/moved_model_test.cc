@@ -213,7 +213,7 @@ class MovedModel {
 
   void index_anew() {
     const std::string folder = any_folder();
-    BuildOptions options{.num_threads = 1, .accept_times = flip()};
+    BuildOptions options{.threads = 1, .accept_times = flip()};
     if (flip()) options.sources = {folder + "/*.tar"};
     const std::uint64_t expected =
         looked_in_.empty() ? kShards : num_changed(folders_[folder], options.accept_times);
@@ -223,7 +223,7 @@ class MovedModel {
   }
 
   void update() {
-    const BuildOptions options{.num_threads = 1, .accept_times = flip()};
+    const BuildOptions options{.threads = 1, .accept_times = flip()};
     const auto run = [&] { return update_index(index(), options); };
     if (!folders_.contains(looked_in_)) {
       EXPECT_EQ(test::error_code(run), ErrorCode::kNotFound) << trace("update");
@@ -235,7 +235,8 @@ class MovedModel {
   }
 
   void read() {
-    DatasetOptions options{.access = flip() ? Access::kMap : Access::kRead, .accept_times = flip()};
+    Dataset::Options options{.access = flip() ? Dataset::Access::kMap : Dataset::Access::kRead,
+                             .accept_times = flip()};
     std::string folder = looked_in_;
     if (flip()) folder = options.root = any_folder();
     const Dataset data = Dataset::open(index(), options);

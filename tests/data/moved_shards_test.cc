@@ -31,7 +31,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Access kBoth[] = {Access::kMap, Access::kRead};
+constexpr Dataset::Access kBoth[] = {Dataset::Access::kMap, Dataset::Access::kRead};
 
 /// Moves the shards from beside their index into `folder`.
 void move_away(const Shards& shards, const std::string& folder) {
@@ -45,7 +45,7 @@ TEST(RootTest, ShardsStoredByRelativePathsAreReadBelowIt) {
   const Shards shards(3, 10);
   const TempDir other;
   move_away(shards, other / "data");
-  for (const Access access : kBoth) {
+  for (const Dataset::Access access : kBoth) {
     const Dataset data =
         Dataset::open(shards.index_path(), {.access = access, .root = other / "data"});
     EXPECT_EQ(wrong_with(data), "");
@@ -86,10 +86,14 @@ TEST(RootTest, NothingIsLookedForOutsideOfIt) {
   // The shards are where the index says, and still not read: the user said where to look.
   const Dataset data = Dataset::open(shards.index_path(), {.root = empty.path()});
   EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
-  EXPECT_THAT(error_text([&] { data[0]; }),
-              AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
-                    HasSubstr("2 of 2 shards are missing"),
-                    HasSubstr("shards are looked for below '" + empty.path() + "' (--root")));
+  EXPECT_THAT(
+      error_text([&] { data[0]; }),
+      AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
+            HasSubstr("2 of 2 shards are missing"),
+            HasSubstr(
+                "give with --root (Dataset::Options::root) the folder that holds 'train-0.tar'; "
+                "it is not in '" +
+                empty.path() + "'")));
 }
 
 TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
@@ -98,9 +102,10 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
     return [&shards, root] { Dataset::open(shards.index_path(), {.root = root}); };
   };
   EXPECT_EQ(error_code(open(shards.dir() / "none")), ErrorCode::kNotFound);
-  EXPECT_THAT(error_text(open(shards.dir() / "none")),
-              AllOf(HasSubstr("no folder to look for shards in: '" + shards.dir() / "none'"),
-                    HasSubstr("--root (DatasetOptions::root)")));
+  EXPECT_THAT(
+      error_text(open(shards.dir() / "none")),
+      AllOf(HasSubstr("the folder with the shards does not exist: '" + shards.dir() / "none'"),
+            HasSubstr("--root (Dataset::Options::root)")));
   EXPECT_EQ(error_code(open(shards.path(0))), ErrorCode::kNotFound);
   EXPECT_EQ(error_code(open("https://host/data")), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD=NEW"));
@@ -110,10 +115,10 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
 void set_url(const std::string& index, const std::string& url) {
   const IndexFiles files(index);
   CatalogueWriter writer(index);
-  ShardInfo row = files.catalogue().shard(0);
+  Index::Shard row = files.catalogue().shard(0);
   row.url = url;
   writer.add_shard(row);
-  for (const IndexSummary::Field& field : files.catalogue().fields()) writer.add_field(field);
+  for (const Index::Summary::Field& field : files.catalogue().fields()) writer.add_field(field);
   writer.finish(files.catalogue().meta());
   writer.commit();
 }
@@ -129,12 +134,13 @@ TEST(RootTest, NoStoredPathLeadsOutOfIt) {
        {".." + name, "sub/../.." + name, "/a/../.." + name, "./.." + name, std::string("..")}) {
     set_url(shards.index_path(), url);
     EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument) << url;
-    EXPECT_THAT(error_text(open), HasSubstr("a shard whose stored path may lead out of a folder"));
+    EXPECT_THAT(error_text(open),
+                HasSubstr("the stored path of a shard may lead out of the folder"));
   }
   set_url(shards.index_path(), "https://host" + name);
   EXPECT_EQ(error_code(open), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text(open),
-              AllOf(HasSubstr("a remote shard, which has no place below a folder"),
+              AllOf(HasSubstr("the shard is remote, and cannot be looked for below a folder"),
                     HasSubstr("--relocate OLD=NEW")));
   // What looks like a URL below the root is a file there.
   for (const char* url : {"/x/pipe:touch y", "./pipe:touch y"}) {
@@ -159,10 +165,10 @@ TEST(RootTest, AnIndexThatIsOpenKeepsItsOwn) {
 TEST(AcceptTimesTest, CopiesAreReadIfAsked) {
   const Shards shards(3, 10);
   for (const std::string& path : shards.paths()) set_old_time(path, 1'100'000'000);
-  for (const Access access : kBoth) {
+  for (const Dataset::Access access : kBoth) {
     EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path(), {.access = access})[0]; }),
                 AllOf(HasSubstr("the shard changed since it was indexed"),
-                      HasSubstr("--accept-times (DatasetOptions::accept_times)")));
+                      HasSubstr("--accept-times (Dataset::Options::accept_times)")));
     EXPECT_EQ(
         wrong_with(Dataset::open(shards.index_path(), {.access = access, .accept_times = true})),
         "");
@@ -179,7 +185,7 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
   const std::size_t size = other.size();
   other.replace(512, size - 512, std::string(size - 512, 'x'));
   write_file(shards.path(2), other);
-  for (const Access access : kBoth) {
+  for (const Dataset::Access access : kBoth) {
     const Dataset data =
         Dataset::open(shards.index_path(), {.access = access, .accept_times = true});
     EXPECT_EQ(wrong_with(data, 0), "");
@@ -214,7 +220,7 @@ TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
   const Shards shards(11, 2);
   const TempDir other;
   move_away(shards, other / "data");
-  for (const Access access : kBoth) {
+  for (const Dataset::Access access : kBoth) {
     const Dataset data = Dataset::open(shards.index_path(), {.access = access});
     EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
     EXPECT_THAT(
@@ -223,7 +229,7 @@ TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
               HasSubstr("11 of 11 shards are missing"),
               HasSubstr("the index stores paths relative to its own folder, '" +
                         shards.dir().path() + "'"),
-              HasSubstr("--root DIR (DatasetOptions::root)"),
+              HasSubstr("--root DIR (Dataset::Options::root)"),
               HasSubstr("shardwise index -o INDEX --relocate OLD=NEW")));
   }
   fs::rename(other / "data/train-0.tar", shards.path(0));

@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/loader.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/remote_access.h"
+#include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/sampler.h"
 #include "storage/fetch_support.h"
 #include "storage/nginx.h"
+#include "support/sample_pipeline.h"
 #include "support/spawned.h"
 #include "support/support.h"
 
@@ -46,7 +46,7 @@ class NginxEpochTest : public ::testing::Test {
     server_ =
         std::make_unique<test::Nginx>(*program, dir_, "access_log off;\n",
                                       "listen 127.0.0.1:" + std::to_string(port) + ";\n", port);
-    build_index(dir_ / "x.idx", urls_, {.remote = make_remote_shards()});
+    build_index(dir_ / "x.idx", urls_, {.remote = make_remote_access()});
   }
 
   static std::string content(std::uint64_t sample) {
@@ -62,18 +62,18 @@ class NginxEpochTest : public ::testing::Test {
     const auto sampler = make_sampler(data, {.seed = 11, .kind = Sharded{.window = 1}});
     const FetchPlan plan = plan_fetches(*sampler, FetchPlan::Shards::of(data),
                                         {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
-    ShardPrefetcher prefetcher(data, *sampler, {.num_threads = prefetch_threads});
+    ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = prefetch_threads});
     std::uint64_t planned = 0, lru = 0;
     for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
       sampler->set_epoch(epoch);
       prefetcher.begin_epoch(*sampler);
-      auto loader = make_loader(
+      auto loader = test::sample_pipeline(
           data, [&] { return sampler->next(); },
           [](const Sample& sample) {
             EXPECT_TRUE(test::same(sample["bin"], content(sample.index())));
             return sample.index();
           },
-          {.num_threads = loader_threads});
+          {.threads = loader_threads});
       std::vector<bool> seen(data.size());
       std::uint64_t delivered = 0;
       while (const auto i = loader.next()) {

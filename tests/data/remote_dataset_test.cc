@@ -6,12 +6,14 @@
 #include <thread>
 
 #include "base/url.h"
-#include "data/loader.h"
+#include "data/dataset_access.h"
+#include "data/open_shard.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/fetch_plan.h"
-#include "shardwise/data/remote_access.h"
+#include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
@@ -20,6 +22,7 @@
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
+#include "support/sample_pipeline.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -57,12 +60,12 @@ class RemoteDatasetTest : public ::testing::Test {
     }
     return urls;
   }
-  std::shared_ptr<RemoteShards> remote(std::shared_ptr<ShardCache> keep = nullptr) {
-    return make_remote_shards(fetchers_, std::move(keep));
+  RemoteAccess remote(std::shared_ptr<ShardCache> keep = nullptr) {
+    return make_remote_access(fetchers_, std::move(keep));
   }
   std::shared_ptr<ShardCache> cache(
       std::uint64_t budget_bytes = 1 << 30,
-      std::chrono::milliseconds room_timeout = ShardCacheOptions{}.room_timeout) {
+      std::chrono::milliseconds room_timeout = ShardCache::Options{}.room_timeout) {
     return ShardCache::open({.directory = dir_ / "cache",
                              .budget_bytes = budget_bytes,
                              .room_timeout = room_timeout,
@@ -140,7 +143,7 @@ TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
     fetchers_->fetch({.url = urls[static_cast<std::size_t>(shard)]}, sink);
     test::write_file(files.back(), sink.bytes);
   }
-  const auto content = IndexContent{.columns = {parse_column("cls")}, .hashes = true};
+  const auto content = Index::Content{.columns = {parse_column("cls")}, .hashes = true};
   build_index(dir_ / "local.idx", files, {.content = content});
   build_index(index_path(), urls, {.content = content, .remote = remote()});
   const auto local = Index::open(dir_ / "local.idx"), there = Index::open(index_path());
@@ -148,8 +151,9 @@ TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
   for (std::uint64_t shard = 0; shard < kShards; ++shard) {
     EXPECT_EQ(local->shard(shard).content_hash, there->shard(shard).content_hash);
     EXPECT_EQ(local->shard(shard).size_bytes, there->shard(shard).size_bytes);
-    EXPECT_EQ(local->segment(shard).member_hash(7), there->segment(shard).member_hash(7));
-    EXPECT_EQ(local->segment(shard).value(0, 7).integer, there->segment(shard).value(0, 7).integer);
+    EXPECT_EQ(segment_of(*local, shard).member_hash(7), segment_of(*there, shard).member_hash(7));
+    EXPECT_EQ(segment_of(*local, shard).value(0, 7).integer,
+              segment_of(*there, shard).value(0, 7).integer);
   }
 }
 
@@ -178,7 +182,7 @@ TEST_F(RemoteDatasetTest, OfLargeMembersOnlyTheHeadersAreAskedFor) {
               {.content = {.columns = {parse_column("cls")}}, .remote = remote()});
   const auto index = Index::open(index_path());
   EXPECT_EQ(index->size(), 4u);
-  EXPECT_EQ(index->segment(0).value(0, 3).integer, 3);
+  EXPECT_EQ(segment_of(*index, 0).value(0, 3).integer, 3);
   std::uint64_t asked = 0;
   for (const auto& request : server_.requests()) {
     const std::string range = request.header("range");
@@ -241,7 +245,8 @@ TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
 TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRead) {
   build_index(index_path(), serve(Compression::kGzip), {.remote = remote()});
   const auto file = [&](const Dataset& data, std::uint64_t shard) {
-    return dir_ / "cache/shards/" + ShardCache::name_of(*data.cache_request(shard)) + ".tar";
+    return dir_ / "cache/shards/" +
+           CacheAccess::name_of(*detail::cache_request(data.shared_index(), shard)) + ".tar";
   };
   {
     const auto data = Dataset::open(index_path(), {.cache = cache()});
@@ -265,7 +270,7 @@ TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
       Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(5))});
   // Every shard is in use all the time.
   const auto sampler = make_sampler(data, {.seed = 3, .kind = Chunked{5, 200}});
-  ShardPrefetcher prefetcher(data, *sampler, {.num_threads = 1});
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 1});
   ASSERT_TRUE(prefetcher.is_active());
   std::uint64_t samples = 0;
   while (const auto number = sampler->next()) {
@@ -291,7 +296,8 @@ TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
 TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
   build_index(index_path(), serve(), {.remote = remote()});
   const int before = total_gets();
-  const auto data = Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+  const auto data =
+      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
   expect_all_samples(data);
   EXPECT_EQ(total_gets() - before, 5 + 4) << "one request a sample, and one a shard";
   server_.serve("/0.tar", {.body = std::string(shard_bytes_, 'x'), .etag = "\"v2\""});
@@ -357,7 +363,8 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
       build_index(index_path(), {server_.url("/x.tar")},
                   {.content = {.hashes = hashes}, .remote = remote()});
       const auto open = [&] {
-        return Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+        return Dataset::open(index_path(),
+                             {.access = Dataset::Access::kRange, .fetchers = fetchers_});
       };
       const int gets = server_.gets("/x.tar");
       const auto data = open();
@@ -467,7 +474,7 @@ TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
   const auto cached = Dataset::open(index_path(), {.cache = cache()});
   EXPECT_THAT(error_text([&] { cached[0]; }), HasSubstr("not those that were indexed"));
   const auto ranged =
-      Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
   EXPECT_THAT(error_text([&] { ranged[7]; }),
               AllOf(HasSubstr("the fetched bytes are not those that were indexed"),
                     HasSubstr("sample 7 ('s107')"), HasSubstr(server_.url("/x.tar"))));
@@ -480,7 +487,7 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
     server_.serve("/x.tar", {.body = tar_of("old."), .etag = ""});
     build_index(index_path(), {server_.url("/x.tar")},
                 {.content = {.hashes = hashes}, .remote = remote()});
-    return Dataset::open(index_path(), {.access = Access::kRange, .fetchers = fetchers_});
+    return Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
   };
   const auto hashed = open(true);
   EXPECT_EQ(hashed[7].copy("txt"), "old.");
@@ -497,32 +504,31 @@ TEST_F(RemoteDatasetTest, VerifyReadsRemoteShards) {
   build_index(index_path(), serve(), {.content = {.hashes = true}, .remote = remote()});
   const auto index = Index::open(index_path());
   const auto source = remote();
-  EXPECT_EQ(verify_shard(*index, 2, {.remote = source.get()}), std::nullopt);
-  EXPECT_EQ(verify_shard(*index, 2, {.full = true, .remote = source.get()}), std::nullopt);
+  EXPECT_EQ(verify_shard(*index, 2, {.remote = source}), std::nullopt);
+  EXPECT_EQ(verify_shard(*index, 2, {.full = true, .remote = source}), std::nullopt);
   test::StringSink sink;
   fetchers_->fetch({.url = server_.url("/2.tar")}, sink);
   sink.bytes[kTarBlockBytes] ^= 1;  // the first byte of data
   server_.serve("/2.tar", {.body = sink.bytes});
-  EXPECT_EQ(verify_shard(*index, 2, {.remote = source.get()}), std::nullopt) << "headers are right";
-  EXPECT_THAT(*verify_shard(*index, 2, {.full = true, .remote = source.get()}),
+  EXPECT_EQ(verify_shard(*index, 2, {.remote = source}), std::nullopt) << "headers are right";
+  EXPECT_THAT(*verify_shard(*index, 2, {.full = true, .remote = source}),
               HasSubstr("the content of 's2000.txt'"));
   server_.serve("/2.tar", {.body = sink.bytes, .etag = "\"v2\""});
-  EXPECT_THAT(*verify_shard(*index, 2, {.remote = source.get()}),
-              HasSubstr("changed at its source"));
+  EXPECT_THAT(*verify_shard(*index, 2, {.remote = source}), HasSubstr("changed at its source"));
 }
 
 /// Loads an epoch, with prefetching as told, and gives the bytes that were fetched.
 std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher* prefetcher,
-                         unsigned num_threads, std::vector<bool>& seen) {
+                         unsigned threads, std::vector<bool>& seen) {
   const std::uint64_t before = data.cache()->stats().fetched_bytes;
-  auto loader = make_loader(
+  auto loader = test::sample_pipeline(
       data, [&] { return sampler.next(); },
       [](const Sample& sample) {
         std::string text(sample["txt"]);
         if (text != "text " + std::string(sample.key())) throw std::runtime_error("wrong bytes");
         return sample.index();
       },
-      {.num_threads = num_threads});
+      {.threads = threads});
   std::uint64_t delivered = 0;
   while (const auto i = loader.next()) {
     seen.at(*i) = true;
@@ -550,7 +556,7 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
   constexpr std::uint64_t kEpochs = 3;
   const FetchPlan plan = plan_fetches(*sampler, FetchPlan::Shards::of(data),
                                       {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
-  ShardPrefetcher prefetcher(data, *sampler, {.num_threads = how.prefetch_threads});
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = how.prefetch_threads});
   ASSERT_TRUE(prefetcher.is_active());
   std::uint64_t planned = 0, planned_lru = 0, fetched = 0;
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
@@ -633,7 +639,7 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
       const auto sampler =
           make_sampler(data, order, {.rank = rank, .world_size = kRanks, .batch_size = kBatch});
       ShardPrefetcher prefetcher(data, *sampler,
-                                 {.num_threads = 1, .node = {.first = 0, .count = kRanks}});
+                                 {.fetch_threads = 1, .node = {.first = 0, .count = kRanks}});
       std::uint64_t steps = 0;
       for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
         sampler->set_epoch(epoch);

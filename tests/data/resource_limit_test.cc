@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/errno_error.h"
+#include "base/fork.h"
 #include "base/mapped_file.h"
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
@@ -71,7 +72,8 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
   const Shards shards(200, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
               set_limit(RLIMIT_NOFILE, 32);
-              const Dataset data = Dataset::open(shards.index_path(), {.access = Access::kRead});
+              const Dataset data =
+                  Dataset::open(shards.index_path(), {.access = Dataset::Access::kRead});
               std::vector<Sample> held;
               for (std::uint64_t i = 0; i < data.size(); ++i) {
                 if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
@@ -98,7 +100,8 @@ TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
   const Shards shards(20, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
-              const Dataset data = Dataset::open(shards.index_path(), {.access = Access::kRead});
+              const Dataset data =
+                  Dataset::open(shards.index_path(), {.access = Dataset::Access::kRead});
               for (std::uint64_t i = 0; i < 15; ++i) static_cast<void>(data[i]);  // 5 shards
               set_limit(RLIMIT_NOFILE, 64);
               while (::dup(0) >= 0) {
@@ -131,7 +134,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
   const test::TempDir dir;
   test::write_file(dir / "small.tar", test::shard_bytes(0, 5));
   write_large_shard(dir / "large.tar", 6, 5);
-  build_index(dir / "x.idx", {dir / "small.tar", dir / "large.tar"}, {.num_threads = 1});
+  build_index(dir / "x.idx", {dir / "small.tar", dir / "large.tar"}, {.threads = 1});
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data = Dataset::open(dir / "x.idx");
               set_limit(RLIMIT_AS, 512 << 20);
@@ -145,9 +148,9 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 return "no error";
               } catch (const Error& e) {
                 const std::string expected =
-                    "no memory for the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
+                    "cannot allocate the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
                     dir / "large.tar" +
-                    "'; give the process more, or map the shards (Access::kMap)";
+                    "'; give the process more, or map the shards (Dataset::Access::kMap)";
                 if (e.what() != expected) return e.what();
               }
               return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";
@@ -172,6 +175,27 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
                     "of mappings (vm.max_map_count)";
                 return e.what() == expected ? "" : e.what();
               }
+            }),
+            "");
+}
+
+// faults.md 27
+TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
+  if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
+  EXPECT_EQ(in_child([&]() -> std::string {
+              set_limit(RLIMIT_AS, 256 << 20);
+              WorkerThreads threads;
+              std::string text = "no error";
+              try {
+                for (int i = 0; i < 10'000; ++i) threads.start([] {});  // stacks stay until join()
+              } catch (const Error& e) {
+                text = e.what();
+              }
+              threads.join();
+              return text == "cannot start a thread: Resource temporarily unavailable; use fewer "
+                             "threads, or raise the limit on processes (ulimit -u)"
+                         ? ""
+                         : text;
             }),
             "");
 }

@@ -27,7 +27,7 @@ class OneShard {
  private:
   Dataset open(const std::string& bytes) {
     write_file(path(), bytes);
-    build_index(dir_ / "x.idx", {path()}, {.num_threads = 1});
+    build_index(dir_ / "x.idx", {path()}, {.threads = 1});
     return Dataset::open(dir_ / "x.idx");
   }
 

@@ -53,7 +53,7 @@ class Shards {
       set_old_time(path(i));
       paths_.push_back(path(i));
     }
-    build_index(index_path(), paths_, {.num_threads = 1});
+    build_index(index_path(), paths_, {.threads = 1});
   }
 
   const TempDir& dir() const { return dir_; }

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "libtorch/local_ranks.h"
-#include "libtorch/support/images.h"
 #include "shardwise/libtorch.h"
+#include "support/images.h"
 #include "tools/process.h"
 
 namespace shardwise::test {

@@ -89,9 +89,13 @@ TEST_P(FuzzReplayTest, SeedsAndMutationsBreakNoPromise) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FuzzReplayTest,
-                         testing::Values("tar_scan", "header_image", "offset_table", "catalogue",
-                                         "descriptor", "expand"),
+std::vector<const char*> names() {
+  std::vector<const char*> all;
+  for (const NamedTarget& target : all_targets()) all.push_back(target.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FuzzReplayTest, testing::ValuesIn(names()),
                          [](const auto& param) { return param.param; });
 
 TEST(FuzzChecksumsTest, WhatIsWholeStaysAsItIs) {

@@ -1,7 +1,7 @@
 // Holds the source to the map of rooms:
 //
-//     base < {tar, index, storage, order}, {tar, index} < ingest,
-//     {ingest, storage, order} < data < libtorch < tools
+//     base < {tar, index, storage, order, decode}, {tar, index} < ingest,
+//     {ingest, storage, order} < data, {data, decode} < loader < libtorch < tools
 //
 // Rooms side by side know nothing of each other, and the core's public headers include nothing
 // but the C++ standard library and each other.
@@ -28,16 +28,25 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"storage", {"base"}},
     {"order", {"base"}},
     {"data", {"base", "tar", "index", "ingest", "storage", "order"}},
-    {"libtorch", {"base", "tar", "index", "ingest", "storage", "order", "data"}},
-    {"tools", {"base", "tar", "index", "ingest", "storage", "order", "data", "libtorch"}},
+    {"decode", {"base"}},
+    {"loader", {"base", "tar", "index", "ingest", "storage", "order", "data", "decode"}},
+    {"libtorch",
+     {"base", "tar", "index", "ingest", "storage", "order", "data", "decode", "loader"}},
+    {"tools",
+     {"base", "tar", "index", "ingest", "storage", "order", "data", "decode", "loader",
+      "libtorch"}},
 };
 
 /// The room of a path relative to the project or to an include folder; empty if it is in none.
 std::string room_of(const std::string& path) {
-  static const std::regex kUmbrella(R"((?:include/)?shardwise/(shardwise|advanced|libtorch)\.h)");
+  static const std::regex kUmbrella(
+      R"((?:include/)?shardwise/(shardwise|advanced|loader|video|libtorch)\.h)");
   static const std::regex kInRoom(R"((?:include/shardwise/|src/|shardwise/|)([a-z]+)/.+)");
   std::smatch match;
-  if (std::regex_match(path, match, kUmbrella)) return match[1] == "libtorch" ? "libtorch" : "data";
+  if (std::regex_match(path, match, kUmbrella)) {
+    if (match[1] == "libtorch" || match[1] == "loader") return match[1];
+    return match[1] == "video" ? "decode" : "data";
+  }
   if (std::regex_match(path, match, kInRoom) && kArrows.contains(match[1])) return match[1];
   return {};
 }
@@ -110,6 +119,7 @@ TEST(ArrowTest, EachRoomHasItsPlace) {
   EXPECT_EQ(room_of("tools/shardwise/main.cc"), "tools");
   EXPECT_EQ(room_of("include/shardwise/shardwise.h"), "data");
   EXPECT_EQ(room_of("include/shardwise/advanced.h"), "data");
+  EXPECT_EQ(room_of("include/shardwise/video.h"), "decode");
   EXPECT_EQ(room_of("include/shardwise/libtorch.h"), "libtorch");
   EXPECT_EQ(room_of("include/shardwise/libtorch/advanced.h"), "libtorch");
   EXPECT_EQ(room_of("order/permutation.h"), "order");
@@ -130,6 +140,8 @@ TEST(ArrowTest, WrongArrowsAreCaught) {
   EXPECT_TRUE(caught("src/order/sampler.cc", R"(<shardwise/shardwise.h>)"));
   EXPECT_TRUE(caught("src/data/dataset.cc", R"("shardwise/libtorch/batch.h")"));
   EXPECT_TRUE(caught("src/data/dataset.cc", R"(  "shardwise/libtorch.h")"));
+  EXPECT_TRUE(caught("src/decode/pixels.cc", R"("data/dataset.h")"));
+  EXPECT_TRUE(caught("src/data/dataset.cc", R"("decode/pixels.h")"));
   EXPECT_TRUE(caught("src/libtorch/batch.cc", R"("tools/shardwise/output.h")"));
   EXPECT_TRUE(caught("src/data/dataset.cc", R"("../index/catalogue.h")"));
   EXPECT_TRUE(caught("include/shardwise/index/index.h", "<sqlite3.h>"));
@@ -137,6 +149,7 @@ TEST(ArrowTest, WrongArrowsAreCaught) {
   EXPECT_TRUE(caught("include/shardwise/index/index.h", R"("index/catalogue.h")"));
   EXPECT_TRUE(caught("src/attic/file.cc", R"("base/file.h")"));
 
+  EXPECT_FALSE(caught("src/loader/engine.cc", R"("decode/pixels.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", R"("base/file.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", R"("index/catalogue.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", "<sqlite3.h>"));

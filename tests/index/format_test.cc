@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "index/offset_table.h"
 #include "index/rows.h"
+#include "index/segment_of.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
@@ -40,7 +41,7 @@ nlohmann::json value_json(const MetadataValue& value) {
 std::vector<nlohmann::json> samples_of(const Index& index) {
   std::vector<nlohmann::json> samples;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
-    const SegmentView segment = index.segment(shard);
+    const SegmentView segment = segment_of(index, shard);
     const auto all = segment.members().data();
     for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
       nlohmann::json values = nlohmann::json::array(), members = nlohmann::json::array();
@@ -109,21 +110,21 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
 TEST(IndexFormatTest, ThePageHasTheSchemaToTheLetter) {
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/index.md");
   for (const std::string& sql :
-       {create_table_sql<IndexSummary::Field>(), create_table_sql<ShardInfo>(),
-        create_table_sql<SkippedMember>()}) {
+       {create_table_sql<Index::Summary::Field>(), create_table_sql<Index::Shard>(),
+        create_table_sql<Index::SkippedMember>()}) {
     EXPECT_THAT(page, HasSubstr("\n" + sql + "\n"));
   }
   EXPECT_THAT(page, HasSubstr("format version " + std::to_string(kIndexVersion) + "\n"));
 }
 
 TEST(RowTest, CellsPackAndUnpackAndAreHeldToTheirKind) {
-  const SkippedMember row{.shard = 3,
-                          .offset = 512,
-                          .name = std::string("a\0b", 3),
-                          .reason = "",
-                          .kind = SkippedMember::Kind::kMetaName};
+  const Index::SkippedMember row{.shard = 3,
+                                 .offset = 512,
+                                 .name = std::string("a\0b", 3),
+                                 .reason = "",
+                                 .kind = Index::SkippedMember::Kind::kMetaName};
   const std::vector<Cell> cells = to_cells(row);
-  EXPECT_EQ(from_cells<SkippedMember>(cells), row);
+  EXPECT_EQ(from_cells<Index::SkippedMember>(cells), row);
   std::string bytes;
   pack(cells, bytes);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
@@ -131,13 +132,13 @@ TEST(RowTest, CellsPackAndUnpackAndAreHeldToTheirKind) {
     EXPECT_EQ(unpack(cells, rest), std::nullopt);
   }
   std::string_view rest = bytes;
-  EXPECT_EQ(unpack(to_cells(SkippedMember{}), rest), cells);
+  EXPECT_EQ(unpack(to_cells(Index::SkippedMember{}), rest), cells);
   EXPECT_TRUE(rest.empty());
 
   const auto refused = [&](std::size_t at, const Cell& cell) {
     std::vector<Cell> wrong = cells;
     wrong[at] = cell;
-    EXPECT_EQ(test::error_code([&] { from_cells<SkippedMember>(wrong); }),
+    EXPECT_EQ(test::error_code([&] { from_cells<Index::SkippedMember>(wrong); }),
               ErrorCode::kInvalidArgument);
   };
   refused(0, to_cell(std::int64_t{-1}));

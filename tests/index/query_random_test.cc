@@ -103,7 +103,7 @@ std::shared_ptr<const Index> make_index(const TempDir& dir, std::mt19937_64& ran
     test::write_file(paths.back(), tar.end().bytes());
   }
   BuildOptions options;
-  options.content.policies = parse_bad_policies("skip");
+  options.content.policies = parse_defect_policies("skip");
   options.content.columns = {parse_column("cls"), parse_column("json:$.v")};
   build_index(dir / "t.idx", paths, options);
   return Index::open(dir / "t.idx");

@@ -191,7 +191,7 @@ TEST(QueryTest, ScratchFilesAreBounded) {
     EXPECT_THAT(test::error_text([&] { run(std::uint64_t{20} << 20); }),
                 testing::AllOf(HasSubstr("need more than 20.0 MiB of scratch files: '" +
                                          (t.dir / "t.idx") + "'"),
-                               HasSubstr("allow more (QueryLimits::scratch_bytes)")));
+                               HasSubstr("allow more (Query::Limits::scratch_bytes)")));
   }
   // What fits into memory needs none, and a LIMIT keeps little.
   Query small(t.index, "SELECT sample FROM samples ORDER BY key DESC", {.scratch_bytes = 0});
@@ -266,7 +266,7 @@ std::string write_index_with_a_skipped_member(const TempDir& dir) {
   test::write_file(dir / "bad.tar", bad.bytes());
   test::write_file(dir / "good.tar", TarBuilder().file("c.txt", "333").end().bytes());
   BuildOptions options;
-  options.content.policies = parse_bad_policies("skip");
+  options.content.policies = parse_defect_policies("skip");
   build_index(dir / "x.idx", {dir / "bad.tar", dir / "good.tar"}, options);
   return dir / "x.idx";
 }

@@ -15,7 +15,8 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "index/offset_table.h"
-#include "shardwise/index/bad_policies.h"
+#include "index/segment_of.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -58,7 +59,7 @@ TEST(MergeTest, PartsGiveTheTableOfASingleBuild) {
     EXPECT_TRUE(report.summary.content.unique_keys);
     EXPECT_FALSE(report.summary.part);
     const auto merged = Index::open(dir / "merged.idx");
-    merged->check();
+    merged->validate();
     EXPECT_EQ(merged->fingerprint(), Index::open(dir / "one.idx")->fingerprint());
     EXPECT_EQ(merged->shard(3).url, "train-000003.tar") << "relative to the merged index";
     EXPECT_EQ(test::read_file(dir / table_of(dir, "merged.idx")),
@@ -85,15 +86,14 @@ TEST(MergeTest, WhatDoesNotBelongTogetherIsRefused) {
   EXPECT_THAT(error({p1, p2}), HasSubstr("part 3 of 3 is missing"));
   EXPECT_THAT(error({p2, p3}), HasSubstr("part 1 of 3 is missing"));
   EXPECT_THAT(error({p1, p2, p2, p3}), HasSubstr("part 2 is named twice"));
-  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}),
-              HasSubstr("an index that is not a part"));
+  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}), HasSubstr("the index is not a part"));
   const std::vector<std::string> fewer(shards.begin(), shards.end() - 1);
   EXPECT_THAT(error({p1, p2, built("o.idx", fewer, part(3, 3))}),
-              HasSubstr("a part of another index: 3/3 of 5 shards"));
+              HasSubstr("the part belongs to another index: it is part 3/3 of 5 shards"));
   BuildOptions lenient = part(3, 3);
-  lenient.content.policies = BadPolicies::all(OnBad::kSkip);
+  lenient.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   EXPECT_THAT(error({p1, p2, built("o.idx", shards, lenient)}),
-              HasSubstr("a part that was built with other options"));
+              HasSubstr("the part was built with other options than the first one"));
   EXPECT_FALSE(std::filesystem::exists(dir / "m.idx"));
   EXPECT_THAT(test::error_text([&] { built("x.idx", shards, part(4, 3)); }),
               HasSubstr("no part 4 of 3"));
@@ -154,8 +154,8 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 10, 6);
   BuildOptions options;
-  options.num_threads = 2;
-  options.content.policies = BadPolicies::all(OnBad::kSkip);
+  options.threads = 2;
+  options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   options.content.columns = {parse_column("cls")};
   build_index(dir / "whole.idx", shards, options);
   build_and_be_killed(dir / "t.idx", shards, options, 4);
@@ -171,7 +171,7 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   EXPECT_GE(report.shards_scanned, 1U);
   EXPECT_LT(report.shards_scanned, 10U);
   EXPECT_EQ(report.shards_scanned + report.shards_resumed, 10U);
-  Index::open(dir / "t.idx")->check();
+  Index::open(dir / "t.idx")->validate();
   EXPECT_EQ(test::read_file(dir / table_of(dir, "t.idx")),
             test::read_file(dir / table_of(dir, "whole.idx")));
   EXPECT_FALSE(std::filesystem::exists(dir / "t.idx.journal")) << "it is done";
@@ -189,7 +189,7 @@ void make_alike(const std::vector<std::string>& shards) {
 
 /// The index at "t.idx", which was gone on with, has the table that a build of these shards makes.
 void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>& shards) {
-  Index::open(dir / "t.idx")->check();
+  Index::open(dir / "t.idx")->validate();
   build_index(dir / "whole.idx", shards);
   EXPECT_EQ(test::read_file(dir / table_of(dir, "t.idx")),
             test::read_file(dir / table_of(dir, "whole.idx")));
@@ -204,7 +204,7 @@ TEST(JournalTest, AShardThatBeginsOtherwiseIsScannedAgain) {
   std::filesystem::rename(shards[1], shards[0]);
   std::filesystem::rename(dir / "swapped", shards[1]);
   EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[2]));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 1U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 1U);
   expect_as_built_at_once(dir, shards);
 }
 
@@ -217,7 +217,7 @@ TEST(JournalTest, AShardThatGrewIsScannedAgain) {
   TarBuilder more;
   test::write_file(shards[1], before.substr(0, end) + more.file("new.txt", "1").end().bytes());
   EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[2]));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 2U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 2U);
   expect_as_built_at_once(dir, shards);
 }
 
@@ -231,7 +231,7 @@ TEST(JournalTest, WhatStaysBehindAShardThatIsScannedAgainIsNot) {
   test::write_file(shards[0], other.file("t000000.txt", "a").file("t000000.cls", "0").bytes());
   make_alike({shards[0]});
   build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 6U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 6U);
   expect_as_built_at_once(dir, shards);
 }
 
@@ -247,7 +247,7 @@ TEST(JournalTest, TheTableMayBecomeShorterThanItWas) {
     test::write_file(shards[i], tar.end().bytes());
   }
   make_alike(shards);
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_scanned, 3U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_scanned, 3U);
   expect_as_built_at_once(dir, shards);
 }
 
@@ -265,7 +265,7 @@ TEST(JournalTest, WhatIsNoneOfItsFilesStays) {
       for (const std::string& name : names) test::write_file(index + name, diary);
       build_index(index, shards, is_long ? journaled : BuildOptions());
       for (const std::string& name : names) EXPECT_EQ(test::read_file(index + name), diary);
-      Index::open(index)->check();
+      Index::open(index)->validate();
       EXPECT_EQ(std::filesystem::exists(index + ".journal"), names[0] == ".journal");
       EXPECT_EQ(std::filesystem::exists(index + ".journal.table"),
                 names.back() == ".journal.table");
@@ -284,7 +284,7 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
   ASSERT_EQ(::mkfifo((dir / "d.idx.journal").c_str(), 0600), 0);
   for (const char* name : {"a.idx", "b.idx", "c.idx", "d.idx"}) {
     EXPECT_EQ(build_index(dir / name, shards, journaled).shards_scanned, 3U) << name;
-    Index::open(dir / name)->check();
+    Index::open(dir / name)->validate();
   }
   EXPECT_FALSE(std::filesystem::exists(dir / "other"));
   EXPECT_TRUE(std::filesystem::is_symlink(dir / "c.idx.journal"));
@@ -315,7 +315,7 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
   const std::string table = test::read_file(dir / table_of(dir, "whole.idx"));
   const auto rows_of = [&](const std::string& name) {
     const auto index = Index::open(dir / name);
-    std::vector<ShardInfo> rows;
+    std::vector<Index::Shard> rows;
     for (std::uint64_t i = 0; i < index->num_shards(); ++i) rows.push_back(index->shard(i));
     return rows;
   };
@@ -329,7 +329,7 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
                                 std::size_t at) {
     for (const auto& [path, whole] : left) test::write_file(path, whole);
     test::write_file(damaged, bytes);
-    build_index(dir / "t.idx", shards, {.num_threads = 1});
+    build_index(dir / "t.idx", shards, {.threads = 1});
     ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << damaged << " " << at;
     ASSERT_EQ(rows_of("t.idx"), rows) << damaged << " " << at;
     std::filesystem::remove(dir / "t.idx");
@@ -362,7 +362,7 @@ TEST(JournalTest, TheTableIsWrittenOnInItsPlace) {
   build_and_be_killed(dir / "t.idx", shards, {}, 5);
   const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
   const std::uint64_t before = written_bytes();
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 5U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 5U);
   const std::uint64_t written = written_bytes() - before;
   EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
   // One segment, the table's other sections, and the catalogue.
@@ -376,7 +376,7 @@ TEST(JournalTest, RecordsOfAnotherTableAreNotBelieved) {
   const auto shards = test::write_shards(dir, 5, 5);
   build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
   build_and_be_killed(dir / "t.idx", {shards[4], shards[3]}, {}, 1, "journal.table_kept");
-  EXPECT_GE(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_scanned, 1U);
+  EXPECT_GE(build_index(dir / "t.idx", shards, {.threads = 1}).shards_scanned, 1U);
   expect_as_built_at_once(dir, shards);
 }
 
@@ -394,7 +394,7 @@ TEST(JournalTest, WhateverChangesInTheListNothingIsScannedTwice) {
     build_and_be_killed(dir / "t.idx", shards, {}, 4);  // has 0 to 3
     build_and_be_killed(dir / "t.idx", list, {}, 1);    // and again, after the first that is moved
     const BuildPlan plan = plan_index(dir / "t.idx", list);
-    const BuildReport report = build_index(dir / "t.idx", list, {.num_threads = 1});
+    const BuildReport report = build_index(dir / "t.idx", list, {.threads = 1});
     EXPECT_EQ(report.shards_scanned, 0U);
     EXPECT_EQ(plan.read.size(), report.shards_scanned);
     EXPECT_EQ(plan.resumed.size(), report.shards_resumed);
@@ -412,12 +412,12 @@ TEST(JournalTest, AnUpdateThatWasKilledIsGoneOnWith) {
   build_index(dir / "t.idx", {shards.begin(), shards.begin() + 4});
   build_and_be_killed(dir / "t.idx", shards, {}, 6);  // four taken over, two scanned
   const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
-  const BuildReport report = build_index(dir / "t.idx", shards, {.num_threads = 1});
+  const BuildReport report = build_index(dir / "t.idx", shards, {.threads = 1});
   EXPECT_EQ(report.shards_resumed, 2U);
   EXPECT_EQ(report.shards_reused, 6U);
   EXPECT_EQ(report.shards_scanned, 2U);
   EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
-  Index::open(dir / "t.idx")->check();
+  Index::open(dir / "t.idx")->validate();
 }
 
 // Between its two renames a build that is killed leaves a table that no index has.
@@ -427,8 +427,8 @@ TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsNotScannedAgain) {
   build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
   ASSERT_THAT(dir.list(), testing::Contains(testing::MatchesRegex("t\\.idx\\.[0-9a-f]*\\.table")));
   ASSERT_FALSE(std::filesystem::exists(dir / "t.idx"));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.num_threads = 1}).shards_resumed, 5U);
-  Index::open(dir / "t.idx")->check();
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 5U);
+  Index::open(dir / "t.idx")->validate();
   EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
 }
 
@@ -449,10 +449,10 @@ TEST(JournalTest, ABuildThatFailsCutsTheTableBehindWhatIsRecorded) {
   shards.push_back(dir / "text.tar");
   test::write_file(shards.back(), "no tar");
   BuildOptions options;
-  options.num_threads = 1;
+  options.threads = 1;
   options.journal_age = std::chrono::hours(1);
   build_index(dir / "one.idx", {shards[0]});
-  const SegmentView one = Index::open(dir / "one.idx")->segment(0);
+  const SegmentView one = segment_of(*Index::open(dir / "one.idx"), 0);
   ASSERT_EQ(one.num_samples(), 5U);
   // More than the first segment and its row, less than two: written at the second shard, and not at
   // the third.

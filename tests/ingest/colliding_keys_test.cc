@@ -4,7 +4,7 @@
 
 #include "base/hasher.h"
 #include "shardwise/base/hash.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/support.h"
@@ -50,7 +50,7 @@ class CollidingKeysTest : public ::testing::Test {
     const std::string other = shard("2.tar", collides, kKeys / 2, kKeys);
     const double begin = cpu_seconds();
     build_index(dir_ / (collides ? "collides.idx" : "plain.idx"), {half, other},
-                {.num_threads = 1, .content = {.unique_keys = true}});
+                {.threads = 1, .content = {.unique_keys = true}});
     return cpu_seconds() - begin;
   }
 
@@ -83,8 +83,8 @@ TEST_F(CollidingKeysTest, ARepeatedOneIsFoundAmongThem) {
   EXPECT_THAT(error_text([&] { build_index(dir_ / "x.idx", {dir_ / "twice.tar"}); }),
               AllOf(HasSubstr("the key comes in two places of the shard"),
                     HasSubstr("first at offset 0"), HasSubstr("twice.tar")));
-  IndexContent content;
-  content.policies.repeated_key = OnBad::kSkip;
+  Index::Content content;
+  content.policies.repeated_key = DefectPolicies::OnDefect::kSkip;
   build_index(dir_ / "x.idx", {dir_ / "twice.tar"}, {.content = content});
   const auto index = Index::open(dir_ / "x.idx");
   EXPECT_EQ(index->size(), 5u);

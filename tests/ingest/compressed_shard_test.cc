@@ -8,8 +8,9 @@
 
 #include "base/mapped_file.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/shard_scan.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
 #include "support/process.h"
@@ -44,7 +45,7 @@ std::string mixed_tar() {
 
 std::string records_of(const Index& index) {
   std::string text;
-  const SegmentView view = index.segment(0);
+  const SegmentView view = segment_of(index, 0);
   for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
     text += view.key(i);
     for (const MemberRecord& m : view.members(i)) {
@@ -81,7 +82,7 @@ TEST(CompressedShardTest, IsIndexedLikeTheTarThatItHolds) {
       test::write_file(dir / "named.tar", test::compress(tar, compression));
       build_index(dir / "c.idx", {dir / "named.tar"}, options);
       const auto index = Index::open(dir / "c.idx");
-      index->check();
+      index->validate();
       EXPECT_EQ(records_of(*index), records_of(*plain));
       EXPECT_EQ(index->fingerprint(), plain->fingerprint()) << "expanding it changes nothing";
       EXPECT_EQ(index->shard(0).compression, compression);
@@ -107,7 +108,7 @@ TEST(CompressedShardTest, DamageIsSaidWithTheExpandedOffset) {
   std::string broken = tar;
   broken[512 + 100] ^= 1;  // in the second header
   EXPECT_THAT(error(test::compress(broken, Compression::kGzip)),
-              HasSubstr("a header whose checksum is wrong: " + std::string("'") +
+              HasSubstr("the checksum of a header is wrong: " + std::string("'") +
                         (dir / "x.tar.gz") + "', expanded offset 512"));
   EXPECT_THAT(error(test::compress("not a tar", Compression::kGzip)),
               HasSubstr("the file is not a tar archive"));
@@ -172,16 +173,16 @@ TEST(CompressedShardTest, WhatFollowsABadHeaderIsNeitherReadNorKept) {
   const std::string path = dir / "x.tar.lz4";
   test::write_file(path, test::compress(tar, Compression::kLz4));
   std::uint64_t read = 0;
-  const auto scan = [&](BadPolicies policies) {
+  const auto scan = [&](DefectPolicies policies) {
     read = 0;
     return scan_shard({.path = path}, {.policies = policies,
                                        .temporary = dir / "x",
                                        .progress = [&](std::uint64_t bytes) { read = bytes; }});
   };
   EXPECT_THAT(test::error_text([&] { scan({}); }),
-              HasSubstr("a header whose checksum is wrong: '" + path + "', expanded offset 1024"));
+              HasSubstr("the checksum of a header is wrong: '" + path + "', expanded offset 1024"));
   EXPECT_LT(read, 8U << 20) << "the expansion ends with the scan";
-  const ShardPart lenient = scan(BadPolicies::all(OnBad::kSkip));
+  const ShardPart lenient = scan(DefectPolicies::all(DefectPolicies::OnDefect::kSkip));
   EXPECT_EQ(lenient.row.num_samples, 1U);
   EXPECT_EQ(lenient.row.expanded_bytes, tar.size());
   EXPECT_GT(read, 24U << 20) << "the stream's checksum is looked at nevertheless";
@@ -224,8 +225,8 @@ TEST(CompressedShardTest, RubbishTakesNoScratchSpace) {
            members + std::string(1024, '\0') + rubbish + headers,
        }) {
     File file = File::create_exclusive(dir / "image");
-    const HeaderImage::Keep keep_none = [](std::string_view, std::uint64_t) { return false; };
-    HeaderImage::Writer writer(file, keep_none);
+    const SparseTarImage::Keep keep_none = [](std::string_view, std::uint64_t) { return false; };
+    SparseTarImage::Writer writer(file, keep_none);
     for (std::size_t at = 0; at < tar.size(); at += 1000 * 1000) {
       writer.take(std::string_view(tar).substr(at, 1000 * 1000));
     }

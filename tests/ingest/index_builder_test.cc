@@ -12,7 +12,8 @@
 
 #include "base/fault_point.h"
 #include "index/offset_table.h"
-#include "shardwise/index/bad_policies.h"
+#include "index/segment_of.h"
+#include "shardwise/index/defect_policies.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -28,11 +29,11 @@ using testing::SizeIs;
 /// Everything an index says, as text: two indexes are the same if and only if these are.
 std::string dump(const std::string& path) {
   const auto index = Index::open(path);
-  index->check();
+  index->validate();
   std::string out = to_string(index->fingerprint()) + "\n";
   for (std::uint64_t s = 0; s < index->num_shards(); ++s) {
-    const ShardInfo info = index->shard(s);
-    const SegmentView view = index->segment(s);
+    const Index::Shard info = index->shard(s);
+    const SegmentView view = segment_of(*index, s);
     out += info.url + " " + std::to_string(info.size_bytes) + "\n";
     for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
       out += std::string(view.key(i));
@@ -67,7 +68,7 @@ TEST(IndexBuilderTest, SamplesAreNumberedInTheOrderOfTheShards) {
 TEST(IndexBuilderTest, SummaryCountsFieldsAndBytes) {
   const TempDir dir;
   build_index(dir / "t.idx", test::write_shards(dir, 2, 10));
-  const IndexSummary summary = Index::open(dir / "t.idx")->summary();
+  const Index::Summary summary = Index::open(dir / "t.idx")->summary();
   ASSERT_THAT(summary.fields, SizeIs(2));
   EXPECT_EQ(summary.fields[0].name, "cls");
   EXPECT_EQ(summary.fields[0].num_members, 20U);
@@ -96,7 +97,7 @@ TEST(IndexBuilderTest, ShardsOfVeryUnequalLengthAreFoundByEverySampleNumber) {
   }
   build_index(dir / "t.idx", shards);
   const auto index = Index::open(dir / "t.idx");
-  index->check();
+  index->validate();
   ASSERT_EQ(index->size(), shard_of.size());
   for (std::uint64_t i = 0; i < index->size(); ++i) {
     ASSERT_EQ(index->shard_of(i), shard_of[i]) << i;
@@ -109,7 +110,7 @@ TEST(IndexBuilderTest, AnIndexOfNoSamplesIsAnIndex) {
   test::write_file(dir / "e.tar", TarBuilder().end().bytes());
   build_index(dir / "t.idx", {dir / "e.tar"});
   const auto index = Index::open(dir / "t.idx");
-  index->check();
+  index->validate();
   EXPECT_EQ(index->size(), 0U);
   EXPECT_EQ(index->find("x"), std::nullopt);
 }
@@ -119,7 +120,7 @@ TEST(IndexBuilderTest, TheSameTableWhateverTheNumberOfThreads) {
   const auto shards = test::write_shards(dir, 20, 13);
   std::string table;
   for (const unsigned threads : {1U, 2U, 3U, 8U}) {
-    build_index(dir / "t.idx", shards, {.num_threads = threads});
+    build_index(dir / "t.idx", shards, {.threads = threads});
     const std::string bytes = test::read_file(dir / test::table_of(dir, "t.idx"));
     if (table.empty()) table = bytes;
     EXPECT_EQ(bytes, table);
@@ -182,7 +183,7 @@ TEST(IndexBuilderTest, AForeignFileIsNeverReplaced) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 1, 2);
   EXPECT_THAT(test::error_text([&] { build_index(shards[0], shards); }),
-              HasSubstr("will not replace a file that is no Shardwise index: '" + shards[0]));
+              HasSubstr("the file is not a Shardwise index, and is not replaced: '" + shards[0]));
   test::write_file(dir / "notes.txt", "my notes");
   EXPECT_EQ(test::error_code([&] { build_index(dir / "notes.txt", shards); }),
             ErrorCode::kInvalidArgument);
@@ -201,7 +202,7 @@ TEST(IndexBuilderTest, StrictErrorsNameShardOffsetAndMember) {
     return error;
   };
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("README", "2").end()),
-              HasSubstr("a name that gives no key and field: WebDataset wants <key>.<field>: '"));
+              HasSubstr("the name has no key and field, as in KEY.FIELD: '"));
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("a.TXT", "2").end()),
               HasSubstr("the field 'TXT' comes twice in sample 'a'"));
   const std::string split =
@@ -221,13 +222,14 @@ TEST(IndexBuilderTest, LenientBuildsRecordWhatTheyLeftOut) {
   tar.file("c.txt", "6").end();
   test::write_file(dir / "x.tar", tar.bytes());
   const auto build = [&](const std::vector<std::string>& shards) {
-    return build_index(dir / "x.idx", shards,
-                       {.content = {.policies = BadPolicies::all(OnBad::kSkip)}});
+    return build_index(
+        dir / "x.idx", shards,
+        {.content = {.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip)}});
   };
   EXPECT_EQ(build({dir / "x.tar"}).summary.num_skipped, 3U);
   const auto expect_skipped = [&](std::uint64_t shard) {
     const auto index = Index::open(dir / "x.idx");
-    index->check();
+    index->validate();
     EXPECT_EQ(to_string(index->content().policies), "skip");
     const auto skipped = index->skipped(100);
     ASSERT_THAT(skipped, SizeIs(3));
@@ -273,7 +275,7 @@ TEST(IndexBuilderTest, AReportIsOfItsOwnBuild) {
   std::vector<std::thread> threads;
   for (const bool with_column : {false, true}) {
     threads.emplace_back([&, with_column] {
-      BuildOptions options{.num_threads = 1};
+      BuildOptions options{.threads = 1};
       if (with_column) options.content.columns = {parse_column("cls")};
       std::vector<std::string> shards = {shard};
       if (!with_column) shards.push_back(other);
@@ -321,7 +323,7 @@ TEST(IndexBuilderTest, TheErrorOfTheFirstBadShardIsThrownWhateverTheThreads) {
   test::write_file(shards[3], "text");
   test::write_file(shards[9], "text");
   for (int round = 0; round < 20; ++round) {
-    EXPECT_THAT(test::error_text([&] { build_index(dir / "t.idx", shards, {.num_threads = 8}); }),
+    EXPECT_THAT(test::error_text([&] { build_index(dir / "t.idx", shards, {.threads = 8}); }),
                 HasSubstr("train-000003.tar"));
   }
 }
@@ -347,7 +349,7 @@ TEST(IndexBuilderTest, CancellingLeavesTheOldIndex) {
   const std::string before = dump(dir / "t.idx");
   const auto files = dir.list();
   std::atomic<bool> cancel{false};
-  BuildOptions options{.num_threads = 2, .cancel = &cancel};
+  BuildOptions options{.threads = 2, .cancel = &cancel};
   options.progress = [&](const Progress& p) { cancel = p.shards_done == 3; };
   EXPECT_EQ(test::error_code([&] { build_index(dir / "t.idx", shards, options); }),
             ErrorCode::kCancelled);
@@ -429,7 +431,7 @@ TEST(IndexBuilderTest, ReadersSeeTheOldOrTheNewIndexWhileItIsRebuilt) {
   for (int i = 0; i < 300; ++i) {
     const auto index = Index::open(dir / "t.idx");
     sizes.insert(index->size());
-    index->check();
+    index->validate();
   }
   stop = true;
   builder.join();
@@ -445,7 +447,7 @@ TEST(IndexBuilderTest, TwoProcessesMayBuildOneIndexAtOnce) {
       const pid_t child = ::fork();
       if (child == 0) {
         try {
-          build_index(dir / "t.idx", {shards[first], shards[first + 1]}, {.num_threads = 1});
+          build_index(dir / "t.idx", {shards[first], shards[first + 1]}, {.threads = 1});
           ::_exit(0);
         } catch (const std::exception& e) {
           std::fprintf(stderr, "%s\n", e.what());
@@ -460,7 +462,7 @@ TEST(IndexBuilderTest, TwoProcessesMayBuildOneIndexAtOnce) {
       EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     const auto index = Index::open(dir / "t.idx");
-    index->check();
+    index->validate();
     EXPECT_EQ(index->size(), 40U);
   }
 }

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "support/flock.h"
 #include "support/process.h"
 #include "support/shards.h"
@@ -165,7 +165,7 @@ TEST_F(IndexCacheTest, WhatDecidesTheContentDecidesTheName) {
   EXPECT_TRUE(Index::open(other.index)->content().hashes);
   EXPECT_FALSE(Index::open(plain)->content().hashes);
   IndexCacheOptions lenient;
-  lenient.build.content.policies.damage = OnBad::kSkip;
+  lenient.build.content.policies.damage = DefectPolicies::OnDefect::kSkip;
   EXPECT_NE(open(data(), lenient).index, plain);
   IndexCacheOptions with_column;
   with_column.build.content.columns = {parse_column("txt")};
@@ -240,7 +240,7 @@ TEST_F(IndexCacheTest, OneWhoseFirstBytesAreDamagedIsBuiltAgain) {
   fs::remove(index);
   fs::create_directory(index);
   EXPECT_THAT(error_text([&] { open(data()); }),
-              AllOf(HasSubstr("the place of the index is taken"), HasSubstr(index)));
+              AllOf(HasSubstr("the path of the index is taken"), HasSubstr(index)));
   EXPECT_TRUE(fs::is_directory(index));
 }
 
@@ -261,7 +261,7 @@ TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
 
 TEST_F(IndexCacheTest, RefusedASourceSaysWhatToRun) {
   EXPECT_EQ(error_text([&] { open(data(), {.build_missing = false}); }),
-            "shards where an index is needed, and none may be built for them "
+            "an index is needed, shards were given, and an index may not be built for them "
             "(IndexCacheOptions::build_missing): '" +
                 data() + "'; run `shardwise index -o INDEX SOURCE`, and name INDEX in its place");
   build_index(dir_ / "x.idx", {shard(0)});
@@ -284,9 +284,11 @@ TEST_F(IndexCacheTest, TheFolderIsTheUsers) {
   EXPECT_EQ(folder_with("", home.c_str()), home + "/.cache/shardwise");
   EXPECT_THAT(
       folder_with(nullptr, nullptr),
-      AllOf(HasSubstr("no folder for an index that is built at first use: neither XDG_CACHE_HOME "
-                      "nor HOME is set; name another folder (IndexCacheOptions::directory"),
-            HasSubstr("`shardwise index -o INDEX SOURCE`")));
+      AllOf(
+          HasSubstr(
+              "there is no folder for an index that is built at first use: neither XDG_CACHE_HOME "
+              "nor HOME is set; name another folder (IndexCacheOptions::directory"),
+          HasSubstr("`shardwise index -o INDEX SOURCE`")));
   EXPECT_THAT(folder_with("/proc/none", nullptr),
               AllOf(HasSubstr("cannot make the directory: '/proc/none"),
                     HasSubstr("; or name another folder (")));
@@ -313,10 +315,10 @@ TEST_F(IndexCacheTest, IndexFilesOfOtherProgramsAreNamed) {
   write_file(data() + "/0.idx", "v1.2 1\ntxt 512 4 0.txt\n");
   write_file(data() + "/0.tar.idx", std::string(16, '\0'));
   EXPECT_EQ(error_text([&] { open(data() + "/0.idx"); }),
-            "an index file of DALI, not of Shardwise: '" + data() + "/0.idx'; name the shard, '" +
-                shard(0) + "', or the folder of all shards");
+            "the file is an index of DALI, not of Shardwise: '" + data() +
+                "/0.idx'; name the shard, '" + shard(0) + "', or the folder of all shards");
   EXPECT_THAT(error_text([&] { open(data() + "/0.tar.idx"); }),
-              AllOf(StartsWith("an index file of Energon"), HasSubstr(shard(0) + "'")));
+              AllOf(StartsWith("the file is an index of Energon"), HasSubstr(shard(0) + "'")));
   EXPECT_EQ(samples(data()), 6U) << "in a folder they are no shards";
 }
 
@@ -331,7 +333,7 @@ TEST_F(IndexCacheTest, OfManyThreadsOneBuilds) {
       start.arrive_and_wait();
       IndexCacheOptions options;
       options.directory = folder();
-      options.on_build = [&](const std::string&, const RemoteReading&) { ++builds; };
+      options.on_build = [&](const std::string&, const BuildPlan::RemoteReading&) { ++builds; };
       try {
         if (Index::open(index_for(data(), options))->size() != 6) ++wrong;
       } catch (const std::exception&) {

@@ -5,7 +5,8 @@
 
 #include "base/text.h"
 #include "index/offset_table.h"
-#include "shardwise/index/bad_policies.h"
+#include "index/segment_of.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
@@ -28,30 +29,32 @@ std::string one_shard(const TempDir& dir, TarBuilder& tar, const std::string& na
 std::vector<std::string> keys_of(const Index& index) {
   std::vector<std::string> keys;
   for (std::uint64_t s = 0; s < index.num_shards(); ++s) {
-    const SegmentView view = index.segment(s);
+    const SegmentView view = segment_of(index, s);
     for (std::uint32_t i = 0; i < view.num_samples(); ++i) keys.emplace_back(view.key(i));
   }
   return keys;
 }
 
 TEST(BadPoliciesTest, HaveTextsThatComeBack) {
-  EXPECT_EQ(to_string(BadPolicies{}), "error");
-  EXPECT_EQ(to_string(BadPolicies::all(OnBad::kSkip)), "skip");
-  const BadPolicies mixed{.no_field = OnBad::kSkip, .repeated_key = OnBad::kKeep};
+  EXPECT_EQ(to_string(DefectPolicies{}), "error");
+  EXPECT_EQ(to_string(DefectPolicies::all(DefectPolicies::OnDefect::kSkip)), "skip");
+  const DefectPolicies mixed{.no_field = DefectPolicies::OnDefect::kSkip,
+                             .repeated_key = DefectPolicies::OnDefect::kKeep};
   EXPECT_EQ(to_string(mixed), "damage=error,no-field=skip,duplicate-field=error,repeated-key=keep");
-  BadPolicies linked = mixed;
-  linked.link = OnLink::kResolve;
+  DefectPolicies linked = mixed;
+  linked.link = DefectPolicies::OnLink::kResolve;
   EXPECT_EQ(to_string(linked), to_string(mixed) + ",link=resolve");
-  const BadPolicies skipped{.link = OnLink::kSkip};
-  for (const BadPolicies& policies :
-       {BadPolicies{}, BadPolicies::all(OnBad::kSkip), mixed, linked, skipped}) {
-    EXPECT_EQ(parse_bad_policies(to_string(policies)), policies);
+  const DefectPolicies skipped{.link = DefectPolicies::OnLink::kSkip};
+  for (const DefectPolicies& policies :
+       {DefectPolicies{}, DefectPolicies::all(DefectPolicies::OnDefect::kSkip), mixed, linked,
+        skipped}) {
+    EXPECT_EQ(parse_defect_policies(to_string(policies)), policies);
   }
-  EXPECT_THAT(test::error_text([] { parse_bad_policies("ignore"); }),
+  EXPECT_THAT(test::error_text([] { parse_defect_policies("ignore"); }),
               HasSubstr("unknown policy: 'ignore'; valid are error, skip and keep"));
-  EXPECT_EQ(test::error_code([] { parse_bad_policies("damage=error,"); }),
+  EXPECT_EQ(test::error_code([] { parse_defect_policies("damage=error,"); }),
             ErrorCode::kInvalidArgument);
-  EXPECT_THAT(test::error_text([&] { parse_bad_policies(to_string(mixed) + ",link=keep"); }),
+  EXPECT_THAT(test::error_text([&] { parse_defect_policies(to_string(mixed) + ",link=keep"); }),
               HasSubstr("unknown policy: 'keep'; valid are error, skip and resolve"));
 }
 
@@ -63,7 +66,7 @@ TEST(IndexContentTest, ACancelIsHeardInALongTailOfZeros) {
   std::atomic<bool> cancel = false;
   std::uint64_t reached = 0;
   BuildOptions options;
-  options.num_threads = 1;
+  options.threads = 1;
   options.cancel = &cancel;
   options.progress = [&](const Progress& at) {
     reached = at.bytes_done;
@@ -87,23 +90,23 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
   BuildOptions options;
   const auto build = [&] { build_index(dir / "x.idx", {shard}, options); };
   EXPECT_THAT(test::error_text(build), HasSubstr("member 'README'"));
-  options.content.policies.no_field = OnBad::kSkip;
+  options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
   EXPECT_THAT(test::error_text(build), HasSubstr("the field 'TXT' comes twice in sample 'a'"));
-  options.content.policies.duplicate_field = OnBad::kSkip;
+  options.content.policies.duplicate_field = DefectPolicies::OnDefect::kSkip;
   EXPECT_THAT(test::error_text(build), HasSubstr("the key comes in two places of the shard"));
-  options.content.policies.repeated_key = OnBad::kSkip;
+  options.content.policies.repeated_key = DefectPolicies::OnDefect::kSkip;
   build();
   auto index = Index::open(dir / "x.idx");
   EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
   EXPECT_EQ(index->summary().num_skipped, 3U);
-  options.content.policies.repeated_key = OnBad::kKeep;
+  options.content.policies.repeated_key = DefectPolicies::OnDefect::kKeep;
   build();
   index = Index::open(dir / "x.idx");
-  index->check();
+  index->validate();
   EXPECT_THAT(keys_of(*index), ElementsAre("a", "b", "a"));
   EXPECT_EQ(index->find("a"), 0U) << "the first";
   EXPECT_EQ(index->content().policies, options.content.policies);
-  options.content.policies.damage = OnBad::kKeep;
+  options.content.policies.damage = DefectPolicies::OnDefect::kKeep;
   EXPECT_THAT(test::error_text(build), HasSubstr("the policy `keep` is for repeated keys only"));
 }
 
@@ -114,10 +117,10 @@ TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
   for (std::uint64_t i = 0; i < kSamples; ++i) tar.file(i % 2 == 0 ? "a.txt" : "b.txt", "");
   const std::string shard = one_shard(dir, tar);
   BuildOptions options;
-  options.content.policies.repeated_key = OnBad::kKeep;
+  options.content.policies.repeated_key = DefectPolicies::OnDefect::kKeep;
   build_index(dir / "x.idx", {shard}, options);
   auto index = Index::open(dir / "x.idx");
-  index->check();
+  index->validate();
   EXPECT_EQ(index->size(), kSamples);
   EXPECT_EQ(index->find("b"), 1U);
   const std::vector<std::uint64_t> all = index->find_all("b");
@@ -128,7 +131,7 @@ TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
   EXPECT_TRUE(build_index(dir / "x.idx", {shard}, options).summary.content.unique_keys)
       << "within a shard the policy decides";
 
-  options.content.policies.repeated_key = OnBad::kSkip;
+  options.content.policies.repeated_key = DefectPolicies::OnDefect::kSkip;
   build_index(dir / "x.idx", {shard}, options);
   index = Index::open(dir / "x.idx");
   EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
@@ -172,25 +175,27 @@ TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
 }
 
 TEST(ColumnTest, IsReadFromText) {
-  EXPECT_EQ(parse_column("cls"), (Column{"cls", "cls", ""}));
-  EXPECT_EQ(parse_column("JSON:$.Width"), (Column{"width", "json", "$.Width"}));
-  EXPECT_EQ(parse_column("w=meta.json:$.size[0]"), (Column{"w", "meta.json", "$.size[0]"}));
+  EXPECT_EQ(parse_column("cls"), (Index::Column{"cls", "cls", ""}));
+  EXPECT_EQ(parse_column("JSON:$.Width"), (Index::Column{"width", "json", "$.Width"}));
+  EXPECT_EQ(parse_column("w=meta.json:$.size[0]"), (Index::Column{"w", "meta.json", "$.size[0]"}));
   EXPECT_EQ(to_string(parse_column("json:$.a.b")), "b=json:$.a.b");
   const auto error = [](const char* text) { return test::error_text([&] { parse_column(text); }); };
-  EXPECT_THAT(error("seg.png"),
-              HasSubstr("a column whose name is not valid in SQL: 'seg.png'; name it"));
+  EXPECT_THAT(
+      error("seg.png"),
+      HasSubstr("the name of the column is not valid in SQL: 'seg.png'; give the column a name"));
   EXPECT_THAT(error("json:$.tags[0]"), HasSubstr("NAME=json:$.tags[0]"));
   for (const char* path :
        {"$.", "$..x", "$[", "$[]", "$[a]", "$[-1]", "$[#-]", "$[#+1]", "$[0", "$[0]x", "$a", "$ ",
         "$.a[", "$.a.", "$.\"a", "$.\"a\"x", "$.a[0]b", "$.a[1][x]"}) {
-    EXPECT_THAT(error(("n=json:" + std::string(path)).c_str()), HasSubstr("a malformed JSON path"))
+    EXPECT_THAT(error(("n=json:" + std::string(path)).c_str()),
+                HasSubstr("the JSON path of the column is malformed"))
         << path;
   }
   for (const char* path : {"$", "$.a-b", "$.a.b[2].c", "$[0]", "$[#]", "$[#-12]", "$.\"a.b[\"",
                            "$.\"a\".b", "$.a b", "$[1][2]"}) {
     EXPECT_EQ(parse_column("n=json:" + std::string(path)).json_path, path);
   }
-  EXPECT_THAT(error("key"), HasSubstr("a name that the index uses itself"));
+  EXPECT_THAT(error("key"), HasSubstr("a column of its own with this name"));
   EXPECT_THAT(error(""), HasSubstr("names no field"));
   EXPECT_THAT(error("x=:$.a"), HasSubstr("names no field"));
 }
@@ -211,7 +216,7 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");
   EXPECT_EQ(index->content().columns, options.content.columns);
-  const SegmentView view = index->segment(0);
+  const SegmentView view = segment_of(*index, 0);
   const auto text = [&](std::uint32_t sample) {
     std::string out;
     for (std::uint32_t c = 0; c < view.num_columns(); ++c) {
@@ -244,7 +249,7 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
 
   options.content.columns.push_back(parse_column("width=cls"));
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              HasSubstr("two metadata columns have one name: 'width'"));
+              HasSubstr("two columns have the same name: 'width'"));
 }
 
 TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
@@ -255,13 +260,13 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w")};
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              HasSubstr("not JSON, though the column 'w' is to be taken from it"));
-  options.content.policies = BadPolicies::all(OnBad::kSkip);
+              HasSubstr("the field is not JSON, from which the column 'w' is taken"));
+  options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");
   EXPECT_EQ(index->size(), 2U) << "the sample stays";
-  EXPECT_EQ(index->segment(0).value(0, 0).type, ValueType::kNull);
-  EXPECT_EQ(index->segment(0).value(0, 1).integer, 3);
+  EXPECT_EQ(segment_of(*index, 0).value(0, 0).type, ValueType::kNull);
+  EXPECT_EQ(segment_of(*index, 0).value(0, 1).integer, 3);
   EXPECT_EQ(index->summary().num_skipped, 1U);
 }
 
@@ -272,10 +277,10 @@ TEST(IndexContentTest, JsonOfASampleThatIsLeftOutIsNoFault) {
   const std::string shard = one_shard(dir, tar);
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w")};
-  options.content.policies.repeated_key = OnBad::kSkip;
+  options.content.policies.repeated_key = DefectPolicies::OnDefect::kSkip;
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
               HasSubstr("offset 1024, member 'b.json'"));
-  options.content.policies.damage = OnBad::kSkip;
+  options.content.policies.damage = DefectPolicies::OnDefect::kSkip;
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");
   EXPECT_THAT(keys_of(*index), ElementsAre("a", "b"));
@@ -296,7 +301,7 @@ TEST(IndexContentTest, OtherContentIsReadAnewAndTheSameIsNot) {
   const BuildReport checked = build_index(dir / "t.idx", shards, options);
   EXPECT_EQ(checked.shards_scanned, 0U) << "that is in the table";
   EXPECT_TRUE(checked.summary.content.unique_keys) << "but was checked";
-  EXPECT_EQ(Index::open(dir / "t.idx")->segment(1).value(0, 2).integer, 7);
+  EXPECT_EQ(segment_of(*Index::open(dir / "t.idx"), 1).value(0, 2).integer, 7);
 }
 
 }  // namespace

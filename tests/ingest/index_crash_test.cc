@@ -27,7 +27,7 @@ constexpr int kNewShards = 6;
 /// With a journal that is written for every shard.
 const BuildOptions kJournaled = [] {
   BuildOptions options;
-  options.num_threads = 2;
+  options.threads = 2;
   options.journal_bytes = 1;
   return options;
 }();
@@ -46,12 +46,12 @@ struct TwoStates {
   void expect_old_or_new(const std::string& where) const {
     {
       const auto opened = Index::open(index);
-      opened->check();
+      opened->validate();
       const std::uint64_t size = opened->size();
       EXPECT_TRUE(size == kOldShards * 30 || size == kNewShards * 30) << where << ": " << size;
     }
     build_index(index, new_shards);
-    Index::open(index)->check();
+    Index::open(index)->validate();
     EXPECT_EQ(dir.list().size(), std::size_t{kNewShards} + 2) << where << ": strays were left";
   }
 };
@@ -160,7 +160,7 @@ TEST(IndexCrashTest, ARelocationThatIsKilledAtEveryFaultPointLeavesTheOldOrTheNe
     });
     finished = WIFEXITED(status);
     const auto opened = Index::open(index);
-    opened->check();
+    opened->validate();
     const bool is_old = opened->shard(0).path.starts_with(old_place);
     for (std::uint64_t i = 0; i < opened->num_shards(); ++i) {
       EXPECT_TRUE(opened->shard(i).path.starts_with(is_old ? old_place : new_place));

@@ -5,9 +5,10 @@
 
 #include <sqlite3.h>
 
+#include "base/error_types.h"
 #include "index/rows.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
@@ -30,7 +31,7 @@ struct Made {
     // With something left out, columns and hashes: there is no byte that nobody asks for.
     test::write_file(shards[1], test::read_file(shards[1]).substr(0, 6 * 2048) +
                                     test::TarBuilder().file("README", "no field").end().bytes());
-    options.content.policies = BadPolicies::all(OnBad::kSkip);
+    options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
     options.content.columns = {parse_column("cls"), parse_column("txt")};
     options.content.hashes = true;
     build_index(index, shards, options);
@@ -53,7 +54,7 @@ class Answers {
     ask([&] { return summary(); });
     ask([&] {
       std::string text;
-      for (const SkippedMember& member : index().skipped(UINT64_MAX)) {
+      for (const Index::SkippedMember& member : index().skipped(UINT64_MAX)) {
         text += std::to_string(member.shard) + "," + std::to_string(member.offset) + "," +
                 member.name + "," + member.reason + "," + std::string(left_out_name(member.kind));
       }
@@ -118,14 +119,14 @@ class Answers {
     return text;
   }
   std::string summary() const {
-    const IndexSummary all = index().summary();
+    const Index::Summary all = index().summary();
     std::string text = all.built_at + all.built_with + to_string(all.content.policies);
     for (const std::uint64_t count : {all.num_shards, all.num_samples, all.num_members,
                                       all.shard_bytes, all.content_bytes, all.num_skipped}) {
       text += " " + std::to_string(count);
     }
-    for (const IndexSummary::Field& field : all.fields) text += text_of(field);
-    for (const Column& column : all.content.columns) text += to_string(column);
+    for (const Index::Summary::Field& field : all.fields) text += text_of(field);
+    for (const Index::Column& column : all.content.columns) text += to_string(column);
     return text + std::to_string(all.content.hashes) + std::to_string(all.content.unique_keys);
   }
   std::string content(int i) {
@@ -205,7 +206,7 @@ void with_each_byte_flipped(const std::string& path, const Look& look, std::size
 /// True if check() finds the index whole.
 bool check(const std::string& path) {
   try {
-    Index::open(path)->check();
+    Index::open(path)->validate();
     return true;
   } catch (const Error&) {
     return false;
@@ -243,7 +244,7 @@ TEST(IndexDamageTest, NoFlippedByteGivesAWrongAnswerAndCheckFindsEachThatMatters
 TEST(IndexDamageTest, CheckFindsEveryFlippedByteOfTheTable) {
   const Made made;
   with_each_byte_flipped(made.table, [&](std::size_t i) {
-    EXPECT_THROW(Index::open(made.index)->check(), Error) << "byte " << i;
+    EXPECT_THROW(Index::open(made.index)->validate(), Error) << "byte " << i;
   });
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/wids_descriptor.h"
@@ -42,14 +42,16 @@ class IndexExportTest : public testing::Test {
     build({dir_ / "a.tar", dir_ / "sub/b \"\xc3\xa9\".tar"});
   }
 
-  void build(const std::vector<std::string>& shards, OnBad on_bad = OnBad::kError) {
+  void build(const std::vector<std::string>& shards,
+             DefectPolicies::OnDefect on_bad = DefectPolicies::OnDefect::kError) {
     build_index(dir_ / "x.idx", shards,
-                {.num_threads = 1, .content = {.policies = BadPolicies::all(on_bad)}});
+                {.threads = 1, .content = {.policies = DefectPolicies::all(on_bad)}});
     index_ = Index::open(dir_ / "x.idx");
   }
 
   /// An index of one shard of this name and content.
-  void build_one(const std::string& name, const std::string& bytes, OnBad on_bad = OnBad::kError) {
+  void build_one(const std::string& name, const std::string& bytes,
+                 DefectPolicies::OnDefect on_bad = DefectPolicies::OnDefect::kError) {
     write_file(dir_ / name, bytes);
     build({dir_ / name}, on_bad);
   }
@@ -109,7 +111,7 @@ TEST_F(IndexExportTest, NamesThatReadAsUrlsAreFoundAgain) {
 
 TEST_F(IndexExportTest, WhatWidsWouldReadOtherwiseIsRefused) {
   build_one("latin\xe9.tar", TarBuilder().file("1.a", "x").end().bytes());
-  const auto write = [&](const WidsExportOptions& options) {
+  const auto write = [&](const WidsDescriptor::ExportOptions& options) {
     write_wids_descriptor(*index_, dir_ / "d.json", options);
   };
   EXPECT_EQ(error_code([&] { write({}); }), ErrorCode::kUnsupported);
@@ -119,7 +121,7 @@ TEST_F(IndexExportTest, WhatWidsWouldReadOtherwiseIsRefused) {
   EXPECT_THAT(error_text([&] { write({.name = "\xe9"}); }), HasSubstr("name is not UTF-8"));
   build_one("bad.tar",
             TarBuilder().file("1.a", "x").file("1.a", "y").file("2.a", "z").end().bytes(),
-            OnBad::kSkip);
+            DefectPolicies::OnDefect::kSkip);
   EXPECT_THAT(error_text([&] { write({}); }),
               AllOf(HasSubstr("left out"), HasSubstr("x.idx"), HasSubstr("ls --left-out")));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "d.json"));
@@ -133,20 +135,21 @@ TEST_F(IndexExportTest, WhatWidsOwnTarReaderReadsOtherwiseIsRefused) {
   };
   const std::string one = TarBuilder().file("1.a", "x").end().bytes();
   build_one("c.tar.gz", test::compress(one, Compression::kGzip));
-  EXPECT_THAT(text(), AllOf(HasSubstr("a compressed shard"), HasSubstr("c.tar.gz'"),
+  EXPECT_THAT(text(), AllOf(HasSubstr("the shard is compressed"), HasSubstr("c.tar.gz'"),
                             HasSubstr("expand it")));
   build_one("m.tar", one + TarBuilder().file("2.a", "x").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("several archives one after another"), HasSubstr("m.tar'")));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the shard holds several archives"), HasSubstr("m.tar'")));
   write_file(dir_ / "h.tar",
              TarBuilder().file("1.a", "x").entry("2.a", '1', "", "1.a").end().bytes());
   build_index(dir_ / "x.idx", {dir_ / "h.tar"},
-              {.content = {.policies = {.link = OnLink::kResolve}}});
+              {.content = {.policies = {.link = DefectPolicies::OnLink::kResolve}}});
   index_ = Index::open(dir_ / "x.idx");
-  EXPECT_THAT(text(), AllOf(HasSubstr("a hard link that stands for a member"),
-                            HasSubstr("h.tar', '2.a'"), HasSubstr("without links")));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the member is a hard link"), HasSubstr("h.tar', '2.a'"),
+                            HasSubstr("without links")));
   const std::string name = std::string(99, 'n') + ".a";
   build_one("l.tar", TarBuilder().pax({{"path", name}}).file("short.a", "x").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("a name above 100 bytes"), HasSubstr("l.tar', '" + name)));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the name of the member has more than 100 bytes"),
+                            HasSubstr("l.tar', '" + name)));
   build_one("l.tar", TarBuilder().file(name.substr(1), "x").end().bytes());
   EXPECT_NO_THROW(write_wids_descriptor(*index_, dir_ / "d.json")) << "100 bytes are read";
   build_one("u.tar", TarBuilder().file("\xe9.a", "x").end().bytes());
@@ -159,10 +162,10 @@ TEST_F(IndexExportTest, WhatWidsOwnTarReaderReadsOtherwiseIsRefused) {
                                  .end()
                                  .bytes());
   build_index(dir_ / "x.idx", {dir_ / "t.tar"},
-              {.content = {.policies = {.repeated_key = OnBad::kKeep}}});
+              {.content = {.policies = {.repeated_key = DefectPolicies::OnDefect::kKeep}}});
   index_ = Index::open(dir_ / "x.idx");
-  EXPECT_THAT(text(), AllOf(HasSubstr("a name that comes twice"), HasSubstr("t.tar', '2.a'"),
-                            HasSubstr("rename")));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the name of the member comes twice"),
+                            HasSubstr("t.tar', '2.a'"), HasSubstr("rename")));
 }
 
 TEST_F(IndexExportTest, OnlyFilesOfTheSameKindAreReplaced) {
@@ -268,15 +271,16 @@ TEST_F(IndexExportTest, DaliOffsetsPointAtTheMembersBytes) {
 TEST_F(IndexExportTest, WhatDaliCannotReadIsRefused) {
   const auto text = [&] { return error_text([&] { write_dali_index(*index_, dir_ / "dali"); }); };
   build_one("w.tar", TarBuilder().file("a b.jpg", "x").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("a name with white space"), HasSubstr("w.tar', 'a b'")));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the name of the member has white space"),
+                            HasSubstr("w.tar', 'a b'")));
   build_one("w.tar", TarBuilder().file("a.j\tpg", "x").end().bytes());
   EXPECT_THAT(text(), HasSubstr("w.tar', 'j\\tpg'"));
   build_one("c.tar.gz",
             test::compress(TarBuilder().file("1.a", "x").end().bytes(), Compression::kGzip));
-  EXPECT_THAT(text(), AllOf(HasSubstr("a compressed shard"), HasSubstr("c.tar.gz'"),
+  EXPECT_THAT(text(), AllOf(HasSubstr("the shard is compressed"), HasSubstr("c.tar.gz'"),
                             HasSubstr("expand it")));
   build_one("e.tar", TarBuilder().entry("folder/", '5', "").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("a shard without samples"), HasSubstr("e.tar'")));
+  EXPECT_THAT(text(), AllOf(HasSubstr("the shard has no samples"), HasSubstr("e.tar'")));
   write_file(dir_ / "sub/a.tar", TarBuilder().file("3.jpg", "x").end().bytes());
   build({dir_ / "a.tar", dir_ / "sub/a.tar"});
   EXPECT_THAT(text(), AllOf(HasSubstr("two shards would have one index file, 'a.idx'"),

@@ -6,7 +6,7 @@
 
 #include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/shards.h"
@@ -164,7 +164,7 @@ TEST(ColumnTest, WhatIsTooLargeForAColumnIsRefusedByName) {
               AllOf(HasSubstr("a text above 64 KiB cannot be a metadata column"),
                     HasSubstr("a.tar'"), HasSubstr("take another field")));
   EXPECT_NO_THROW(build_one("\"" + std::string(100'000, 'x') + "\"")) << "JSON";
-  options.content.policies = BadPolicies::all(OnBad::kSkip);
+  options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   const BuildReport report = build_one(std::string(70'000, 'x'));
   EXPECT_EQ(report.summary.num_skipped, 1U);
   EXPECT_THAT(report.without_value, ElementsAre(1));

@@ -2,9 +2,10 @@
 // it says that it left out.
 
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_export.h"
 #include "shardwise/ingest/verify.h"
@@ -19,18 +20,18 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-BuildOptions with_links(OnLink link) {
+BuildOptions with_links(DefectPolicies::OnLink link) {
   BuildOptions options;
   options.content.policies.link = link;
   return options;
 }
 
 /// "kind name@offset: reason" of all that a scan leaves out.
-std::vector<std::string> left_out(const std::string& path, const BadPolicies& policies) {
+std::vector<std::string> left_out(const std::string& path, const DefectPolicies& policies) {
   std::vector<std::string> texts;
   ShardScanOptions options;
   options.policies = policies;
-  for (const SkippedMember& member : scan_shard({.path = path}, options).skipped) {
+  for (const Index::SkippedMember& member : scan_shard({.path = path}, options).skipped) {
     texts.push_back(std::string(left_out_name(member.kind)) + " " + member.name + "@" +
                     std::to_string(member.offset) + ": " + member.reason);
   }
@@ -47,13 +48,13 @@ TEST(LinksTest, ALinkNamedLikeAMemberIsAnErrorThatNamesItsTarget) {
     EXPECT_EQ(test::error_code(build), ErrorCode::kUnsupported);
     return test::error_text(build);
   };
-  EXPECT_THAT(error('1', {}), AllOf(HasSubstr("a hard link to 'a.jpg', named like a member"),
+  EXPECT_THAT(error('1', {}), AllOf(HasSubstr("a hard link to 'a.jpg', and is named like a member"),
                                     HasSubstr("x.tar', offset 1024, member 'b.jpg'"),
                                     HasSubstr("--on-link resolve"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', {}),
-              AllOf(HasSubstr("a symbolic link to 'a.jpg', named like a member"),
+              AllOf(HasSubstr("a symbolic link to 'a.jpg', and is named like a member"),
                     HasSubstr("offset 1024, member 'b.jpg'"), HasSubstr("--on-link skip")));
-  EXPECT_THAT(error('2', with_links(OnLink::kResolve)),
+  EXPECT_THAT(error('2', with_links(DefectPolicies::OnLink::kResolve)),
               HasSubstr("symbolic links are never followed"));
 }
 
@@ -81,7 +82,8 @@ TEST(LinksTest, EveryKindOfWhatIsLeftOutIsTold) {
   tar.file("a.jpg", "x").file("A", "no field").file("a.JPG", "again").file("b.jpg", "y");
   tar.entry("b.txt", '1', "", "a.jpg").file("a.cls", "1").entry("s.x", 'Z', "").end();
   test::write_file(dir / "x.tar", tar.bytes());
-  const std::vector<std::string> texts = left_out(dir / "x.tar", BadPolicies::all(OnBad::kSkip));
+  const std::vector<std::string> texts =
+      left_out(dir / "x.tar", DefectPolicies::all(DefectPolicies::OnDefect::kSkip));
   std::vector<std::string> kinds;
   for (const std::string& text : texts) kinds.push_back(text.substr(0, text.find(':')));
   EXPECT_THAT(kinds, ElementsAre("no-field A@1024", "duplicate-field a.JPG@2048", "link b.txt@4096",
@@ -89,7 +91,7 @@ TEST(LinksTest, EveryKindOfWhatIsLeftOutIsTold) {
 }
 
 /// Samples, and what their members read as.
-std::string content_of(const std::string& path, const DatasetOptions& options = {}) {
+std::string content_of(const std::string& path, const Dataset::Options& options = {}) {
   const auto data = Dataset::open(path, options);
   std::string text;
   for (std::uint64_t i = 0; i < data.size(); ++i) {
@@ -117,8 +119,8 @@ TEST(LinksTest, ResolvedHardLinksHaveTheBytesOfTheirTargets) {
       "a: jpg=image a cls=1\nb: jpg=image a cls=2\nc: jpg=shared bytes cls=3 txt=of c\n"
       "d: jpg=image a txt=of c\n";
   const TempDir dir;
-  BuildOptions options = with_links(OnLink::kResolve);
-  options.content.policies.no_field = OnBad::kSkip;
+  BuildOptions options = with_links(DefectPolicies::OnLink::kResolve);
+  options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
   for (const bool with_content : {false, true}) {
     options.content.hashes = with_content;
     if (with_content) options.content.columns = {parse_column("cls"), parse_column("txt")};
@@ -130,11 +132,12 @@ TEST(LinksTest, ResolvedHardLinksHaveTheBytesOfTheirTargets) {
                                                   : tar_with_links());
       build_index(dir / "x.idx", {dir / "x.tar"}, options);
       const auto index = Index::open(dir / "x.idx");
-      index->check();
+      index->validate();
       EXPECT_EQ(verify_shard(*index, 0, {.full = with_content}), std::nullopt);
       if (with_content) {
-        EXPECT_EQ(index->segment(0).value(1, 3).bytes, "of c") << "the column of a link's field";
-        EXPECT_EQ(index->segment(0).member_hash(2), index->segment(0).member_hash(0));
+        EXPECT_EQ(segment_of(*index, 0).value(1, 3).bytes, "of c")
+            << "the column of a link's field";
+        EXPECT_EQ(segment_of(*index, 0).member_hash(2), segment_of(*index, 0).member_hash(0));
       }
       if (compression) {
         EXPECT_EQ(index->fingerprint(), fingerprint);
@@ -142,12 +145,12 @@ TEST(LinksTest, ResolvedHardLinksHaveTheBytesOfTheirTargets) {
       }
       fingerprint = index->fingerprint();
       EXPECT_EQ(content_of(dir / "x.idx"), expected);
-      EXPECT_EQ(content_of(dir / "x.idx", {.access = Access::kRead}), expected);
+      EXPECT_EQ(content_of(dir / "x.idx", {.access = Dataset::Access::kRead}), expected);
       // The index is held to the links: another target is noticed.
       std::string changed = tar_with_links();
       changed.replace(changed.find("b.jpg") + 157, 5, "a.cls");
       TarBuilder::fix_checksum(changed.data() + changed.find("b.jpg"));
-      const ShardInfo info = index->shard(0);
+      const Index::Shard info = index->shard(0);
       test::write_file(dir / "copy.tar", changed);
       EXPECT_THAT(verify_copy(*index, 0, dir / "copy.tar").value_or("nothing"),
                   HasSubstr("where the index has 'jpg' of sample 'b'"));
@@ -160,11 +163,12 @@ TEST(LinksTest, AHardLinkToNothingEarlierIsAnErrorUnderResolve) {
   TarBuilder tar;
   tar.entry("a.jpg", '1', "", "b.jpg").file("b.jpg", "x").end();
   test::write_file(dir / "x.tar", tar.bytes());
-  EXPECT_THAT(test::error_text([&] {
-                build_index(dir / "x.idx", {dir / "x.tar"}, with_links(OnLink::kResolve));
-              }),
-              AllOf(HasSubstr("a hard link to 'b.jpg', named like a member; no earlier member"),
-                    HasSubstr("offset 0, member 'a.jpg'")));
+  EXPECT_THAT(
+      test::error_text([&] {
+        build_index(dir / "x.idx", {dir / "x.tar"}, with_links(DefectPolicies::OnLink::kResolve));
+      }),
+      AllOf(HasSubstr("a hard link to 'b.jpg', and is named like a member; no earlier member"),
+            HasSubstr("offset 0, member 'a.jpg'")));
 }
 
 TEST(LinksTest, TheSecondPlaceOfAKeyIsWhereTheLinkStands) {
@@ -173,7 +177,8 @@ TEST(LinksTest, TheSecondPlaceOfAKeyIsWhereTheLinkStands) {
   tar.file("a.jpg", "x").file("b.jpg", "y").entry("a.cls", '1', "", "b.jpg").end();
   test::write_file(dir / "x.tar", tar.bytes());
   EXPECT_THAT(test::error_text([&] {
-                build_index(dir / "x.idx", {dir / "x.tar"}, with_links(OnLink::kResolve));
+                build_index(dir / "x.idx", {dir / "x.tar"},
+                            with_links(DefectPolicies::OnLink::kResolve));
               }),
               AllOf(HasSubstr("first at offset 0"), HasSubstr("offset 2048, member 'a'")));
 }
@@ -183,7 +188,7 @@ TEST(LinksTest, ExportsGiveResolvedLinksOrRefuseThem) {
   TarBuilder tar;
   tar.file("a.jpg", "image").entry("b.jpg", '1', "", "a.jpg").end();
   test::write_file(dir / "x.tar", tar.bytes());
-  build_index(dir / "x.idx", {dir / "x.tar"}, with_links(OnLink::kResolve));
+  build_index(dir / "x.idx", {dir / "x.tar"}, with_links(DefectPolicies::OnLink::kResolve));
   const auto index = Index::open(dir / "x.idx");
   write_dali_index(*index, dir / "dali");
   EXPECT_EQ(test::read_file(dir / "dali/x.idx"), "v1.2 2\njpg 512 5 a.jpg\njpg 512 5 b.jpg\n");
@@ -195,7 +200,7 @@ TEST(LinksTest, WidsExportsMindWhatWidsWouldFind) {
   const TempDir dir;
   const auto export_of = [&](const TarBuilder& tar) {
     test::write_file(dir / "x.tar", tar.bytes());
-    build_index(dir / "x.idx", {dir / "x.tar"}, with_links(OnLink::kSkip));
+    build_index(dir / "x.idx", {dir / "x.tar"}, with_links(DefectPolicies::OnLink::kSkip));
     write_wids_descriptor(*Index::open(dir / "x.idx"), dir / "x.json");
   };
   export_of(TarBuilder().file("a.jpg", "x").entry("latest", '2', "", "a.jpg").end());

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   countdown = std::atoi(argv[4]);
   shardwise::set_fault_handler(die_in_time);
   shardwise::BuildOptions options;
-  options.num_threads = 2;
+  options.threads = 2;
   options.journal_bytes = std::strtoull(argv[2], nullptr, 10);
   try {
     shardwise::build_index(argv[1], {argv + 5, argv + argc}, options);

@@ -17,6 +17,7 @@
 #include <set>
 
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "ingest/power_loss_log.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/process.h"
@@ -250,13 +251,13 @@ class Random final : public Device::Choice {
 /// All that an index says, as one text; every byte of it is checked first.
 std::string dump(const std::string& path) {
   const auto index = Index::open(path);
-  index->check();
+  index->validate();
   std::string text = to_string(index->fingerprint());
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
-    const ShardInfo shard = index->shard(number);
+    const Index::Shard shard = index->shard(number);
     text += "\n" + shard.path + " " + std::to_string(shard.size_bytes) + " " +
             std::to_string(shard.mtime_ns) + " " + std::to_string(shard.first_sample);
-    const SegmentView segment = index->segment(number);
+    const SegmentView segment = segment_of(*index, number);
     for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
       const std::string key(segment.key(i));
       text += "\n" + key + " " + std::to_string(index->find(key).value_or(UINT64_MAX));
@@ -371,7 +372,7 @@ class Recording {
     }
     try {
       BuildOptions options;
-      options.num_threads = 1;
+      options.threads = 1;
       options.journal_bytes = journal_bytes_;
       build_index(index, shards(num_shards_), options);
       EXPECT_EQ(dump(index), new_) << moment << ", built again";

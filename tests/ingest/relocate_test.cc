@@ -15,7 +15,7 @@
 #include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/support.h"
@@ -101,7 +101,7 @@ TEST_F(MovedTest, AFolderThatMovedIsNotReadAgain) {
   EXPECT_THAT(index_sources(index()), ElementsAre(pattern("new")));
   const BuildReport again = update_index(index());
   EXPECT_EQ(again.shards_scanned + again.shards_moved, 0U);
-  Index::open(index())->check();
+  Index::open(index())->validate();
 }
 
 TEST_F(MovedTest, ShardsInAnotherOrderAndNewOnesAreTakenOverToo) {
@@ -384,7 +384,7 @@ TEST_F(MovedTest, RelocationNamesWhatItDoesNotFind) {
   };
   EXPECT_THAT(text({folder("ol"), folder("new")}),
               AllOf(HasSubstr("no shard of the index lies below '" + folder("ol") + "'"),
-                    HasSubstr("the first is '" + shard("old", 0) + "'")));
+                    HasSubstr("the first shard is '" + shard("old", 0) + "'")));
   move();
   fs::remove(shard("new", 0));
   EXPECT_THAT(text({folder("old"), folder("new")}),
@@ -427,7 +427,7 @@ TEST_F(MovedTest, WhatWasLeftOutIsKnownAfterwards) {
   tar.file("README", "no field").file("a.txt", "1");
   write_file(shard("old", 0), tar.bytes());
   BuildOptions options;
-  options.content.policies.no_field = OnBad::kSkip;
+  options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
   build_index(index(), paths_, options);
   const auto skipped = Index::open(index())->skipped(100);
   ASSERT_EQ(skipped.size(), 1U);
@@ -521,7 +521,7 @@ TEST_F(RelocateToServerTest, AFolderBecomesUrlsAndComesBack) {
   const BuildReport report = relocate(folder("old"), "https://host/d/");
   EXPECT_EQ(report.shards_scanned, 0U);
   EXPECT_LE(server_->bytes_read, 4U * 9 * 512);
-  const ShardInfo shard = Index::open(index())->shard(1);
+  const Index::Shard shard = Index::open(index())->shard(1);
   EXPECT_EQ(shard.url, "https://host/d/a%20b.tar");
   EXPECT_EQ(shard.validator, "\"v1\"");
   EXPECT_EQ(shard.mtime_ns, 0);
@@ -560,7 +560,7 @@ TEST_F(RelocateToServerTest, AUrlCannotLeadOutOfTheFolder) {
   server_->files["https://host/d/%2e%2e/x.tar"] = read_file(shard("old", 0));
   build_index(index(), {"https://host/d/%2e%2e/x.tar"}, {.remote = server_});
   EXPECT_THAT(error_text([&] { relocate("https://host/d", folder("old")); }),
-              HasSubstr("a URL that gives no path below a folder"));
+              HasSubstr("the URL has no path below a folder"));
 }
 
 TEST_F(RelocateToServerTest, SecretsMakeTheFilesPrivate) {

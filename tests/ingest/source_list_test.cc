@@ -115,12 +115,12 @@ TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   EXPECT_THAT(text(dir.path()), HasSubstr("the directory holds no shard"));
   EXPECT_THAT(text("@" + (dir / "none.txt")), HasSubstr("cannot read the list of shards"));
   EXPECT_THAT(text("x-{000..a}.tar"),
-              HasSubstr("a range that is not of two numbers: 'x-{000..a}.tar'"));
+              HasSubstr("the range is not one of two numbers: 'x-{000..a}.tar'"));
   EXPECT_THAT(text("x-{9..1}.tar"), HasSubstr("smaller number first"));
-  EXPECT_THAT(text("x-{0..99999999999}.tar"), HasSubstr("above 10 million"));
+  EXPECT_THAT(text("x-{0..99999999999}.tar"), HasSubstr("more than 10 million"));
   EXPECT_THAT(text("x-{1..2.tar"), HasSubstr("a brace is not closed"));
   EXPECT_THAT(text("http://host/x.json"),
-              HasSubstr("a remote descriptor, and no access to remote files"));
+              HasSubstr("the descriptor is remote, and there is no access to remote files"));
   EXPECT_THAT(text("pipe:cat x.tar"), HasSubstr("a pipe: URL is a command, and is not run"));
   EXPECT_THAT(text("http:///x.tar"), HasSubstr("host"));
   EXPECT_THAT(test::error_text([] {

@@ -53,7 +53,7 @@ class TruncationTest : public testing::TestWithParam<Kind> {
     bytes_ = GetParam().compression == Compression::kNone
                  ? big_tar()
                  : test::compress(big_tar(), GetParam().compression);
-    options_.num_threads = 2;
+    options_.threads = 2;
     options_.content.hashes = GetParam().reads_data;
     if (GetParam().reads_data) options_.content.columns = {parse_column("json:$.n")};
     test::write_file(shards_[1], TarBuilder().file("other.txt", "x").end().bytes());
@@ -129,7 +129,7 @@ TEST_P(TruncationTest, InTheMiddleOfABuildIsATypedErrorAndNoIndex) {
       }
     });
     if (std::filesystem::exists(index_)) {
-      Index::open(index_)->check();
+      Index::open(index_)->validate();
       EXPECT_EQ(Index::open(index_)->size(), kSamples + 1U);
     }
     ASSERT_FALSE(HasFailure()) << "round " << round;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -61,7 +62,7 @@ TEST(VerifyTest, FindsEveryFlippedByteOfHeadersAndInFullOfData) {
   IndexedTar indexed(tar);
   ASSERT_EQ(indexed.problem_with(tar, true), std::nullopt);
   std::vector<bool> is_data(tar.size());  // members' bytes and their padding, and the end marker
-  for (const MemberRecord& m : indexed.index->segment(0).members()) {
+  for (const MemberRecord& m : segment_of(*indexed.index, 0).members()) {
     const std::size_t padded = (m.size_bytes + 511) / 512 * 512;
     for (std::size_t i = 0; i < padded; ++i) is_data[m.data_offset() + i] = true;
   }

@@ -92,8 +92,9 @@ TEST(WidsDescriptorTest, FileUrlsAreDecoded) {
   EXPECT_EQ(path_of("file:a.tar"), "/data/a.tar");
   EXPECT_EQ(path_of("a%20b.tar"), "/data/a%20b.tar") << "a path is a path";
   for (const char* url : {"file:///a%2", "file:///a%zz", "file:", "file:///a?x", "file:///a#x"}) {
-    EXPECT_THAT(text_of(with_url(url)), HasSubstr("a malformed file: URL: '" + std::string(url) +
-                                                  "' in '/data/d.json', shardlist[0].url"));
+    EXPECT_THAT(text_of(with_url(url)),
+                HasSubstr("the file: URL is malformed: '" + std::string(url) +
+                          "' in '/data/d.json', shardlist[0].url"));
   }
 }
 
@@ -148,9 +149,8 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
       {shard(R"("url":"b","nsamples":1,"filesize":-5)"), "a negative", "shardlist[1].filesize"},
       {shard(R"("url":7,"nsamples":1)"), "a number where a string", "shardlist[1].url"},
       {shard(R"("url":{},"nsamples":1)"), "an object where a string", "shardlist[1].url"},
-      {shard(R"("url":"","nsamples":1)"), "a URL that can name no file", "shardlist[1].url"},
-      {shard(R"("url":"a\u0000b","nsamples":1)"), "a URL that can name no file",
-       "shardlist[1].url"},
+      {shard(R"("url":"","nsamples":1)"), "the URL names no file", "shardlist[1].url"},
+      {shard(R"("url":"a\u0000b","nsamples":1)"), "the URL names no file", "shardlist[1].url"},
       {shard(R"("url":"b")"), "a shard without nsamples", "shardlist[1];"},
       {shard(R"("nsamples":1)"), "a shard without a url", "shardlist[1];"},
       {shard(R"("url":"b","nsamples":1,"md5sum":"abc")"), "32 hexadecimal", "shardlist[1].md5sum"},
@@ -313,21 +313,24 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kInvalidArgument) << url;
   }
   EXPECT_THAT(text_of(with_url("file://host/etc/passwd")),
-              HasSubstr("a file: URL of another machine: 'file://host/etc/passwd' in"));
-  EXPECT_THAT(error_text([] { read_wids_descriptor("http://h/d.json"); }),
-              HasSubstr("a remote descriptor, and no access to remote files: 'http://h/d.json'"));
+              HasSubstr("the file: URL names another machine: 'file://host/etc/passwd' in"));
+  EXPECT_THAT(
+      error_text([] { read_wids_descriptor("http://h/d.json"); }),
+      HasSubstr(
+          "the descriptor is remote, and there is no access to remote files: 'http://h/d.json'"));
 }
 
 TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
-  TextShards remote({{"http://h/x/d.json?token=1", R"({"wids_version":1,
+  const auto remote = std::make_shared<TextShards>(std::map<std::string, std::string>{
+      {"http://h/x/d.json?token=1", R"({"wids_version":1,
       "shardlist":[{"url":"a.tar","nsamples":1},{"url":"https://g/b.tar","nsamples":1}],
       "datasets":[{"source_url":"sub/e.json"}]})"},
-                     {"http://h/x/sub/e.json",
-                      R"({"wids_version":1,"shardlist":[{"url":"c.tar","nsamples":1}]})"}});
-  const WidsDescriptor descriptor = read_wids_descriptor("http://h/x/d.json?token=1", &remote);
+      {"http://h/x/sub/e.json",
+       R"({"wids_version":1,"shardlist":[{"url":"c.tar","nsamples":1}]})"}});
+  const WidsDescriptor descriptor = read_wids_descriptor("http://h/x/d.json?token=1", remote);
   EXPECT_THAT(descriptor.datasets[0].paths(), ElementsAre("http://h/x/a.tar", "https://g/b.tar"));
   EXPECT_THAT(descriptor.datasets[1].paths(), ElementsAre("http://h/x/sub/c.tar"));
-  EXPECT_THAT(expand_sources({"http://h/x/d.json?token=1", "http://h/y-{0..1}.tar"}, &remote),
+  EXPECT_THAT(expand_sources({"http://h/x/d.json?token=1", "http://h/y-{0..1}.tar"}, remote),
               ElementsAre("http://h/x/a.tar", "https://g/b.tar", "http://h/x/sub/c.tar",
                           "http://h/y-0.tar", "http://h/y-1.tar"));
 }
@@ -336,20 +339,21 @@ TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
 TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
   for (const char* url : {"file:///etc/passwd", "file:x", "/etc/passwd", "pipe:cat", "//h/a.tar",
                           "s3://b/a.tar", "gs://b/a.tar"}) {
-    TextShards remote(std::map<std::string, std::string>{{"https://h/d.json", with_url(url)}});
-    const std::string text = error_text([&] { read_wids_descriptor("https://h/d.json", &remote); });
+    const auto remote = std::make_shared<TextShards>(
+        std::map<std::string, std::string>{{"https://h/d.json", with_url(url)}});
+    const std::string text = error_text([&] { read_wids_descriptor("https://h/d.json", remote); });
     EXPECT_THAT(text, AllOf(HasSubstr(url), HasSubstr("shardlist[0].url"))) << url;
-    EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", &remote); }),
+    EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", remote); }),
               ErrorCode::kUnsupported)
         << url;
   }
-  TextShards down(
+  const auto down = std::make_shared<TextShards>(
       std::map<std::string, std::string>{{"https://h/d.json", with_url("http://h/a.tar")}});
-  EXPECT_THAT(error_text([&] { read_wids_descriptor("https://h/d.json", &down); }),
+  EXPECT_THAT(error_text([&] { read_wids_descriptor("https://h/d.json", down); }),
               HasSubstr("of another scheme"));
-  TextShards base(std::map<std::string, std::string>{
+  const auto base = std::make_shared<TextShards>(std::map<std::string, std::string>{
       {"https://h/d.json", R"({"wids_version":1,"base":"/etc","shardlist":[]})"}});
-  EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", &base); }),
+  EXPECT_EQ(error_code([&] { read_wids_descriptor("https://h/d.json", base); }),
             ErrorCode::kUnsupported);
 }
 
@@ -386,7 +390,8 @@ class WidsClaimsTest : public testing::Test {
  protected:
   WidsClaimsTest() { build_index(dir_ / "x.idx", shards_); }
 
-  std::string check(const std::string& shardlist, const WidsCheckOptions& options = {}) {
+  std::string check(const std::string& shardlist,
+                    const WidsDescriptor::CheckOptions& options = {}) {
     write_file(dir_ / "d.json", R"({"wids_version":1,"shardlist":[)" + shardlist + "]}");
     return error_text([&] {
       check_against_descriptor(*Index::open(dir_ / "x.idx"), read_wids_descriptor(dir_ / "d.json"),

@@ -4,13 +4,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "libtorch/support/dataset.h"
-#include "libtorch/support/images.h"
+#include "libtorch/decode_internal.h"
+#include "support/dataset.h"
+#include "support/images.h"
 
 namespace shardwise::libtorch {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 torch::Tensor planes(const test::Rgb& image) {
@@ -26,7 +28,7 @@ std::int64_t largest_difference(const torch::Tensor& a, const torch::Tensor& b) 
   return (a.to(torch::kInt64) - b.to(torch::kInt64)).abs().max().item<std::int64_t>();
 }
 
-torch::Tensor decoded(std::string_view bytes, const ImageOptions& options = {}) {
+torch::Tensor decoded(std::string_view bytes, const DecodeOptions& options = {}) {
   return decode_image(bytes, options, "here");
 }
 
@@ -52,73 +54,6 @@ TEST(DecodeImageTest, AnImageIsUint8WithChannelsFirstAndContiguous) {
   EXPECT_TRUE(image.is_contiguous());
   EXPECT_TRUE(image.device().is_cpu());
   EXPECT_TRUE(image.equal(planes(picture)));
-}
-
-TEST(DecodeImageTest, EveryKindOfPngBecomesRgb) {
-  struct Kind {
-    int color_type;
-    std::vector<int> depths;
-  };
-  for (const auto& kind : {Kind{0, {1, 2, 4, 8, 16}}, Kind{2, {8, 16}}, Kind{3, {1, 2, 4, 8}},
-                           Kind{4, {8, 16}}, Kind{6, {8, 16}}}) {
-    for (const int depth : kind.depths) {
-      for (const bool interlaced : {false, true}) {
-        for (const bool transparent : {false, true}) {
-          if (transparent && kind.color_type >= 4) continue;
-          const auto odd = test::make_odd_png(kind.color_type, depth, interlaced, transparent);
-          EXPECT_EQ(largest_difference(decoded(odd.bytes), planes(odd.expected)), 0)
-              << "colour type " << kind.color_type << ", depth " << depth
-              << (interlaced ? ", interlaced" : "") << (transparent ? ", transparency" : "");
-        }
-      }
-    }
-  }
-}
-
-TEST(DecodeImageTest, JpegsOfEveryColourSpaceComeCloseToThePicture) {
-  const auto picture = test::test_picture(67, 45);
-  EXPECT_LE(largest_difference(decoded(test::encode_jpeg(picture)), planes(picture)), 8);
-  EXPECT_LE(largest_difference(decoded(test::encode_jpeg(picture, 95, true)), planes(picture)), 8);
-  EXPECT_LE(largest_difference(decoded(test::encode_cmyk_jpeg(picture)), planes(picture)), 8);
-  const auto gray = decoded(test::encode_gray_jpeg(picture));
-  EXPECT_LE(largest_difference(gray, planes(picture)[0].expand({3, 45, 67})), 6);
-}
-
-TEST(DecodeImageTest, ProgressiveAndBaselineOfOnePictureGiveTheSamePixels) {
-  const auto picture = test::test_picture(67, 45);
-  EXPECT_TRUE(decoded(test::encode_jpeg(picture, 90, false))
-                  .equal(decoded(test::encode_jpeg(picture, 90, true))));
-}
-
-TEST(DecodeImageTest, PnmIsReadWithCommentsAndDepths) {
-  const auto picture = test::test_picture(9, 5);
-  EXPECT_TRUE(decoded(test::encode_ppm(picture)).equal(planes(picture)));
-  EXPECT_TRUE(
-      decoded(std::string_view("P5 2 1 255\n\x10\x80", 13))
-          .equal(torch::tensor({16, 128}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
-  EXPECT_TRUE(
-      decoded(std::string_view("P5 2 1 65535\n\x80\x00\xFF\xFF", 17))
-          .equal(torch::tensor({128, 255}, torch::kUInt8).view({1, 1, 2}).expand({3, 1, 2})));
-  EXPECT_THAT(test::error_text([] { decoded("P5 2 1 15\n\x01\xFF"); }),
-              HasSubstr("above the maximum"));
-}
-
-TEST(DecodeImageTest, PicturesOfOthersHaveTheirGoldenPixels) {
-  const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "no corpus";
-  const auto media = *corpus / "corpus" / "media";
-  const auto ppm = decoded(test::read_file(media / "testorig.ppm"));
-  EXPECT_EQ(ppm.sizes(), (std::vector<std::int64_t>{3, 149, 227}));
-  const auto jpg = decoded(test::read_file(media / "testorig.jpg"));
-  EXPECT_LE(largest_difference(jpg, ppm),
-            3);  // the file was made from the pixels by libjpeg's djpeg
-  // Arithmetic coding: its own picture, near the other one.
-  EXPECT_LE(largest_difference(decoded(test::read_file(media / "testimgari.jpg")), ppm), 20);
-  // Sums of what Pillow reads: all pixels, and pixels weighted by their place modulo 251.
-  const auto png = decoded(test::read_file(media / "testorig.png")).to(torch::kInt64).flatten();
-  const auto places = torch::arange(png.numel(), torch::kInt64).remainder(251);
-  EXPECT_EQ(png.sum().item<std::int64_t>(), 10334415);
-  EXPECT_EQ((png * places).sum().item<std::int64_t>(), 1289659642);
 }
 
 TEST(DecodeImageTest, ResizingIsTorchsAntialiasedBilinear) {
@@ -148,56 +83,16 @@ TEST(DecodeImageTest, ASizeThatCannotBeIsRefused) {
   }
 }
 
-TEST(DecodeImageTest, EveryTruncationIsRefused) {
-  const auto picture = test::test_picture(12, 9);
-  expect_truncations_refused(test::encode_png(picture), [](std::string_view b) { decoded(b); });
-  expect_truncations_refused(test::encode_ppm(picture), [](std::string_view b) { decoded(b); });
-  expect_truncations_refused(test::encode_jpeg(picture), [](std::string_view b) { decoded(b); });
-  expect_truncations_refused(test::encode_jpeg(picture, 95, true),
-                             [](std::string_view b) { decoded(b); });
-}
-
-TEST(DecodeImageTest, NoFlippedByteDoesWorseThanAnError) {
-  for (const std::string& good :
-       {test::encode_png(test::test_picture(12, 9)), test::encode_jpeg(test::test_picture(12, 9)),
-        test::encode_cmyk_jpeg(test::test_picture(12, 9)),
-        test::make_odd_png(3, 4, true, true).bytes}) {
-    int refused = 0;
-    for (std::size_t i = 0; i < good.size(); ++i) {
-      for (const int flip : {0x01, 0x80, 0xFF}) {
-        std::string bad = good;
-        bad[i] = static_cast<char>(bad[i] ^ flip);
-        try {
-          decoded(bad, {.max_pixels = 1 << 20});
-        } catch (const BadField&) {
-          ++refused;
-        }
-      }
-    }
-    EXPECT_GT(refused, 0);
-  }
-}
-
-TEST(DecodeImageTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
+TEST(DecodeImageTest, WhatCannotBeDecodedIsABadFieldWithTheReason) {
+  const auto png = test::encode_png(test::test_picture(12, 9));
+  EXPECT_EQ(test::error_code([&] { decoded(png.substr(0, 60)); }), ErrorCode::kBadField);
+  EXPECT_THAT(test::error_text([&] { decoded(png.substr(0, 60)); }),
+              AllOf(HasSubstr("the data ends early"), HasSubstr("here")));
   EXPECT_THAT(test::error_text([] { decoded(test::png_bomb(1'000'000, 1'000'000)); }),
               HasSubstr("more than the limit of 268435456"));
-  EXPECT_THAT(test::error_text([] {
-                decoded(test::encode_jpeg(test::test_picture(40, 40)), {.max_pixels = 1599});
-              }),
-              HasSubstr("40 x 40 pixels are more than the limit of 1599"));
-  EXPECT_NO_THROW(decoded(test::encode_jpeg(test::test_picture(40, 40)), {.max_pixels = 1600}));
-}
-
-TEST(DecodeImageTest, NothingIsPrinted) {
-  testing::internal::CaptureStderr();
-  testing::internal::CaptureStdout();
-  auto png = test::encode_png(test::test_picture(12, 9));
-  png[50] = static_cast<char>(png[50] ^ 0x55);
-  EXPECT_THROW(decoded(png), BadField);
-  const auto jpeg = test::encode_jpeg(test::test_picture(12, 9));
-  EXPECT_THROW(decoded(jpeg.substr(0, jpeg.size() - 10)), BadField);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_THAT(test::error_text([&] { decoded(png, {.max_pixels = 107}); }),
+              HasSubstr("12 x 9 pixels are more than the limit of 107"));
+  EXPECT_NO_THROW(decoded(png, {.max_pixels = 108}));
 }
 
 // ------------------------------------------------------------------------------------------- npy
@@ -307,7 +202,9 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
       text(npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }", "abcd")),
       HasSubstr("array of records"));
   for (const char* type : {"<u8", "<U3", "|S3", "<M8[ns]", "<f16", "<i3", "i4", ""}) {
-    EXPECT_THAT(text(npy(type, "(1,)", "12345678")), HasSubstr("no tensor type")) << type;
+    EXPECT_THAT(text(npy(type, "(1,)", "12345678")),
+                AnyOf(HasSubstr("no tensor type"), HasSubstr("of plain numbers")))
+        << type;
   }
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904)", "abcd")),
               HasSubstr("overflows"));
@@ -337,7 +234,7 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
   const auto json = decode_json(R"({"boxes": [[1, 2.5]], "name": "Ä"})", {}, "here");
   EXPECT_EQ(json["boxes"][0][1], 2.5);
   EXPECT_EQ(json["name"], "Ä");
-  const auto text = [](std::string_view bytes, JsonOptions options = {}) {
+  const auto text = [](std::string_view bytes, DecodeOptions options = {}) {
     return test::error_text([&] { decode_json(bytes, options, "here"); });
   };
   EXPECT_THAT(text("{\"a\": }"), HasSubstr("column 7"));
@@ -346,7 +243,7 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
   EXPECT_THAT(text(std::string(129, '[') + std::string(129, ']')), HasSubstr("deeper than 128"));
   EXPECT_THAT(text(std::string(1'000'000, '[')), HasSubstr("deeper than 128"));
   EXPECT_NO_THROW(decode_json(std::string(128, '[') + std::string(128, ']'), {}, "here"));
-  EXPECT_THAT(text("[1, 2, 3]", {.max_bytes = 8}), HasSubstr("more than the limit of 8"));
+  EXPECT_THAT(text("[1, 2, 3]", {.max_json_bytes = 8}), HasSubstr("more than the limit of 8"));
 }
 
 TEST(DecodeSampleTest, FieldsAreDecodedByTheirNames) {
@@ -388,16 +285,6 @@ TEST(DecodeSampleTest, ABadFieldIsNamedWithItsShardAndKey) {
                 AllOf(HasSubstr("bad-0.tar"), HasSubstr("s00001"), HasSubstr(field)));
   }
   EXPECT_EQ(test::error_code([&] { decode(sample, "jpg"); }), ErrorCode::kNotFound);
-}
-
-TEST(FieldKindTest, WhatFollowsTheLastDotDecides) {
-  EXPECT_EQ(field_kind("png"), FieldKind::kImage);
-  EXPECT_EQ(field_kind("left.JPG"), FieldKind::kImage);
-  EXPECT_EQ(field_kind("png.txt"), FieldKind::kText);
-  EXPECT_EQ(field_kind("cls"), FieldKind::kInteger);
-  EXPECT_EQ(field_kind("pickle"), FieldKind::kBytes);
-  EXPECT_EQ(field_kind(""), FieldKind::kBytes);
-  EXPECT_EQ(field_kind("pn"), FieldKind::kBytes);
 }
 
 }  // namespace

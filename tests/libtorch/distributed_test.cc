@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "libtorch/local_ranks.h"
-#include "libtorch/support/dataset.h"
-#include "libtorch/support/images.h"
 #include "shardwise/libtorch/process_group.h"
+#include "support/dataset.h"
+#include "support/images.h"
 #include "support/support.h"
 
 namespace shardwise::libtorch {

@@ -4,12 +4,12 @@
 
 #include <set>
 
-#include "libtorch/support/dataset.h"
-#include "libtorch/support/images.h"
 #include "order/slot_samplers.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"
+#include "support/dataset.h"
+#include "support/images.h"
 
 namespace shardwise::libtorch {
 namespace {
@@ -246,7 +246,7 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
        {{"a.png", test::solid_png(4, 4, 1)}, {"b.png", test::solid_png(4, 4, 2)}, {"cls", "1"}},
        {{"txt", "no image"}, {"cls", "1"}},
        {{"png", test::solid_png(4, 4, 1)}}});
-  const auto first_of = [&](std::uint64_t sample, ImageLoaderOptions options) {
+  const auto first_of = [&](std::uint64_t sample, ImageLoader::Options options) {
     options.order.kind = Sequential{};
     options.threads = 0;
     ImageLoader loader(data, {}, options);
@@ -258,7 +258,7 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
     }
     return loader.next();
   };
-  ImageLoaderOptions options;
+  ImageLoader::Options options;
   options.batch_size = 2;
   EXPECT_THAT(test::error_text([&] { first_of(0, options); }),
               AllOf(HasSubstr("differ in size"), HasSubstr("5 x 4"), HasSubstr("set resize")));
@@ -287,7 +287,7 @@ TEST(ImageLoaderTest, OptionsThatCannotBeMeantAreRefused) {
   EXPECT_EQ(test::error_code(
                 [&] { ImageLoader(data, {}, {.order = {.kind = Chunked{.chunk_size = 0}}}); }),
             ErrorCode::kInvalidArgument);
-  EXPECT_EQ(test::error_code([&] { ImageLoader::check(data, {.order = {.streams = 3}}, 2); }),
+  EXPECT_EQ(test::error_code([&] { ImageLoader::validate(data, {.order = {.streams = 3}}, 2); }),
             ErrorCode::kInvalidArgument);
 }
 
@@ -336,7 +336,7 @@ TEST(ImageLoaderTest, ATokenOfAnotherOrderOrDataSetIsRefused) {
   auto unaudited = token;
   unaudited.audit.reset();
   EXPECT_THAT(test::error_text([&] { loader.restore(unaudited); }),
-              HasSubstr("ImageLoader::state()"));
+              HasSubstr("the loader's state()"));
 }
 
 TEST(ImageLoaderTest, ATokenWhoseProofCannotBeRightIsRefused) {
@@ -352,11 +352,11 @@ TEST(ImageLoaderTest, ATokenWhoseProofCannotBeRightIsRefused) {
   // At the very end of an epoch the whole proof is looked at.
   auto end = token;
   end.position = 30;
-  end.audit = AuditSum{};
+  end.audit = EpochAudit::Sum{};
   EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kMismatch);
   end.audit->count = 30;
   EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kNotExact);
-  end.audit = AuditSum::of_range(0, 30, data.fingerprint());
+  end.audit = EpochAudit::Sum::of_range(0, 30, data.fingerprint());
   loader.restore(end);
   EXPECT_EQ(loader.epoch().number(), 1u);
 }
@@ -375,7 +375,7 @@ TEST(ImageLoaderTest, ASecondWalkThroughAnEpochSaysWhatToCall) {
 TEST(ImageLoaderTest, StateAtTheEndOfAnEpochIsTheBeginningOfTheNextForEveryTail) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 31);
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     ImageLoader loader(data, {}, {.order = {.tail = tail}, .batch_size = 4});
     for (auto& batch : loader.epoch()) static_cast<void>(batch);
     const ResumeToken token = loader.state();
@@ -438,7 +438,7 @@ TEST(ImageLoaderTest, AMixtureOfDataSetsIsLoadedAndProvenAsOrdered) {
 TEST(ImageLoaderTest, BadSamplesAreLeftOutCountedAndExpectedByTheProof) {
   const test::TempDir dir;
   const auto data = make_levels(dir, 23, 7);
-  const ImageLoaderOptions options = {.order = {.seed = 4}, .batch_size = 5, .max_bad = 1};
+  const ImageLoader::Options options = {.order = {.seed = 4}, .batch_size = 5, .max_bad = 1};
   ImageLoader loader(data, {}, options);
   std::set<std::int64_t> seen;
   std::optional<ResumeToken> middle;

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/error_types.h"
 #include "libtorch/store_server.h"
-#include "shardwise/base/error.h"
 #include "shardwise/libtorch/advanced.h"
 
 namespace {
@@ -35,15 +35,16 @@ namespace sl = shardwise::libtorch;
 using Arguments = std::vector<std::string>;
 
 void reduce(const Arguments&) {
-  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000, .timeout_ms = 60'000});
+  const auto group = sl::init_process_group({.connect_timeout = std::chrono::milliseconds(60'000),
+                                             .timeout = std::chrono::milliseconds(60'000)});
   const int rank = group.rank();
   const int world = group.world_size();
   REQUIRE(world > 1 && group.local_rank() == rank && group.local_world_size() == world);
   const std::int64_t sum_of_ranks = world * (world - 1) / 2;
 
   REQUIRE(group.all_reduce(std::int64_t{rank}) == sum_of_ranks);
-  REQUIRE(group.all_reduce(std::int64_t{rank}, sl::ReduceOp::kMax) == world - 1);
-  REQUIRE(group.all_reduce(rank + 0.5, sl::ReduceOp::kMin) == 0.5);
+  REQUIRE(group.all_reduce(std::int64_t{rank}, sl::ProcessGroup::ReduceOp::kMax) == world - 1);
+  REQUIRE(group.all_reduce(rank + 0.5, sl::ProcessGroup::ReduceOp::kMin) == 0.5);
   REQUIRE(group.any(rank == world - 1));
   REQUIRE(!group.any(false));
 
@@ -146,7 +147,7 @@ void epochs(const Arguments& arguments) {
             << batch.positions[i].item<std::int64_t>() << '\n';
       }
       ++step;
-      REQUIRE(group.all_reduce(std::int64_t(step), sl::ReduceOp::kMin) ==
+      REQUIRE(group.all_reduce(std::int64_t(step), sl::ProcessGroup::ReduceOp::kMin) ==
               static_cast<std::int64_t>(step));
     }
     REQUIRE(step == epoch.steps());
@@ -207,7 +208,7 @@ class Chain {
       default:
         order_.kind = Chunked{.chunk_size = 1 + random_() % 9, .window = 1 + random_() % 4};
     }
-    order_.tail = static_cast<Tail>(random_() % 3);
+    order_.tail = static_cast<Order::Tail>(random_() % 3);
     order_.balance_bytes = random_() % 3 == 0;
   }
 
@@ -226,7 +227,7 @@ class Chain {
       const std::uint64_t begin = random_() % data_.size();
       order_.skip.add_positions(random_() % 2, begin, begin + random_() % 5);
     }
-    sl::ImageLoaderOptions options;
+    sl::ImageLoader::Options options;
     options.order = order_;
     options.batch_size = static_cast<std::int64_t>(1 + random_() % 6);
     options.replicas = together && random_() % 3 == 0 ? 3 : 1;
@@ -263,7 +264,7 @@ class Chain {
     }
     const auto total = counts.sum().item<std::int64_t>();
     const auto different = counts.gt(0).sum().item<std::int64_t>();
-    const bool pads = order_.tail == Tail::kPad;
+    const bool pads = order_.tail == Order::Tail::kPad;
     if (!pads && total != different) throw std::runtime_error("repeated" + where);
     if (pads && total - different >= static_cast<std::int64_t>(shares)) {
       throw std::runtime_error("repeated too often" + where);
@@ -274,7 +275,7 @@ class Chain {
     }
     // What is missing is left out by the list, bad, or the last row of a dropped tail.
     std::int64_t may_miss = static_cast<std::int64_t>(token_->skip.samples().size()) +
-                            (order_.tail == Tail::kDrop ? 8 : 0);
+                            (order_.tail == Order::Tail::kDrop ? 8 : 0);
     for (const auto& [begin, end] : token_->skip.ranges()) {
       may_miss += static_cast<std::int64_t>(end - begin.second);
     }
@@ -339,7 +340,8 @@ void lost(const Arguments& arguments) {
 
 /// hang OUT: rank 1 does not answer; the others' calls must end at their timeout.
 void hang(const Arguments& arguments) {
-  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000, .timeout_ms = 1000});
+  const auto group = sl::init_process_group({.connect_timeout = std::chrono::milliseconds(60'000),
+                                             .timeout = std::chrono::milliseconds(1000)});
   if (group.rank() == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(6));
     return;
@@ -356,7 +358,7 @@ void absent(const Arguments& arguments) {
   ::setenv("WORLD_SIZE", "3", 1);
   ::setenv("LOCAL_WORLD_SIZE", "3", 1);
   try {
-    sl::init_process_group({.connect_timeout_ms = 10'000});
+    sl::init_process_group({.connect_timeout = std::chrono::milliseconds(10'000)});
   } catch (const Error& e) {
     REQUIRE(e.code() == ErrorCode::kDistributed);
     std::ofstream(arguments[1]) << e.what();
@@ -368,7 +370,7 @@ void twice(const Arguments& arguments) {
   const std::string own = std::getenv("RANK");
   ::setenv("RANK", "0", 1);
   try {
-    sl::init_process_group({.connect_timeout_ms = 10'000});
+    sl::init_process_group({.connect_timeout = std::chrono::milliseconds(10'000)});
   } catch (const Error& e) {
     std::ofstream(arguments[1] + "." + own) << e.what();
   }
@@ -392,7 +394,7 @@ void own_store(const Arguments& arguments) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   ::setenv("MASTER_PORT", port.c_str(), 1);
-  const auto group = sl::init_process_group({.connect_timeout_ms = 60'000});
+  const auto group = sl::init_process_group({.connect_timeout = std::chrono::milliseconds(60'000)});
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
   if (group.rank() == 0) return;  // takes the store with it
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "libtorch/support/dataset.h"
-#include "libtorch/support/images.h"
+#include "support/dataset.h"
+#include "support/images.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -195,7 +195,7 @@ TEST_F(RanksTrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
   // How far it came is a matter of luck: as many epochs as it takes, and one more.
   const auto probe = run(dir_, with({"--epochs", "1", "--checkpoint", checkpoint}));
   EXPECT_EQ(probe.code, 1);
-  EXPECT_THAT(probe.err, HasSubstr("the checkpoint is there already"));
+  EXPECT_THAT(probe.err, HasSubstr("the checkpoint exists already"));
   int epochs = 0;
   Outcome resumed;
   do {

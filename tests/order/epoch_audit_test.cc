@@ -18,7 +18,7 @@ EpochAudit audit_of(const Samples& samples) {
 TEST(EpochAuditTest, ProvesAnEpochInAnyOrder) {
   Samples samples = test::first_numbers(20000);
   std::shuffle(samples.begin(), samples.end(), std::mt19937_64(1));
-  const AuditExpectation expected(20000, kFingerprint);
+  const EpochAudit::Expectation expected(20000, kFingerprint);
   const EpochAudit audit = audit_of(samples);
   EXPECT_TRUE(audit.verdict(expected).proven);
   EXPECT_EQ(audit.verdict(expected).text(3), "epoch 3: 20000 samples, each exactly once: proven");
@@ -27,49 +27,49 @@ TEST(EpochAuditTest, ProvesAnEpochInAnyOrder) {
 
 // docs/formats/epoch-proof.md, version 1.
 TEST(EpochAuditTest, GoldenSumNeverChanges) {
-  const AuditSum sum = AuditSum::of_range(0, 1000, kFingerprint);
+  const EpochAudit::Sum sum = EpochAudit::Sum::of_range(0, 1000, kFingerprint);
   EXPECT_EQ(sum.count, 1000U);
   EXPECT_EQ(to_string(sum.hashes), "85401c081a66200e5eb6177557a9ebd1");
   EXPECT_EQ(sum.numbers, (Hash128{0, 499500}));
 }
 
 TEST(EpochAuditTest, PartsAddUp) {
-  const AuditSum all = AuditSum::of_range(0, 1000, kFingerprint);
-  AuditSum parts = AuditSum::of_range(0, 300, kFingerprint);
-  parts += AuditSum::of_range(300, 1000, kFingerprint);
+  const EpochAudit::Sum all = EpochAudit::Sum::of_range(0, 1000, kFingerprint);
+  EpochAudit::Sum parts = EpochAudit::Sum::of_range(0, 300, kFingerprint);
+  parts += EpochAudit::Sum::of_range(300, 1000, kFingerprint);
   EXPECT_EQ(parts, all);
-  parts -= AuditSum::of_range(500, 1000, kFingerprint);
-  EXPECT_EQ(parts, AuditSum::of(test::first_numbers(500), kFingerprint));
+  parts -= EpochAudit::Sum::of_range(500, 1000, kFingerprint);
+  EXPECT_EQ(parts, EpochAudit::Sum::of(test::first_numbers(500), kFingerprint));
   EpochAudit first = audit_of({0, 2, 4});
   first.merge(audit_of({3, 1}));
-  first.merge(AuditSum::of(Samples{5}, kFingerprint));
-  EXPECT_TRUE(first.verdict(AuditExpectation(6, kFingerprint)).proven);
+  first.merge(EpochAudit::Sum::of(Samples{5}, kFingerprint));
+  EXPECT_TRUE(first.verdict(EpochAudit::Expectation(6, kFingerprint)).proven);
   first.reset();
-  EXPECT_EQ(first.sum(), AuditSum{});
+  EXPECT_EQ(first.sum(), EpochAudit::Sum{});
 }
 
 TEST(EpochAuditTest, AnOrdinarySumAllReduceMergesRanks) {
   std::mt19937_64 random(5);
   for (const std::size_t world : {1U, 2U, 7U, 1000U}) {
-    std::array<std::int64_t, AuditSum::kNumWords> reduced{};
-    AuditSum expected;
+    std::array<std::int64_t, EpochAudit::Sum::kNumWords> reduced{};
+    EpochAudit::Sum expected;
     for (std::size_t rank = 0; rank < world; ++rank) {
       // As if each rank had a large random sum, so that every limb carries.
-      const AuditSum sum{random() >> 12, {random(), random()}, {random(), random()}};
+      const EpochAudit::Sum sum{random() >> 12, {random(), random()}, {random(), random()}};
       expected += sum;
       const auto words = sum.to_words();
       for (std::size_t i = 0; i < words.size(); ++i) reduced[i] += words[i];
     }
-    EXPECT_EQ(AuditSum::from_words(reduced), expected) << world;
+    EXPECT_EQ(EpochAudit::Sum::from_words(reduced), expected) << world;
   }
-  std::array<std::int64_t, AuditSum::kNumWords> negative{};
+  std::array<std::int64_t, EpochAudit::Sum::kNumWords> negative{};
   negative[3] = -1;
-  EXPECT_THAT(test::error_text([&] { AuditSum::from_words(negative); }),
+  EXPECT_THAT(test::error_text([&] { EpochAudit::Sum::from_words(negative); }),
               testing::HasSubstr("a word is negative"));
 }
 
 TEST(EpochAuditTest, NamesTheOneSampleThatExplainsTheSums) {
-  const AuditExpectation expected(1000, kFingerprint);
+  const EpochAudit::Expectation expected(1000, kFingerprint);
   Samples samples = test::first_numbers(1000);
   samples.erase(samples.begin() + 17);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
@@ -84,7 +84,7 @@ TEST(EpochAuditTest, NamesTheOneSampleThatExplainsTheSums) {
 }
 
 TEST(EpochAuditTest, SaysAtLeastHowManyWhereSumsTellNoMore) {
-  const AuditExpectation expected(1000, kFingerprint);
+  const EpochAudit::Expectation expected(1000, kFingerprint);
   Samples samples = test::first_numbers(990);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(0),
             "epoch 0: not exact: 990 deliveries of 1000: at least 10 missing, 0 repeated; a debug "
@@ -100,15 +100,15 @@ TEST(EpochAuditTest, DebugModeSaysExactlyWhich) {
   Samples samples = test::first_numbers(95);
   samples.insert(samples.end(), {3, 3, 7, 1000});
   audit.add(samples);
-  const AuditExpectation expected(100, kFingerprint);
-  const AuditVerdict verdict = audit.verdict(expected);
+  const EpochAudit::Expectation expected(100, kFingerprint);
+  const EpochAudit::Verdict verdict = audit.verdict(expected);
   EXPECT_FALSE(verdict.proven);
   EXPECT_TRUE(verdict.complete);
   EXPECT_EQ(verdict.num_missing, 5U);
   EXPECT_EQ(verdict.num_repeated, 3U);
   EXPECT_EQ(verdict.num_unknown, 1U);
-  EXPECT_THAT(verdict.repeated,
-              testing::ElementsAre(AuditVerdict::Count{3, 2}, AuditVerdict::Count{7, 1}));
+  EXPECT_THAT(verdict.repeated, testing::ElementsAre(EpochAudit::Verdict::Count{3, 2},
+                                                     EpochAudit::Verdict::Count{7, 1}));
   EXPECT_EQ(
       verdict.text(2),
       "epoch 2: not exact: 99 deliveries of 100: 5 missing, 3 repeated, 1 of numbers that are "
@@ -120,23 +120,23 @@ TEST(EpochAuditTest, DebugModeMergesRanksByReducingCountsToo) {
   EpochAudit second = EpochAudit::with_debug(10, kFingerprint);
   first.add(Samples{0, 1, 2, 3});
   second.add(Samples{4, 5, 6, 6});
-  AuditSum sum = first.sum();
+  EpochAudit::Sum sum = first.sum();
   sum += second.sum();
   first.set_sum(sum);
   for (std::size_t i = 0; i < 10; ++i) first.counts()[i] += second.counts()[i];
-  const AuditVerdict verdict = first.verdict(AuditExpectation(10, kFingerprint));
+  const EpochAudit::Verdict verdict = first.verdict(EpochAudit::Expectation(10, kFingerprint));
   EXPECT_EQ(verdict.num_missing, 3U);
   EXPECT_EQ(verdict.num_repeated, 1U);
 }
 
 TEST(EpochAuditTest, LongListsAreCutShort) {
   EpochAudit audit = EpochAudit::with_debug(50, kFingerprint);
-  EXPECT_THAT(audit.verdict(AuditExpectation(50, kFingerprint)).text(0),
+  EXPECT_THAT(audit.verdict(EpochAudit::Expectation(50, kFingerprint)).text(0),
               testing::EndsWith("missing: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 40 more"));
 }
 
 TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
-  AuditExpectation expected(10, kFingerprint);
+  EpochAudit::Expectation expected(10, kFingerprint);
   expected.leave_out(4);
   expected.repeat(0);
   expected.repeat(0);
@@ -146,7 +146,8 @@ TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
       "epoch 0: 9 samples, each exactly once, 2 repeated as asked, 1 left out as asked: proven");
   EXPECT_EQ(test::error_code([&] { expected.leave_out(4); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(test::error_code([&] { expected.repeat(10); }), ErrorCode::kOutOfRange);
-  const AuditExpectation subset = AuditExpectation::of(Samples{2, 5, 9}, 10, kFingerprint);
+  const EpochAudit::Expectation subset =
+      EpochAudit::Expectation::of(Samples{2, 5, 9}, 10, kFingerprint);
   EXPECT_TRUE(audit_of({9, 2, 5}).verdict(subset).proven);
   EXPECT_FALSE(audit_of({9, 2, 6}).verdict(subset).proven);
 }
@@ -155,8 +156,8 @@ TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
   std::mt19937_64 random(8);
   for (int trial = 0; trial < 300; ++trial) {
     const std::uint64_t n = 1 + random() % 40;
-    AuditExpectation at_once(n, kFingerprint);
-    AuditExpectation one_by_one(n, kFingerprint);
+    EpochAudit::Expectation at_once(n, kFingerprint);
+    EpochAudit::Expectation one_by_one(n, kFingerprint);
     std::vector<std::uint64_t> times(n, 1);
     for (int round = 0; round < 4; ++round) {
       Samples samples(random() % 30);
@@ -197,8 +198,8 @@ TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
       ASSERT_EQ(at_once.num_repeated(), total - (n - left_out)) << trial;
     }
   }
-  AuditExpectation expected(10, kFingerprint);
-  const AuditSum before = expected.sum();
+  EpochAudit::Expectation expected(10, kFingerprint);
+  const EpochAudit::Sum before = expected.sum();
   EXPECT_EQ(test::error_code([&] { expected.repeat(Samples{1, 2, 10}); }), ErrorCode::kOutOfRange);
   EXPECT_EQ(test::error_code([&] { expected.leave_out(Samples{3, 11}); }), ErrorCode::kOutOfRange);
   EXPECT_EQ(test::error_code([&] {
@@ -210,13 +211,13 @@ TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
 }
 
 TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
-  AuditExpectation expected = AuditExpectation::as_ordered(100, kFingerprint);
+  EpochAudit::Expectation expected = EpochAudit::Expectation::as_ordered(100, kFingerprint);
   expected.repeat(Samples{7, 7, 99});
   expected.repeat(7);
   expected.repeat(3);
   expected.leave_out(99);
   EXPECT_FALSE(expected.knows_times());
-  EXPECT_EQ(expected.sum(), AuditSum::of(Samples{7, 7, 7, 3}, kFingerprint));
+  EXPECT_EQ(expected.sum(), EpochAudit::Sum::of(Samples{7, 7, 7, 3}, kFingerprint));
   EXPECT_EQ(audit_of({7, 3, 7, 7}).verdict(expected).text(5),
             "epoch 5: 4 samples as ordered: proven");
   expected.set_claim("drawn from a hat, as ordered");
@@ -228,7 +229,7 @@ TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
   // How often each is expected is not known, so debug mode cannot say more.
   EpochAudit debug = EpochAudit::with_debug(100, kFingerprint);
   debug.add(Samples{7, 3, 7, 8});
-  const AuditVerdict verdict = debug.verdict(expected);
+  const EpochAudit::Verdict verdict = debug.verdict(expected);
   EXPECT_FALSE(verdict.proven);
   EXPECT_FALSE(verdict.complete);
   EXPECT_EQ(verdict.num_missing, 1U);
@@ -239,21 +240,21 @@ TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
 TEST(EpochAuditTest, RefusesWhatBelongsToAnotherDataSet) {
   EpochAudit audit(kFingerprint);
   EXPECT_EQ(test::error_code([&] { audit.merge(EpochAudit()); }), ErrorCode::kMismatch);
-  EXPECT_EQ(test::error_code([&] { audit.prove(AuditExpectation(1, {}), 0); }),
+  EXPECT_EQ(test::error_code([&] { audit.prove(EpochAudit::Expectation(1, {}), 0); }),
             ErrorCode::kMismatch);
-  EXPECT_NE(AuditSum::of_range(0, 10, {}), AuditSum::of_range(0, 10, kFingerprint));
+  EXPECT_NE(EpochAudit::Sum::of_range(0, 10, {}), EpochAudit::Sum::of_range(0, 10, kFingerprint));
 }
 
 TEST(EpochAuditTest, NoneOfAMillionMutationsIsUnnoticed) {
   const std::uint64_t seed = 20240;
   std::mt19937_64 random(seed);
   const std::uint64_t n = 997;
-  const AuditSum all = AuditSum::of_range(0, n, kFingerprint);
+  const EpochAudit::Sum all = EpochAudit::Sum::of_range(0, n, kFingerprint);
   std::size_t unnoticed = 0;
   for (int trial = 0; trial < 1'000'000; ++trial) {
-    AuditSum sum = all;
-    const auto take = [&](std::uint64_t s) { sum -= AuditSum::of({&s, 1}, kFingerprint); };
-    const auto give = [&](std::uint64_t s) { sum += AuditSum::of({&s, 1}, kFingerprint); };
+    EpochAudit::Sum sum = all;
+    const auto take = [&](std::uint64_t s) { sum -= EpochAudit::Sum::of({&s, 1}, kFingerprint); };
+    const auto give = [&](std::uint64_t s) { sum += EpochAudit::Sum::of({&s, 1}, kFingerprint); };
     // Some deliveries are dropped, doubled, or come in place of others.
     const std::uint64_t changes = 1 + random() % 4;
     std::vector<int> net(n);

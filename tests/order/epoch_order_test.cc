@@ -286,7 +286,7 @@ TEST(EpochOrderTest, RefusesWhatCannotBe) {
   EXPECT_THAT(test::error_text([] {
                 EpochOrder::sharded(std::make_shared<const Samples>(Samples{0, 5, 3}), {});
               }),
-              testing::HasSubstr("not a list of shard offsets"));
+              testing::HasSubstr("the list of shard offsets is not valid"));
   EXPECT_EQ(test::error_code([] { EpochOrder::sharded(nullptr, {}); }),
             ErrorCode::kInvalidArgument);
   EXPECT_THAT(test::error_text([] {

@@ -138,9 +138,9 @@ TEST(EpochSizeTest, EpochsAreProvenToBeAsOrderedAndLeaveOutWhatIsSkipped) {
       std::map<std::uint64_t, std::size_t> times;
       for (const std::uint64_t sample : all) ++times[sample];
       for (std::uint64_t sample = 0; sample < 50; ++sample) {
-        const std::vector<SampleTime> told = when_sample(*sampler, sample);
+        const std::vector<Sampler::SampleTime> told = when_sample(*sampler, sample);
         EXPECT_EQ(told.size(), times[sample]);
-        for (const SampleTime& time : told) {
+        for (const Sampler::SampleTime& time : told) {
           const auto mine = sampler->for_rank(time.rank);
           EXPECT_EQ(mine->at(time.step), sample);
           EXPECT_EQ(mine->position_in_epoch(time.step), time.position);
@@ -162,7 +162,7 @@ TEST(EpochSizeTest, EpochsEndWithTheNumbers) {
 TEST(ReplicasTest, RanksOfOneGroupGetTheSameAndGroupsAreExact) {
   for (const OrderKind& kind : exact_kinds()) {
     for (const std::uint64_t replicas : {1U, 2U, 4U}) {
-      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
         for (const bool balance : {false, true}) {
           const Order order{
               .seed = 3, .kind = kind, .streams = 3, .tail = tail, .balance_bytes = balance};

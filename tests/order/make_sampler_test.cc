@@ -50,17 +50,17 @@ TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
   };
   EXPECT_THAT(text(10, {.kind = Sharded{}}), HasSubstr("the shards of the samples are not known"));
   EXPECT_THAT(text(10, {.balance_bytes = true}),
-              HasSubstr("balance_bytes without the sizes of the samples; give a data set, or a "
+              HasSubstr("balance_bytes needs the sizes of the samples; give a data set, or a "
                         "function that tells the bytes"));
   EXPECT_THAT(text(sized(10), {.kind = Wids{}, .balance_bytes = true}),
               HasSubstr("balance_bytes does not apply to the wids sampler"));
   EXPECT_THAT(text(10, {.kind = Wids{}, .epoch_size = 5}),
               HasSubstr("epoch_size does not apply to the wids sampler"));
-  EXPECT_THAT(text(10, {.kind = Wids{}, .tail = Tail::kPad}),
+  EXPECT_THAT(text(10, {.kind = Wids{}, .tail = Order::Tail::kPad}),
               HasSubstr("tail does not apply to the wids sampler; it is for chunked, sharded, "
                         "sequential and resampled"));
   const Mixture mixture{{{.num_samples = 10}}};
-  EXPECT_THAT(text(10, {.kind = mixture, .tail = Tail::kDrop}),
+  EXPECT_THAT(text(10, {.kind = mixture, .tail = Order::Tail::kDrop}),
               HasSubstr("tail does not apply to the mixture sampler"));
   EXPECT_THAT(text(10, {.kind = mixture, .streams = 2}, {.world_size = 2}),
               HasSubstr("streams does not apply to the mixture sampler"));
@@ -68,14 +68,16 @@ TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
   order.skip.add_sample(1);
   EXPECT_THAT(text(10, order), HasSubstr("skip does not apply to the wids sampler"));
   for (const OrderKind& kind : {OrderKind(Chunked{}), OrderKind(Sequential{})}) {
-    for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
-      EXPECT_THAT(text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),
-                  HasSubstr("tail " + std::string(tail_name(tail)) + " with an epoch_size"));
+    for (const Order::Tail tail : {Order::Tail::kDrop, Order::Tail::kPad}) {
+      EXPECT_THAT(
+          text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),
+          HasSubstr("tail " + std::string(tail_name(tail)) + " cannot be used with an epoch_size"));
       EXPECT_NO_THROW(make_sampler(10, {.kind = kind, .tail = tail, .epoch_size = 10}))
           << "the default, written out";
     }
   }
-  EXPECT_THAT(text(0, {.epoch_size = 5}), HasSubstr("an epoch_size without samples"));
+  EXPECT_THAT(text(0, {.epoch_size = 5}),
+              HasSubstr("an epoch_size cannot be used without samples"));
 }
 
 TEST(MakeSamplerTest, KindsHaveNames) {
@@ -91,7 +93,7 @@ TEST(MakeSamplerTest, KindsHaveNames) {
 }
 
 TEST(MakeSamplerTest, TailsHaveNames) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     EXPECT_EQ(parse_tail(tail_name(tail)), tail);
   }
   EXPECT_THAT(test::error_text([] { parse_tail("wrap"); }), HasSubstr("use exact, drop or pad"));
@@ -109,7 +111,7 @@ TEST(MakeSamplerTest, OrdersAreValues) {
 }
 
 TEST(BalancedStepsTest, EachStepKeepsItsSamplesAndTheRanksTheirNumbers) {
-  for (const Tail tail : {Tail::kExact, Tail::kPad, Tail::kDrop}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kPad, Order::Tail::kDrop}) {
     for (const std::uint64_t batch_size : {1U, 3U, 16U}) {
       Order order{.seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail};
       const RankOptions ranks{.world_size = 4, .batch_size = batch_size};
@@ -137,7 +139,7 @@ TEST(BalancedStepsTest, EachStepKeepsItsSamplesAndTheRanksTheirNumbers) {
 }
 
 TEST(BalancedStepsTest, ResumeBetweenStepsOnAnyNumberOfRanksAndBatchSize) {
-  for (const Tail tail : {Tail::kExact, Tail::kPad, Tail::kDrop}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kPad, Order::Tail::kDrop}) {
     const Order order{
         .seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail, .balance_bytes = true};
     Order plain_order = order;
@@ -166,8 +168,9 @@ TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
   sampler->seek(8);
   EXPECT_EQ(sampler->token(), sampler->token_after(2));
   sampler->seek(9);
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler->token()); }),
-              HasSubstr("a token in the middle of a step: epoch 0, sample 9 of rank 0"));
+  EXPECT_THAT(
+      test::error_text([&] { static_cast<void>(sampler->token()); }),
+      HasSubstr("a token cannot be taken in the middle of a step: epoch 0, sample 9 of rank 0"));
   sampler->seek(25);
   EXPECT_EQ(sampler->token().epoch, 1U) << "the last step is short";
 }
@@ -202,9 +205,9 @@ TEST(ExplainTest, SaysWhatEveryRankHadAndWhenEverySampleCame) {
         sampler->resume(sampler->token_after(steps_before));
         Samples seen;
         for (std::uint64_t step = 0; step < sampler->steps(); ++step) {
-          const std::vector<RankStep> all = explain_step(*sampler, step);
+          const std::vector<Sampler::RankStep> all = explain_step(*sampler, step);
           ASSERT_EQ(all.size(), 3 * replicas);
-          for (const RankStep& rank : all) {
+          for (const Sampler::RankStep& rank : all) {
             const auto mine = sampler->for_rank(rank.rank);
             Samples batch;
             for (std::uint64_t t = 0; t <= step; ++t) {
@@ -213,8 +216,8 @@ TEST(ExplainTest, SaysWhatEveryRankHadAndWhenEverySampleCame) {
             }
             ASSERT_EQ(rank.samples, batch);
             for (std::uint64_t place = 0; place < batch.size(); ++place) {
-              const SampleTime here{rank.rank, step, place,
-                                    mine->position_in_epoch(step * 4 + place)};
+              const Sampler::SampleTime here{rank.rank, step, place,
+                                             mine->position_in_epoch(step * 4 + place)};
               const auto times = when_sample(*sampler, batch[place]);
               EXPECT_EQ(times.size(), replicas);
               EXPECT_THAT(times, testing::Contains(here));
@@ -233,9 +236,10 @@ TEST(ExplainTest, SaysWhatEveryRankHadAndWhenEverySampleCame) {
 
 TEST(ExplainTest, AnswersForWidsTooAndRefusesWhatCannotBe) {
   const WidsSampler wids(20, {.kind = Wids{.chunk_size = 4}}, {.world_size = 3, .batch_size = 4});
-  const std::vector<RankStep> ranks = explain_step(wids, 1);
+  const std::vector<Sampler::RankStep> ranks = explain_step(wids, 1);
   EXPECT_EQ(ranks[2].samples.size(), 2U);
-  EXPECT_EQ(when_sample(wids, ranks[2].samples[1]), (std::vector<SampleTime>{{2, 1, 1, 17}}));
+  EXPECT_EQ(when_sample(wids, ranks[2].samples[1]),
+            (std::vector<Sampler::SampleTime>{{2, 1, 1, 17}}));
   const ChunkedSampler chunked(20, {}, {.world_size = 3, .batch_size = 4});
   EXPECT_THAT(test::error_text([&] { explain_step(chunked, 2); }),
               HasSubstr("it has 2 steps, numbered from 0"));

@@ -351,8 +351,8 @@ TEST(MixtureDrawsTest, RefusesWeightsThatMeanNothing) {
   EXPECT_THAT(text({0, 0}), testing::HasSubstr("no weight"));
   EXPECT_THAT(text({1, 2, -1}),
               testing::AllOf(testing::HasSubstr("data set 2"), testing::HasSubstr("at least 0")));
-  EXPECT_THAT(text({1, NAN}), testing::HasSubstr("weight of nan"));
-  EXPECT_THAT(text({INFINITY}), testing::HasSubstr("weight of inf"));
+  EXPECT_THAT(text({1, NAN}), testing::HasSubstr("a weight is nan"));
+  EXPECT_THAT(text({INFINITY}), testing::HasSubstr("a weight is inf"));
   EXPECT_THAT(text(Weights(MixtureDraws::kMaxDatasets + 1, 1)), testing::HasSubstr("2^20"));
 }
 

@@ -141,7 +141,7 @@ TEST(MixtureSamplerTest, SaysWhereEverySampleComes) {
   resumed->resume(sampler.token_after(50));
   for (const Sampler* each :
        {static_cast<const Sampler*>(&sampler), static_cast<const Sampler*>(resumed.get())}) {
-    std::vector<std::vector<SampleTime>> found(630);
+    std::vector<std::vector<Sampler::SampleTime>> found(630);
     for (std::uint64_t rank = 0; rank < 3; ++rank) {
       const auto mine = each->for_rank(rank);
       const Samples part = delivered(*mine);
@@ -149,7 +149,7 @@ TEST(MixtureSamplerTest, SaysWhereEverySampleComes) {
         found[part[i]].push_back({rank, i, 0, mine->position_in_epoch(i)});
       }
     }
-    const auto by_position = [](const SampleTime& x, const SampleTime& y) {
+    const auto by_position = [](const Sampler::SampleTime& x, const Sampler::SampleTime& y) {
       return x.position < y.position;
     };
     for (std::uint64_t number = 0; number < 630; ++number) {
@@ -270,7 +270,7 @@ TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
     return test::error_text([&] { MixtureSampler(samples, order, ranks); });
   };
   using testing::HasSubstr;
-  EXPECT_THAT(text(0, {}), HasSubstr("a mixture of nothing"));
+  EXPECT_THAT(text(0, {}), HasSubstr("the mixture has no data set"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = -1}}), HasSubstr("data set 0"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = NAN}}), HasSubstr("nan"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = 0}}), HasSubstr("0"));
@@ -287,7 +287,7 @@ TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
               HasSubstr("hold 10 samples, not 11"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Chunked{.chunk_size = 0}}}), HasSubstr("chunk"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Chunked{.window = 0}}}), HasSubstr("window"));
-  EXPECT_THAT(text(5, {{.num_samples = 5}}, {.tail = Tail::kPad}), HasSubstr("tail"));
+  EXPECT_THAT(text(5, {{.num_samples = 5}}, {.tail = Order::Tail::kPad}), HasSubstr("tail"));
   EXPECT_THAT(text(5, {{.num_samples = 5}}, {.streams = 2}, {.world_size = 2}),
               HasSubstr("streams"));
   EXPECT_THAT(test::error_text([] { MixtureSampler(5, {}); }),

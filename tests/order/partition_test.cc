@@ -39,21 +39,21 @@ TEST(StreamsTest, EachStreamIsAContiguousRun) {
 TEST(PartitionTest, SizesAreWhatTheRanksHoldAndDifferByAtMostOne) {
   for (std::uint64_t n = 0; n <= 50; ++n) {
     for (std::uint64_t world = 1; world <= 12; ++world) {
-      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
         std::uint64_t total = 0;
         const Partition first(n, world, 0, tail);
         for (std::uint64_t rank = 0; rank < world; ++rank) {
           const Partition partition(n, world, rank, tail);
           total += partition.size();
           ASSERT_EQ(first.size_of(rank), partition.size());
-          ASSERT_LE(first.size() - partition.size(), tail == Tail::kExact ? 1U : 0U);
+          ASSERT_LE(first.size() - partition.size(), tail == Order::Tail::kExact ? 1U : 0U);
           if (partition.size() > 0) {
             ASSERT_LT(partition.slot(partition.size() - 1), partition.delivered_slots());
           }
         }
         ASSERT_EQ(total, first.delivered_slots());
-        const std::uint64_t rows = tail == Tail::kDrop ? n / world : (n + world - 1) / world;
-        ASSERT_EQ(total, tail == Tail::kExact ? n : rows * world);
+        const std::uint64_t rows = tail == Order::Tail::kDrop ? n / world : (n + world - 1) / world;
+        ASSERT_EQ(total, tail == Order::Tail::kExact ? n : rows * world);
       }
     }
   }
@@ -70,22 +70,22 @@ TEST(PartitionTest, CountsWhatLiesBeforeASlot) {
 }
 
 TEST(PartitionTest, InvalidCombinationsNameTheValidOnes) {
-  EXPECT_THAT(test::error_text([] { Partition(100, 8, 0, Tail::kExact, 3); }),
+  EXPECT_THAT(test::error_text([] { Partition(100, 8, 0, Order::Tail::kExact, 3); }),
               testing::AllOf(testing::HasSubstr("streams 3 with world_size 8"),
                              testing::HasSubstr("streams 1, 2, 4, 8"),
                              testing::HasSubstr("world_size 6 or 9")));
-  EXPECT_THAT(test::error_text([] { Partition(100, 8, 0, Tail::kExact, 20); }),
+  EXPECT_THAT(test::error_text([] { Partition(100, 8, 0, Order::Tail::kExact, 20); }),
               testing::AllOf(testing::HasSubstr("1, 2, 4, 8, 16, 24"),
                              testing::HasSubstr("world_size 5 or 10")));
   EXPECT_THAT(test::error_text([] { Partition(100, 8, 8); }),
               testing::HasSubstr("ranks are in [0, 8)"));
   EXPECT_THAT(test::error_text([] { Partition(100, 0, 0); }),
               testing::HasSubstr("world_size is 0"));
-  EXPECT_THAT(test::error_text([] { Partition(100, 1, 0, Tail::kExact, 0); }),
+  EXPECT_THAT(test::error_text([] { Partition(100, 1, 0, Order::Tail::kExact, 0); }),
               testing::HasSubstr("streams is 0"));
-  EXPECT_EQ(
-      test::error_code([] { Partition(100, (1U << 31) - 3, 0, Tail::kExact, kMaxSamples - 1); }),
-      ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test::error_code(
+                [] { Partition(100, (1U << 31) - 3, 0, Order::Tail::kExact, kMaxSamples - 1); }),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST(KeptSlotsTest, NumbersWhatIsKeptWithoutGaps) {

@@ -137,14 +137,14 @@ TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
   EXPECT_TRUE(std::equal(first.begin(), first.end(), after.begin()));
   EXPECT_EQ(at_epoch(longer, 1).size(), 150U);
   EXPECT_NE(delivered(at_epoch(longer, 1)), after);
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     Order order = by_sample(1, 21);
     order.tail = tail;
     order.streams = 2;
     const ResampledSampler uneven(SampleSet(100).with_fingerprint({1, 2}), order,
                                   {.rank = 3, .world_size = 4});
-    EXPECT_EQ(uneven.size(), tail == Tail::kPad ? 6U : 5U);
-    if (tail == Tail::kPad) {
+    EXPECT_EQ(uneven.size(), tail == Order::Tail::kPad ? 6U : 5U);
+    if (tail == Order::Tail::kPad) {
       EXPECT_EQ(uneven[5], uneven.for_rank(2)->at(0));
     }
     EpochAudit audit({1, 2});
@@ -152,14 +152,14 @@ TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
     EXPECT_EQ(audit.verdict(uneven.expectation()).text(4),
               "epoch 4: " + std::to_string(audit.sum().count) +
                   " samples drawn with replacement, as ordered: proven");
-    const AuditSum all = AuditSum::of_range(0, 100, {1, 2});
+    const EpochAudit::Sum all = EpochAudit::Sum::of_range(0, 100, {1, 2});
     EXPECT_EQ(uneven.expectation(all).sum(), uneven.expectation().sum());
     // One draw in place of another is noticed, but nobody can say which.
     const std::uint64_t more = uneven[0];
-    AuditSum sum = audit.sum();
+    EpochAudit::Sum sum = audit.sum();
     const std::uint64_t less = more == 0 ? 1 : 0;
-    sum += AuditSum::of({&more, 1}, {1, 2});
-    sum -= AuditSum::of({&less, 1}, {1, 2});
+    sum += EpochAudit::Sum::of({&more, 1}, {1, 2});
+    sum -= EpochAudit::Sum::of({&less, 1}, {1, 2});
     audit.set_sum(sum);
     EXPECT_THAT(audit.verdict(uneven.expectation()).text(4),
                 testing::HasSubstr("epoch 4: not as ordered: "));
@@ -227,7 +227,7 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_shard()); }),
               testing::HasSubstr("the shards of the samples are not known"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_weight(1)); }),
-              testing::HasSubstr("no columns are known of the samples: column 'w'"));
+              testing::HasSubstr("the samples have no columns: column 'w'"));
   EXPECT_THAT(test::error_text([] {
                 ResampledSampler(weighted({1, -1}), by_weight(1));
               }),
@@ -235,7 +235,7 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   Order order = by_shard();
   std::get<Resampled>(order.kind).weights = "w";
   EXPECT_THAT(test::error_text([&] { ResampledSampler(SampleSet::of_shards(Samples{3}), order); }),
-              testing::HasSubstr("weights with draws by shard"));
+              testing::HasSubstr("weights cannot be used with draws by shard"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, {}); }),
               testing::HasSubstr("give an order whose kind is Resampled"));
 }

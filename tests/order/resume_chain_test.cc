@@ -21,10 +21,10 @@
 #include <tuple>
 #include <vector>
 
+#include "base/error_types.h"
 #include "order/mixture_sampler.h"
 #include "order/order_test_support.h"
 #include "order/wids_sampler.h"
-#include "shardwise/base/error.h"
 #include "shardwise/order/explain.h"
 
 namespace shardwise {
@@ -106,7 +106,7 @@ struct Entries {
   struct Range {
     std::uint64_t epoch, begin, end;
   };
-  std::vector<std::pair<std::uint64_t, EpochPosition>> samples;
+  std::vector<std::pair<std::uint64_t, SkipList::Point>> samples;
   std::vector<Range> ranges;
 };
 
@@ -114,22 +114,22 @@ struct Entries {
 class Skips {
  public:
   bool has(std::uint64_t sample) const { return from_.contains(sample); }
-  bool leaves_out_sample(std::uint64_t sample, EpochPosition at) const {
+  bool leaves_out_sample(std::uint64_t sample, SkipList::Point at) const {
     const auto entry = from_.find(sample);
     return entry != from_.end() && entry->second <= at;
   }
-  bool leaves_out(std::uint64_t sample, EpochPosition at) const {
+  bool leaves_out(std::uint64_t sample, SkipList::Point at) const {
     return leaves_out_sample(sample, at) || leaves_out_position(at);
   }
-  bool leaves_out_position(EpochPosition at) const {
+  bool leaves_out_position(SkipList::Point at) const {
     return std::any_of(ranges_.begin(), ranges_.end(), [at](const Entries::Range& range) {
       return range.epoch == at.epoch && range.begin <= at.position && at.position < range.end;
     });
   }
   /// Adds what a run that begins at `point` leaves out in addition.
-  void add(const Entries& entries, EpochPosition point) {
+  void add(const Entries& entries, SkipList::Point point) {
     for (const auto& [sample, wanted] : entries.samples) {
-      const EpochPosition from = std::max(wanted, point);
+      const SkipList::Point from = std::max(wanted, point);
       const auto [at, is_new] = from_.try_emplace(sample, from);
       if (!is_new) at->second = std::min(at->second, from);
     }
@@ -148,7 +148,7 @@ class Skips {
   }
 
  private:
-  std::map<std::uint64_t, EpochPosition> from_;
+  std::map<std::uint64_t, SkipList::Point> from_;
   std::vector<Entries::Range> ranges_;
 };
 
@@ -209,10 +209,11 @@ Setup random_exact(Random& random) {
       setup.order.kind = random_chunked(random, n);
   }
   setup.order.streams = random.one_of({1U, 1U, 1U, 2U, 3U, 4U, 6U, 8U, 12U});
-  setup.order.tail = random.one_of({Tail::kExact, Tail::kExact, Tail::kDrop, Tail::kPad});
+  setup.order.tail = random.one_of(
+      {Order::Tail::kExact, Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
   setup.order.balance_bytes = random.percent(25);
   if (n > 0 && random.percent(15)) {
-    setup.order.tail = Tail::kExact;
+    setup.order.tail = Order::Tail::kExact;
     setup.order.epoch_size = random.between(1, 2 * n + 1);
   }
   return setup;
@@ -250,10 +251,10 @@ Setup random_resampled(Random& random) {
   if (kind.unit == Resampled::Unit::kSample && random.percent(50)) kind.weights = "weight";
   Setup setup{random_samples(random, n), {.seed = random.number(), .kind = kind}};
   setup.order.streams = random.one_of({1U, 1U, 2U, 3U, 4U, 8U});
-  setup.order.tail = random.one_of({Tail::kExact, Tail::kDrop, Tail::kPad});
+  setup.order.tail = random.one_of({Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
   setup.order.balance_bytes = random.percent(25);
   if (random.percent(40)) {
-    setup.order.tail = Tail::kExact;
+    setup.order.tail = Order::Tail::kExact;
     setup.order.epoch_size = random.between(1, 2 * n);
   }
   return setup;
@@ -294,7 +295,7 @@ std::uint64_t random_batch(Random& random) {
   return random.percent(10) ? random.between(9, 100) : random.between(1, 8);
 }
 
-std::string shown(const EpochPosition& at) {
+std::string shown(const SkipList::Point& at) {
   return "(" + shown(at.epoch) + ", " + shown(at.position) + ")";
 }
 
@@ -371,7 +372,7 @@ class Chain {
     order_ = setup_.order;
     plain_ = setup_.order;
     plain_.balance_bytes = false;
-    plain_.tail = Tail::kExact;
+    plain_.tail = Order::Tail::kExact;
     audit_ = std::make_unique<EpochAudit>(setup_.samples.fingerprint());
   }
 
@@ -462,7 +463,7 @@ class Chain {
     } else {
       make_ranks(piece);
     }
-    if (!by_set_epoch) skips_.add(entries_, text_.empty() ? EpochPosition{} : point_);
+    if (!by_set_epoch) skips_.add(entries_, text_.empty() ? SkipList::Point{} : point_);
     plan(piece);
     if (log_ != nullptr) describe_begin(piece, same_ranks, by_set_epoch);
   }
@@ -507,8 +508,8 @@ class Chain {
     }
     const std::uint64_t size = piece.walk.size();
     piece.rows = size;
-    if (order_.tail == Tail::kDrop) piece.rows = size / piece.shares * piece.shares;
-    if (order_.tail == Tail::kPad) piece.rows = ceil_div(size, piece.shares) * piece.shares;
+    if (order_.tail == Order::Tail::kDrop) piece.rows = size / piece.shares * piece.shares;
+    if (order_.tail == Order::Tail::kPad) piece.rows = ceil_div(size, piece.shares) * piece.shares;
     piece.steps = ceil_div(ceil_div(piece.rows, piece.shares), piece.batch);
   }
 
@@ -557,7 +558,7 @@ class Chain {
   }
 
   void add_sample(std::uint64_t sample) {
-    EpochPosition from;
+    SkipList::Point from;
     if (random_.percent(20)) {
       from = {point_.epoch + random_.below(2), random_.below(epoch_length() + 2)};
     }
@@ -673,7 +674,7 @@ class Chain {
 
   /// Repeats stand in the last row, and are the epoch's first samples that are not left out.
   void check_pads(const Piece& piece, const Samples& pads, std::uint64_t end) {
-    must(order_.tail == Tail::kPad && end == piece.rows, "repeats that are not at the end");
+    must(order_.tail == Order::Tail::kPad && end == piece.rows, "repeats that are not at the end");
     must(pads.size() < piece.shares, "more repeats than fill a row");
     Samples unlisted;  // never left out at any time
     Samples allowed;   // not left out at the epoch's end
@@ -750,7 +751,7 @@ class Chain {
       part_of_step_ = false;
     }
     const std::uint64_t consumed = piece.taken * piece.shares;
-    const EpochPosition next{token.epoch, token.position};
+    const SkipList::Point next{token.epoch, token.position};
     if (log_ != nullptr) {
       *log_ << "  took " << piece.taken << " on each rank, of " << piece.steps
             << " steps: " << shown(next) << "\n";
@@ -763,7 +764,7 @@ class Chain {
       must_equal(piece.ranks.back()->deliveries_before(next.position), so_far_,
                  "deliveries before the token");
     } else {
-      must(next == EpochPosition{point_.epoch + 1, 0}, "a token at an epoch's end");
+      must(next == SkipList::Point{point_.epoch + 1, 0}, "a token at an epoch's end");
       check_proof(*random_.one_of(piece.ranks));
       begin_epoch();
     }
@@ -783,8 +784,8 @@ class Chain {
   }
 
   void check_proof(const Sampler& sampler) {
-    const AuditExpectation expected = sampler.expectation();
-    const AuditVerdict verdict = audit_->verdict(expected);
+    const EpochAudit::Expectation expected = sampler.expectation();
+    const EpochAudit::Verdict verdict = audit_->verdict(expected);
     if (!verdict.proven) throw Broken{"not proven: " + verdict.text(point_.epoch)};
     ++tally_.proven;
     if (expected.knows_times()) {
@@ -795,14 +796,14 @@ class Chain {
     }
     if (times_.empty()) return;
     const std::uint64_t some = times_.lower_bound(random_.below(times_.rbegin()->first + 1))->first;
-    AuditSum one = AuditSum::of({&some, 1}, setup_.samples.fingerprint());
-    AuditSum sum = audit_->sum();
+    EpochAudit::Sum one = EpochAudit::Sum::of({&some, 1}, setup_.samples.fingerprint());
+    EpochAudit::Sum sum = audit_->sum();
     must(!proves(expected, sum += one), "a sample too many was not seen");
     sum -= one;
     must(!proves(expected, sum -= one), "a missing sample was not seen");
   }
 
-  bool proves(const AuditExpectation& expected, const AuditSum& sum) const {
+  bool proves(const EpochAudit::Expectation& expected, const EpochAudit::Sum& sum) const {
     EpochAudit audit(setup_.samples.fingerprint());
     audit.set_sum(sum);
     return audit.verdict(expected).proven;
@@ -821,7 +822,7 @@ class Chain {
   }
 
   void check_explained_step(const Piece& piece, std::uint64_t step) {
-    const std::vector<RankStep> ranks = explain_step(*random_.one_of(piece.ranks), step);
+    const std::vector<Sampler::RankStep> ranks = explain_step(*random_.one_of(piece.ranks), step);
     must_equal(std::uint64_t{ranks.size()}, std::uint64_t{piece.ranks.size()}, "explained ranks");
     for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
       must_equal(ranks[rank].rank, rank, "an explained rank");
@@ -852,7 +853,7 @@ class Chain {
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::uint64_t sample = n <= 12 ? i % n : random_.below(n);
       std::vector<Time> found;
-      for (const SampleTime& time : when_sample(sampler, sample)) {
+      for (const Sampler::SampleTime& time : when_sample(sampler, sample)) {
         found.emplace_back(time.rank, time.step, time.place);
         must_equal(time.position,
                    piece.ranks[time.rank]->position_in_epoch(time.step * piece.batch + time.place),
@@ -895,14 +896,14 @@ class Chain {
 
   /// Each pass that was read to its end had each sample, but for those that are listed.
   void check_passes() {
-    if (!has_exact_passes() || order_.tail == Tail::kDrop) return;
+    if (!has_exact_passes() || order_.tail == Order::Tail::kDrop) return;
     const std::uint64_t n = setup_.samples.size();
     const std::uint64_t read = point_.epoch * epoch_length();
     for (std::uint64_t pass = 0; n > 0 && (pass + 1) * n <= read; ++pass) {
       std::vector<std::uint8_t>& counts = passes_[pass];
       counts.resize(n);
       for (std::uint64_t place = pass * n; place < (pass + 1) * n; ++place) {
-        const EpochPosition at{place / epoch_length(), place % epoch_length()};
+        const SkipList::Point at{place / epoch_length(), place % epoch_length()};
         const std::uint64_t sample = epoch(at.epoch)[at.position];
         if (skips_.has(sample) || skips_.leaves_out_position(at)) continue;
         must_equal(std::uint64_t{counts[sample]}, std::uint64_t{1}, "times of a sample in a pass");
@@ -976,7 +977,7 @@ class Chain {
   Order order_;  ///< with the skip list of the next piece
   Order plain_;  ///< as one rank reads it with nothing left out
 
-  EpochPosition point_;
+  SkipList::Point point_;
   std::string text_;  ///< the token; empty at the run's beginning
   std::vector<std::string> old_texts_;
   Piece last_;
@@ -1072,17 +1073,18 @@ class WidsChain {
         must(audit_sum(epoch) == sampler->expectation().sum(), "the proof of an epoch");
       }
     }
-    const EpochPosition expected =
-        count == steps ? EpochPosition{epoch_ + 1, 0} : EpochPosition{epoch_, end * shares_};
-    must(EpochPosition{token->epoch, token->position} == expected, "where a token stands");
+    const SkipList::Point expected =
+        count == steps ? SkipList::Point{epoch_ + 1, 0} : SkipList::Point{epoch_, end * shares_};
+    must(SkipList::Point{token->epoch, token->position} == expected, "where a token stands");
     text_ = token->to_text();
     epoch_ = expected.epoch;
     index_ = count == steps ? 0 : end;
   }
 
-  AuditSum audit_sum(const std::vector<Samples>& epoch) const {
-    AuditSum sum;
-    for (const Samples& rank : epoch) sum += AuditSum::of(rank, setup_.samples.fingerprint());
+  EpochAudit::Sum audit_sum(const std::vector<Samples>& epoch) const {
+    EpochAudit::Sum sum;
+    for (const Samples& rank : epoch)
+      sum += EpochAudit::Sum::of(rank, setup_.samples.fingerprint());
     return sum;
   }
 
@@ -1107,7 +1109,7 @@ class WidsChain {
 
   void check_explained(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
     if (!random_.percent(10)) return;
-    const std::vector<RankStep> ranks = explain_step(sampler, 0);
+    const std::vector<Sampler::RankStep> ranks = explain_step(sampler, 0);
     const std::uint64_t end = std::min<std::uint64_t>(first + batch_, epoch.size());
     must_equal(ranks[sampler.rank()].samples,
                Samples(epoch.begin() + static_cast<std::ptrdiff_t>(first),
@@ -1117,7 +1119,7 @@ class WidsChain {
 
   void check_times(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
     const std::uint64_t index = random_.below(epoch.size());
-    std::vector<SampleTime> expected;
+    std::vector<Sampler::SampleTime> expected;
     for (std::uint64_t i = 0; i < replicas_ && index >= first; ++i) {
       const std::uint64_t own = index - first;
       expected.push_back({sampler.rank() + i, own / batch_, own % batch_,

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/hasher.h"
+#include "order/algorithms.h"
 #include "order/order_test_support.h"
 #include "order/permutation.h"
 #include "order/slot_samplers.h"
@@ -79,7 +80,7 @@ ResumeToken full_token() {
   token.skip.add_sample(7, "no image", {2, 500});
   token.skip.add_sample(1'000'000);
   token.skip.add_positions(3, 100, 612);
-  token.audit = AuditSum::of_range(0, 10, kData);
+  token.audit = EpochAudit::Sum::of_range(0, 10, kData);
   ResumeToken::Stage stage;
   stage.end_epoch = 2;
   stage.fingerprint = {3, 4};
@@ -97,8 +98,8 @@ std::vector<ResumeToken> tokens_of_all_kinds() {
           .with_column([](const std::string&) { return std::vector<double>(100, 2); });
   std::vector<ResumeToken> tokens;
   for (const Order& order :
-       {Order{.seed = 1, .kind = Chunked{300, 400, true}, .streams = 2, .tail = Tail::kPad},
-        Order{.seed = 2, .kind = Sharded{3}, .tail = Tail::kDrop, .balance_bytes = true},
+       {Order{.seed = 1, .kind = Chunked{300, 400, true}, .streams = 2, .tail = Order::Tail::kPad},
+        Order{.seed = 2, .kind = Sharded{3}, .tail = Order::Tail::kDrop, .balance_bytes = true},
         Order{.kind = Sequential{}, .epoch_size = 1000},
         Order{.seed = 4, .kind = Resampled{Resampled::Unit::kShard}, .epoch_size = 12345},
         Order{.seed = 5, .kind = Resampled{.weights = "how often"}},
@@ -208,11 +209,11 @@ TEST(ResumeTokenTest, ComesBackAsItWas) {
   const std::uint64_t most = ~std::uint64_t{0};
   extreme.spec.order.seed = extreme.epoch = extreme.position = extreme.spec.layout = most;
   extreme.spec.order.streams = extreme.spec.order.epoch_size = most;
-  extreme.spec.order.tail = Tail::kPad;
+  extreme.spec.order.tail = Order::Tail::kPad;
   extreme.spec.order.kind = Chunked{most, most, true};
   extreme.skip.add_sample(most, std::string(SkipList::kMaxReason, '\xff'), {most, most});
   extreme.skip.add_positions(most, 0, most);
-  extreme.audit = AuditSum{most, {most, most}, {most, most}};
+  extreme.audit = EpochAudit::Sum{most, {most, most}, {most, most}};
   extreme.history.resize(3);
   extreme.history[1].end_epoch = most;
   EXPECT_EQ(ResumeToken::from_text(extreme.to_text()), extreme);
@@ -287,8 +288,9 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
     const auto sampler = make_sampler(other, changed, {.world_size = 2});
     sampler->seek(3);
     EXPECT_EQ(test::error_code([&] { sampler->resume(token); }), ErrorCode::kMismatch);
-    EXPECT_EQ(test::error_code([&] { sampler->resume(token, Changes::kAllowAtEpochBorder); }),
-              ErrorCode::kMismatch)
+    EXPECT_EQ(
+        test::error_code([&] { sampler->resume(token, Sampler::Changes::kAllowAtEpochBorder); }),
+        ErrorCode::kMismatch)
         << "it is no border";
     EXPECT_EQ(sampler->position(), 3U);
     return test::error_text([&] { sampler->resume(token); });
@@ -308,7 +310,7 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
   changed = order;
   changed.kind = Chunked{1000, 2, true};
   changed.streams = 2;
-  changed.tail = Tail::kDrop;
+  changed.tail = Order::Tail::kDrop;
   EXPECT_THAT(text(samples, changed),
               HasSubstr("streams 1 there, 2 here, tail exact there, drop here, window 1 there, 2 "
                         "here, phase false there, true here"));
@@ -340,7 +342,7 @@ TEST(ResumeTokenTest, DifferencesAreInWords) {
             "there, 1 here");
   EXPECT_EQ(difference(spec(shards, Resampled{}), spec(shards, Resampled{Resampled::Unit::kShard})),
             "resample sample there, shard here, shard lengths differ");
-  OrderSpec old = spec(5, Chunked{});
+  ResumeToken::OrderSpec old = spec(5, Chunked{});
   old.versions[0] = 9;
   EXPECT_EQ(difference(old, spec(5, Chunked{})), "") << "versions are not compared";
 }
@@ -376,7 +378,7 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
   ChunkedSampler sampler(50);
   EXPECT_EQ(test::error_code([&] { sampler.resume(old); }), ErrorCode::kVersionMismatch);
   EXPECT_EQ(sampler.epoch(), 0U);
-  sampler.resume(old, Changes::kAllowAtEpochBorder);
+  sampler.resume(old, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(sampler.epoch(), 1U);
   EXPECT_EQ(sampler.token().history.at(0).spec, old.spec);
 }
@@ -395,10 +397,11 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   other.skip.add_sample(70);
   const auto second = make_sampler(SampleSet(80).with_fingerprint({9, 9}), other);
   EXPECT_EQ(test::error_code([&] { second->resume(at_the_end); }), ErrorCode::kMismatch);
-  EXPECT_EQ(test::error_code([&] { second->resume(in_the_middle, Changes::kAllowAtEpochBorder); }),
+  EXPECT_EQ(test::error_code(
+                [&] { second->resume(in_the_middle, Sampler::Changes::kAllowAtEpochBorder); }),
             ErrorCode::kMismatch);
   EXPECT_EQ(second->epoch(), 0U);
-  second->resume(at_the_end, Changes::kAllowAtEpochBorder);
+  second->resume(at_the_end, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(second->epoch(), 3U);
   EXPECT_EQ(second->size(), 79U) << "of the old skip list nothing is left";
   EXPECT_FALSE(second->skip().samples().contains(5));
@@ -418,7 +421,7 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
 
   // Of the same data the skip list stays.
   const auto third = make_sampler(SampleSet(80).with_fingerprint({9, 9}), {.seed = 3});
-  third->resume(token, Changes::kAllowAtEpochBorder);
+  third->resume(token, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(third->size(), 79U);
   EXPECT_TRUE(third->skip().samples().contains(70));
   ASSERT_EQ(third->token().history.size(), 2U);
@@ -428,13 +431,13 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   EXPECT_EQ(third->for_rank(0)->token().history.size(), 2U);
 
   // What does not differ needs no leave, and adds nothing to the history.
-  third->resume(third->token_after(11), Changes::kAllowAtEpochBorder);
+  third->resume(third->token_after(11), Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(third->token().history.size(), 2U);
 }
 
 TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
   const ChunkedSampler before(100, {.seed = 1, .chunk_size = 10});
-  ChunkedOptions options{.seed = 1, .chunk_size = 10};
+  ChunkedSampler::Options options{.seed = 1, .chunk_size = 10};
   const std::uint64_t delivered_already = before[3];
   const std::uint64_t to_come = before[60];
   options.skip.add_sample(delivered_already);
@@ -464,7 +467,7 @@ TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
 
 TEST(ResumeTokenTest, CarriesARunOverToOtherRanksWithItsProofAndSkipList) {
   const SampleSet samples = SampleSet(1009).with_fingerprint(kData);
-  ChunkedOptions options{.seed = 9, .chunk_size = 50, .window = 3};
+  ChunkedSampler::Options options{.seed = 9, .chunk_size = 50, .window = 3};
   options.skip.add_sample(500);
   options.skip.add_positions(2, 64, 80);
   EpochAudit audit(kData);
@@ -521,7 +524,7 @@ TEST(ResumeTokenTest, RandomRunsAreProvenWhateverTheyGoOnWith) {
     if (kind < 4) order.streams = random() % 3 == 0 ? 12 : 1;
     if (random() % 3 == 0) order.epoch_size = 1 + random() % 400;
     if (kind == 3 || (kind < 3 && order.epoch_size == 0)) {
-      order.tail = static_cast<Tail>(random() % 3);
+      order.tail = static_cast<Order::Tail>(random() % 3);
     }
     order.balance_bytes = random() % 4 == 0;
     ResumeToken token;
@@ -547,8 +550,9 @@ TEST(ResumeTokenTest, RandomRunsAreProvenWhateverTheyGoOnWith) {
         sampler->set_epoch(epoch);
       } else {
         sampler->resume(ResumeToken::from_text(token.to_text()));
-        ASSERT_GE((EpochPosition{sampler->token_after(0).epoch, sampler->token_after(0).position}),
-                  (EpochPosition{token.epoch, token.position}))
+        ASSERT_GE(
+            (SkipList::Point{sampler->token_after(0).epoch, sampler->token_after(0).position}),
+            (SkipList::Point{token.epoch, token.position}))
             << trial << ": what is left out now may lie there";
         ASSERT_EQ(sampler->deliveries_before(token.position), done) << trial;
       }
@@ -564,7 +568,7 @@ TEST(ResumeTokenTest, RandomRunsAreProvenWhateverTheyGoOnWith) {
     } while (token.epoch == epoch);
     ASSERT_EQ(token.epoch, epoch + 1) << trial;
     ASSERT_EQ(token.position, 0U) << trial;
-    const AuditVerdict verdict = audit.verdict(sampler->expectation());
+    const EpochAudit::Verdict verdict = audit.verdict(sampler->expectation());
     ASSERT_TRUE(verdict.proven) << verdict.text(epoch) << " trial " << trial << " "
                                 << name_of(order.kind) << " n " << n << " epoch_size "
                                 << order.epoch_size << " tail " << tail_name(order.tail);

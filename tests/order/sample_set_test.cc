@@ -53,11 +53,11 @@ TEST(SampleSetTest, IsANumber) {
               HasSubstr("the shards of the samples are not known; give a data set, or the lengths "
                         "of its shards"));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.sample_bytes()); }),
-              HasSubstr("without the sizes of the samples"));
+              HasSubstr("needs the sizes of the samples"));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("w")); }),
-              HasSubstr("no columns are known of the samples: column 'w'"));
+              HasSubstr("the samples have no columns: column 'w'"));
   EXPECT_THAT(test::error_text([] { SampleSet(std::int8_t{-3}); }),
-              HasSubstr("a number of samples cannot be -3; it is at least 0"));
+              HasSubstr("a number of samples cannot be -3; it must be at least 0"));
   EXPECT_EQ(SampleSet(~std::uint64_t{0}).size(), ~std::uint64_t{0});
 }
 
@@ -98,7 +98,7 @@ TEST(SampleSetTest, TakesShardsSizesColumnsAndAFingerprint) {
   EXPECT_EQ(samples.column("any").size(), 6U);
   EXPECT_THAT(
       test::error_text([&] { static_cast<void>(samples.column("short")); }),
-      HasSubstr("a column with 5 numbers for 6 samples: column 'short'; give one for each"));
+      HasSubstr("the column has 5 numbers for 6 samples: column 'short'; give one for each"));
   EXPECT_EQ(plain.fingerprint(), Hash128{}) << "it is a copy that has them";
   EXPECT_EQ(test::error_code([&] { static_cast<void>(plain.shard_starts()); }),
             ErrorCode::kInvalidArgument);
@@ -120,10 +120,10 @@ TEST(SampleSetTest, RefusesShardsOfOtherSamples) {
   for (const Samples& starts : {Samples{}, Samples{1, 10}, Samples{0, 7, 5, 10}}) {
     EXPECT_THAT(test::error_text(
                     [&] { SampleSet(10).with_shards(std::make_shared<const Samples>(starts)); }),
-                HasSubstr("not a list of shard offsets"));
+                HasSubstr("the list of shard offsets is not valid"));
   }
   EXPECT_THAT(test::error_text([] { SampleSet(10).with_shards(nullptr); }),
-              HasSubstr("not a list of shard offsets"));
+              HasSubstr("the list of shard offsets is not valid"));
   EXPECT_EQ(SampleSet::of_shards(Samples{}).size(), 0U);
   EXPECT_EQ(SampleSet::of_shards(Samples{3, 0, 4}).size(), 7U);
   EXPECT_EQ(test::error_code([] {

@@ -44,7 +44,8 @@ TEST(SamplerTest, EachSampleComesExactlyOnceForAllSmallCases) {
   for (std::uint64_t n = 0; n <= 200; ++n) {
     for (std::uint64_t world = 1; world <= 9; ++world) {
       for (const std::uint64_t chunk_size : {1U, 2U, 3U, 7U, 64U}) {
-        for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+        for (const Order::Tail tail :
+             {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
           const std::string trace = "n " + std::to_string(n) + " world " + std::to_string(world) +
                                     " chunk_size " + std::to_string(chunk_size) + " tail " +
                                     std::string(tail_name(tail));
@@ -69,17 +70,17 @@ TEST(SamplerTest, EachSampleComesExactlyOnceForAllSmallCases) {
           }
           const auto [fewest, most] = std::minmax_element(times.begin(), times.end());
           switch (tail) {
-            case Tail::kExact:
+            case Order::Tail::kExact:
               ASSERT_EQ(total, n) << trace;
               ASSERT_LE(largest - smallest, 1U) << trace;
               ASSERT_TRUE(n == 0 || (*fewest == 1 && *most == 1)) << trace;
               break;
-            case Tail::kDrop:
+            case Order::Tail::kDrop:
               ASSERT_EQ(total, n / world * world) << trace;
               ASSERT_EQ(largest, smallest) << trace;
               ASSERT_TRUE(n == 0 || *most <= 1) << trace;
               break;
-            case Tail::kPad:
+            case Order::Tail::kPad:
               ASSERT_EQ(total, (n + world - 1) / world * world) << trace;
               ASSERT_EQ(largest, smallest) << trace;
               ASSERT_TRUE(n == 0 || *fewest >= 1) << trace;
@@ -109,7 +110,7 @@ RandomCase random_case(std::mt19937_64& random) {
     if (shares % s == 0) streams.push_back(s);
   }
   order.streams = streams[random() % streams.size()];
-  order.tail = static_cast<Tail>(random() % 3);
+  order.tail = static_cast<Order::Tail>(random() % 3);
   const std::vector<std::uint64_t> lengths = test::some_lengths(n, 1 + random() % 80, random());
   const std::uint64_t window = 1 + random() % 5;
   const std::uint64_t kind = random() % 3;
@@ -146,7 +147,7 @@ TEST(SamplerTest, RandomCasesKeepEveryPromise) {
     const std::string trace =
         what + ", trial " + std::to_string(trial) + " seed " + std::to_string(seed);
     EpochAudit audit(sampler->fingerprint());
-    std::map<std::uint64_t, std::vector<SampleTime>> found;
+    std::map<std::uint64_t, std::vector<Sampler::SampleTime>> found;
     std::uint64_t smallest = ~std::uint64_t{0};
     std::uint64_t largest = 0;
     Samples of_group;  // what the first of some replicas had
@@ -185,13 +186,13 @@ TEST(SamplerTest, RandomCasesKeepEveryPromise) {
     ASSERT_LE(largest - smallest, 1U) << trace;
     ASSERT_EQ(sampler->steps(), (largest + sampler->batch_size() - 1) / sampler->batch_size())
         << trace;
-    const AuditVerdict verdict = audit.verdict(sampler->expectation());
+    const EpochAudit::Verdict verdict = audit.verdict(sampler->expectation());
     ASSERT_TRUE(verdict.proven) << trace << ": " << verdict.text(0);
-    const auto by_rank = [](const SampleTime& x, const SampleTime& y) {
+    const auto by_rank = [](const Sampler::SampleTime& x, const Sampler::SampleTime& y) {
       return std::tuple(x.rank, x.step, x.place) < std::tuple(y.rank, y.step, y.place);
     };
     for (std::uint64_t sample = 0; sample < sampler->num_samples(); ++sample) {
-      std::vector<SampleTime> told = when_sample(*sampler, sample);
+      std::vector<Sampler::SampleTime> told = when_sample(*sampler, sample);
       std::sort(told.begin(), told.end(), by_rank);
       ASSERT_EQ(told, found[sample]) << trace << " sample " << sample;
     }
@@ -226,8 +227,8 @@ TEST(SamplerTest, TheUnionOfEachStepIsTheSameForAllWorldSizes) {
 TEST(SamplerTest, ResumesAtEveryStepOnEveryWorldSizeWithoutLossOrRepeat) {
   const std::uint64_t n = 53;
   for (const std::uint64_t streams : {1U, 2U, 4U}) {
-    for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-      const ChunkedOptions options{
+    for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
+      const ChunkedSampler::Options options{
           .seed = 3, .chunk_size = 7, .window = 2, .streams = streams, .tail = tail};
       const ChunkedSampler before(n, options, {.world_size = 4});
       std::vector<std::unique_ptr<Sampler>> ranks;
@@ -261,11 +262,11 @@ TEST(SamplerTest, ResumesAtEveryStepOnEveryWorldSizeWithoutLossOrRepeat) {
             largest = std::max<std::uint64_t>(largest, part.size());
           }
           ASSERT_LE(largest - smallest, 1U);
-          if (tail == Tail::kExact || world == 4) {
-            ASSERT_EQ(sorted(all), sorted(tail == Tail::kExact ? test::first_numbers(n)
-                                                               : test::of_all_ranks(before)))
+          if (tail == Order::Tail::kExact || world == 4) {
+            ASSERT_EQ(sorted(all), sorted(tail == Order::Tail::kExact ? test::first_numbers(n)
+                                                                      : test::of_all_ranks(before)))
                 << "streams " << streams << " after " << consumed_each << " world " << world;
-          } else if (tail == Tail::kDrop) {
+          } else if (tail == Order::Tail::kDrop) {
             // Another world size drops other samples; nothing comes twice.
             ASSERT_EQ(std::set<std::uint64_t>(all.begin(), all.end()).size(), all.size());
           } else {
@@ -279,7 +280,7 @@ TEST(SamplerTest, ResumesAtEveryStepOnEveryWorldSizeWithoutLossOrRepeat) {
 
 TEST(SamplerTest, ResumingAgainAndAgainGoesThroughTheEpochOnce) {
   const std::uint64_t n = 101;
-  const ChunkedOptions options{.seed = 8, .chunk_size = 9, .window = 1};
+  const ChunkedSampler::Options options{.seed = 8, .chunk_size = 9, .window = 1};
   Samples all;
   ResumeToken token = ChunkedSampler(n, options).token();
   // Each part of the epoch on another number of ranks, a few samples each.
@@ -306,7 +307,7 @@ TEST(SamplerTest, ResumingAgainAndAgainGoesThroughTheEpochOnce) {
 }
 
 TEST(SamplerTest, ATokenOfAFinishedEpochStandsAtTheBeginningOfTheNext) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     for (const std::uint64_t n : {0U, 1U, 3U, 4U, 10U, 12U}) {
       const ChunkedSampler sampler = at_epoch(
           ChunkedSampler(n, {.seed = 3, .chunk_size = 2, .tail = tail}, {.world_size = 4}), 6);
@@ -331,7 +332,7 @@ TEST(SamplerTest, ATokenOfAFinishedEpochStandsAtTheBeginningOfTheNext) {
 
 TEST(SamplerTest, AnEntryAddedInMidEpochLosesAndRepeatsNothingElse) {
   for (const std::uint64_t streams : {1U, 4U}) {
-    ChunkedOptions options{.seed = 1, .chunk_size = 20, .window = 1, .streams = streams};
+    ChunkedSampler::Options options{.seed = 1, .chunk_size = 20, .window = 1, .streams = streams};
     Samples all;
     ResumeToken token = ChunkedSampler(200, options, {.world_size = 4}).token();
     std::unique_ptr<Sampler> last;
@@ -371,7 +372,7 @@ TEST(SamplerTest, AnEntryAddedInMidEpochLosesAndRepeatsNothingElse) {
 }
 
 TEST(SamplerTest, AStepLeftOutIsJustThatStep) {
-  ChunkedOptions options{.seed = 4, .chunk_size = 5, .window = 1};
+  ChunkedSampler::Options options{.seed = 4, .chunk_size = 5, .window = 1};
   const ChunkedSampler plain(40, options, {.world_size = 2});
   options.skip.add_steps(0, 1, 2, 2, 3);
   const ChunkedSampler skipping(40, options, {.world_size = 2});
@@ -384,8 +385,8 @@ TEST(SamplerTest, AStepLeftOutIsJustThatStep) {
 }
 
 TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
-  for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
-    ChunkedOptions options{.seed = 4, .chunk_size = 5, .tail = tail};
+  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
+    ChunkedSampler::Options options{.seed = 4, .chunk_size = 5, .tail = tail};
     options.skip.add_positions(0, 10, 14);
     options.skip.add_sample(30);
     const ChunkedSampler sampler(42, options, {.world_size = 3});
@@ -397,7 +398,7 @@ TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
       }
     }
     std::partial_sum(times.begin(), times.end(), times.begin());
-    EXPECT_EQ(times[42], tail == Tail::kDrop ? 36U : 37U);
+    EXPECT_EQ(times[42], tail == Order::Tail::kDrop ? 36U : 37U);
     ChunkedSampler resumed(42, options, {.world_size = 3});
     resumed.resume(sampler.token_after(5));
     for (std::uint64_t position = 0; position <= 42; ++position) {
@@ -412,7 +413,7 @@ TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
 
 TEST(SamplerTest, PositionsAreThoseOfTheEpochAsIfNothingWereLeftOut) {
   const Samples whole = delivered(ChunkedSampler(100, {.seed = 4, .chunk_size = 5}));
-  ChunkedOptions options{.seed = 4, .chunk_size = 5, .tail = Tail::kPad};
+  ChunkedSampler::Options options{.seed = 4, .chunk_size = 5, .tail = Order::Tail::kPad};
   options.skip.add_positions(0, 50, 61);
   const ChunkedSampler sampler(100, options, {.world_size = 8});
   ASSERT_EQ(sampler.size(), 12U);
@@ -452,19 +453,24 @@ TEST(SamplerTest, SamplersWithFlatOptionsAreTheOrdersOfThatName) {
   skip.add_sample(7);
   const RankOptions ranks{.rank = 1, .world_size = 2};
   const SampleSet shards = SampleSet::of_shards(std::vector<std::uint64_t>{30, 0, 41, 30});
-  const ChunkedSampler chunked(
-      101,
-      {.seed = 5, .chunk_size = 9, .window = 3, .streams = 4, .tail = Tail::kDrop, .skip = skip},
-      ranks);
+  const ChunkedSampler chunked(101,
+                               {.seed = 5,
+                                .chunk_size = 9,
+                                .window = 3,
+                                .streams = 4,
+                                .tail = Order::Tail::kDrop,
+                                .skip = skip},
+                               ranks);
   const Order order{
-      .seed = 5, .kind = Chunked{9, 3}, .streams = 4, .tail = Tail::kDrop, .skip = skip};
+      .seed = 5, .kind = Chunked{9, 3}, .streams = 4, .tail = Order::Tail::kDrop, .skip = skip};
   EXPECT_EQ(delivered(chunked), delivered(*make_sampler(101, order, ranks)));
   EXPECT_EQ(chunked.spec(), make_sampler(101, order, ranks)->spec());
   EXPECT_EQ(chunked.skip(), skip);
   const ShardedSampler sharded(
-      shards, {.seed = 5, .window = 2, .streams = 2, .tail = Tail::kPad, .skip = skip}, ranks);
+      shards, {.seed = 5, .window = 2, .streams = 2, .tail = Order::Tail::kPad, .skip = skip},
+      ranks);
   const Order by_shard{
-      .seed = 5, .kind = Sharded{2}, .streams = 2, .tail = Tail::kPad, .skip = skip};
+      .seed = 5, .kind = Sharded{2}, .streams = 2, .tail = Order::Tail::kPad, .skip = skip};
   EXPECT_EQ(delivered(sharded), delivered(*make_sampler(shards, by_shard, ranks)));
   EXPECT_EQ(sharded.spec(), make_sampler(shards, by_shard, ranks)->spec());
   EXPECT_EQ(delivered(SequentialSampler(7, ranks)),
@@ -600,7 +606,7 @@ TEST(SamplerTest, WorksAtTenToTheTwelfth) {
       for (int i = 0; i < 100; ++i) {
         const std::uint64_t sample = *sampler.next();
         EXPECT_TRUE(seen.insert(sample).second);
-        const std::vector<SampleTime> found = when_sample(sampler, sample);
+        const std::vector<Sampler::SampleTime> found = when_sample(sampler, sample);
         ASSERT_EQ(found.size(), 1U);
         EXPECT_EQ(found[0].rank, 3U);
         EXPECT_EQ(found[0].step, sampler.position() - 1);
@@ -648,7 +654,7 @@ TEST(SamplerTest, OptionsThatMeanNothingAreRefused) {
               testing::HasSubstr("ranks are in [0, 4)"));
   EXPECT_THAT(text(10, {}, {.batch_size = 0}), testing::HasSubstr("batch_size is 0"));
   EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 3}),
-              testing::HasSubstr("replicas is 3 with world_size 4; it divides"));
+              testing::HasSubstr("replicas is 3 with world_size 4; it must divide"));
   EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 0}), testing::HasSubstr("replicas is 0"));
   EXPECT_THAT(text(kMaxSamples + 1, {}), testing::HasSubstr("at most 2^62"));
   EXPECT_THAT(text(10, {.epoch_size = kMaxSamples + 1}), testing::HasSubstr("at most 2^62"));
@@ -674,7 +680,7 @@ TEST(SamplerTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
   for (std::uint64_t n = 0; n <= 40; ++n) {
     for (std::uint64_t world = 1; world <= 5; ++world) {
       for (std::uint64_t global = 1; global <= 12; ++global) {
-        for (const Tail tail : {Tail::kExact, Tail::kDrop}) {
+        for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop}) {
           const Order order{.seed = n, .kind = Chunked{.chunk_size = 4}, .tail = tail};
           test::Samples in_steps;
           std::uint64_t steps = 0;
@@ -693,7 +699,7 @@ TEST(SamplerTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
             }
             ASSERT_EQ(sampler->first_of_step(steps), sampler->size());
           }
-          const std::uint64_t kept = tail == Tail::kDrop ? n - n % world : n;
+          const std::uint64_t kept = tail == Order::Tail::kDrop ? n - n % world : n;
           ASSERT_EQ(steps, (kept + global - 1) / global);
           ASSERT_EQ(in_steps.size(), kept);
           std::sort(in_steps.begin(), in_steps.end());
@@ -702,10 +708,11 @@ TEST(SamplerTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
       }
     }
   }
-  EXPECT_THAT(test::error_text([] {
-                make_sampler(25, {.tail = Tail::kPad}, {.world_size = 3, .global_batch_size = 2});
-              }),
-              testing::HasSubstr("tail pad with a global_batch_size of 2 on 3 ranks"));
+  EXPECT_THAT(
+      test::error_text([] {
+        make_sampler(25, {.tail = Order::Tail::kPad}, {.world_size = 3, .global_batch_size = 2});
+      }),
+      testing::HasSubstr("tail pad cannot be used with a global_batch_size of 2 on 3 ranks"));
 }
 
 }  // namespace

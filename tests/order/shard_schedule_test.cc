@@ -46,7 +46,8 @@ std::vector<Delivered> deliveries_by_slot(const Sampler& sampler) {
     }
   }
   // What fills the last row comes again: its position is one of before.
-  for (std::size_t slot = by_slot.size(); slot-- > 1 && sampler.order().tail == Tail::kPad;) {
+  for (std::size_t slot = by_slot.size();
+       slot-- > 1 && sampler.order().tail == Order::Tail::kPad;) {
     bool any_later = false;
     for (std::size_t other = 0; other < slot; ++other) {
       any_later = any_later || by_slot[other].position >= by_slot[slot].position;
@@ -57,7 +58,7 @@ std::vector<Delivered> deliveries_by_slot(const Sampler& sampler) {
   return by_slot;
 }
 
-bool in_range(const Sampler& sampler, const RankRange& ranks, std::uint64_t slot) {
+bool in_range(const Sampler& sampler, const RankOptions::Range& ranks, std::uint64_t slot) {
   const std::uint64_t first =
       slot % (sampler.world_size() / sampler.replicas()) * sampler.replicas();
   return first < ranks.first + ranks.count && first + sampler.replicas() > ranks.first;
@@ -100,7 +101,8 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
 
 /// What ShardSchedule promises of an order of passes, or wids, worked out slot by slot.
 std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts,
-                                   const RankRange& ranks, const std::vector<Delivered>& by_slot) {
+                                   const RankOptions::Range& ranks,
+                                   const std::vector<Delivered>& by_slot) {
   const bool is_wids = std::holds_alternative<Wids>(sampler.order().kind);
   const std::uint64_t n = sampler.num_samples();
   const std::uint64_t epoch_size = sampler.order().epoch_size == 0 ? n : sampler.order().epoch_size;
@@ -172,8 +174,8 @@ bool is_in_a_use(const EpochUses& epoch, std::uint64_t shard, std::uint64_t slot
   });
 }
 
-std::vector<RankRange> some_nodes(std::uint64_t world) {
-  std::vector<RankRange> nodes = {{0, world}, {world - 1, 1}};
+std::vector<RankOptions::Range> some_nodes(std::uint64_t world) {
+  std::vector<RankOptions::Range> nodes = {{0, world}, {world - 1, 1}};
   if (world > 1) nodes.push_back({world / 2, world - world / 2});
   if (world > 2) nodes.push_back({1, world - 2});
   return nodes;
@@ -191,7 +193,7 @@ void expect_promise(const Sampler& sampler, const Samples& starts, const std::st
   } else {
     EXPECT_EQ(schedule->num_slots(), by_slot.size()) << what;
   }
-  for (const RankRange& node : some_nodes(sampler.world_size())) {
+  for (const RankOptions::Range& node : some_nodes(sampler.world_size())) {
     const std::optional<EpochUses> epoch = schedule->uses(node);
     const bool is_whole = node.count == sampler.world_size();
     if (!epoch) {
@@ -278,7 +280,8 @@ TEST(ShardScheduleTest, ChunkedUsesAreThoseOfEverySlot) {
   for_each_world([](Case one) {
     for (const std::uint64_t chunk : {1, 3, 5, 8, 100}) {
       for (const std::uint64_t window : {1, 2, 3, 50}) {
-        for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+        for (const Order::Tail tail :
+             {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
           one.order.kind = Chunked{chunk, window, (chunk + window) % 3 == 0};
           one.order.tail = tail;
           const Samples starts = starts_of(one.n, chunk % 2 == 0 ? 3 : 9);
@@ -294,7 +297,7 @@ TEST(ShardScheduleTest, ChunkedUsesAreThoseOfEverySlot) {
 TEST(ShardScheduleTest, ShardedUsesAreThoseOfEverySlot) {
   for_each_world([](Case one) {
     for (const std::uint64_t window : {1, 2, 5}) {
-      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
         one.order.kind = Sharded{window};
         one.order.tail = tail;
         const Samples starts = starts_of(one.n, 6);
@@ -307,7 +310,7 @@ TEST(ShardScheduleTest, ShardedUsesAreThoseOfEverySlot) {
 TEST(ShardScheduleTest, UsesInOrderAreThoseOfEverySlot) {
   for_each_world([](Case one) {
     one.order.kind = Sequential{};
-    for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
       one.order.tail = tail;
       const Samples starts = starts_of(one.n, 4);
       expect_promise(*one.sampler(starts), starts, one.text());
@@ -344,7 +347,7 @@ TEST(ShardScheduleTest, WhatIsSkippedIsNotNeeded) {
     one.order.skip.add_positions(one.epoch, one.n / 3, one.n / 3 + 5);
     one.order.skip.add_positions(one.epoch, one.n - 1, one.n);
     one.order.skip.add_sample(one.n / 2);
-    for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+    for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
       one.order.tail = tail;
       const Samples starts = starts_of(one.n, 3);
       expect_promise(*one.sampler(starts), starts, one.text() + " skip");
@@ -357,7 +360,7 @@ TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
   for_each_world([&random](Case one) {
     for (const OrderKind& kind :
          {OrderKind(Chunked{4, 2}), OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
-      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
         one.order.kind = kind;
         one.order.tail = tail;
         one.order.skip = {};
@@ -381,7 +384,7 @@ TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
   for_each_world([](Case one) {
     for (const std::uint64_t replicas : {2, 3}) {
       one.order.kind = Chunked{5, 2};
-      one.order.tail = static_cast<Tail>(one.n % 3);
+      one.order.tail = static_cast<Order::Tail>(one.n % 3);
       const std::uint64_t shares = one.ranks.world_size;
       Case copied = one;
       copied.ranks = {.world_size = shares * replicas, .replicas = replicas};
@@ -500,7 +503,7 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
 TEST(ShardScheduleTest, WhereBytesAreBalancedUsesAreOfWholeSteps) {
   for_each_world([](Case one) {
     for (const std::uint64_t batch_size : {1, 3}) {
-      for (const Tail tail : {Tail::kExact, Tail::kDrop, Tail::kPad}) {
+      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
         one.order.kind = Chunked{4, 2};
         one.order.tail = tail;
         one.order.balance_bytes = true;
@@ -565,8 +568,8 @@ TEST(ShardScheduleTest, WrongShardsAndRanksAreRefused) {
     }
   }
   const auto schedule = ShardSchedule::of(*sampler, Samples{0, 50, 100});
-  for (const RankRange& ranks :
-       {RankRange{4, 1}, RankRange{0, 5}, RankRange{3, 2}, RankRange{0, 0}}) {
+  for (const RankOptions::Range& ranks : {RankOptions::Range{4, 1}, RankOptions::Range{0, 5},
+                                          RankOptions::Range{3, 2}, RankOptions::Range{0, 0}}) {
     try {
       static_cast<void>(schedule->uses(ranks));
       ADD_FAILURE() << ranks.first;

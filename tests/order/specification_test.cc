@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/hasher.h"
+#include "order/algorithms.h"
 #include "order/arithmetic.h"
 #include "order/deal.h"
 #include "order/epoch_order.h"
@@ -85,7 +86,7 @@ json json_of(const RankOptions& ranks) {
           {"global_batch_size", ranks.global_batch_size},
           {"replicas", ranks.replicas}};
 }
-json json_of(const AuditSum& sum) {
+json json_of(const EpochAudit::Sum& sum) {
   return {sum.count, to_string(sum.hashes), to_string(sum.numbers)};
 }
 
@@ -250,7 +251,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   const std::uint64_t large = std::uint64_t{1} << 40;  // equal once they are scaled
   ask_deal(4, 0, {large - 2, large - 1, 2 * large - 1, 7});
   // SamplerTest: a pad repeats what is not left out by its end, if there is anything.
-  Order padded{.kind = Sequential{}, .tail = Tail::kPad};
+  Order padded{.kind = Sequential{}, .tail = Order::Tail::kPad};
   const auto ask_padded = [&](std::uint64_t n, std::uint64_t world) {
     json skipped = json::array();
     for (const auto& [sample, entry] : padded.skip.samples()) {
@@ -314,7 +315,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   all.ask(request, make_sampler(10, order)->token().to_text());
   // EpochAuditTest
   const Hash128 fingerprint{0x1111, 0x2222};
-  const AuditSum sum = AuditSum::of_range(0, 1000, fingerprint);
+  const EpochAudit::Sum sum = EpochAudit::Sum::of_range(0, 1000, fingerprint);
   all.ask(
       {{"do", "sums"}, {"of", test::first_numbers(1000)}, {"fingerprint", to_string(fingerprint)}},
       json_of(sum));
@@ -416,9 +417,9 @@ TEST(SpecificationTest, TheNumbersInThePagesAreThoseOfTheLibrary) {
   EXPECT_THAT(flat_page("wids-order.md"),
               HasSubstr("epoch 2: " + listed(test::delivered(test::at_epoch(
                                           WidsSampler::shard_list(shards, order), 2)))));
-  EXPECT_THAT(
-      flat_page("epoch-proof.md"),
-      HasSubstr("hashes " + to_string(AuditSum::of_range(0, 10, {}).hashes) + ", numbers 45"));
+  EXPECT_THAT(flat_page("epoch-proof.md"),
+              HasSubstr("hashes " + to_string(EpochAudit::Sum::of_range(0, 10, {}).hashes) +
+                        ", numbers 45"));
 }
 
 TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
@@ -544,20 +545,21 @@ class Generator {
     const std::uint64_t n = data.size();
     Order order{.seed = one_in(2) ? random_() : below(9), .kind = kind(*data.starts())};
     if (one_in(3)) order.streams = 1 + below(6);
-    order.tail = one_of({Tail::kExact, Tail::kExact, Tail::kDrop, Tail::kPad});
+    order.tail =
+        one_of({Order::Tail::kExact, Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
     order.balance_bytes = one_in(3);
     if (one_in(3)) order.epoch_size = one_in(5) ? n : below(150);
     const bool is_single =
         std::holds_alternative<Wids>(order.kind) || std::holds_alternative<Mixture>(order.kind);
     if (is_single && !one_in(20)) {
       order.streams = 1;
-      order.tail = Tail::kExact;
+      order.tail = Order::Tail::kExact;
     }
     if (std::holds_alternative<Wids>(order.kind) && !one_in(20)) {
       order.balance_bytes = false;
       order.epoch_size = 0;
     }
-    if (order.epoch_size != 0 && !one_in(20)) order.tail = Tail::kExact;
+    if (order.epoch_size != 0 && !one_in(20)) order.tail = Order::Tail::kExact;
     return order;
   }
 
@@ -577,9 +579,9 @@ class Generator {
     SkipList skip;
     if (!one_in(2)) return skip;
     for (std::uint64_t left = below(n / 4 + 2); left > 0; --left) {
-      const EpochPosition from{one_in(2) ? epoch : below(epoch + 2), below(n + 1)};
+      const SkipList::Point from{one_in(2) ? epoch : below(epoch + 2), below(n + 1)};
       skip.add_sample(one_in(300) ? n : below(std::max<std::uint64_t>(n, 1)), "why",
-                      one_in(2) ? EpochPosition{} : from);
+                      one_in(2) ? SkipList::Point{} : from);
     }
     for (std::uint64_t left = below(4); left > 0; --left) {
       const std::uint64_t begin = below(n + 5);
@@ -636,13 +638,13 @@ void ask_of(const Sampler& sampler, json request, Generator& random, Questions& 
 }
 
 /// What all ranks deliver in the first steps of a sampler.
-AuditSum delivered_in(const Sampler& sampler, std::uint64_t steps) {
-  AuditSum sum;
+EpochAudit::Sum delivered_in(const Sampler& sampler, std::uint64_t steps) {
+  EpochAudit::Sum sum;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
     const auto mine = sampler.for_rank(rank);
     Samples samples(mine->first_of_step(steps));
     samples.resize(mine->next_batch(samples));
-    sum += AuditSum::of(samples, sampler.fingerprint());
+    sum += EpochAudit::Sum::of(samples, sampler.fingerprint());
   }
   return sum;
 }
@@ -658,7 +660,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
   const RankOptions ranks = random.ranks(order);
   json request{{"data", data.to_json()}, {"order", json_of(order)}, {"epoch", epoch}};
   request["given_ranks"] = json_of(ranks);
-  request["before"] = json_of(AuditSum{});
+  request["before"] = json_of(EpochAudit::Sum{});
   request = json_of(order.skip, request);
   std::unique_ptr<Sampler> sampler;
   try {
@@ -756,7 +758,7 @@ ResumeToken random_token(Generator& random) {
     try {
       return make_sampler(data.samples(), random.order(data))->spec();
     } catch (const Error&) {
-      return OrderSpec();
+      return ResumeToken::OrderSpec();
     }
   };
   token.fingerprint = {random.number(), random.number()};
@@ -765,7 +767,7 @@ ResumeToken random_token(Generator& random) {
   token.position = random.number();
   token.skip = random.skip(random.below(300), random.below(5));
   if (random.one_in(2)) {
-    token.audit = AuditSum{random.number(), {random.number(), random.number()}, {1, 2}};
+    token.audit = EpochAudit::Sum{random.number(), {random.number(), random.number()}, {1, 2}};
   }
   for (std::uint64_t left = random.below(3); left > 0; --left) {
     token.history.push_back({random.number(), {random.number(), random.number()}, stage()});

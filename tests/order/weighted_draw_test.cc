@@ -176,7 +176,7 @@ TEST(WeightedDrawTest, RefusesWeightsThatMeanNothing) {
   EXPECT_THAT(text({0, 0}), testing::HasSubstr("no weight"));
   EXPECT_THAT(text({1, 2, -1, NAN}),
               testing::AllOf(testing::HasSubstr("sample 2"), testing::HasSubstr("at least 0")));
-  EXPECT_THAT(text({1, NAN}), testing::HasSubstr("weight of nan"));
+  EXPECT_THAT(text({1, NAN}), testing::HasSubstr("a weight is nan"));
   EXPECT_EQ(test::error_code([] {
               WeightedDraw draw(Weights{1, INFINITY});
             }),

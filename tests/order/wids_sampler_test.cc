@@ -106,7 +106,7 @@ TEST(WidsSamplerTest, CanBeEnteredAnywhereAndAskedWhen) {
   }
   for (std::uint64_t index = 0; index < order.size(); ++index) {
     EXPECT_EQ(when_sample(sampler, order[index]),
-              (std::vector<SampleTime>{{1, index, 0, index * 3 + 1}}));
+              (std::vector<Sampler::SampleTime>{{1, index, 0, index * 3 + 1}}));
     EXPECT_EQ(sampler.position_in_epoch(index), index * 3 + 1);
   }
   EXPECT_EQ(delivered(WidsSampler(5, {.kind = Wids{.shuffle = false}})), test::first_numbers(5));
@@ -164,8 +164,9 @@ TEST(WidsSamplerTest, ResumesOnTheSameNumberOfRanksOnly) {
 }
 
 TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
-  EXPECT_THAT(test::error_text([] { WidsSampler(10, {.kind = Wids{}, .tail = Tail::kPad}); }),
-              testing::HasSubstr("tail"));
+  EXPECT_THAT(
+      test::error_text([] { WidsSampler(10, {.kind = Wids{}, .tail = Order::Tail::kPad}); }),
+      testing::HasSubstr("tail"));
   EXPECT_THAT(
       test::error_text([] { WidsSampler(10, {.kind = Wids{}, .streams = 2}, {.world_size = 2}); }),
       testing::HasSubstr("streams"));
@@ -185,9 +186,9 @@ TEST(WidsSamplerTest, RefusesATokenThatLeavesSomethingOut) {
   const auto chunked = make_sampler(10, order);
   WidsSampler sampler(10);
   sampler.seek(4);
-  EXPECT_THAT(
-      test::error_text([&] { sampler.resume(chunked->token(), Changes::kAllowAtEpochBorder); }),
-      testing::HasSubstr("skip does not apply to the wids sampler"));
+  EXPECT_THAT(test::error_text(
+                  [&] { sampler.resume(chunked->token(), Sampler::Changes::kAllowAtEpochBorder); }),
+              testing::HasSubstr("skip does not apply to the wids sampler"));
   EXPECT_EQ(sampler.position(), 4U);
   EXPECT_TRUE(sampler.skip().empty());
 }

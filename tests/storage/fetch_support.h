@@ -30,8 +30,8 @@ class StringSink : public Fetcher::Sink {
 };
 
 /// Options that lose no time.
-inline FetchOptions quick_options() {
-  FetchOptions options;
+inline Fetchers::Options quick_options() {
+  Fetchers::Options options;
   options.connect_timeout = std::chrono::milliseconds(2000);
   options.low_speed_time = std::chrono::seconds(1);
   options.max_retries = 2;

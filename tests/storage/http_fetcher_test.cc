@@ -183,8 +183,8 @@ TEST_F(HttpFetcherTest, AServerWithoutRangesGivesOnlyPartsFromTheStart) {
   const std::string url = serve({.body = body, .has_ranges = false});
   EXPECT_TRUE(same(fetched({.url = url, .range = {0, 1000}}), body.substr(0, 1000)));
   EXPECT_THAT(text_of({.url = url, .range = {1, 1000}}),
-              HasSubstr("(the server sent the whole file where a part was asked for); fetch the "
-                        "whole file, or serve it with ranges"));
+              HasSubstr("(the server sent the whole file where a part was asked for); read it "
+                        "through a shard cache, or from a server that supports range requests"));
 }
 
 TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
@@ -240,7 +240,7 @@ TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTim
 }
 
 TEST_F(HttpFetcherTest, RetryAfterIsHeldToAndCapped) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.retry_max_delay = std::chrono::milliseconds(300);
   fetchers_ = Fetchers(options);
   for (const char* when : {"1", "99999999999999999", "Fri, 31 Dec 2100 23:59:59 GMT"}) {
@@ -277,7 +277,7 @@ TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
 
 // faults.md 11
 TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.max_attempts = 7;
   fetchers_ = Fetchers(options);
   const std::string url = serve({.body = some_bytes(1000), .cut_after = 1});
@@ -341,7 +341,7 @@ TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
               HasSubstr("more bytes than it announced"));
   EXPECT_THAT(text_of({.url = serve({.body = body, .has_length = false})}),
-              HasSubstr("(an answer without a length: a cut could not be told from its end)"));
+              HasSubstr("(the answer has no length, so that a truncated one would go unnoticed)"));
   EXPECT_EQ(code_of({.url = serve({.body = body, .extra_headers = "Content-Length: 77\r\n"})}),
             ErrorCode::kFetch);
 }
@@ -357,7 +357,7 @@ TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
 
 // faults.md 12
 TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.low_speed_bytes_per_second = 1'000'000;
   fetchers_ = Fetchers(options);
   const std::string body = some_bytes(200'000);
@@ -368,7 +368,7 @@ TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
 
 // faults.md 12: a drip below the limit ends too, and others are served meanwhile.
 TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.max_retries = 0;
   options.low_speed_bytes_per_second = 100'000;
   fetchers_ = Fetchers(options);
@@ -392,7 +392,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
 
 // faults.md 12
 TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.low_speed_time = std::chrono::seconds(100);
   fetchers_ = Fetchers(options);
   const std::string url = serve({.body = some_bytes(1000), .stall_after = 10});
@@ -402,14 +402,14 @@ TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
     cancel = true;
   });
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(text_of({.url = url, .cancel = &cancel}), "a fetch was cancelled: '" + url + "'");
+  EXPECT_EQ(text_of({.url = url, .cancel = &cancel}), "the fetch was cancelled: '" + url + "'");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   canceller.join();
   EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
 }
 
 TEST_F(HttpFetcherTest, CancelEndsTheWaitBetweenAttempts) {
-  FetchOptions options = quick_options();
+  Fetchers::Options options = quick_options();
   options.retry_max_delay = std::chrono::hours(1);
   fetchers_ = Fetchers(options);
   const std::string url =
@@ -606,7 +606,7 @@ TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
             "or file, "
             "or add a fetcher (Fetchers::add)");
   EXPECT_EQ(text("train.tar"),
-            "not a URL: 'train.tar'; a local file is read in place, not fetched");
+            "the text is not a URL: 'train.tar'; a local file is read in place, not fetched");
 }
 
 TEST(FetchersTest, UsersAddTheirOwn) {
@@ -633,17 +633,17 @@ TEST(FetchersTest, UsersAddTheirOwn) {
 
 TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
   const auto text = [](auto&& change) {
-    FetchOptions options;
+    Fetchers::Options options;
     change(options);
     return error_text([&] { Fetchers{options}; });
   };
-  EXPECT_EQ(text([](FetchOptions& o) { o.max_retries = -1; }),
-            "an invalid option: FetchOptions::max_retries; give 0 or more");
-  EXPECT_THAT(text([](FetchOptions& o) { o.low_speed_time = std::chrono::seconds(0); }),
+  EXPECT_EQ(text([](Fetchers::Options& o) { o.max_retries = -1; }),
+            "the option is not valid: Fetchers::Options::max_retries; give 0 or more");
+  EXPECT_THAT(text([](Fetchers::Options& o) { o.low_speed_time = std::chrono::seconds(0); }),
               HasSubstr("low_speed_time"));
-  EXPECT_THAT(text([](FetchOptions& o) { o.connect_timeout = std::chrono::seconds(0); }),
+  EXPECT_THAT(text([](Fetchers::Options& o) { o.connect_timeout = std::chrono::seconds(0); }),
               HasSubstr("connect_timeout"));
-  EXPECT_THAT(text([](FetchOptions& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
+  EXPECT_THAT(text([](Fetchers::Options& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
 }
 
 // faults.md 47

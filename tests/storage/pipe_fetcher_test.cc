@@ -20,8 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-FetchOptions with_pipes() {
-  FetchOptions options = test::quick_options();
+Fetchers::Options with_pipes() {
+  Fetchers::Options options = test::quick_options();
   options.allow_pipe = true;
   return options;
 }
@@ -60,7 +60,7 @@ TEST(SplitCommandTest, MalformedCommandsAreRefused) {
   }
   EXPECT_EQ(
       error_text([] { split_command("cat 'x", "pipe:cat 'x"); }),
-      "a malformed command: 'pipe:cat ***' (a quote is left open); write pipe:program and its "
+      "the command is malformed: 'pipe:cat ***' (a quote is left open); write pipe:program and its "
       "arguments");
 }
 
@@ -72,8 +72,8 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   for (const std::string command : {"pipe:touch ", "PIPE:touch ", "|touch "}) {
     const Fetcher::Request request{.url = command + sentinel};
     EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
-              "a pipe: URL is a command, and none is run: 'pipe:touch ***'; set "
-              "FetchOptions::allow_pipe (--allow-pipe) if you wrote the URL yourself");
+              "a pipe: URL is a command, and is not run: 'pipe:touch ***'; set "
+              "Fetchers::Options::allow_pipe (--allow-pipe) if you wrote the URL yourself");
     EXPECT_EQ(error_code([&] { cautious.stat(request); }), ErrorCode::kUnsupported);
   }
   EXPECT_FALSE(std::filesystem::exists(sentinel));

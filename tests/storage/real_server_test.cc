@@ -105,7 +105,7 @@ class NginxTest : public ::testing::Test {
   test::TempDir dir_;
   int port_ = 0, tls_port_ = 0;
   std::unique_ptr<test::Nginx> server_;
-  FetchOptions options_ = test::quick_options();
+  Fetchers::Options options_ = test::quick_options();
 };
 
 TEST_F(NginxTest, FilesAndRangesComeOverHttpAndHttps) {
@@ -162,10 +162,10 @@ TEST_F(NginxTest, CertificatesAreChecked) {
   options_.ca_file = "";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
               HasSubstr(", after 1 attempt); if the certificate is of your own authority, name it "
-                        "(FetchOptions::ca_file)"));
+                        "(Fetchers::Options::ca_file)"));
   options_.ca_file = dir_ / "none.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("check FetchOptions::ca_file"));
+              HasSubstr("check Fetchers::Options::ca_file"));
 }
 
 // faults.md 43: whatever stands in the URL, http runs no program.

@@ -156,7 +156,7 @@ class S3FetcherTest : public ::testing::Test {
 
   Environment environment_;
   TestHttpServer server_;
-  FetchOptions options_ = test::quick_options();
+  Fetchers::Options options_ = test::quick_options();
   std::string fault_;  // written by the server's threads, one after the other
 };
 
@@ -219,7 +219,7 @@ TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
   EXPECT_EQ(server_.requests().back().header("host"),
             "bucket.localhost:" + std::to_string(server_.port()));
 
-  const auto url_of = [](const std::string& url, const S3Options& options) {
+  const auto url_of = [](const std::string& url, const Fetchers::S3Options& options) {
     return s3_target(url, options, resolve_s3_access(options)).url;
   };
   EXPECT_EQ(url_of("s3://b/k", {}), "https://b.s3.us-east-1.amazonaws.com/k");
@@ -232,7 +232,7 @@ TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
 }
 
 TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
-  const auto found = [](const S3Options& options = {}) {
+  const auto found = [](const Fetchers::S3Options& options = {}) {
     const S3Access access = resolve_s3_access(options);
     return access.access_key_id + "|" + access.secret_access_key + "|" + access.session_token +
            "|" + access.region + "|" + access.endpoint + "|" + access.source;
@@ -264,12 +264,13 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
                    .region = "o-1",
                    .access_key_id = "O",
                    .secret_access_key = "s4"}),
-            "O|s4||o-1|http://o|S3Options");
+            "O|s4||o-1|http://o|Fetchers::S3Options");
 
   EXPECT_THAT(error_text([] { resolve_s3_access({.profile = "none"}); }),
-              HasSubstr("there is no such profile for S3: 'none'; name one that is in '"));
+              HasSubstr("the S3 profile does not exist: 'none'; name one that is in '"));
   EXPECT_EQ(error_text([] { resolve_s3_access({.access_key_id = "x"}); }),
-            "half a pair of keys for S3: S3Options; give both the access key id and the secret "
+            "one of the two S3 keys is missing: Fetchers::S3Options; give both the access key id "
+            "and the secret "
             "access key, or neither");
 }
 
@@ -292,7 +293,7 @@ TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
               AllOf(HasSubstr("cannot fetch: 's3://bucket/x' (HTTP status 403, "
                               "SignatureDoesNotMatch, after 1 attempt); check the keys (from "
-                              "S3Options), the region and the bucket's policy"),
+                              "Fetchers::S3Options), the region and the bucket's policy"),
                     Not(HasSubstr("sesame")), Not(HasSubstr(kId))));
 
   server_.set_gate(nullptr);
@@ -302,8 +303,9 @@ TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
               HasSubstr("(HTTP status 302, after 1 attempt); the bucket is in the region "
                         "'eu-west-9': name it"));
   options_.s3.session_token = "line\nsesame";
-  EXPECT_EQ(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-            "malformed keys for S3: S3Options; a key is one word of printable characters");
+  EXPECT_EQ(
+      error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+      "the S3 keys are malformed: Fetchers::S3Options; a key is one word of printable characters");
 }
 
 TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
@@ -322,7 +324,7 @@ TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
   options_.s3.endpoint = "http://h";
   options_.s3.region = "eu.evil/";
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://b/k"}); }),
-              HasSubstr("a malformed region for S3: 'eu.evil/'"));
+              HasSubstr("the S3 region is malformed: 'eu.evil/'"));
 }
 
 // --- Against a server that others wrote
@@ -383,7 +385,7 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const std::string keys =
       call("POST", server, "iam", "Action=CreateAccessKey&Version=2010-05-08&UserName=u");
 
-  FetchOptions options = test::quick_options();
+  Fetchers::Options options = test::quick_options();
   options.s3.endpoint = server;
   options.s3.access_key_id = between(keys, "<AccessKeyId>", '<');
   options.s3.secret_access_key = between(keys, "<SecretAccessKey>", '<');

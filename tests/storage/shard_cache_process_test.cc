@@ -38,7 +38,7 @@ int stress() {
 
 class ShardCacheProcessTest : public ::testing::Test {
  protected:
-  ShardCacheOptions options(std::uint64_t budget_bytes) const {
+  ShardCache::Options options(std::uint64_t budget_bytes) const {
     return {.directory = dir_ / "cache",
             .budget_bytes = budget_bytes,
             .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
@@ -74,7 +74,8 @@ TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
       for (int i = 0; i < kRounds; ++i) {
         ++meeting->arrived;
         while (meeting->arrived < kProcesses * (i + 1)) std::this_thread::yield();
-        if (test::read_file(cache->get(request(i)).path()) != body(i)) return "wrong bytes";
+        if (test::read_file(CacheAccess::get(*cache, request(i)).path()) != body(i))
+          return "wrong bytes";
       }
       return "";
     });
@@ -97,7 +98,7 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
       for (int i = 0, gone = 0; i < kRounds; ++i) {
         // Without the lock that says so nobody sees that it is in use: it may go before it is
         // opened.
-        const CachedShard shard = cache->get(request(i));
+        const CachedShard shard = CacheAccess::get(*cache, request(i));
         try {
           if (test::read_file(shard.path()) != body(i)) return "wrong bytes";
         } catch (const std::runtime_error& e) {
@@ -143,14 +144,15 @@ TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
         KillPoint::countdown = n;
         const auto cache = ShardCache::open(options(2 * kShardBytes));
         set_fault_handler(&KillPoint::handle);
-        for (int i = 0; i < 5; ++i) cache->get(request(i));
+        for (int i = 0; i < 5; ++i) CacheAccess::get(*cache, request(i));
         return "not killed";
       });
       const std::string end = child.wait();
       const auto start = std::chrono::steady_clock::now();
       const auto cache = ShardCache::open(options(2 * kShardBytes));
       for (const int i : {0, 4, 5}) {
-        ASSERT_EQ(test::read_file(cache->get(request(i)).path()), body(i)) << point << " " << n;
+        ASSERT_EQ(test::read_file(CacheAccess::get(*cache, request(i)).path()), body(i))
+            << point << " " << n;
       }
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30))
           << "no lock left";
@@ -182,7 +184,7 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
       const auto cache = ShardCache::open(options(kBudget));
       for (;;) {
         const int i = static_cast<int>(random() % kShards);
-        if (test::read_file(cache->get(request(i)).path()) != body(i)) {
+        if (test::read_file(CacheAccess::get(*cache, request(i)).path()) != body(i)) {
           return "wrong bytes in " + path(i);
         }
       }
@@ -223,7 +225,7 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
   EXPECT_LE(cache->used_bytes(), kBudget);
   EXPECT_THAT(cache->verify().damaged, IsEmpty());
   for (int i = 0; i < kShards; ++i) {
-    EXPECT_EQ(test::read_file(cache->get(request(i)).path()), body(i));
+    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(i)).path()), body(i));
   }
 }
 
@@ -231,11 +233,11 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
 TEST_F(ShardCacheProcessTest, WhatOneProcessMapsAnotherDoesNotEvict) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   const auto cache = ShardCache::open(options(2 * kShardBytes));
-  const CachedShard held = cache->get(request(0));
+  const CachedShard held = CacheAccess::get(*cache, request(0));
   EXPECT_EQ(test::in_child([&]() -> std::string {
               const auto other = ShardCache::open(options(2 * kShardBytes));
-              for (const int i : {1, 2, 3, 4}) other->get(request(i));
-              return other->remove(ShardCache::name_of(request(0))) ? "removed" : "";
+              for (const int i : {1, 2, 3, 4}) CacheAccess::get(*other, request(i));
+              return other->remove(CacheAccess::name_of(request(0))) ? "removed" : "";
             }),
             "");
   EXPECT_EQ(test::read_file(held.path()), body(0));

@@ -46,7 +46,7 @@ class ShardCacheTest : public ::testing::Test {
   CacheRequest request(int i) const {
     return {.url = server_.url(path(i)), .size_bytes = kShardBytes};
   }
-  ShardCacheOptions options(std::uint64_t budget_shards = 100) const {
+  ShardCache::Options options(std::uint64_t budget_shards = 100) const {
     return {.directory = dir_ / "cache",
             .budget_bytes = budget_shards * kShardBytes,
             .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
@@ -59,7 +59,7 @@ class ShardCacheTest : public ::testing::Test {
     return names;
   }
   std::string read(ShardCache& cache, int i) {
-    return test::read_file(cache.get(request(i)).path());
+    return test::read_file(CacheAccess::get(cache, request(i)).path());
   }
 
   TempDir dir_;
@@ -71,7 +71,7 @@ TEST_F(ShardCacheTest, FetchesAShardOnceAndServesItFromThenOn) {
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(server_.gets(path(0)), 1);
-  const ShardCacheStats stats = cache->stats();
+  const ShardCache::Stats stats = cache->stats();
   EXPECT_EQ(stats.hits, 1u);
   EXPECT_EQ(stats.misses, 1u);
   EXPECT_EQ(stats.fetched, 1u);
@@ -87,14 +87,17 @@ TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
   server_.serve("/a/0.tar", {.body = "aaaa"});
   server_.serve("/b/0.tar", {.body = "bbbb"});
   const auto cache = ShardCache::open(options());
-  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/a/0.tar")}).path()), "aaaa");
-  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/b/0.tar")}).path()), "bbbb");
-  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/b/0.tar?x=1")}).path()), "bbbb");
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, {.url = server_.url("/a/0.tar")}).path()),
+            "aaaa");
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, {.url = server_.url("/b/0.tar")}).path()),
+            "bbbb");
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, {.url = server_.url("/b/0.tar?x=1")}).path()),
+            "bbbb");
   EXPECT_THAT(cache->entries(), SizeIs(3));
-  EXPECT_EQ(ShardCache::name_of({.url = "HTTP://Example.org:80/x/../y"}),
-            ShardCache::name_of({.url = "http://example.org/y"}));
-  EXPECT_NE(ShardCache::name_of({.url = "http://example.org/y"}),
-            ShardCache::name_of({.url = "http://example.org/Y"}));
+  EXPECT_EQ(CacheAccess::name_of({.url = "HTTP://Example.org:80/x/../y"}),
+            CacheAccess::name_of({.url = "http://example.org/y"}));
+  EXPECT_NE(CacheAccess::name_of({.url = "http://example.org/y"}),
+            CacheAccess::name_of({.url = "http://example.org/Y"}));
 }
 
 // faults.md 10, 11
@@ -102,7 +105,7 @@ TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   const auto cache = ShardCache::open(options());
   const auto fails = [&](test::ServedFile file, const CacheRequest& what) {
     server_.serve("/bad.tar", std::move(file));
-    EXPECT_ANY_THROW(cache->get(what));
+    EXPECT_ANY_THROW(CacheAccess::get(*cache, what));
     EXPECT_THAT(files(), IsEmpty());
   };
   const CacheRequest bad{.url = server_.url("/bad.tar"), .size_bytes = kShardBytes};
@@ -124,12 +127,12 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   const auto cache = ShardCache::open(options());
   CacheRequest wanted = request(0);
   wanted.size_bytes = kShardBytes + 1;
-  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
               AllOf(HasSubstr("not as long as it was when it was indexed"),
                     HasSubstr("100000 bytes now, 100001 then"), HasSubstr("shardwise index")));
   wanted = request(0);
   wanted.source_hash = hash128("another");
-  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
               HasSubstr("the fetched bytes are not those that were indexed"));
 }
 
@@ -147,20 +150,20 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
     return request;
   };
   read(*cache, 0);  // of no check
-  for (int i = 0; i < 3; ++i) cache->get(wanted(0));
+  for (int i = 0; i < 3; ++i) CacheAccess::get(*cache, wanted(0));
   EXPECT_EQ(checks, 1);
   EXPECT_EQ(server_.gets(path(0)), 1);
 
   server_.serve(path(0), {.body = body(1)});  // the same ETag
-  EXPECT_EQ(test::read_file(cache->get(wanted(1)).path()), body(1));
-  EXPECT_EQ(test::read_file(cache->get(wanted(1)).path()), body(1));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
   EXPECT_EQ(checks, 2);
   EXPECT_EQ(server_.gets(path(0)), 2);
   EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
 
-  cache->remove(ShardCache::name_of(request(0)));
+  cache->remove(CacheAccess::name_of(request(0)));
   read(*cache, 0);
-  EXPECT_EQ(error_code([&] { cache->get(wanted(0)); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted(0)); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(checks, 5) << "of what lay there, with the lock once more, and of what came";
 }
 
@@ -169,10 +172,10 @@ TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   const auto cache = ShardCache::open(options());
   CacheRequest first = request(0), second = request(0);
   first.validator = "\"v1\"", second.validator = "\"v2\"";
-  EXPECT_EQ(test::read_file(cache->get(first).path()), body(0));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, first).path()), body(0));
   server_.serve(path(0), {.body = body(1), .etag = "\"v2\""});
-  EXPECT_EQ(test::read_file(cache->get(second).path()), body(1));
-  EXPECT_EQ(test::read_file(cache->get(first).path()), body(0));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, second).path()), body(1));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, first).path()), body(0));
   EXPECT_EQ(cache->stats().fetched, 2u);
 
   const auto entries = cache->entries();
@@ -181,7 +184,7 @@ TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   EXPECT_THAT((std::vector{entries[0].validator, entries[1].validator}),
               testing::UnorderedElementsAre("\"v1\"", "\"v2\""));
   EXPECT_THAT(cache->verify().damaged, IsEmpty());
-  test::write_file(dir_ / "cache/shards/" + ShardCache::name_of(first) + ".tar", body(1));
+  test::write_file(dir_ / "cache/shards/" + CacheAccess::name_of(first) + ".tar", body(1));
   ASSERT_THAT(cache->verify().damaged, SizeIs(1)) << "one version's bytes under another's name";
   EXPECT_EQ(cache->verify().damaged[0].validator, "\"v1\"");
 }
@@ -198,12 +201,12 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
       wanted.validator = "\"v1\"";
       wanted.compression = compression;
       EXPECT_THAT(
-          error_text([&] { cache->get(wanted); }),
+          error_text([&] { CacheAccess::get(*cache, wanted); }),
           AllOf(HasSubstr("changed at its source"), HasSubstr(server_.url(path(0))),
                 HasSubstr("version '\"v1\"' then, '\"v2\"' now"), HasSubstr("shardwise index")));
-      EXPECT_EQ(error_code([&] { cache->get(wanted); }), ErrorCode::kStaleIndex);
+      EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
       wanted.size_bytes.reset();  // then the source is asked how large it is
-      EXPECT_EQ(error_code([&] { cache->get(wanted); }), ErrorCode::kStaleIndex);
+      EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
       EXPECT_EQ(cache->stats().fetched, 0u);
       EXPECT_THAT(files(), IsEmpty());
     }
@@ -216,25 +219,25 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   CacheRequest first = request(0), second = request(0);
   first.source_hash = hash128(body(0)), second.source_hash = hash128(body(1));
   {
-    const CachedShard used = cache->get(first);
+    const CachedShard used = CacheAccess::get(*cache, first);
     server_.serve(path(0), {.body = body(1)});  // the same ETag
-    const CachedShard own = cache->get(second);
+    const CachedShard own = CacheAccess::get(*cache, second);
     EXPECT_EQ(test::read_file(own.path()), body(1));
     EXPECT_NE(own.path(), used.path());
     EXPECT_EQ(test::read_file(used.path()), body(0));
     EXPECT_EQ(cache->stats().bypassed, 1u);
-    EXPECT_EQ(test::read_file(cache->get(first).path()), body(0)) << "it stayed";
-    std::optional<ShardCache::Fetch> fetch;
-    EXPECT_EQ(cache->begin_ahead(second, 1, nullptr, fetch), ShardCache::Ahead::kNotNow);
+    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, first).path()), body(0)) << "it stayed";
+    std::optional<ShardFetch> fetch;
+    EXPECT_EQ(CacheAccess::begin_ahead(*cache, second, 1, nullptr, fetch), Ahead::kNotNow);
   }
-  EXPECT_EQ(test::read_file(cache->get(second).path()), body(1));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, second).path()), body(1));
   EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
-  EXPECT_EQ(error_code([&] { cache->get(first); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, first); }), ErrorCode::kStaleIndex);
   // Without its record nobody knows its hash.
   read(*cache, 0);
-  std::filesystem::remove(dir_ / "cache/shards/" + ShardCache::name_of(second) + ".json");
+  std::filesystem::remove(dir_ / "cache/shards/" + CacheAccess::name_of(second) + ".json");
   const std::uint64_t before = cache->stats().fetched;
-  cache->get(second);
+  CacheAccess::get(*cache, second);
   EXPECT_EQ(cache->stats().fetched, before + 1);
 }
 
@@ -249,12 +252,12 @@ TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
       .validator = local_validator(identity.size_bytes, identity.mtime_ns - 1),
       .compression = Compression::kZstd,
   };
-  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
               AllOf(HasSubstr("changed at its source"), HasSubstr(dir_ / "local"),
                     HasSubstr(wanted.validator)));
   EXPECT_THAT(files(), IsEmpty());
   wanted.validator = local_validator(identity.size_bytes, identity.mtime_ns);
-  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
 }
 
 /// Sets when a file was written, to a time that it was not.
@@ -268,7 +271,7 @@ TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks)
   const auto cache = ShardCache::open(options());
   for (const int i : {0, 1}) read(*cache, i);
   const auto file = [&](int i) {
-    return dir_ / "cache/shards/" + ShardCache::name_of(request(i)) + ".tar";
+    return dir_ / "cache/shards/" + CacheAccess::name_of(request(i)) + ".tar";
   };
   std::filesystem::rename(file(0), dir_ / "x");
   std::filesystem::rename(file(1), file(0));
@@ -294,7 +297,7 @@ TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks)
 
 TEST_F(ShardCacheTest, ACacheThatWasCopiedIsReadOnceAndNotFetchedAgain) {
   read(*ShardCache::open(options()), 0);
-  const std::string name = dir_ / "cache/shards/" + ShardCache::name_of(request(0));
+  const std::string name = dir_ / "cache/shards/" + CacheAccess::name_of(request(0));
   set_mtime(name + ".tar", 1'000'000'000);
   const std::string before = test::read_file(name + ".json");
   const auto cache = ShardCache::open(options());
@@ -316,7 +319,7 @@ TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
     const int other = (i + 1) % 4;
     for (const int k : {i, other}) ASSERT_EQ(read(*cache, k), body(k)) << "trial " << trial;
     const auto stem = [&](int k) {
-      return dir_ / "cache/shards/" + ShardCache::name_of(request(k));
+      return dir_ / "cache/shards/" + CacheAccess::name_of(request(k));
     };
     const std::string shard = stem(i) + ".tar", record = stem(i) + ".json";
     const std::int64_t then = file_identity(shard).mtime_ns;
@@ -363,13 +366,15 @@ TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
         write(shard, std::string(kShardBytes, '\0'));
     }
     ASSERT_EQ(read(*cache, i), body(i)) << "trial " << trial << ", damage " << kind;
-    cache->remove(ShardCache::name_of(request(i)));
+    cache->remove(CacheAccess::name_of(request(i)));
   }
 }
 
 TEST_F(ShardCacheTest, ShardsThatChangedPlacesWithTheirRecordsAreNotTaken) {
   const auto cache = ShardCache::open(options());
-  const auto stem = [&](int i) { return dir_ / "cache/shards/" + ShardCache::name_of(request(i)); };
+  const auto stem = [&](int i) {
+    return dir_ / "cache/shards/" + CacheAccess::name_of(request(i));
+  };
   for (const int i : {0, 1}) read(*cache, i);
   for (const std::string suffix : {".tar", ".json"}) {
     std::filesystem::rename(stem(0) + suffix, dir_ / "other");
@@ -386,24 +391,26 @@ TEST_F(ShardCacheTest, AShardThatWasCutIsNotTakenThoughItsTimeWasKeptAndNobodySa
   CacheRequest wanted = request(0);
   wanted.size_bytes.reset();
   wanted.source_bytes.reset();
-  const std::string stem = dir_ / "cache/shards/" + ShardCache::name_of(wanted);
+  const std::string stem = dir_ / "cache/shards/" + CacheAccess::name_of(wanted);
   const auto cut = [&] {
-    ASSERT_EQ(test::read_file(cache->get(wanted).path()), body(0));
+    ASSERT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
     const std::int64_t then = file_identity(stem + ".tar").mtime_ns;
     std::filesystem::resize_file(stem + ".tar", kShardBytes - 512);
     set_mtime(stem + ".tar", then);
   };
   cut();
-  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0)) << "its record says it";
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0))
+      << "its record says it";
   cut();
   std::filesystem::remove(stem + ".json");
   wanted.source_bytes = kShardBytes;
-  EXPECT_EQ(test::read_file(cache->get(wanted).path()), body(0)) << "its source says it";
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0))
+      << "its source says it";
 }
 
 TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   const auto cache = ShardCache::open(options());
-  const std::string stem = dir_ / "cache/shards/" + ShardCache::name_of(request(0));
+  const std::string stem = dir_ / "cache/shards/" + CacheAccess::name_of(request(0));
   read(*cache, 0);
   const std::int64_t then = file_identity(stem + ".tar").mtime_ns;
   test::write_file(stem + ".tar", body(1));
@@ -422,21 +429,21 @@ TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor)
   const auto cache = ShardCache::open(options(3));
   EXPECT_EQ(cache->used_bytes(), 6 * kShardBytes) << "nobody used it";
   const std::map<std::string, NextUse> future{
-      {ShardCache::name_of(request(1)), {.kind = NextUse::Kind::kInUse}},
-      {ShardCache::name_of(request(2)), {.kind = NextUse::Kind::kAt, .position = 70, .shard = 2}},
-      {ShardCache::name_of(request(3)), {.kind = NextUse::Kind::kAt, .position = 50, .shard = 3}},
-      {ShardCache::name_of(request(4)), {.kind = NextUse::Kind::kNever, .shard = 4}},
+      {CacheAccess::name_of(request(1)), {.kind = NextUse::Kind::kInUse}},
+      {CacheAccess::name_of(request(2)), {.kind = NextUse::Kind::kAt, .position = 70, .shard = 2}},
+      {CacheAccess::name_of(request(3)), {.kind = NextUse::Kind::kAt, .position = 50, .shard = 3}},
+      {CacheAccess::name_of(request(4)), {.kind = NextUse::Kind::kNever, .shard = 4}},
   };
   const auto next_use = [&](const std::string& name) {
     const auto found = future.find(name);
     return found == future.end() ? NextUse{} : found->second;
   };
-  EXPECT_EQ(test::read_file(cache->get(request(0), next_use).path()), body(0));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(0), next_use).path()), body(0));
   std::vector<std::string> left;
   for (const ShardCache::Entry& entry : cache->entries()) left.push_back(entry.name);
-  EXPECT_THAT(left, testing::UnorderedElementsAre(ShardCache::name_of(request(0)),
-                                                  ShardCache::name_of(request(1)),
-                                                  ShardCache::name_of(request(3))))
+  EXPECT_THAT(left, testing::UnorderedElementsAre(CacheAccess::name_of(request(0)),
+                                                  CacheAccess::name_of(request(1)),
+                                                  CacheAccess::name_of(request(3))))
       << "unknown, never, and farthest went";
   EXPECT_EQ(cache->stats().evicted, 3u);
   EXPECT_EQ(cache->stats().fetched, 0u);
@@ -447,23 +454,23 @@ TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesThoughAllOfItIsNeededButNotFromU
   const auto large = ShardCache::open(options());
   for (int i = 0; i < 7; ++i) read(*large, i);
   std::vector<CachedShard> used;
-  for (const int i : {0, 1}) used.push_back(large->get(request(i)));
+  for (const int i : {0, 1}) used.push_back(CacheAccess::get(*large, request(i)));
 
   const auto cache = ShardCache::open(options(3));
-  EXPECT_EQ(test::read_file(cache->get(request(7), all_needed).path()), body(7));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(7), all_needed).path()), body(7));
   EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
   for (const CachedShard& shard : used) EXPECT_TRUE(std::filesystem::exists(shard.path()));
   EXPECT_EQ(cache->stats().evicted, 4u);
-  EXPECT_EQ(test::read_file(cache->get(request(6), all_needed).path()), body(6))
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(6), all_needed).path()), body(6))
       << "the last one that was used stayed";
   EXPECT_EQ(cache->stats().fetched, 1u);
 
   const auto small = ShardCache::open(options(1));
-  small->get(request(0), all_needed);
+  CacheAccess::get(*small, request(0), all_needed);
   EXPECT_EQ(small->used_bytes(), 2 * kShardBytes) << "both are in use";
   used.clear();
-  std::optional<ShardCache::Fetch> fetch;
-  EXPECT_EQ(small->begin_ahead(request(2), 1, all_needed, fetch), ShardCache::Ahead::kNotNow);
+  std::optional<ShardFetch> fetch;
+  EXPECT_EQ(CacheAccess::begin_ahead(*small, request(2), 1, all_needed, fetch), Ahead::kNotNow);
   EXPECT_EQ(small->used_bytes(), kShardBytes) << "now they are not";
 }
 
@@ -483,11 +490,11 @@ TEST_F(ShardCacheTest, EvictsWhatIsNeededLast) {
   const auto cache = ShardCache::open(options(3));
   for (const int i : {0, 1, 2}) read(*cache, i);
   std::map<std::string, NextUse> future;
-  future[ShardCache::name_of(request(0))] = {.kind = NextUse::Kind::kInUse};
-  future[ShardCache::name_of(request(1))] = {.kind = NextUse::Kind::kAt, .position = 70};
-  future[ShardCache::name_of(request(2))] = {.kind = NextUse::Kind::kAt, .position = 50};
+  future[CacheAccess::name_of(request(0))] = {.kind = NextUse::Kind::kInUse};
+  future[CacheAccess::name_of(request(1))] = {.kind = NextUse::Kind::kAt, .position = 70};
+  future[CacheAccess::name_of(request(2))] = {.kind = NextUse::Kind::kAt, .position = 50};
   const auto next_use = [&](const std::string& name) { return future.at(name); };
-  cache->get(request(3), next_use);
+  CacheAccess::get(*cache, request(3), next_use);
   EXPECT_EQ(cache->entries().size(), 3u);
   read(*cache, 0);
   read(*cache, 2);
@@ -498,8 +505,8 @@ TEST_F(ShardCacheTest, AShardThatNobodyKnowsOfGoesFirst) {
   const auto cache = ShardCache::open(options(2));
   read(*cache, 0);
   read(*cache, 1);
-  const std::string known = ShardCache::name_of(request(0));
-  cache->get(request(2), [&](const std::string& name) {
+  const std::string known = CacheAccess::name_of(request(0));
+  CacheAccess::get(*cache, request(2), [&](const std::string& name) {
     return name == known ? NextUse{.kind = NextUse::Kind::kAt, .position = 1'000'000} : NextUse{};
   });
   read(*cache, 0);
@@ -508,9 +515,10 @@ TEST_F(ShardCacheTest, AShardThatNobodyKnowsOfGoesFirst) {
 
 TEST_F(ShardCacheTest, WhatIsInUseStays) {
   const auto cache = ShardCache::open(options(2));
-  const CachedShard first = cache->get(request(0));
+  const CachedShard first = CacheAccess::get(*cache, request(0));
   {
-    const CachedShard again = cache->get(request(0));  // a hold more or less makes no difference
+    const CachedShard again =
+        CacheAccess::get(*cache, request(0));  // a hold more or less makes no difference
   }
   for (const int i : {1, 2, 3, 4}) read(*cache, i);
   EXPECT_EQ(test::read_file(first.path()), body(0));
@@ -521,10 +529,10 @@ TEST_F(ShardCacheTest, WhatIsInUseStays) {
 // faults.md 16
 TEST_F(ShardCacheTest, WithoutRoomAShardIsFetchedBesideTheCache) {
   const auto cache = ShardCache::open(options(2));
-  const CachedShard a = cache->get(request(0));
-  const CachedShard b = cache->get(request(1));
+  const CachedShard a = CacheAccess::get(*cache, request(0));
+  const CachedShard b = CacheAccess::get(*cache, request(1));
   {
-    const CachedShard c = cache->get(request(2));
+    const CachedShard c = CacheAccess::get(*cache, request(2));
     EXPECT_EQ(test::read_file(c.path()), body(2));
     EXPECT_EQ(test::read_file(a.path()), body(0));
     EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
@@ -535,12 +543,13 @@ TEST_F(ShardCacheTest, WithoutRoomAShardIsFetchedBesideTheCache) {
 
 // faults.md 6
 TEST_F(ShardCacheTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
-  ShardCacheOptions small = options();
+  ShardCache::Options small = options();
   small.budget_bytes = kShardBytes - 1;
-  EXPECT_THAT(error_text([&] { ShardCache::open(small)->get(request(0)); }),
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*ShardCache::open(small), request(0)); }),
               AllOf(HasSubstr("larger than the shard cache's budget"), HasSubstr("/0.tar"),
                     HasSubstr("give the cache 100000 bytes at least")));
-  EXPECT_EQ(error_code([&] { ShardCache::open(small)->get({.url = server_.url(path(0))}); }),
+  EXPECT_EQ(error_code(
+                [&] { CacheAccess::get(*ShardCache::open(small), {.url = server_.url(path(0))}); }),
             ErrorCode::kNoSpace)
       << "also when only the server knows the size";
   small.bypass_large = true;
@@ -556,7 +565,8 @@ TEST_F(ShardCacheTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
 TEST_F(ShardCacheTest, AShardOfUnknownSizeMakesRoomAsItComes) {
   server_.serve("/chunked.tar", {.body = body(7), .has_head = false, .is_chunked = true});
   const auto cache = ShardCache::open(options(1000));
-  EXPECT_EQ(test::read_file(cache->get({.url = server_.url("/chunked.tar")}).path()), body(7));
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, {.url = server_.url("/chunked.tar")}).path()),
+            body(7));
   EXPECT_EQ(cache->used_bytes(), kShardBytes);
 }
 
@@ -569,26 +579,28 @@ TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
   const auto at = [](std::uint64_t position, bool may_go_now = true) {
     return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
   };
-  NextUse& zero = future[ShardCache::name_of(request(0))];
-  NextUse& one = future[ShardCache::name_of(request(1))];
-  std::optional<ShardCache::Fetch> fetch;
-  const auto begin = [&] { return cache->begin_ahead(request(2), 30, next_use, fetch); };
+  NextUse& zero = future[CacheAccess::name_of(request(0))];
+  NextUse& one = future[CacheAccess::name_of(request(1))];
+  std::optional<ShardFetch> fetch;
+  const auto begin = [&] {
+    return CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch);
+  };
 
   zero = at(20), one = at(25);
-  EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "both are needed sooner";
+  EXPECT_EQ(begin(), Ahead::kNotNow) << "both are needed sooner";
   zero = at(20), one = at(40, false);
-  EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "the one to go is needed before";
+  EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is needed before";
   zero = at(20), one = at(40);
   {
-    const CachedShard used = cache->get(request(1));
-    EXPECT_EQ(begin(), ShardCache::Ahead::kNotNow) << "the one to go is in use";
+    const CachedShard used = CacheAccess::get(*cache, request(1));
+    EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is in use";
   }
-  ASSERT_EQ(begin(), ShardCache::Ahead::kFetch);
-  EXPECT_EQ(cache->begin_ahead(request(2), 30, next_use, fetch), ShardCache::Ahead::kPresent)
+  ASSERT_EQ(begin(), Ahead::kFetch);
+  EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch), Ahead::kPresent)
       << "somebody fetches it";
   fetch->run();
   fetch.reset();
-  EXPECT_EQ(begin(), ShardCache::Ahead::kPresent);
+  EXPECT_EQ(begin(), Ahead::kPresent);
   read(*cache, 0);
   EXPECT_EQ(cache->stats().fetched, 3u);
 }
@@ -598,7 +610,7 @@ TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
   read(*cache, 0);
   read(*cache, 1);
   std::atomic<bool> done{false};
-  const std::string last = ShardCache::name_of(request(1));
+  const std::string last = CacheAccess::name_of(request(1));
   const auto next_use = [&](const std::string& name) {
     return name == last
                ? NextUse{.kind = NextUse::Kind::kAt, .position = 40, .may_go_now = done.load()}
@@ -608,7 +620,7 @@ TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     done = true;
   });
-  cache->get(request(2), next_use);
+  CacheAccess::get(*cache, request(2), next_use);
   reader.join();
   read(*cache, 0);
   EXPECT_EQ(cache->stats().fetched, 3u) << "0 stayed";
@@ -618,11 +630,12 @@ TEST_F(ShardCacheTest, AsksForIdleMappingsToBeLetGo) {
   const auto cache = ShardCache::open(options(2));
   auto idle = std::make_shared<std::map<std::string, CachedShard>>();
   for (const int i : {0, 1}) {
-    CachedShard shard = cache->get(request(i));
+    CachedShard shard = CacheAccess::get(*cache, request(i));
     idle->emplace(shard.name(), std::move(shard));
   }
-  cache->add_releaser(
-      idle, [shards = idle.get()](const std::string& name) { return shards->erase(name) > 0; });
+  CacheAccess::add_releaser(*cache, idle, [shards = idle.get()](const std::string& name) {
+    return shards->erase(name) > 0;
+  });
   read(*cache, 2);
   EXPECT_EQ(cache->stats().bypassed, 0u);
   EXPECT_THAT(*idle, SizeIs(1));
@@ -645,17 +658,18 @@ TEST_P(CompressedShardCacheTest, IsExpandedOnTheWayIn) {
                               .size_bytes = bytes.size(),
                               .source_bytes = stored.size(),
                               .source_hash = hash128(stored)};
-    EXPECT_EQ(test::read_file(cache->get(wanted).path()), bytes);
-    EXPECT_EQ(test::read_file(cache->get(wanted).path()), bytes);
+    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), bytes);
+    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), bytes);
   }
   EXPECT_EQ(server_.gets("/x"), 1);
   EXPECT_EQ(cache->stats().fetched_bytes, 2 * stored.size());
   EXPECT_EQ(cache->used_bytes(), 2 * bytes.size());
 
   server_.serve("/cut", {.body = stored.substr(0, stored.size() / 2)});
-  EXPECT_EQ(
-      error_code([&] { cache->get({.url = server_.url("/cut"), .compression = GetParam()}); }),
-      ErrorCode::kCorruptShard);
+  EXPECT_EQ(error_code([&] {
+              CacheAccess::get(*cache, {.url = server_.url("/cut"), .compression = GetParam()});
+            }),
+            ErrorCode::kCorruptShard);
   EXPECT_THAT(cache->entries(), SizeIs(2));
 }
 
@@ -668,7 +682,8 @@ TEST_P(CompressedShardCacheTest, IsRefusedWithAFlippedBitOrBytesBehindIt) {
   const auto get = [&](const std::string& name, const std::string& damaged) {
     test::write_file(dir_ / name, damaged);
     return test::read_file(
-        cache->get({.url = dir_ / name, .compression = GetParam(), .size_bytes = bytes.size()})
+        CacheAccess::get(
+            *cache, {.url = dir_ / name, .compression = GetParam(), .size_bytes = bytes.size()})
             .path());
   };
   for (int trial = 0; trial < 100; ++trial) {
@@ -732,7 +747,7 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
 TEST_F(ShardCacheTest, ALinkAtAShardsNameIsNeitherReadNorWrittenThrough) {
   const auto cache = ShardCache::open(options());
   test::write_file(dir_ / "victim", std::string(kShardBytes, 'v'));
-  const std::string name = dir_ / "cache/shards/" + ShardCache::name_of(request(0)) + ".tar";
+  const std::string name = dir_ / "cache/shards/" + CacheAccess::name_of(request(0)) + ".tar";
   std::filesystem::create_symlink(dir_ / "victim", name);
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_FALSE(std::filesystem::is_symlink(name));
@@ -755,7 +770,7 @@ TEST_F(ShardCacheTest, SweepsWhatAKilledProcessLeft) {
     const auto cache = ShardCache::open(options());
     read(*cache, 0);
   }
-  const std::string name = ShardCache::name_of(request(1));
+  const std::string name = CacheAccess::name_of(request(1));
   test::write_file(dir_ / "cache/shards/" + name + ".tar.0123456789ab.tmp", "half");
   test::write_file(dir_ / "cache/shards/" + name + ".json", "{");
   ShardCache::open(options());
@@ -768,8 +783,8 @@ TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
   EXPECT_THAT(cache->verify().damaged, IsEmpty());
   std::string bytes = body(2);
   bytes[77] ^= 1;
-  test::write_file(dir_ / "cache/shards/" + ShardCache::name_of(request(2)) + ".tar", bytes);
-  std::filesystem::remove(dir_ / "cache/shards/" + ShardCache::name_of(request(3)) + ".json");
+  test::write_file(dir_ / "cache/shards/" + CacheAccess::name_of(request(2)) + ".tar", bytes);
+  std::filesystem::remove(dir_ / "cache/shards/" + CacheAccess::name_of(request(3)) + ".json");
   const ShardCache::Check check = cache->verify();
   EXPECT_EQ(check.num_shards, 4u);
   ASSERT_THAT(check.damaged, SizeIs(1));
@@ -778,7 +793,7 @@ TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
   EXPECT_TRUE(cache->remove(check.damaged[0].name));
   EXPECT_FALSE(cache->remove(check.damaged[0].name));
 
-  const CachedShard used = cache->get(request(0));
+  const CachedShard used = CacheAccess::get(*cache, request(0));
   const ShardCache::Removal removal = cache->prune(0);
   EXPECT_EQ(removal.num_shards, 2u);
   EXPECT_EQ(removal.bytes, 2 * kShardBytes);
@@ -790,7 +805,7 @@ TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
 
 TEST_F(ShardCacheTest, RecordsHoldNoSecrets) {
   const auto cache = ShardCache::open(options());
-  cache->get({.url = server_.url(path(0) + "?X-Amz-Signature=verysecret")});
+  CacheAccess::get(*cache, {.url = server_.url(path(0) + "?X-Amz-Signature=verysecret")});
   EXPECT_THAT(cache->entries()[0].url, AllOf(HasSubstr("/0.tar"), Not(HasSubstr("verysecret"))));
 }
 
@@ -800,9 +815,10 @@ TEST_F(ShardCacheTest, WhileOneShardStallsOthersAreServedAndCancelWorks) {
   const auto cache = ShardCache::open(options());
   std::atomic<bool> cancel{false};
   std::thread stalled([&] {
-    EXPECT_EQ(
-        error_code([&] { cache->get({.url = server_.url("/stall.tar"), .cancel = &cancel}); }),
-        ErrorCode::kCancelled);
+    EXPECT_EQ(error_code([&] {
+                CacheAccess::get(*cache, {.url = server_.url("/stall.tar"), .cancel = &cancel});
+              }),
+              ErrorCode::kCancelled);
   });
   EXPECT_EQ(read(*cache, 1), body(1));
   cancel = true;
@@ -812,27 +828,27 @@ TEST_F(ShardCacheTest, WhileOneShardStallsOthersAreServedAndCancelWorks) {
 
 TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
   server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
-  ShardCacheOptions impatient = options();
+  ShardCache::Options impatient = options();
   impatient.wait_timeout = std::chrono::milliseconds(1500);
   std::atomic<int> words{0};
   impatient.on_wait = [&](const std::string& url, std::chrono::milliseconds) {
     EXPECT_THAT(url, HasSubstr("/stall.tar"));
     ++words;
   };
-  FetchOptions patient = test::quick_options();
+  Fetchers::Options patient = test::quick_options();
   patient.low_speed_time = std::chrono::seconds(60);
-  ShardCacheOptions first = options();
+  ShardCache::Options first = options();
   first.fetchers = std::make_shared<const Fetchers>(patient);
   std::atomic<bool> cancel{false};
   const CacheRequest wanted{.url = server_.url("/stall.tar"), .size_bytes = kShardBytes};
   std::thread stalled([&] {
     CacheRequest mine = wanted;
     mine.cancel = &cancel;
-    EXPECT_ANY_THROW(ShardCache::open(first)->get(mine));
+    EXPECT_ANY_THROW(CacheAccess::get(*ShardCache::open(first), mine));
   });
   while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
   const auto cache = ShardCache::open(impatient);
-  EXPECT_THAT(error_text([&] { cache->get(wanted); }),
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
               AllOf(HasSubstr("another process is fetching the shard, and makes no progress"),
                     HasSubstr("/stall.tar")));
   EXPECT_GE(words, 1);
@@ -843,14 +859,14 @@ TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
 
 TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
   server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
-  ShardCacheOptions telling = options();
+  ShardCache::Options telling = options();
   std::atomic<int> words{0};
   telling.on_wait = [&](const std::string&, std::chrono::milliseconds) { ++words; };
   const auto cache = ShardCache::open(telling);
   std::atomic<bool> cancel{false};
   const auto get = [&] {
-    EXPECT_ANY_THROW(cache->get(
-        {.url = server_.url("/stall.tar"), .size_bytes = kShardBytes, .cancel = &cancel}));
+    EXPECT_ANY_THROW(CacheAccess::get(
+        *cache, {.url = server_.url("/stall.tar"), .size_bytes = kShardBytes, .cancel = &cancel}));
   };
   std::thread first(get);
   while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
@@ -870,7 +886,7 @@ TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   EXPECT_EQ(test::in_child([&]() -> std::string {
               ::signal(SIGXFSZ, SIG_IGN);
               test::set_limit(RLIMIT_FSIZE, kShardBytes / 2);
-              const auto code = error_code([&] { cache->get(request(1)); });
+              const auto code = error_code([&] { CacheAccess::get(*cache, request(1)); });
               if (code != ErrorCode::kNoSpace) return "no NoSpace";
               return read(*cache, 0) == body(0) ? "" : "the other shard cannot be read";
             }),
@@ -887,7 +903,7 @@ TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {
       throw Error(ErrorCode::kNoSpace, "the disk is full", "", "");
     }
   });
-  EXPECT_EQ(error_code([&] { cache->get(request(0)); }), ErrorCode::kNoSpace);
+  EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, request(0)); }), ErrorCode::kNoSpace);
   set_fault_handler(nullptr);
   EXPECT_THAT(files(), IsEmpty());
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
@@ -895,7 +911,7 @@ TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {
 
 TEST_F(ShardCacheTest, AfterForkTheChildHasHoldsOfItsOwn) {
   const auto cache = ShardCache::open(options(2));
-  std::optional<CachedShard> held = cache->get(request(0));
+  std::optional<CachedShard> held = CacheAccess::get(*cache, request(0));
   EXPECT_EQ(test::in_child([&]() -> std::string {
               held.reset();  // the parent's stays
               for (const int i : {1, 2, 3}) {

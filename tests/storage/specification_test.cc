@@ -54,8 +54,8 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   const std::vector<std::string> at_source{plain, small, packed};
   std::map<std::string, json> expected;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    cache->get(requests[i]);
-    const std::string name = ShardCache::name_of(requests[i]);
+    CacheAccess::get(*cache, requests[i]);
+    const std::string name = CacheAccess::name_of(requests[i]);
     json record{{"name", name},
                 {"url", requests[i].url},
                 {"compression", compression_name(requests[i].compression)},
@@ -76,14 +76,14 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
     EXPECT_EQ(shard, expected[shard["name"]]);
   }
   // Somebody writes to a shard; and gives it its time again.
-  const std::string path = dir / ("cache/shards/" + ShardCache::name_of(requests[1]) + ".tar");
+  const std::string path = dir / ("cache/shards/" + CacheAccess::name_of(requests[1]) + ".tar");
   struct stat before {};
   ASSERT_EQ(::stat(path.c_str(), &before), 0);
   test::write_file(path, "more than a page");
   const timespec times[2] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   for (const json& shard : read_cache(dir / "cache")) {
-    const bool is_written = shard["name"] == ShardCache::name_of(requests[1]);
+    const bool is_written = shard["name"] == CacheAccess::name_of(requests[1]);
     EXPECT_EQ(shard["is_intact"], !is_written);
     EXPECT_EQ(shard["is_same_at_a_glance"], !is_written);
   }
@@ -131,7 +131,7 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
                  .dump() +
              "\n";
     try {
-      expected.push_back("\"" + ShardCache::name_of(request) + "\"");
+      expected.push_back("\"" + CacheAccess::name_of(request) + "\"");
     } catch (const InvalidArgument&) {
       expected.push_back("null");
     }
@@ -145,8 +145,8 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
   EXPECT_LE(std::count(expected.begin(), expected.end(), "null"), 350);
   // The page has the names of the first two.
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/cache-directory.md");
-  EXPECT_THAT(page, testing::HasSubstr(ShardCache::name_of(requests[0])));
-  EXPECT_THAT(page, testing::HasSubstr(ShardCache::name_of(requests[1])));
+  EXPECT_THAT(page, testing::HasSubstr(CacheAccess::name_of(requests[0])));
+  EXPECT_THAT(page, testing::HasSubstr(CacheAccess::name_of(requests[1])));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST(ShardWriterTest, SameSamplesGiveSameBytesInAnyLocale) {
 
 TEST(ShardWriterTest, ShardsAreFullAtTheirLimits) {
   const TempDir dir;
-  const auto sizes = [&](const std::string& name, const ShardWriterOptions& options,
+  const auto sizes = [&](const std::string& name, const ShardWriter::Options& options,
                          const std::vector<std::size_t>& content_bytes) {
     ShardWriter writer(dir / name + "%d.tar", options);
     std::vector<std::uint64_t> samples;
@@ -158,17 +158,18 @@ TEST(ShardWriterTest, WhatReadersWouldNotFindIsRefused) {
                                                         {"a", "t/xt"},
                                                         {"a", std::string("t\0", 2)},
                                                         {std::string("a\0", 2), "txt"}}) {
-    EXPECT_THAT(error(key, {{field, "1"}}), AllOf(HasSubstr("not the key and field of a sample: '"),
-                                                  HasSubstr("a key has no dot")))
+    EXPECT_THAT(error(key, {{field, "1"}}),
+                AllOf(HasSubstr("the key and the field are not those of a sample: '"),
+                      HasSubstr("a key has no dot")))
         << key << " " << field;
   }
-  EXPECT_THAT(error("a", {}), HasSubstr("a sample without fields: 'a'"));
+  EXPECT_THAT(error("a", {}), HasSubstr("the sample has no fields: 'a'"));
   EXPECT_THAT(error("a", {{"txt", "1"}, {"TXT", "2"}}),
-              HasSubstr("a field that comes twice in a sample: 'TXT', key 'a'"));
+              HasSubstr("the field comes twice in the sample: 'TXT', key 'a'"));
   writer.write("a", Fields{{"txt", "1"}});
   writer.write("d.d/b", Fields{{"txt", "2"}});
   EXPECT_THAT(error("a", {{"cls", "1"}}),
-              AllOf(HasSubstr("a key that is in this shard already"), HasSubstr(dir / "0.tar")));
+              AllOf(HasSubstr("the key is in this shard already"), HasSubstr(dir / "0.tar")));
   writer.close();  // what was refused left no trace
   EXPECT_EQ(output_of("tar -tf '" + dir / "0.tar" + "'"), "a.txt\nd.d/b.txt\n");
   EXPECT_THAT(error("c", {{"txt", "1"}}), HasSubstr("the writer is closed, or failed before"));
@@ -183,7 +184,7 @@ TEST(ShardWriterTest, AShardThatIsThereIsReplacedOnlyIfAsked) {
   EXPECT_EQ(test::error_code(write), ErrorCode::kInvalidArgument);
   EXPECT_THAT(
       test::error_text(write),
-      AllOf(HasSubstr("a shard is there already: '" + dir / "0.tar"), HasSubstr("replace")));
+      AllOf(HasSubstr("the shard exists already: '" + dir / "0.tar"), HasSubstr("replace")));
   EXPECT_EQ(test::read_file(dir / "0.tar"), "precious");
   ShardWriter bold(dir / "%d.tar", {.replace = true});
   bold.write("a", fields);

@@ -276,7 +276,7 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
   TarBuilder old_gnu;
   old_gnu.file("a", "1").entry("sparse", 'S', "data").file("b", "2").end();
   EXPECT_EQ(test::error_code([&] { scan_one_way(old_gnu.bytes(), {}); }), ErrorCode::kUnsupported);
-  EXPECT_THAT(scan_error(old_gnu.bytes()), HasSubstr("a sparse member"));
+  EXPECT_THAT(scan_error(old_gnu.bytes()), HasSubstr("the member is sparse"));
   TarBuilder pax;
   pax.pax({{"GNU.sparse.major", "1"},
            {"GNU.sparse.minor", "0"},
@@ -285,7 +285,7 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
   pax.file("GNUSparseFile.0/real", "1\n0\n4\n" + std::string(506, '\0') + "data")
       .file("b", "2")
       .end();
-  EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("a sparse member"));
+  EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("the member is sparse"));
 
   // A map in the header of a plain file: it goes on in what others read as the file's bytes.
   std::string header = TarBuilder::header("a.txt", '0', 5);
@@ -297,7 +297,7 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
     TarBuilder map;
     map.raw(header).raw(data + std::string(512 - std::string_view(data).size(), '\0')).end();
     EXPECT_THAT(scan_error(map.bytes()),
-                HasSubstr("a sparse map that goes on behind the header of an entry that is not"));
+                HasSubstr("a sparse map goes on behind the header of an entry that is not"));
   }
   const Scan lenient = scan(pax.bytes(), true);
   EXPECT_THAT(lenient.members, ElementsAre(Member{"b", 3072, 1}));
@@ -319,7 +319,7 @@ TEST(TarScannerTest, LenientScansKeepWhatCameBeforeTheDamage) {
 TEST(TarScannerTest, APaxHeaderWithNothingBehindItIsAnError) {
   TarBuilder tar;
   tar.file("a", "1").pax({{"path", "b"}}).end();
-  EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("a special header with no entry behind it"));
+  EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("a special header has no entry behind it"));
 }
 
 TEST(TarScannerTest, HeaderHashChangesWithEveryHeaderByte) {
@@ -553,7 +553,7 @@ TEST(TarScannerTest, APrefixCountsInUstarHeadersAndIsRefusedInOthersButGnu) {
                                                         "00",
                                                         8),
                                        std::string_view("\0\0\0\0\0\0\0\0", 8)}) {
-    EXPECT_THAT(scan_error(with_magic(magic)), HasSubstr("a header that is no ustar header"));
+    EXPECT_THAT(scan_error(with_magic(magic)), HasSubstr("a header is not a ustar header"));
   }
 }
 

@@ -68,10 +68,10 @@ TEST(IndexCommandTest, NotesGoToStandardErrorAndIntoTheJson) {
   EXPECT_EQ(finished.code, 0);
   EXPECT_THAT(
       finished.err,
-      HasSubstr("shardwise: note: 1 shard without an end-of-archive marker; an archive that was "
+      HasSubstr("shardwise: note: 1 shard has no end-of-archive marker; an archive that was "
                 "cut between two members looks the same: "));
   EXPECT_THAT(finished.err, HasSubstr("a.tar"));
-  EXPECT_THAT(finished.err, HasSubstr("1 member not part of any sample"));
+  EXPECT_THAT(finished.err, HasSubstr("1 member belongs to no sample"));
   const auto json = nlohmann::json::parse(
       shardwise_output({"index", "-o", dir / "y.idx", "--json", dir / "a.tar"}));
   EXPECT_THAT(json["without_end_marker"], ElementsAre(dir / "a.tar"));
@@ -86,7 +86,7 @@ TEST(IndexCommandTest, SkipsBadMembersOnlyWhenAskedAndSaysWhich) {
   const Finished lenient =
       shardwise({"index", "-o", dir / "x.idx", "--on-bad", "skip", dir / "a.tar"});
   EXPECT_EQ(lenient.code, 0) << lenient.err;
-  EXPECT_THAT(lenient.err, HasSubstr("1 member left out"));
+  EXPECT_THAT(lenient.err, HasSubstr("1 member was left out"));
 
   const auto info = nlohmann::json::parse(shardwise_output({"info", "--json", dir / "x.idx"}));
   EXPECT_EQ(info["on_bad"], "skip");

@@ -74,7 +74,7 @@ TEST(ErrorsTest, UnwritableOutput) {
         {"File name too long", "choose a shorter name: of an index, one of at most 200 bytes"});
   }
   expect_failure(shardwise({"index", "-o", dir / "none/x.idx", dir / "a.tar"}),
-                 {dir / "none/x.idx", "check the path"});
+                 {dir / "none/x.idx", "make the folder first"});
   // Root may write where modes forbid it, so a place where nobody can.
   expect_failure(shardwise({"index", "-o", "/proc/x.idx", dir / "a.tar"}), {"/proc/x.idx"});
 }
@@ -130,7 +130,8 @@ TEST(ErrorsTest, ShardChangedAfterIndexing) {
   EXPECT_EQ(verified.code, 1);
   EXPECT_THAT(verified.out, AllOf(HasSubstr("ok       " + index.dir() / "a.tar"),
                                   HasSubstr("DIFFERS  " + index.dir() / "b.tar")));
-  EXPECT_THAT(verified.err, AllOf(HasSubstr("1 of 2 shards"), HasSubstr("shardwise index again")));
+  EXPECT_THAT(verified.err,
+              AllOf(HasSubstr("1 of 2 shards"), HasSubstr("`shardwise index` again")));
 }
 
 // faults.md 7

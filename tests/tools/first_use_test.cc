@@ -50,8 +50,9 @@ TEST_F(FirstUseTest, TheSecondCommandFindsWhatTheFirstBuilt) {
   const Finished first = use({"info", data()});
   EXPECT_EQ(first.code, 0);
   EXPECT_THAT(first.out, HasSubstr("samples      7\n"));
-  EXPECT_THAT(first.err, AllOf(StartsWith("shardwise: note: indexed 2 shards (2 read) in "),
-                               HasSubstr(" s, kept for the next time in '" + folder() + "/")));
+  EXPECT_THAT(first.err,
+              AllOf(StartsWith("shardwise: note: indexed 2 shards (2 read) in "),
+                    HasSubstr(" s; the index is kept for the next time: '" + folder() + "/")));
   const Finished second = use({"info", data()});
   EXPECT_EQ(second.out, first.out);
   EXPECT_EQ(second.err, "");
@@ -113,7 +114,7 @@ TEST_F(FirstUseTest, TheFoldersOfTheUserAreTaken) {
 
 TEST_F(FirstUseTest, RefusedASourceSaysWhatToRun) {
   expect_failure(shardwise({"info", data(), "--no-index-cache"}),
-                 {"shards where an index is needed", "(--no-index-cache)", data(),
+                 {"an index is needed, shards were given", "(--no-index-cache)", data(),
                   "run `shardwise index -o INDEX SOURCE`"});
   const SmallIndex whole;
   EXPECT_EQ(shardwise({"info", whole.path(), "--no-index-cache"}).code, 0);
@@ -321,7 +322,7 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
   const std::string url = shards_.server.url("/0.tar");
   const Finished first = use({"cat", url, "3", "jpg", "--cache", shards_.cache()});
   EXPECT_EQ(first.out, "image 103") << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard to be fetched, " +
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard will be fetched, " +
                                     std::string("41.0 KiB at most\n")));
   const Finished second = use({"cat", url, "3", "jpg", "--access", "range"});
   EXPECT_EQ(second.out, "image 103") << second.err;
@@ -334,7 +335,7 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
 TEST_F(RemoteFirstUseTest, StatesAreAskedForOnceAndBytesAreSaidFirst) {
   const Finished first = use({"info", shards_.pattern()});
   EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards to be fetched, "
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards will be fetched, "
                                     "410.0 KiB at most\n"));
   EXPECT_EQ(heads(), ServedShards::kShards);
   EXPECT_EQ(shards_.gets(), ServedShards::kShards);
@@ -364,7 +365,7 @@ TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
   serve(ServedShards::shard_bytes(), ServedShards::kSamples);
   const Finished right = shardwise({"index", "-o", shards_.index(), url});
   EXPECT_EQ(right.code, 0) << right.err;
-  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard to be fetched, "
+  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard will be fetched, "
                                     "41.0 KiB at most\n"));
   EXPECT_EQ(shardwise({"index", "-o", shards_.index(), url}).err, "") << "nothing is to be read";
   serve(ServedShards::shard_bytes(), ServedShards::kSamples + 1);
@@ -392,15 +393,17 @@ TEST(HintsTest, OnesThatDoNotFitAreNotedAndCounted) {
   write_file(dir / "b.tar", small_shard(3, 5));
   const Finished stale = shardwise(index);
   EXPECT_EQ(stale.code, 0);
-  EXPECT_EQ(stale.err, "shardwise: note: outdated index file of another program, not used here: '" +
-                           (dir / "b.idx") + "': it has 4 samples, the shard 5\n");
+  EXPECT_EQ(stale.err,
+            "shardwise: note: the index file of another program is outdated, and not used here: '" +
+                (dir / "b.idx") + "': it has 4 samples, the shard 5\n");
   report = json();
   EXPECT_EQ(report["hints"], 2);
   EXPECT_EQ(report["samples"], 8);
   ASSERT_EQ(report["stale_hints"].size(), 1U);
   EXPECT_EQ(report["stale_hints"][0]["path"], dir / "b.idx");
-  expect_failure(shardwise({"info", dir / "b.idx"}), {"an index file of DALI, not of Shardwise",
-                                                      "name the shard, '" + (dir / "b.tar")});
+  expect_failure(
+      shardwise({"info", dir / "b.idx"}),
+      {"the file is an index of DALI, not of Shardwise", "name the shard, '" + (dir / "b.tar")});
 }
 
 }  // namespace

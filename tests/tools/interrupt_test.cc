@@ -118,7 +118,10 @@ TEST_F(InterruptTest, PackLeavesWholeShardsOnly) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   pack.send(SIGINT);
-  EXPECT_EQ(pack.wait().code, 130);
+  const Finished interrupted = pack.wait();
+  EXPECT_EQ(interrupted.code, 130);
+  EXPECT_THAT(interrupted.err,
+              testing::HasSubstr("complete in '" + out + "': run again with --force"));
   for (const auto& entry : fs::directory_iterator(out)) {
     EXPECT_EQ(entry.path().extension(), ".tar") << entry.path();
   }

@@ -81,18 +81,21 @@ TEST_F(MergeCommandTest, MorePartsThanShards) {
 
 TEST_F(MergeCommandTest, WhatDoesNotBelongTogetherIsAnError) {
   const std::string p1 = part("1/3"), p2 = part("2/3"), p3 = part("3/3");
-  expect_failure({p1, p3}, "part 2 of 3 is missing: '" + p3 + "'; name all parts");
-  expect_failure({p1, p2}, "part 3 of 3 is missing: '" + p2 + "'; name all parts");
+  expect_failure({p1, p3},
+                 "part 2 of 3 is missing: '" + p3 + "' is of the same index; give all parts");
+  expect_failure({p1, p2},
+                 "part 3 of 3 is missing: '" + p2 + "' is of the same index; give all parts");
   expect_failure({p1, p2, p1, p3}, "part 1 is named twice: '" + p1 + "'; name each part once");
-  expect_failure({p1, part("2/4"), p3}, "a part of another index: 2/4 of 7 shards");
+  expect_failure({p1, part("2/4"), p3},
+                 "the part belongs to another index: it is part 2/4 of 7 shards");
   expect_failure({p1, p2, dir_ / "none.idx"}, "'" + dir_ / "none.idx" + "' (No such file");
   expect_failure({p1, dir_ / "all/0.tar"}, "not a Shardwise index: '" + dir_ / "all/0.tar");
   part("2/3", {"--column", "cls"});
-  expect_failure({p1, p2, p3}, "a part that was built with other options: '" + p2 +
+  expect_failure({p1, p2, p3}, "the part was built with other options than the first one: '" + p2 +
                                    "'; build all parts with the same policies, columns and hashes");
   shardwise_output({"index", "-o", p2, dir_ / "all"});
-  expect_failure({p1, p2, p3}, "an index that is not a part of another: '" + p2 +
-                                   "'; merge what `shardwise index --part I/N` built");
+  expect_failure({p1, p2, p3}, "the index is not a part: '" + p2 +
+                                   "'; give the indexes that `shardwise index --part I/N` built");
 }
 
 TEST_F(MergeCommandTest, ADamagedPartIsNamed) {
@@ -109,7 +112,7 @@ TEST_F(MergeCommandTest, ADamagedPartIsNamed) {
 TEST_F(MergeCommandTest, WrongUsage) {
   EXPECT_EQ(shardwise({"merge", "-o", dir_ / "m.idx"}).code, 2);
   EXPECT_EQ(shardwise({"merge", part("1/1")}).code, 2);
-  for (const char* wrong : {"0/3", "4/3", "3", "a/b", "1/", "/1", "1/0", "-1/3", "1/3x", ""}) {
+  for (const char* wrong : {"0/3", "4/3", "3", "a/b", "1/", "/1", "1/0", "-1/3", "1/3x"}) {
     const Finished finished =
         shardwise({"index", "-o", dir_ / "p.idx", "--part", wrong, dir_ / "all"});
     EXPECT_EQ(finished.code, 2) << wrong;

@@ -49,6 +49,43 @@ TEST(SizeTest, EveryOptionTakesThemAlike) {
   }
 }
 
+TEST(WrongUsageTest, TextsSayWhatIsValid) {
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"when", "--size", "9", "--sample", "1", "--batch", "0"},
+       "--batch: '0' is not a whole number of 1 or more; see shardwise when --help\n"},
+      {{"order", "--size", "18446744073709551616"},
+       "--size: '18446744073709551616' is too large a number; see shardwise order --help\n"},
+      {{"order", "--size", "9", "--tail", "cut"},
+       "--tail: 'cut' is not a choice; choose exact, drop or pad; see shardwise order --help\n"},
+      {{"epoch", "x.idx", "--batch", "0"},
+       "--batch: '0' is not a number from 1 to 16777216; see shardwise epoch --help\n"},
+      {{"order", "--size", "9", "--world", "2", "--world", "3"},
+       "--world is given more than once; see shardwise order --help\n"},
+      {{"plan", "--shards", "2", "--samples-per-shard", "2", "--shard-bytes", "1", "--nodes", "0",
+        "--cache-bytes", "1G"},
+       "--nodes is 0; it must be at least 1; see shardwise plan --help\n"},
+  };
+  for (const auto& [arguments, text] : wrong) {
+    EXPECT_THAT(shardwise(arguments).err, HasSubstr("shardwise: error: " + text));
+  }
+}
+
+// A variable of the shell that is not set must not choose another run.
+TEST(WrongUsageTest, AnEmptyValueIsNotTakenForNone) {
+  const std::string index = "x.idx";
+  for (const char* option : {"--token", "--checkpoint", "--skip", "--where", "--mix", "--seed"}) {
+    const Finished finished = shardwise({"order", index, option, ""});
+    EXPECT_EQ(finished.code, 2) << option;
+    EXPECT_THAT(finished.err, HasSubstr(std::string("error: ") + option + ": "));
+  }
+  for (const char* option : {"--root", "--cache", "--index-cache"}) {
+    EXPECT_EQ(shardwise({"epoch", index, option, ""}).err,
+              "shardwise: error: " + std::string(option) +
+                  ": its value is empty; see shardwise epoch --help\n");
+  }
+  EXPECT_EQ(shardwise({"index", "-o", "", "a.tar"}).code, 2);
+}
+
 TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
   EXPECT_EQ(with_option_names("streams 2 with world_size 3: one must divide the other"),
             "--streams 2 with --world 3: one must divide the other");
@@ -57,10 +94,10 @@ TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
   EXPECT_EQ(with_option_names("chunk_size is 0 samples; it is at least 1"),
             "--chunk is 0 samples; it is at least 1");
   EXPECT_EQ(with_option_names("cannot fetch: 'http://h/a.tar' (cut); try again later, or allow "
-                              "more retries (FetchOptions::max_retries)"),
+                              "more retries (Fetchers::Options::max_retries)"),
             "cannot fetch: 'http://h/a.tar' (cut); try again later");
-  EXPECT_EQ(with_option_names("give a cache (DatasetOptions::cache, --cache DIR), or read single "
-                              "samples (Access::kRange, --access range)"),
+  EXPECT_EQ(with_option_names("give a cache (Dataset::Options::cache, --cache DIR), or read single "
+                              "samples (Dataset::Access::kRange, --access range)"),
             "give --cache DIR, or read single samples with --access range");
 }
 
@@ -80,7 +117,8 @@ TEST(OptionNamesTest, ErrorsOfTheProgramHoldNoNameOfCpp) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"}, "use http, https, s3 or file\n"},
       {{"index", "-o", dir / "x.idx", "pipe:cat a.tar"}, "--allow-pipe"},
-      {{"index", "-o", dir / "x.idx", dir / "odd.tar"}, "or index with --on-bad skip\n"},
+      {{"index", "-o", dir / "x.idx", dir / "odd.tar"},
+       "or leave it out with `--on-no-field skip`\n"},
       {{"index", "-o", dir / "x.idx", "http://127.0.0.1:1/a.tar"}, "check the host's name"},
       {{"order", "--size", "10", "--world", "3", "--streams", "2"}, "--world"},
       {{"order", "--size", "10", "--world", "3", "--rank", "5"}, "--rank"},

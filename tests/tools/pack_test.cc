@@ -182,9 +182,10 @@ TEST_F(PackTest, ForceReplacesOnlyWhatPackWrote) {
   const auto expect_refused = [&](const std::string& path) {
     const std::string before = read_file(path);
     const std::string first = read_file(dir_ / "out/shard-000000.tar");
-    expect_failure(pack_images("out", {"--force", "--quiet"}),
-                   {"will not replace a file that `shardwise pack` did not write: '" + path + "'",
-                    "move it away, or choose another folder or --prefix"});
+    expect_failure(
+        pack_images("out", {"--force", "--quiet"}),
+        {"the file was not written by `shardwise pack`, and is not replaced: '" + path + "'",
+         "move it away, or choose another folder or --prefix"});
     EXPECT_EQ(read_file(path), before);
     EXPECT_EQ(read_file(dir_ / "out/shard-000000.tar"), first) << "nothing is written before";
     EXPECT_EQ(list("out").size(), 5u);
@@ -216,7 +217,7 @@ TEST_F(PackTest, ForceReplacesOnlyWhatPackWrote) {
 TEST_F(PackTest, NothingToPackIsAnError) {
   fs::create_directory(dir_ / "empty");
   EXPECT_THAT(pack({"--images", dir_ / "empty", "-o", dir_ / "out"}).err,
-              HasSubstr("no folder of a class"));
+              HasSubstr("there is no folder of a class"));
   EXPECT_THAT(pack({"--files", dir_ / "empty", "-o", dir_ / "out"}).err, HasSubstr("no file"));
   EXPECT_THAT(pack({"--images", dir_ / "none", "-o", dir_ / "out"}).err,
               AllOf(HasSubstr(dir_ / "none"), HasSubstr("check the path")));

@@ -142,7 +142,8 @@ TEST(PlanCommandTest, WhatCannotBePlannedSaysWhy) {
   dealt.erase(dealt.begin() + 11, dealt.begin() + 13);  // the other --nodes
   EXPECT_THAT(
       usage_error(dealt),
-      HasSubstr("--world 8 is not divisible by --nodes 3: each node has equally many ranks;"));
+      HasSubstr(
+          "--world 8 is not divisible by --nodes 3: each node has the same number of ranks;"));
   auto rank = alike({"--rank", "0"});
   rank.insert(rank.begin(), "plan");
   EXPECT_THAT(usage_error(rank), HasSubstr("--rank does not apply to a plan"));

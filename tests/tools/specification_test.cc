@@ -225,14 +225,15 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
   const TempDir dir;
   const std::string index = random.build(dir, "one");
   const Dataset data = Dataset::open(index);
-  const Order orders[] = {{.seed = 5, .kind = Chunked{.chunk_size = 3, .window = 2}},
-                          {.kind = Sharded{.window = 2}, .streams = 2, .tail = Tail::kDrop},
-                          {.kind = Sequential{}, .epoch_size = 7},
-                          {.seed = 1, .kind = Resampled{.weights = "cls"}, .tail = Tail::kPad},
-                          {.kind = Resampled{.unit = Resampled::Unit::kShard}},
-                          {.kind = Wids{.chunk_size = 4, .shufflefirst = true}},
-                          {.kind = MixedDataset(data).mixture(std::array{1.5})},
-                          {.seed = ~std::uint64_t{0}, .balance_bytes = true}};
+  const Order orders[] = {
+      {.seed = 5, .kind = Chunked{.chunk_size = 3, .window = 2}},
+      {.kind = Sharded{.window = 2}, .streams = 2, .tail = Order::Tail::kDrop},
+      {.kind = Sequential{}, .epoch_size = 7},
+      {.seed = 1, .kind = Resampled{.weights = "cls"}, .tail = Order::Tail::kPad},
+      {.kind = Resampled{.unit = Resampled::Unit::kShard}},
+      {.kind = Wids{.chunk_size = 4, .shufflefirst = true}},
+      {.kind = MixedDataset(data).mixture(std::array{1.5})},
+      {.seed = ~std::uint64_t{0}, .balance_bytes = true}};
   ProgramQuestions all;
   int number = 0;
   for (const Order& order : orders) {
@@ -240,12 +241,12 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
     sampler->set_epoch(random.below(4));
     const std::uint64_t steps = 1 + random.below(sampler->steps());
     ResumeToken token = sampler->token_after(steps);
-    AuditSum sum;
+    EpochAudit::Sum sum;
     for (std::uint64_t rank = 0; rank < 2; ++rank) {
       const auto mine = sampler->for_rank(rank);
       std::vector<std::uint64_t> samples(mine->first_of_step(steps));
       mine->next_batch(samples);
-      sum += AuditSum::of(samples, data.fingerprint());
+      sum += EpochAudit::Sum::of(samples, data.fingerprint());
     }
     if (token.position > 0) token.audit = sum;
     all.ask_token(token.to_text());

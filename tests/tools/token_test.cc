@@ -20,17 +20,17 @@ ResumeToken token_of(const std::string& index) {
   const auto data = Dataset::open(index);
   const auto sampler = make_sampler(data, kOrder, {.world_size = 2, .batch_size = 2});
   ResumeToken token = sampler->token_after(1);
-  AuditSum sum;
-  for (const RankStep& rank : explain_step(*sampler, 0)) {
-    sum += AuditSum::of(rank.samples, data.fingerprint());
+  EpochAudit::Sum sum;
+  for (const Sampler::RankStep& rank : explain_step(*sampler, 0)) {
+    sum += EpochAudit::Sum::of(rank.samples, data.fingerprint());
   }
   token.audit = sum;
   return token;
 }
 
-std::vector<std::string> explained(const std::vector<RankStep>& ranks) {
+std::vector<std::string> explained(const std::vector<Sampler::RankStep>& ranks) {
   std::vector<std::string> lines;
-  for (const RankStep& rank : ranks) {
+  for (const Sampler::RankStep& rank : ranks) {
     for (const std::uint64_t sample : rank.samples) {
       lines.push_back(std::to_string(rank.rank) + "\t" + std::to_string(sample));
     }
@@ -60,7 +60,8 @@ TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
   const std::string text = shardwise_output({"token", token.to_text()});
   EXPECT_EQ(shardwise_output({"token", index.dir() / "token.txt"}), text);
   EXPECT_EQ(shardwise_output({"token", index.dir() / "run.pt"}), text);
-  EXPECT_THAT(shardwise({"token", "nothing"}).err, HasSubstr("neither a file nor a resume token"));
+  EXPECT_THAT(shardwise({"token", "nothing"}).err,
+              HasSubstr("the text is neither a file nor a resume token"));
   EXPECT_THAT(shardwise({"token", "sw1.AAAA"}).err, HasSubstr("sw2."));
 }
 

@@ -13,11 +13,11 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "shapes.h"
 #include "shardwise/base/error.h"
@@ -105,8 +105,10 @@ void make_set(const Options& options) {
   try {
     for (const auto shape : kShapes) fs::create_directory(folder / shape);
     std::atomic<std::uint64_t> next{0};
-    std::exception_ptr failure;
-    std::mutex mutex;
+    struct {
+      shardwise::LongMutex mutex;
+      std::exception_ptr first SHARDWISE_GUARDED_BY(mutex);
+    } failure;
     const auto work = [&] {
       try {
         while (!interrupted) {
@@ -115,15 +117,18 @@ void make_set(const Options& options) {
           make_image(options, folder, number);
         }
       } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
+        const shardwise::Lock lock(failure.mutex);
+        if (!failure.first) failure.first = std::current_exception();
         next = options.count;
       }
     };
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < options.threads; ++i) threads.emplace_back(work);
     for (auto& thread : threads) thread.join();
-    if (failure) std::rethrow_exception(failure);
+    {
+      const shardwise::Lock lock(failure.mutex);
+      if (failure.first) std::rethrow_exception(failure.first);
+    }
     if (interrupted) throw shardwise::Cancelled("interrupted");
     fs::rename(folder, options.out);
   } catch (...) {

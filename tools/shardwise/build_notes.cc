@@ -33,9 +33,9 @@ std::vector<std::string> without_hints(const std::vector<std::string>& files) {
   return others;
 }
 
-void say_what_is_fetched(const RemoteReading& remote) {
+void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
   if (remote.num_shards == 0) return;
-  say("note", fmt::format("{} to be fetched, {} at most{}", counted(remote.num_shards, "shard"),
+  say("note", fmt::format("{} will be fetched, {} at most{}", counted(remote.num_shards, "shard"),
                           human_bytes(remote.bytes),
                           remote.num_unknown == 0 ? ""
                                                   : fmt::format(", not counting {} of unknown size",
@@ -44,20 +44,21 @@ void say_what_is_fetched(const RemoteReading& remote) {
 
 void say_files_left_out(const std::vector<std::string>& files) {
   if (files.empty()) return;
-  say("note", fmt::format("{} in the folders left out, not named like a shard: {}",
-                          counted(files.size(), "file"), some_of(files)));
+  say("note", fmt::format("{} in the folders, but not named like a shard, and left out: {}",
+                          counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 
 void say_members_left_out(std::uint64_t num_members, const std::string& index) {
   if (num_members == 0) return;
-  say("note", fmt::format("{} left out; see shardwise ls --left-out {}",
-                          counted(num_members, "member"), index));
+  say("note", fmt::format("{} left out; see `shardwise ls --left-out {}`",
+                          counted(num_members, "member", "was", "were"), index));
 }
 
 void say_stale_hints(const IndexHints& hints) {
   for (const IndexHints::Stale& hint : hints.stale) {
-    say("note", fmt::format("outdated index file of another program, not used here: {}: {}",
-                            in_quotes(hint.path), hint.why));
+    say("note",
+        fmt::format("the index file of another program is outdated, and not used here: {}: {}",
+                    in_quotes(hint.path), hint.why));
   }
 }
 

@@ -30,7 +30,7 @@ std::vector<std::string> without_hints(const std::vector<std::string>& files);
 // These say nothing where there is nothing to say.
 
 /// Of shards that are about to be read: how much comes from other machines.
-void say_what_is_fetched(const RemoteReading& remote);
+void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 /// Of files in folders that are not named like a shard.
 void say_files_left_out(const std::vector<std::string>& files);
 void say_members_left_out(std::uint64_t num_members, const std::string& index);

@@ -63,7 +63,7 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
       ->type_name(kSizeType);
 }
 
-void add_lookup_options(CLI::App& command, ShardLookup& lookup) {
+void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
       .add_option(
@@ -108,7 +108,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
 }
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
-  return std::make_shared<const Fetchers>(FetchOptions{.allow_pipe = arguments.allow_pipe});
+  return std::make_shared<const Fetchers>(Fetchers::Options{.allow_pipe = arguments.allow_pipe});
 }
 
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
@@ -129,7 +129,7 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                            }});
 }
 
-Dataset open_dataset(const std::string& index, const ShardLookup& lookup, Access access,
+Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part, const CancelToken& cancel) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) {

@@ -34,14 +34,14 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
 /// every command that reads shards.
 struct CacheArguments {
   std::string directory;
-  CacheBytes budget = {.bytes = ShardCacheOptions{}.budget_bytes};
+  CacheBytes budget = {.bytes = ShardCache::Options{}.budget_bytes};
   bool bypass_large = false;
   bool allow_pipe = false;
 };
 
 /// Adds --root and --accept-times, for commands that open shards. `lookup` must live as long as
 /// `command` does.
-void add_lookup_options(CLI::App& command, ShardLookup& lookup);
+void add_lookup_options(CLI::App& command, Index::Lookup& lookup);
 
 /// Adds --cache, --cache-bytes, --cache-bypass-large and --allow-pipe. `arguments` must live as
 /// long as `command` does.
@@ -52,8 +52,8 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// Errors: wrong usage, where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
-/// A data set with its cache. `allow_part` and `cancel` as DatasetOptions has them.
-Dataset open_dataset(const std::string& index, const ShardLookup& lookup, Access access,
+/// A data set with its cache. `allow_part` and `cancel` as Dataset::Options has them.
+Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
                      const CancelToken& cancel = {});
 

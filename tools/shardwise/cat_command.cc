@@ -25,7 +25,7 @@ struct CatOptions {
   std::optional<std::string> sample;  ///< with --key there is none, and FIELD comes in its place
   std::optional<std::string> field;
   std::string access = "map";
-  ShardLookup lookup;
+  Index::Lookup lookup;
   CacheArguments cache;
   bool force = false;
   bool header = false;

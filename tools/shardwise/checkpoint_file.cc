@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise::tools {
@@ -30,8 +30,9 @@ struct Header {
 };
 
 [[noreturn]] void throw_damaged(std::string_view why, const std::string& name) {
-  throw InvalidArgument("not a checkpoint of shardwise-train (" + std::string(why) + ")",
-                        in_quotes(name), "name another file, or start without --resume");
+  throw InvalidArgument(
+      "the file is not a checkpoint of shardwise-train (" + std::string(why) + ")", in_quotes(name),
+      "name a file that --checkpoint wrote");
 }
 
 /// Takes a line from the front of `rest`.
@@ -123,7 +124,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   std::error_code no_error;
   if (!std::filesystem::exists(file_or_text, no_error)) {
     if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
-    throw NotFound("neither a file nor a resume token", in_quotes(file_or_text),
+    throw NotFound("the text is neither a file nor a resume token", in_quotes(file_or_text),
                    "tokens begin with \"sw2.\"");
   }
   const std::string bytes = read_front(file_or_text);

@@ -131,6 +131,46 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
   return std::nullopt;
 }
 
+/// Text of CLI11's validators, as people say it: of IsMember "--on-bad: x not in {a,b}", of Range
+/// "--batch: Value 0 not in range 1 to 9".
+std::string plain_validation(const std::string& text) {
+  const std::size_t colon = text.find(": ");
+  if (colon == std::string::npos) return text;
+  const std::string name = text.substr(0, colon + 2);
+  std::string rest = text.substr(colon + 2);
+  const std::size_t set = rest.rfind(" not in {");
+  if (set != std::string::npos && rest.ends_with('}')) {
+    std::string choices = rest.substr(set + 9, rest.size() - set - 10);
+    for (std::size_t at = 0; (at = choices.find(',', at)) != std::string::npos; at += 2) {
+      choices.replace(at, 1, ", ");
+    }
+    const std::size_t last = choices.rfind(", ");
+    if (last != std::string::npos) choices.replace(last, 2, " or ");
+    return name + in_quotes(rest.substr(0, set)) + " is not a choice; choose " + choices;
+  }
+  const std::size_t range = rest.rfind(" not in range ");
+  if (rest.starts_with("Value ") && range != std::string::npos) {
+    return name + in_quotes(rest.substr(6, range - 6)) + " is not a number from " +
+           rest.substr(range + 14);
+  }
+  return text;
+}
+
+/// Refuses empty values of options, as an unset variable of a shell gives them: --token "$TOKEN"
+/// would otherwise be as if it were not there. What may be empty has a default that is not.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (option->get_items_expected_max() == 0 || option->get_positional()) continue;
+    if (option->check_lname("prefix") || option->check_lname("key")) continue;
+    option->check([](const std::string& text) {
+      return text.empty() ? std::string("its value is empty") : std::string();
+    });
+  }
+  for (CLI::App* const part : app.get_subcommands([](CLI::App*) { return true; })) {
+    refuse_empty_values(*part);
+  }
+}
+
 /// "A excludes B" and the like, as people say it.
 std::string plain_text(const CLI::ParseError& error) {
   std::string text = error.what();
@@ -141,6 +181,7 @@ std::string plain_text(const CLI::ParseError& error) {
   };
   const std::string& kind = error.get_name();
   if (kind == "ExcludesError") split(" excludes ", " cannot be given together with ");
+  if (kind == "ValidationError") text = plain_validation(text);
   if (kind == "ConversionError" && text.starts_with("Could not convert: ")) {
     text.erase(0, 19);
     split(" = ", ": this cannot be its value: ");
@@ -155,10 +196,12 @@ std::string plain_text(const CLI::ParseError& error) {
     text = text.ends_with("given") ? "give " + names + ", not both" : names + " is required";
   }
   if (kind == "ArgumentMismatch") {
-    // "--limit: 1 required N missing"
+    // "--limit: 1 required N missing", "--limit: At Most 1 required but received 2"
     const std::size_t colon = text.find(": ");
     if (colon != std::string::npos && text.ends_with(" missing")) {
       text = text.substr(0, colon) + " needs a value";
+    } else if (colon != std::string::npos && text.find("At Most 1 ", colon) != std::string::npos) {
+      text = text.substr(0, colon) + " is given more than once";
     }
   }
   return text;
@@ -236,6 +279,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
   set_program_name(name.c_str());
   try {
     require_commands(program, argc, argv);
+    refuse_empty_values(program);
     program.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {

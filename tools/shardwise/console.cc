@@ -6,9 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 
+#include "base/fork.h"
 #include "base/text.h"
 #include "option_names.h"
 
@@ -19,11 +19,10 @@ constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kLargestWidth = 10'000;
 
 const char* name_of_program = "shardwise";
-std::mutex console_mutex;
-bool bar_is_drawn = false;  // guarded by console_mutex
+LongMutex console_mutex;  // a terminal may be stopped for long
+bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
 
-/// REQUIRES: console_mutex is held.
-void wipe() {
+void wipe() SHARDWISE_REQUIRES(console_mutex) {
   if (bar_is_drawn) std::fputs("\r\033[K", stderr);
   bar_is_drawn = false;
 }
@@ -53,7 +52,7 @@ void set_program_name(const char* name) { name_of_program = name; }
 const char* program_name() { return name_of_program; }
 
 void print_message(std::string_view line) {
-  const std::lock_guard lock(console_mutex);
+  const Lock lock(console_mutex);
   wipe();
   // What cannot be said is no reason to fail: fmt::print() would throw.
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
@@ -61,14 +60,14 @@ void print_message(std::string_view line) {
 }
 
 void draw_bar(std::string_view bar) {
-  const std::lock_guard lock(console_mutex);
+  const Lock lock(console_mutex);
   std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(bar.size()), bar.data());
   std::fflush(stderr);
   bar_is_drawn = true;
 }
 
 void clear_bar() {
-  const std::lock_guard lock(console_mutex);
+  const Lock lock(console_mutex);
   wipe();
   std::fflush(stderr);
 }

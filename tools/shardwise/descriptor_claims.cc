@@ -6,10 +6,10 @@
 namespace shardwise::tools {
 
 void check_descriptor_claims(const Index& index, const std::vector<WidsDescriptor>& descriptors,
-                             RemoteShards* remote, bool md5, bool quiet) {
+                             const RemoteAccess& remote, bool md5, bool quiet) {
   if (descriptors.empty()) return;
   Progress progress("checking md5", Unit::kBytes, quiet);
-  WidsCheckOptions options;
+  WidsDescriptor::CheckOptions options;
   options.md5 = md5;
   options.remote = remote;
   options.cancel = interrupt_token();

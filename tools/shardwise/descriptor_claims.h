@@ -12,6 +12,6 @@ namespace shardwise::tools {
 /// sources claim against it, with a progress bar while shards are read for their md5sum.
 /// Errors: those of check_against_descriptor. The index stays: it says what the shards hold.
 void check_descriptor_claims(const Index& index, const std::vector<WidsDescriptor>& descriptors,
-                             RemoteShards* remote, bool md5, bool quiet);
+                             const RemoteAccess& remote, bool md5, bool quiet);
 
 }  // namespace shardwise::tools

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/hasher.h"
+#include "base/ordered_pipeline.h"
 #include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
-#include "data/loader.h"
 #include "interrupt.h"
 #include "options.h"
 #include "order_options.h"
@@ -34,9 +34,9 @@ struct EpochOptions {
   std::uint64_t batch = 64;
   std::string decode = "none";
   std::string access = "map";
-  ShardLookup lookup;
+  Index::Lookup lookup;
   CacheArguments cache;
-  PrefetchOptions prefetch;
+  ShardPrefetcher::Options prefetch;
   bool json = false;
 };
 
@@ -70,7 +70,7 @@ struct EpochReport {
   EpochAudit audit;
   std::uint64_t bytes = 0;
   std::uint64_t checksum = 0;  ///< of all contents; does not depend on their order
-  double wait_seconds = 0;
+  std::chrono::duration<double> waited{};
 };
 
 /// Loads all that `sampler` gives, from where it stands.
@@ -87,9 +87,9 @@ void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& s
   std::optional<ShardPrefetcher> prefetcher;
   if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, options.prefetch);
   std::uint64_t delivered = sampler.position();
-  Loader<Batch, LoadedBatch> loader(next_batch,
-                                    [&](const Batch& batch) { return load(data, batch); },
-                                    {.num_threads = options.threads});
+  OrderedPipeline<Batch, LoadedBatch> loader(next_batch,
+                                             [&](const Batch& batch) { return load(data, batch); },
+                                             {.threads = options.threads});
   while (const std::optional<LoadedBatch> loaded = loader.next()) {
     report.audit.add(loaded->samples);
     delivered += loaded->samples.size();
@@ -99,7 +99,7 @@ void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& s
     progress.update(report.audit.sum().count, num_samples,
                     [&] { return human_bytes(report.bytes); });
   }
-  report.wait_seconds += loader.wait_seconds();
+  report.waited += loader.waited();
 }
 
 /// The ranks whose parts are loaded: one of each group of replicas.
@@ -116,12 +116,12 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
 /// stands.
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
-  AuditSum expected;
+  EpochAudit::Sum expected;
   Batch batch(4096);
   for (const std::uint64_t rank : ranks) {
     const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
     while (const std::size_t got = again->next_batch(batch)) {
-      expected += AuditSum::of({batch.data(), got}, sampler.fingerprint());
+      expected += EpochAudit::Sum::of({batch.data(), got}, sampler.fingerprint());
     }
   }
   if (report.audit.sum() == expected) return;
@@ -139,7 +139,7 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
     EpochAudit audit(sampler.fingerprint());
     audit.merge(report.audit.sum());
     if (run.delivered_before) audit.merge(*run.delivered_before);
-    const AuditExpectation expectation = sampler.expectation();
+    const EpochAudit::Expectation expectation = sampler.expectation();
     audit.prove(expectation, sampler.epoch());
     return audit.verdict(expectation).text(sampler.epoch());
   }
@@ -167,39 +167,45 @@ std::uint64_t private_memory_bytes() {
   return 0;
 }
 
-nlohmann::ordered_json cache_json(const ShardCacheStats& stats) {
-  return {{"hits", stats.hits},        {"misses", stats.misses},
-          {"fetched", stats.fetched},  {"fetched_bytes", stats.fetched_bytes},
-          {"waits", stats.waits},      {"wait_seconds", stats.wait_seconds},
-          {"evicted", stats.evicted},  {"evicted_bytes", stats.evicted_bytes},
+nlohmann::ordered_json cache_json(const ShardCache::Stats& stats) {
+  return {{"hits", stats.hits},
+          {"misses", stats.misses},
+          {"fetched", stats.fetched},
+          {"fetched_bytes", stats.fetched_bytes},
+          {"waits", stats.waits},
+          {"wait_seconds", std::chrono::duration<double>(stats.waited).count()},
+          {"evicted", stats.evicted},
+          {"evicted_bytes", stats.evicted_bytes},
           {"bypassed", stats.bypassed}};
 }
 
-void print_cache(const ShardCacheStats& stats, Output& out) {
-  out.print(
-      "cache     {} hits, {} misses; fetched {}, {}; evicted {}, {}{}\n", human_count(stats.hits),
-      human_count(stats.misses), counted(stats.fetched, "shard"), human_bytes(stats.fetched_bytes),
-      human_count(stats.evicted), human_bytes(stats.evicted_bytes),
-      stats.bypassed == 0 ? ""
-                          : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
+void print_cache(const ShardCache::Stats& stats, Output& out) {
+  out.print("cache     {}, {}; fetched {}, {}; evicted {}, {}{}\n", counted(stats.hits, "hit"),
+            stats.misses == 1 ? "1 miss" : human_count(stats.misses) + " misses",
+            counted(stats.fetched, "shard"), human_bytes(stats.fetched_bytes),
+            human_count(stats.evicted), human_bytes(stats.evicted_bytes),
+            stats.bypassed == 0
+                ? ""
+                : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
 }
 
 /// Says what helps where the cache is too small for the order.
-void note_repeated_fetches(const ShardCacheStats& stats, const MixedDataset& data,
+void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& data,
                            bool is_sharded) {
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
   if (stats.fetched <= num_shards) return;
   say("note",
-      fmt::format("{} fetched {} times: the order returns to shards that the cache had no room to "
-                  "keep; `shardwise plan` shows how large it should be{}",
-                  counted(num_shards, "shard"), human_count(stats.fetched),
-                  is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
+      fmt::format(
+          "{} were fetched {} times: the order returns to shards that the cache had no room to "
+          "keep; `shardwise plan` shows how large it should be{}",
+          counted(num_shards, "shard"), human_count(stats.fetched),
+          is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
 }
 
 /// Opens the data set, or all those of a mixture over one cache.
 Run open_epoch(const EpochOptions& options) {
   std::shared_ptr<ShardCache> cache;
-  const Access access = parse_access(options.access);
+  const Dataset::Access access = parse_access(options.access);
   const auto open = [&](const std::string& index) {
     if (cache) {
       return Dataset::open(index, {.access = access,
@@ -233,7 +239,7 @@ void run(const EpochOptions& options, Output& out) {
   std::uint64_t num_samples = 0;
   for (const std::uint64_t rank : ranks) num_samples += first->for_rank(rank)->size();
   if (data.num_parts() == 1) {
-    const RankRange node = {.first = 0, .count = first->world_size()};
+    const RankOptions::Range node = {.first = 0, .count = first->world_size()};
     if (const auto warning = small_cache_warning(data.part(0), *first, node)) {
       say("warning", *warning);
     }
@@ -258,7 +264,7 @@ void run(const EpochOptions& options, Output& out) {
         {"bytes", report.bytes},
         {"seconds", seconds},
         {"samples_per_second", rate},
-        {"wait_seconds", report.wait_seconds},
+        {"wait_seconds", report.waited.count()},
         {"threads", options.threads},
         {"shards_opened", opened},
         {"peak_memory_bytes", peak_memory_bytes()},
@@ -279,10 +285,10 @@ void run(const EpochOptions& options, Output& out) {
             human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
                                                    std::max(seconds, 1e-9))));
   out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", seconds,
-            report.wait_seconds);
+            report.waited.count());
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
-  out.print("shards    opened {} times\n", human_count(opened));
+  out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
@@ -322,7 +328,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
   command
-      ->add_option("--prefetch", options->prefetch.num_threads,
+      ->add_option("--prefetch", options->prefetch.fetch_threads,
                    "number of shards fetched ahead at the same time; 0: none")
       ->check(kWholeNumber)
       ->type_name("N")

@@ -23,7 +23,8 @@ struct ExplainOptions {
   bool header = false;
 };
 
-void print_json(const RankStep& rank, std::size_t place, const SampleNames* names, Output& out) {
+void print_json(const Sampler::RankStep& rank, std::size_t place, const SampleNames* names,
+                Output& out) {
   std::string line = fmt::format("{{\"rank\":{},\"place\":{},\"sample\":{}", rank.rank, place,
                                  rank.samples[place]);
   if (names != nullptr) {
@@ -43,7 +44,7 @@ void run(const ExplainOptions& options, Output& out) {
     columns.push_back({"shard", Align::kLeft, Cut::kStart});
   }
   Table table(out, columns, options.header);
-  for (const RankStep& rank : explain_step(*run.sampler, options.step)) {
+  for (const Sampler::RankStep& rank : explain_step(*run.sampler, options.step)) {
     if (options.run.rank && *options.run.rank != rank.rank) continue;
     for (std::size_t place = 0; place < rank.samples.size(); ++place) {
       std::optional<SampleNames> names;

@@ -17,7 +17,7 @@ namespace {
 
 struct ExportOptions {
   std::string index;
-  ShardLookup lookup;
+  Index::Lookup lookup;
   FirstUse first_use;
   std::string format;
   std::string output;
@@ -28,7 +28,7 @@ struct ExportOptions {
 
 void export_wids(const Index& index, const ExportOptions& options) {
   Progress progress("reading for md5", Unit::kBytes, options.first_use.quiet);
-  WidsExportOptions wids;
+  WidsDescriptor::ExportOptions wids;
   wids.name = options.name;
   wids.md5 = options.md5;
   wids.cancel = interrupt_token();

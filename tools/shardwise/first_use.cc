@@ -11,7 +11,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
-#include "shardwise/data/remote_access.h"
+#include "shardwise/data/make_remote_access.h"
 
 namespace shardwise::tools {
 
@@ -54,10 +54,10 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
   if (!names_an_index(name)) {
     CacheArguments how;
     how.allow_pipe = first_use.allow_pipe;
-    options.build.remote = make_remote_shards(make_fetchers(how), nullptr, cancel);
+    options.build.remote = make_remote_access(make_fetchers(how), nullptr, cancel);
   }
   options.build.progress = [&](const auto& at) { show(progress, at); };
-  options.on_build = [&](const std::string& index, const RemoteReading& remote) {
+  options.on_build = [&](const std::string& index, const BuildPlan::RemoteReading& remote) {
     built = index;
     if (!first_use.quiet) say_what_is_fetched(remote);
   };
@@ -66,7 +66,7 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
     progress.clear();
     if (first_use.quiet) return;
     say("note",
-        fmt::format("indexed {} ({} read) in {:.1f} s, kept for the next time in {}",
+        fmt::format("indexed {} ({} read) in {:.1f} s; the index is kept for the next time: {}",
                     counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
                     progress.seconds(), in_quotes(index)));
     say_files_left_out(without_hints(sources.left_out));

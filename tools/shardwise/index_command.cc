@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "build_notes.h"
@@ -18,9 +19,8 @@
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
-#include "shardwise/base/error.h"
-#include "shardwise/data/remote_access.h"
-#include "shardwise/index/bad_policies.h"
+#include "shardwise/data/make_remote_access.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/source_list.h"
@@ -32,13 +32,13 @@ namespace {
 struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
-  unsigned threads = 0;
+  std::optional<unsigned> threads = {};
   std::string on_bad;  ///< empty, as those that follow: as the index has it, else an error
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;
   std::string on_link;
-  std::vector<Column> columns;
+  std::vector<Index::Column> columns;
   bool hash = false;
   bool check_md5 = false;
   bool unique_keys = false;
@@ -86,7 +86,7 @@ struct Noted {
 /// The index that was built; nothing, with a note, if that of another build lies there by now.
 std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
   std::shared_ptr<const Index> index = Index::open(options.index);
-  const IndexSummary summary = index->summary();
+  const Index::Summary summary = index->summary();
   if (summary.fingerprint == report.summary.fingerprint &&
       summary.content == report.summary.content) {
     return index;
@@ -125,15 +125,16 @@ struct KeptContent {
     }
   }
 
-  IndexContent content;
+  Index::Content content;
   bool is_lost = false;  ///< it cannot be read, and is built anew with what is given
 };
 
 /// The content that is asked for: what is given, and else as `content` has it.
-IndexContent content_of(const IndexOptions& options, IndexContent content) {
-  if (!options.on_bad.empty()) content.policies = BadPolicies::all(parse_on_bad(options.on_bad));
-  const auto override = [](OnBad& policy, const std::string& text) {
-    if (!text.empty()) policy = parse_on_bad(text);
+Index::Content content_of(const IndexOptions& options, Index::Content content) {
+  if (!options.on_bad.empty())
+    content.policies = DefectPolicies::all(parse_on_defect(options.on_bad));
+  const auto override = [](DefectPolicies::OnDefect& policy, const std::string& text) {
+    if (!text.empty()) policy = parse_on_defect(text);
   };
   override(content.policies.no_field, options.on_no_field);
   override(content.policies.duplicate_field, options.on_duplicate_field);
@@ -146,13 +147,14 @@ IndexContent content_of(const IndexOptions& options, IndexContent content) {
 }
 
 /// "--hash, --column cls=cls": what of `content` was not given now, and is not what it would be.
-std::string kept_options(const IndexOptions& options, const IndexContent& content) {
-  const IndexContent given = content_of(options, {});
+std::string kept_options(const IndexOptions& options, const Index::Content& content) {
+  const Index::Content given = content_of(options, {});
   std::string text;
   const auto add = [&](const std::string& option) { text += (text.empty() ? "" : ", ") + option; };
   if (content.policies != given.policies) add("--on-bad " + to_string(content.policies));
   if (content.columns != given.columns) {
-    for (const Column& column : content.columns) add("--column " + escaped(to_string(column)));
+    for (const Index::Column& column : content.columns)
+      add("--column " + escaped(to_string(column)));
   }
   if (content.hashes != given.hashes) add("--hash");
   if (content.unique_keys != given.unique_keys) add("--unique-keys");
@@ -160,11 +162,12 @@ std::string kept_options(const IndexOptions& options, const IndexContent& conten
 }
 
 /// "'c1', 'c2'": the columns that the index before had and this one has not.
-std::string dropped_columns(const IndexContent& before, const IndexContent& now) {
+std::string dropped_columns(const Index::Content& before, const Index::Content& now) {
   std::string text;
-  for (const Column& column : before.columns) {
-    const bool is_there = std::any_of(now.columns.begin(), now.columns.end(),
-                                      [&](const Column& c) { return c.name == column.name; });
+  for (const Index::Column& column : before.columns) {
+    const bool is_there =
+        std::any_of(now.columns.begin(), now.columns.end(),
+                    [&](const Index::Column& c) { return c.name == column.name; });
     if (!is_there) text += (text.empty() ? "" : ", ") + in_quotes(column.name);
   }
   return text;
@@ -203,8 +206,8 @@ BuildOptions::Part parse_part(const std::string& text) {
 }
 
 /// Errors: wrong usage.
-std::vector<Column> parse_columns(const std::vector<std::string>& texts) {
-  std::vector<Column> columns;
+std::vector<Index::Column> parse_columns(const std::vector<std::string>& texts) {
+  std::vector<Index::Column> columns;
   try {
     for (const std::string& text : texts) columns.push_back(parse_column(text));
   } catch (const InvalidArgument& e) {
@@ -214,59 +217,61 @@ std::vector<Column> parse_columns(const std::vector<std::string>& texts) {
 }
 
 void print_notes(const IndexOptions& options, const BuildReport& report, const Noted& noted) {
-  const std::vector<Column>& columns = report.summary.content.columns;
+  const std::vector<Index::Column>& columns = report.summary.content.columns;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (report.without_value[i] == 0) continue;
-    say("note", fmt::format("{} of {} without a value in the column {}, where they are null: {}",
-                            human_count(report.without_value[i]),
-                            counted(report.summary.num_samples, "sample"),
-                            in_quotes(columns[i].name), escaped(to_string(columns[i]))));
+    say("note",
+        fmt::format("the column {} is null for {} of {}, which have no such value: {}",
+                    in_quotes(columns[i].name), human_count(report.without_value[i]),
+                    counted(report.summary.num_samples, "sample"), escaped(to_string(columns[i]))));
   }
   if (!noted.gone.empty()) {
-    say("note", fmt::format("{} of the earlier index not named again, and gone from it: {}",
-                            counted(noted.gone.size(), "shard"), some_of(noted.gone)));
+    say("note", fmt::format("{} in the earlier index, but not among the sources, and left out: {}",
+                            counted(noted.gone.size(), "shard", "is", "are"), some_of(noted.gone)));
   }
   say_files_left_out(noted.left_out);
   if (!noted.without_end_marker.empty()) {
     say("note",
-        fmt::format("{} without an end-of-archive marker; an archive that was cut between two "
-                    "members looks the same: {}",
-                    counted(noted.without_end_marker.size(), "shard"),
-                    some_of(noted.without_end_marker)));
+        fmt::format(
+            "{} no end-of-archive marker; an archive that was cut between two members looks "
+            "the same: {}",
+            counted(noted.without_end_marker.size(), "shard", "has", "have"),
+            some_of(noted.without_end_marker)));
   }
   if (!noted.concatenated.empty()) {
-    say("note",
-        fmt::format("{} made of several archives, all of which were read: {}",
-                    counted(noted.concatenated.size(), "shard"), some_of(noted.concatenated)));
+    say("note", fmt::format("{} made of several archives, all of which were read: {}",
+                            counted(noted.concatenated.size(), "shard", "is", "are"),
+                            some_of(noted.concatenated)));
   }
   if (!noted.with_trailing_bytes.empty()) {
-    say("note",
-        fmt::format("{} with bytes after the end-of-archive marker, which were not read: {}",
-                    counted(noted.with_trailing_bytes.size(), "shard"),
-                    some_of(noted.with_trailing_bytes)));
+    say("note", fmt::format("{} bytes after the end-of-archive marker, which were not read: {}",
+                            counted(noted.with_trailing_bytes.size(), "shard", "has", "have"),
+                            some_of(noted.with_trailing_bytes)));
   }
   if (!noted.without_checksum.empty() && !report.summary.content.hashes) {
     say("note",
         fmt::format("{} compressed without a checksum of the content, so that damage may go "
                     "unnoticed; --hash stores a hash: {}",
-                    counted(noted.without_checksum.size(), "shard"),
+                    counted(noted.without_checksum.size(), "shard", "is", "are"),
                     some_of(noted.without_checksum)));
   }
   if (report.shards_moved > 0) {
-    say("note", fmt::format("{} with another path or time than before, not read again",
-                            counted(report.shards_moved, "shard")));
+    say("note", fmt::format("{} another path or time than before, and {} not read again",
+                            counted(report.shards_moved, "shard", "has", "have"),
+                            report.shards_moved == 1 ? "was" : "were"));
   }
   if (report.shards_resumed > 0) {
     say("note", fmt::format("{} taken over from a build that did not finish",
-                            counted(report.shards_resumed, "shard")));
+                            counted(report.shards_resumed, "shard", "was", "were")));
   }
   if (!report.dropped.empty()) {
-    say("note", fmt::format("{} missing, and left out: {}", counted(report.dropped.size(), "shard"),
-                            some_of(noted.dropped)));
+    say("note",
+        fmt::format("{} missing, and left out: {}",
+                    counted(report.dropped.size(), "shard", "is", "are"), some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
-    say("note", fmt::format("{} not part of any sample: directories, links, devices",
-                            counted(report.num_not_samples, "member")));
+    say("note", fmt::format("{} to no sample: directories, links, devices",
+                            counted(report.num_not_samples, "member", "belongs", "belong")));
   }
   say_members_left_out(report.summary.num_skipped, options.index);
   say_stale_hints(noted.hints);
@@ -397,14 +402,14 @@ bool has_remote_shards(const SourceList& sources) {
 void run(const IndexOptions& options, Output& out) {
   BuildOptions build;
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
-  build.remote = make_remote_shards(make_fetchers(options.cache), options.keep ? cache : nullptr,
+  build.remote = make_remote_access(make_fetchers(options.cache), options.keep ? cache : nullptr,
                                     interrupt_token());
   build.accept_times = options.accept_times;
   build.cancel = interrupt_token();
   if (!options.relocations.empty()) return relocate(options, build, out);
   const SourceList sources = options.sources.empty()
-                                 ? read_index_sources(options.index, build.remote.get())
-                                 : read_sources(options.sources, build.remote.get());
+                                 ? read_index_sources(options.index, build.remote)
+                                 : read_sources(options.sources, build.remote);
   const bool update = options.sources.empty() && sources.shards.empty();
   build.remote = remembering_states(build.remote, sources.shards);
   const KeptContent kept(options);
@@ -412,7 +417,7 @@ void run(const IndexOptions& options, Output& out) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
   }
   Progress progress("indexing", Unit::kBytes, options.quiet);
-  build.num_threads = options.threads;
+  build.threads = options.threads;
   build.content = content_of(options, kept.content);
   build.sources = sources.sources;
   build.drop_missing = options.drop_missing;
@@ -427,11 +432,11 @@ void run(const IndexOptions& options, Output& out) {
   }
   if (has_remote_shards(sources)) {
     for (const WidsDescriptor& descriptor : sources.descriptors) {
-      if (!options.part) check_remote_sizes(descriptor, build.remote.get());
+      if (!options.part) check_remote_sizes(descriptor, build.remote);
     }
     const BuildPlan plan = plan_index(options.index, sources.shards, build);
     if (!options.quiet) {
-      say_what_is_fetched(remote_reading(plan, sources, build.remote.get()));
+      say_what_is_fetched(remote_reading(plan, sources, build.remote));
     }
   }
   const BuildReport report = saying_how_to_continue(options, [&] {
@@ -443,7 +448,7 @@ void run(const IndexOptions& options, Output& out) {
   IndexHints hints;
   if (const auto index = built_index(options, report)) {
     if (!options.part && report.dropped.empty()) {
-      check_descriptor_claims(*index, sources.descriptors, build.remote.get(), options.check_md5,
+      check_descriptor_claims(*index, sources.descriptors, build.remote, options.check_md5,
                               options.quiet);
     } else if (!sources.descriptors.empty()) {
       say("note", "the wids descriptor was not checked: not all of its shards are in this index");
@@ -476,10 +481,11 @@ void add_index_command(CLI::App& program, Output& out) {
   command->add_option("-o,--output", options->index, "index to write")
       ->required()
       ->type_name("INDEX");
-  command->add_option("--threads", options->threads, "scanning threads; 0: one per core")
+  command
+      ->add_option("--threads", options->threads,
+                   "threads that scan; 0: the calling one alone (default: one per core)")
       ->check(kWholeNumber)
-      ->type_name("N")
-      ->capture_default_str();
+      ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,
                               std::vector<std::string> choices) {
     return command->add_option(name, value, text)->check(CLI::IsMember(choices));

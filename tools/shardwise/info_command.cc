@@ -36,24 +36,24 @@ struct CompressedShards {
 CompressedShards compressed_shards(const Index& index) {
   CompressedShards found;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
-    const ShardInfo shard = index.shard(i);
+    const Index::Shard shard = index.shard(i);
     found.count += shard.compression == Compression::kNone ? 0 : 1;
     found.unchecked += shard.unchecked ? 1 : 0;
   }
   return found;
 }
 
-void print_json(const Index& index, const IndexSummary& summary, Output& out) {
+void print_json(const Index& index, const Index::Summary& summary, Output& out) {
   const CompressedShards compressed = compressed_shards(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
-  for (const IndexSummary::Field& field : summary.fields) {
+  for (const Index::Summary::Field& field : summary.fields) {
     nlohmann::ordered_json row = name_json("name", field.name);
     row["members"] = field.num_members;
     row["bytes"] = field.bytes;
     fields.push_back(std::move(row));
   }
   nlohmann::ordered_json skipped = nlohmann::ordered_json::array();
-  for (const SkippedMember& member : index.skipped(summary.num_skipped)) {
+  for (const Index::SkippedMember& member : index.skipped(summary.num_skipped)) {
     nlohmann::ordered_json row = {{"shard", member.shard}, {"offset", member.offset}};
     row.update(name_json("name", member.name));
     row["kind"] = left_out_name(member.kind);
@@ -61,7 +61,7 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
     skipped.push_back(std::move(row));
   }
   nlohmann::ordered_json columns = nlohmann::ordered_json::array();
-  for (const Column& column : summary.content.columns) {
+  for (const Index::Column& column : summary.content.columns) {
     columns.push_back(
         {{"name", column.name}, {"field", column.field}, {"json_path", column.json_path}});
   }
@@ -89,12 +89,12 @@ void print_json(const Index& index, const IndexSummary& summary, Output& out) {
   out.print("{}\n", json_text(json));
 }
 
-void print_fields(const IndexSummary& summary, Output& out) {
+void print_fields(const Index::Summary& summary, Output& out) {
   std::size_t width = 5;
-  for (const IndexSummary::Field& field : summary.fields)
+  for (const Index::Summary::Field& field : summary.fields)
     width = std::max(width, escaped(field.name).size());
   out.print("\n{:<{}}  {:>14}  {:>12}  {:>12}\n", "field", width, "members", "bytes", "mean");
-  for (const IndexSummary::Field& field : summary.fields) {
+  for (const Index::Summary::Field& field : summary.fields) {
     out.print("{:<{}}  {:>14}  {:>12}  {:>12}\n", escaped(field.name), width,
               human_count(field.num_members), human_bytes(field.bytes),
               human_bytes(field.bytes / std::max<std::uint64_t>(1, field.num_members)));
@@ -102,9 +102,9 @@ void print_fields(const IndexSummary& summary, Output& out) {
 }
 
 void print_left_out(const Index& index, std::uint64_t count, Output& out) {
-  std::map<SkippedMember::Kind, std::uint64_t> kinds;
-  const std::vector<SkippedMember> members = index.skipped(count);
-  for (const SkippedMember& member : members) ++kinds[member.kind];
+  std::map<Index::SkippedMember::Kind, std::uint64_t> kinds;
+  const std::vector<Index::SkippedMember> members = index.skipped(count);
+  for (const Index::SkippedMember& member : members) ++kinds[member.kind];
   std::string text;
   for (const auto& [kind, of_kind] : kinds) {
     text +=
@@ -113,7 +113,7 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
   out.print("\nleft out: {} ({})\n", counted(count, "member"), text);
   const std::size_t shown = std::min<std::size_t>(members.size(), kSkippedShown);
   for (std::size_t i = 0; i < shown; ++i) {
-    const SkippedMember& member = members[i];
+    const Index::SkippedMember& member = members[i];
     out.print("  shard {}, offset {}, {}: {}\n", member.shard, member.offset,
               in_quotes(member.name), escaped(member.reason));
   }
@@ -125,7 +125,7 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
 void run(const InfoOptions& options, Output& out) {
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use));
-  const IndexSummary summary = index->summary();
+  const Index::Summary summary = index->summary();
   if (options.json) {
     print_json(*index, summary, out);
     return;
@@ -142,7 +142,7 @@ void run(const InfoOptions& options, Output& out) {
   if (summary.part) out.print("part         {}\n", to_string(*summary.part));
   if (summary.content.hashes) out.print("hashes       of every shard and member\n");
   if (summary.content.unique_keys) out.print("keys         unique over all shards\n");
-  for (const Column& column : summary.content.columns) {
+  for (const Index::Column& column : summary.content.columns) {
     out.print("column       {} from {}{}{}\n", column.name, escaped(column.field),
               column.json_path.empty() ? "" : ":", escaped(column.json_path));
   }

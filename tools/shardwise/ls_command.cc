@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "first_use.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "interrupt.h"
 #include "options.h"
 #include "shardwise/index/index.h"
@@ -33,7 +34,7 @@ struct ShardText {
   std::vector<std::string> fields;  ///< by field number
 };
 
-ShardText shard_text(const ShardInfo& shard, const SegmentView& segment, bool json) {
+ShardText shard_text(const Index::Shard& shard, const SegmentView& segment, bool json) {
   ShardText text;
   if (json) {
     text.start = fmt::format("{{\"shard\":{},", shard.number);
@@ -57,8 +58,8 @@ ShardText shard_text(const ShardInfo& shard, const SegmentView& segment, bool js
 /// Lists at most `limit` members of a shard, and returns how many it did.
 std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, std::uint64_t limit,
                          Output& out) {
-  const ShardInfo shard = index.shard(number);
-  const SegmentView segment = index.segment(number);
+  const Index::Shard shard = index.shard(number);
+  const SegmentView segment = segment_of(index, number);
   const ShardText text = shard_text(shard, segment, json);
   std::uint64_t listed = 0;
   std::string key;
@@ -87,8 +88,8 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, st
 /// The same on a terminal.
 std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t limit,
                          Table& table) {
-  const ShardInfo shard = index.shard(number);
-  const SegmentView segment = index.segment(number);
+  const Index::Shard shard = index.shard(number);
+  const SegmentView segment = segment_of(index, number);
   std::uint64_t listed = 0;
   for (std::uint32_t i = 0; i < segment.num_samples() && listed < limit; ++i) {
     throw_if_interrupted();
@@ -113,7 +114,7 @@ void list_left_out(const LsOptions& options, const Index& index, Output& out) {
                {"reason"}},
               options.header && !options.json);
   std::uint64_t listed = 0;
-  for (const SkippedMember& member : index.skipped(index.summary().num_skipped)) {
+  for (const Index::SkippedMember& member : index.skipped(index.summary().num_skipped)) {
     throw_if_interrupted();
     if (options.shard && member.shard != *options.shard) continue;
     if (listed++ == options.limit) break;
@@ -140,7 +141,7 @@ void run(const LsOptions& options, Output& out) {
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use));
   if (options.left_out) {
-    if (options.shard) index->shard(*options.shard);  // is there one?
+    if (options.shard) static_cast<void>(index->shard(*options.shard));  // is there one?
     list_left_out(options, *index, out);
     return;
   }

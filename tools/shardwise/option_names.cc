@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "console.h"
+
 namespace shardwise::tools {
 namespace {
 
@@ -11,53 +13,46 @@ namespace {
 /// longer ones come first.
 constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::string_view>>({
     // Sentences.
-    {", or be more patient (FetchOptions: connect_timeout, low_speed_time, max_retries)", ""},
-    {", or allow more retries (FetchOptions::max_retries)", ""},
-    {"name it (FetchOptions::ca_file)", "add it to the certificates of this machine"},
-    {", or name the authorities' certificates (FetchOptions::ca_file)", ""},
-    {"name it (S3Options::region or AWS_REGION)", "name it in the environment: AWS_REGION"},
-    {"set FetchOptions::allow_pipe (--allow-pipe)", "give --allow-pipe"},
+    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
+    {", or allow more retries (Fetchers::Options::max_retries)", ""},
+    {"name it (Fetchers::Options::ca_file)", "add it to the certificates of this machine"},
+    {", or name the authorities' certificates (Fetchers::Options::ca_file)", ""},
+    {"name it (Fetchers::S3Options::region or AWS_REGION)",
+     "name it in the environment: AWS_REGION"},
+    {"set Fetchers::Options::allow_pipe (--allow-pipe)", "give --allow-pipe"},
     {"use http, https, s3 or file, or add a fetcher (Fetchers::add)",
      "use http, https, s3 or file"},
-    {"give a cache (DatasetOptions::cache, --cache DIR)", "give --cache DIR"},
-    {"read single samples (Access::kRange, --access range)",
+    {"give a cache (Dataset::Options::cache, --cache DIR)", "give --cache DIR"},
+    {"read single samples (Dataset::Access::kRange, --access range)",
      "read single samples with --access range"},
-    {"map the shards (Access::kMap)", "map the shards with --access map"},
+    {"map the shards (Dataset::Access::kMap)", "map the shards with --access map"},
     {"(IndexCacheOptions::build_missing)", "(--no-index-cache)"},
     {"name another folder (IndexCacheOptions::directory, --index-cache DIR)",
      "name another folder with --index-cache DIR"},
-    {"or index with the policy `skip`", "or index with --on-bad skip"},
     {"index without unique keys",
      "index without --unique-keys (--forget, if the index before was built with it)"},
-    {"use BalancedSampler, or make_sampler with sizes", "give INDEX instead of --size"},
-    {" (DatasetOptions::root)", ""},
-    {" (DatasetOptions::accept_times)", ""},
+    {"open the index without a root,", "leave out --root,"},
+    {" with --root (Dataset::Options::root) ", " with --root "},
+    {" (Dataset::Options::allow_part, --allow-part)", " with --allow-part"},
+    {" (Dataset::Options::root)", ""},
+    {" (Dataset::Options::accept_times)", ""},
     {" (BuildOptions::accept_times)", ""},
     {" (BuildOptions::drop_missing)", ""},
     // Options whose names are also words.
     {"rank is", "--rank is"},
-    {"rank means", "--rank means"},
     {"window is", "--window is"},
-    {"window means", "--window means"},
-    {"tail means", "--tail means"},
-    {"resample means", "--resample means"},
-    {"seed means", "--seed means"},
-    {"epoch means", "--epoch means"},
-    {"replicas means", "--replicas means"},
     {"replicas is", "--replicas is"},
     {"tail pad", "--tail pad"},
-    {"phase means", "--phase means"},
-    {"shuffle means", "--no-shuffle means"},
     // Names that are nothing else.
-    {"DatasetOptions::cache", "--cache"},
-    {"FetchOptions::allow_pipe", "--allow-pipe"},
-    {"ShardCacheOptions::budget_bytes", "--cache-bytes"},
-    {"ShardCacheOptions::bypass_large", "--cache-bypass-large"},
+    {"Dataset::Options::cache", "--cache"},
+    {"Fetchers::Options::allow_pipe", "--allow-pipe"},
+    {"ShardCache::Options::budget_bytes", "--cache-bytes"},
+    {"ShardCache::Options::bypass_large", "--cache-bypass-large"},
     {"BuildOptions::drop_missing", "--drop-missing"},
-    {"QueryLimits::scratch_bytes", "--scratch-bytes"},
-    {"Access::kMap", "--access map"},
-    {"Access::kRead", "--access read"},
-    {"Access::kRange", "--access range"},
+    {"Query::Limits::scratch_bytes", "--scratch-bytes"},
+    {"Dataset::Access::kMap", "--access map"},
+    {"Dataset::Access::kRead", "--access read"},
+    {"Dataset::Access::kRange", "--access range"},
     {"chunk_size", "--chunk"},
     {"world_size", "--world"},
     {"epoch_size", "--epoch-size"},
@@ -68,12 +63,20 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"drop_missing", "--drop-missing"},
     {"unique_keys", "--unique-keys"},
     {"shufflefirst", "--shufflefirst"},
-    {"global_batch_size", "--global-batch-size"},
+    {"global_batch_size", "--global-batch"},
     {"max_bad", "--max-bad"},
     {"streams", "--streams"},
     {"image_field", "--image-field"},
     {"label_field", "--label-field"},
 });
+
+/// An option by the name that it has in this program: shardwise-train calls some differently.
+std::string_view name_here(std::string_view option) {
+  if (std::string_view(program_name()) != "shardwise-train") return option;
+  if (option == "--batch") return "--batch-size";
+  if (option == "--global-batch") return "--global-batch-size";
+  return option;
+}
 
 bool is_of_a_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -110,7 +113,7 @@ std::string with_option_names(std::string_view text) {
     if (name == kNames.end()) {
       named += text[at++];
     } else {
-      named += name->second;
+      named += name_here(name->second);
       at += name->first.size();
     }
   }

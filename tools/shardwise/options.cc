@@ -26,6 +26,18 @@ std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
   return bytes;
 }
 
+/// Why `text` is no whole number from `least` on; empty if it is one.
+std::string problem_of_number(const std::string& text, std::uint64_t least) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop == end && error == std::errc::result_out_of_range) {
+    return in_quotes(text) + " is too large a number";
+  }
+  if (stop == end && error == std::errc() && value >= least) return {};
+  return in_quotes(text) + " is not a whole number of " + std::to_string(least) + " or more";
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
@@ -55,13 +67,9 @@ const CLI::Validator kByteSize(
     "", "bytes");
 
 const CLI::Validator kWholeNumber(
-    [](const std::string& text) {
-      std::uint64_t value = 0;
-      const char* const end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data(), end, value);
-      if (error == std::errc() && stop == end) return std::string();
-      return in_quotes(text) + " is not a whole number of 0 or more";
-    },
-    "");
+    [](const std::string& text) { return problem_of_number(text, 0); }, "");
+
+const CLI::Validator kPositiveNumber(
+    [](const std::string& text) { return problem_of_number(text, 1); }, "");
 
 }  // namespace shardwise::tools

@@ -40,5 +40,7 @@ extern const CLI::Validator kByteSize;
 
 /// For options that are whole numbers from 0 on. CLI11 alone would take -1 for 2^64 - 1.
 extern const CLI::Validator kWholeNumber;
+/// The same for whole numbers from 1 on.
+extern const CLI::Validator kPositiveNumber;
 
 }  // namespace shardwise::tools

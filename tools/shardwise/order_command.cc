@@ -64,7 +64,9 @@ void add_order_command(CLI::App& program, Output& out) {
   command->add_flag("--json", options->json,
                     "print one JSON object per line: the sample, and its position in the epoch");
   add_run_options(*command, options->run, /*with_size=*/true);
-  command->footer("Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
+  command->footer(
+      "Without --rank, the samples are those of rank 0.\n\n"
+      "Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] { run(*options, out); });
 }
 

@@ -8,14 +8,15 @@
 #include <charconv>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "checkpoint_file.h"
 #include "index/offset_table.h"
+#include "index/segment_of.h"
 #include "option_names.h"
 #include "options.h"
 #include "output.h"
-#include "shardwise/base/error.h"
 #include "skip_file.h"
 
 namespace shardwise::tools {
@@ -190,9 +191,6 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
           "accept an index that is one part of several; the epoch then covers this part alone")
       ->group(kRareGroup);
   command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
-      ->check([](const std::string& name) {
-        return name.empty() ? std::string("the name of a file is needed") : std::string();
-      })
       ->type_name("FILE")
       ->group(kGroup);
   number("--streams", arguments.streams,
@@ -274,14 +272,12 @@ Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
 void add_step_size(CLI::App& command, StepSize& step) {
   CLI::Option* const batch =
       command.add_option("--batch", step.batch_size, "samples per step on each rank")
-          ->check(CLI::PositiveNumber)
-          ->check(kWholeNumber)
+          ->check(kPositiveNumber)
           ->type_name("N");
   command
       .add_option("--global-batch", step.global_batch_size,
                   "samples per step on all ranks together, instead of --batch")
-      ->check(CLI::PositiveNumber)
-      ->check(kWholeNumber)
+      ->check(kPositiveNumber)
       ->excludes(batch)
       ->type_name("N");
 }
@@ -436,7 +432,8 @@ SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {
   const std::uint64_t in_index = part.number_in_index(sample - data.first_sample(number));
   const std::uint64_t shard = index.shard_of(in_index);
   const auto local = static_cast<std::uint32_t>(in_index - index.first_sample(shard));
-  return {std::string(index.segment(shard).key(local)), without_secrets(index.shard(shard).path)};
+  return {std::string(segment_of(index, shard).key(local)),
+          without_secrets(index.shard(shard).path)};
 }
 
 }  // namespace shardwise::tools

@@ -88,10 +88,10 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
 
 /// What is asked about.
 struct Run {
-  std::optional<MixedDataset> data;          ///< nothing with --size
-  std::unique_ptr<Sampler> sampler;          ///< of --rank, or of rank 0, where the run stands
-  std::uint64_t position = 0;                ///< of the epoch, where it stands
-  std::optional<AuditSum> delivered_before;  ///< in this epoch, as the token says
+  std::optional<MixedDataset> data;  ///< nothing with --size
+  std::unique_ptr<Sampler> sampler;  ///< of --rank, or of rank 0, where the run stands
+  std::uint64_t position = 0;        ///< of the epoch, where it stands
+  std::optional<EpochAudit::Sum> delivered_before;  ///< in this epoch, as the token says
 };
 
 /// The samples of a step: as RankOptions has them.

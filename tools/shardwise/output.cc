@@ -83,4 +83,9 @@ std::string counted(std::uint64_t count, std::string_view singular) {
   return fmt::format("{} {}{}", human_count(count), singular, count == 1 ? "" : "s");
 }
 
+std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
+                    std::string_view verb_of_many) {
+  return fmt::format("{} {}", counted(count, singular), count == 1 ? verb_of_one : verb_of_many);
+}
+
 }  // namespace shardwise::tools

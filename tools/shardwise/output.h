@@ -62,5 +62,8 @@ std::string json_text(const nlohmann::ordered_json& json);
 
 /// "1 shard", "2,000 shards".
 std::string counted(std::uint64_t count, std::string_view singular);
+/// "1 shard is", "2,000 shards are": with the verb of one or of many.
+std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
+                    std::string_view verb_of_many);
 
 }  // namespace shardwise::tools

@@ -45,7 +45,7 @@ struct PackOptions {
 using PackReport = ShardWriter::Totals;
 
 /// How the shards in a folder are named; without one, their names alone.
-ShardNames shard_names(const PackOptions& options, const std::string& folder = {}) {
+ShardWriter::Names shard_names(const PackOptions& options, const std::string& folder = {}) {
   return {.before = folder + options.prefix,
           .digits = kShardDigits,
           .after = std::string(kShardSuffix)};
@@ -104,7 +104,7 @@ bool is_classes_file(const std::string& path) {
 /// Throws if something that this program did not write would be replaced or removed.
 void require_own(const PackOptions& options, bool has_classes) {
   const auto refuse = [](const std::string& path) {
-    throw InvalidArgument("will not replace a file that `shardwise pack` did not write",
+    throw InvalidArgument("the file was not written by `shardwise pack`, and is not replaced",
                           in_quotes(path), "move it away, or choose another folder or --prefix");
   };
   for (const std::uint64_t number : shards_there(options)) {
@@ -163,11 +163,21 @@ class Packer {
 
   void finish() { writer_.close(); }
 
+  /// Shards that have their names, and stay whatever happens; in a dry run, that would have them.
+  std::size_t num_finished() const { return writer_.paths().size(); }
+
   const PackReport& report() const { return writer_.totals(); }
 
  private:
   ShardWriter writer_;
 };
+
+[[noreturn]] void throw_interrupted(const PackOptions& options, const Packer& packer) {
+  if (options.dry_run || packer.num_finished() == 0) throw Cancelled("interrupted");
+  throw Interrupted(fmt::format(
+      "interrupted; {} complete in {}: run again with --force, which replaces what is there",
+      counted(packer.num_finished(), "shard", "is", "are"), in_quotes(options.directory)));
+}
 
 void write_classes(const PackOptions& options, const std::vector<std::string>& classes) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
@@ -223,7 +233,7 @@ void run(const PackOptions& options, Output& out) {
 
   Packer packer(options);
   for (const PackSample& sample : list.samples) {
-    throw_if_interrupted();
+    if (interrupt_token().is_cancelled()) throw_interrupted(options, packer);
     packer.add(sample);
     progress.update(packer.report().samples, list.samples.size(),
                     [&] { return counted(packer.report().shards, "shard"); });
@@ -258,8 +268,7 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->type_name("DIR");
   source->require_option(1);
   command->add_option("--max-samples", options->max_samples, "most samples per shard")
-      ->check(kWholeNumber)
-      ->check(CLI::PositiveNumber)
+      ->check(kPositiveNumber)
       ->type_name("N")
       ->capture_default_str();
   add_byte_size(*command, "--max-bytes", options->max_bytes, "most bytes per shard");

@@ -94,7 +94,7 @@ PackList list_images(const std::string& directory) {
   PackList list;
   list.classes = folders_in(directory);
   if (list.classes.empty()) {
-    throw NotFound("no folder of a class", in_quotes(directory),
+    throw NotFound("there is no folder of a class", in_quotes(directory),
                    "put the images of each class into a folder of its own, or use --files");
   }
   for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
@@ -120,7 +120,7 @@ PackList list_images(const std::string& directory) {
   }
   if (list.samples.empty()) {
     throw NotFound(
-        "no image", in_quotes(directory),
+        "there is no image", in_quotes(directory),
         "images are known by their extensions: bmp, gif, jpeg, jpg, png, ppm, tif, tiff, webp");
   }
   return list;
@@ -152,7 +152,7 @@ PackList list_files(const std::string& directory) {
     list.samples.push_back(std::move(sample));
   }
   if (list.samples.empty()) {
-    throw NotFound("no file that makes a sample", in_quotes(directory),
+    throw NotFound("there is no file that makes a sample", in_quotes(directory),
                    "a name needs a key, a dot and a field, as in 000001.jpg");
   }
   return list;

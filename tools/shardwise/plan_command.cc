@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "option_names.h"
 #include "options.h"
 #include "order_options.h"
@@ -26,7 +27,7 @@ struct PlanOptions {
   std::uint64_t samples_per_shard = 0;
   std::uint64_t shard_bytes = 0;
   RunArguments run;
-  FetchPlanOptions plan;
+  FetchPlan::Options plan;
   CacheBytes cache_bytes;
   bool json = false;
 };
@@ -54,16 +55,22 @@ FetchPlan make_plan(const PlanOptions& options) {
       shards = FetchPlan::Shards::of(*run.data);
     }
     const std::uint64_t num_ranks = run.sampler->world_size();
-    if (options.plan.nodes == 0 || num_ranks % options.plan.nodes != 0) {
+    if (options.plan.nodes == 0) {
+      throw CLI::ValidationError("--nodes is 0; it must be at least 1",
+                                 CLI::ExitCodes::ValidationError);
+    }
+    if (num_ranks % options.plan.nodes != 0) {
       throw CLI::ValidationError(
-          fmt::format("--world {} is not divisible by --nodes {}: each node has equally many ranks",
-                      num_ranks, options.plan.nodes),
+          fmt::format(
+              "--world {} is not divisible by --nodes {}: each node has the same number of ranks",
+              num_ranks, options.plan.nodes),
           CLI::ExitCodes::ValidationError);
     }
     const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
-    FetchPlanOptions plan = options.plan;
+    FetchPlan::Options plan = options.plan;
     plan.cache_bytes =
         options.cache_bytes.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
+    plan.cancel = interrupt_token();
     return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(with_option_names(e.what()), CLI::ExitCodes::ValidationError);

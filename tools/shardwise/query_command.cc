@@ -27,7 +27,7 @@ struct QueryOptions {
   std::string index;
   FirstUse first_use;
   std::string sql;
-  QueryLimits limits;
+  Query::Limits limits;
   bool json = false;
   bool header = false;
 };
@@ -112,7 +112,7 @@ std::string read_query(std::istream& in, const std::string& name) {
   for (char piece[4096]; in.read(piece, sizeof piece) || in.gcount() > 0;) {
     text.append(piece, static_cast<std::size_t>(in.gcount()));
     if (text.size() > kMaxQueryBytes) {
-      throw InvalidArgument("a query longer than " + human_bytes(kMaxQueryBytes), name,
+      throw InvalidArgument("the query is longer than " + human_bytes(kMaxQueryBytes), name,
                             "check that the file holds SQL text");
     }
   }

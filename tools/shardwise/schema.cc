@@ -12,7 +12,7 @@ std::vector<SchemaColumn> query_schema(const Index& index) {
       {"samples", "members", "integer", "number of its fields"},
       {"samples", "bytes", "integer", "bytes of all its fields"},
   };
-  for (const Column& column : index.content().columns) {
+  for (const Index::Column& column : index.content().columns) {
     schema.push_back(
         {"samples", column.name, "any",
          "metadata from " + escaped(column.field) +

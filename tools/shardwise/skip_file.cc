@@ -91,9 +91,10 @@ class Parser {
   std::string where() const { return in_quotes(path_) + ", line " + std::to_string(number_); }
 
   [[noreturn]] void throw_line(std::string_view line) const {
-    throw InvalidArgument("not an entry of a skip file: " + in_quotes(line), where(),
+    throw InvalidArgument("the line is not an entry of a skip file: " + in_quotes(line), where(),
                           "write a sample number, 'key KEY', 'positions EPOCH BEGIN END' or "
-                          "'steps EPOCH FIRST END WORLD BATCH'");
+                          "'steps EPOCH FIRST END WORLD BATCH', where END is not before BEGIN or "
+                          "FIRST, and WORLD and BATCH are at least 1");
   }
 
   const std::string& path_;

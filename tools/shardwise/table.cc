@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace shardwise::tools {
 namespace {
 
@@ -35,6 +37,7 @@ Table::Table(Output& out, std::vector<TableColumn> columns, bool header)
 }
 
 void Table::add(std::vector<std::string> cells) {
+  SHARDWISE_ASSERT(cells.size() == columns_.size());
   if (!terminal_) {
     out_.print("{}\n", joined_by_tabs(cells));
   } else if (!widths_.empty()) {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint_file.h"
 #include "commands.h"
+#include "order/algorithms.h"
 #include "output.h"
 #include "version.h"
 
@@ -49,7 +50,7 @@ nlohmann::ordered_json json_of(const Mixture& kind) {
   return {{"parts", std::move(parts)}};
 }
 
-nlohmann::ordered_json json_of(const OrderSpec& spec) {
+nlohmann::ordered_json json_of(const ResumeToken::OrderSpec& spec) {
   const Order& order = spec.order;
   nlohmann::ordered_json json = {
       {"sampler", name_of(order.kind)}, {"samples", spec.num_samples}, {"seed", order.seed}};

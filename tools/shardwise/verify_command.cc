@@ -15,7 +15,7 @@
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/data/remote_access.h"
+#include "shardwise/data/make_remote_access.h"
 #include "shardwise/ingest/verify.h"
 #include "table.h"
 
@@ -24,14 +24,14 @@ namespace {
 
 struct VerifyArguments {
   std::string index;
-  ShardLookup lookup;
+  Index::Lookup lookup;
   FirstUse first_use;
   bool full = false;
   bool header = false;
   bool json = false;
 };
 
-void print_result(const ShardInfo& shard, const std::optional<std::string>& problem, bool json,
+void print_result(const Index::Shard& shard, const std::optional<std::string>& problem, bool json,
                   Output& out) {
   if (!json) {
     // Not by tabs, as scripts know it.
@@ -49,36 +49,35 @@ void print_result(const ShardInfo& shard, const std::optional<std::string>& prob
 void run(const VerifyArguments& options, Output& out) {
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use), options.lookup);
-  index->check();
-  const IndexSummary summary = index->summary();
+  index->validate();
+  const Index::Summary summary = index->summary();
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);
   std::uint64_t bytes_done = 0;
   std::uint64_t num_different = 0;
   std::uint64_t num_missing = 0;
-  std::optional<ShardInfo> first_missing;
+  std::optional<Index::Shard> first_missing;
   CacheArguments how;
   how.allow_pipe = options.first_use.allow_pipe;
-  const auto remote = make_remote_shards(make_fetchers(how), nullptr, interrupt_token());
+  const auto remote = make_remote_access(make_fetchers(how), nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
   if (options.header && !tabular && !options.json) out.print("state    shard\n");
   for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
     throw_if_interrupted();
-    const ShardInfo shard = index->shard(number);
+    const Index::Shard shard = index->shard(number);
     const auto show = [&](const auto& at) {
       progress.update(bytes_done + at.bytes_done, summary.shard_bytes, [&] {
         return fmt::format("{} of {}", human_count(number), counted(summary.num_shards, "shard"));
       });
     };
     show(shardwise::Progress());
-    std::optional<std::string> problem = verify_shard(*index, number,
-                                                      {.full = options.full,
-                                                       .cancel = interrupt_token(),
-                                                       .remote = remote.get(),
-                                                       .progress = show});
+    std::optional<std::string> problem = verify_shard(
+        *index, number,
+        {.full = options.full, .cancel = interrupt_token(), .remote = remote, .progress = show});
     if (problem) problem = with_option_names(*problem);
     num_different += problem ? 1 : 0;
     if (problem && is_missing(shard)) {
+      problem = "the shard does not exist";  // the error at the end says what to do
       ++num_missing;
       if (!first_missing) first_missing = shard;
     }
@@ -104,10 +103,11 @@ void run(const VerifyArguments& options, Output& out) {
   if (num_different > 0) {
     throw StaleIndex(
         fmt::format(
-            "{} of {} differ from what was indexed{}", human_count(num_different), shards,
+            "{} of {} {} from what was indexed{}", human_count(num_different), shards,
+            num_different == 1 ? "differs" : "differ",
             num_missing == 0 ? "" : fmt::format(", {} of them missing", human_count(num_missing))),
         in_quotes(options.index),
-        "restore the shards, or run shardwise index again to take them as they are now");
+        "restore the shards, or run `shardwise index` again to take them as they are now");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "index/offset_table.h"
+#include "order/algorithms.h"
 #include "shardwise/index/index.h"
 #include "shardwise/order/resume.h"
 

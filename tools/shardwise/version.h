@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "shardwise/order/resume.h"
+#include "order/algorithms.h"
 
 namespace shardwise::tools {
 

@@ -40,7 +40,7 @@ void run(const WhenOptions& options, Output& out) {
   const Run run = open_run(options.run, checked(options.batch));
   const std::uint64_t sample = sample_asked_for(options, run);
   bool found = false;
-  for (const SampleTime& time : when_sample(*run.sampler, sample)) {
+  for (const Sampler::SampleTime& time : when_sample(*run.sampler, sample)) {
     if (options.run.rank && *options.run.rank != time.rank) continue;
     found = true;
     if (options.json) {
@@ -55,8 +55,9 @@ void run(const WhenOptions& options, Output& out) {
       fmt::format("sample {} is not read", sample),
       fmt::format("epoch {}{}", run.sampler->epoch(),
                   options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
-      "--tail drop, --skip, --epoch-size and weights of --mix leave samples out, and --token "
-      "those that were read before; without --rank all ranks are searched");
+      fmt::format("--tail drop, --skip, --epoch-size and weights of --mix leave samples out, and "
+                  "--token those that were read before{}",
+                  options.run.rank ? "; without --rank all ranks are searched" : ""));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "train_options.h"
 
+#include <charconv>
+#include <string>
 #include <utility>
 
 #include "base/text.h"
@@ -61,11 +63,10 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->type_name("N")
       ->excludes(batch_size);
   app.add_option("--threads", options.threads,
-                 "loading threads of each rank; 0: the machine's cores divided by its ranks, at "
-                 "most 4")
+                 "loading threads of each rank; 0: the training loop loads by itself (default: the "
+                 "machine's cores divided by its ranks, at most 4)")
       ->check(CLI::Range(0u, 1024u))
-      ->type_name("N")
-      ->capture_default_str();
+      ->type_name("N");
   app.add_option("--compute-threads", options.compute_threads,
                  "LibTorch's threads of each rank; 0: the machine's cores divided by its ranks")
       ->check(CLI::Range(0, 1024))
@@ -74,7 +75,13 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
   app.add_option("--lr", options.learning_rate,
                  "highest learning rate of AdamW: it rises over the first tenth of the steps, then "
                  "falls to 0 as a cosine")
-      ->check(CLI::Range(1e-12, 10.0))
+      ->check([](const std::string& text) {
+        double rate = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, rate);
+        const bool valid = error == std::errc() && stop == end && rate > 0 && rate <= 10;
+        return valid ? std::string() : in_quotes(text) + " is not a number above 0 and up to 10";
+      })
       ->type_name("RATE")
       ->capture_default_str();
   app.add_option_function<std::string>(

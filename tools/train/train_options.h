@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cache_options.h"
@@ -21,7 +22,7 @@ struct Options {
   std::int64_t batch_size = 32;        ///< of a step, each rank
   std::int64_t global_batch_size = 0;  ///< of a step, all ranks together, instead; 0: batch_size
   std::uint64_t max_bad = 0;           ///< samples that may turn out bad
-  unsigned threads = 0;                ///< loading, a rank; 0: chosen
+  std::optional<unsigned> threads;     ///< loading, a rank; nothing: chosen
   int compute_threads = 0;             ///< of LibTorch, a rank; 0: chosen
   double learning_rate = 3e-3;
   std::int64_t height = 0;  ///< 0: as stored
@@ -35,8 +36,8 @@ struct Options {
   bool resume = false;
   bool allow_changes = false;  ///< on resuming, of data or order at the border of an epoch
   int local_ranks = 0;         ///< 0: this process is a rank, or alone
-  Access access = Access::kMap;
-  ShardLookup lookup;     ///< of the index to train on, or of all of a mixture
+  Dataset::Access access = Dataset::Access::kMap;
+  Index::Lookup lookup;   ///< of the index to train on, or of all of a mixture
   std::string eval_root;  ///< the same as its root, of the index to evaluate on
   tools::CacheArguments cache;
   tools::FirstUse first_use;

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint_file.h"
+#include "console.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/libtorch/data_parallel.h"
@@ -174,9 +175,9 @@ ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, R
     return checkpoint.token;
   } catch (const c10::Error& e) {
     const std::string reason = e.what_without_backtrace();
-    throw InvalidArgument("not a checkpoint of shardwise-train (" +
+    throw InvalidArgument("the file is not a checkpoint of shardwise-train (" +
                               escaped(reason.substr(0, reason.find('\n'))) + ")",
-                          in_quotes(path), "name another file, or start without --resume");
+                          in_quotes(path), "name a file that --checkpoint wrote");
   }
 }
 
@@ -324,9 +325,9 @@ class Reporter {
 
 // ------------------------------------------------------------------------------------------ train
 
-libtorch::ImageLoaderOptions loader_options(const Options& options, unsigned threads,
-                                            const MixedDataset& data) {
-  libtorch::ImageLoaderOptions loader;
+libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
+                                              const MixedDataset& data) {
+  libtorch::ImageLoader::Options loader;
   loader.order = tools::order_of(options.order, &data);
   loader.batch_size = options.batch_size;
   loader.global_batch_size = options.global_batch_size;
@@ -372,13 +373,13 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     most = std::max(most, label);
     if (stop_signal != 0) throw Cancelled("interrupted");
   }
-  most = group.all_reduce(most, libtorch::ReduceOp::kMax);
+  most = group.all_reduce(most, libtorch::ProcessGroup::ReduceOp::kMax);
   return options.classes > 0 ? options.classes : most + 1;
 }
 
 /// One step; returns the sum of this rank's losses.
 double train_step(Run& run, libtorch::GradientAverager& gradients,
-                  const libtorch::ImageBatch& batch, const ProcessGroup& group) {
+                  const libtorch::ImageLoader::Batch& batch, const ProcessGroup& group) {
   run.optimizer.zero_grad();
   double loss_sum = 0;
   if (batch.size() > 0) {
@@ -403,7 +404,7 @@ class SampleLog {
     out_.open(path_, append ? std::ios::app : std::ios::trunc);
     check();
   }
-  void add(std::uint64_t epoch, std::uint64_t step, const libtorch::ImageBatch& batch) {
+  void add(std::uint64_t epoch, std::uint64_t step, const libtorch::ImageLoader::Batch& batch) {
     if (path_.empty()) return;
     for (std::int64_t i = 0; i < batch.size(); ++i) {
       out_ << epoch << ' ' << step << ' ' << batch.samples[i].item<std::int64_t>() << '\n';
@@ -429,7 +430,7 @@ struct Threads {
 Threads choose_threads(const Options& options, const ProcessGroup& group) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int share = std::max(1, cores / group.local_world_size());
-  return {options.threads > 0 ? options.threads : static_cast<unsigned>(std::clamp(share, 1, 4)),
+  return {options.threads.value_or(static_cast<unsigned>(std::clamp(share, 1, 4))),
           options.compute_threads > 0 ? options.compute_threads : share};
 }
 
@@ -471,11 +472,11 @@ MixedDataset open_training(const Options& options, const std::shared_ptr<ShardCa
 void check(const Options& options, int world_size) {
   const MixedDataset train = open_training(options, nullptr);
   if (train.empty() && options.order.where) {
-    throw InvalidArgument("the condition holds for no sample", "--where", "change it");
+    throw InvalidArgument("no sample satisfies the condition", "--where", "change the condition");
   }
   require_samples(train, options.train_index);
   try {
-    libtorch::ImageLoader::check(train, loader_options(options, 1, train), world_size);
+    libtorch::ImageLoader::validate(train, loader_options(options, 1, train), world_size);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }
@@ -486,13 +487,13 @@ void check(const Options& options, int world_size) {
   if (options.checkpoint.empty()) return;
   const bool is_there = std::filesystem::exists(options.checkpoint);
   if (options.resume && !is_there) {
-    throw NotFound("no checkpoint to resume from", in_quotes(options.checkpoint),
+    throw NotFound("the checkpoint does not exist", in_quotes(options.checkpoint),
                    "check the path, or start without --resume");
   }
   if (!is_there) AtomicFile(options.checkpoint);  // better said now than after an epoch
   if (!options.resume && is_there) {
-    throw InvalidArgument("the checkpoint is there already", in_quotes(options.checkpoint),
-                          "continue it with --resume, or remove it");
+    throw InvalidArgument("the checkpoint exists already", in_quotes(options.checkpoint),
+                          "continue it with --resume, or name another file");
   }
 }
 
@@ -525,8 +526,9 @@ void train(const Options& options) {
   libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
   const std::uint64_t epoch_steps = loader.steps_left();
   if (options.resume) {
-    loader.restore(from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run),
-                   options.allow_changes ? Changes::kAllowAtEpochBorder : Changes::kRefuse);
+    loader.restore(
+        from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run),
+        options.allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
   }
   if (!options.checkpoint.empty() && group.is_first()) sweep_temporaries(options.checkpoint);
   const auto save = [&] {
@@ -543,6 +545,11 @@ void train(const Options& options) {
   Reporter reporter(options, group.is_first());
   SampleLog sample_log(options.sample_log, group.rank(), options.resume);
   const std::uint64_t total_steps = epoch_steps * options.epochs;
+  if (options.resume && group.is_first() && loader.epoch().number() >= options.epochs) {
+    tools::say("note", "the run in the checkpoint has come to the end of epoch " +
+                           std::to_string(loader.epoch().number() - 1) + ", and --epochs is " +
+                           std::to_string(options.epochs) + ": nothing is left to train");
+  }
   for (auto epoch : loader.epochs(options.epochs)) {
     const auto start = Clock::now();
     const std::int64_t samples_before = run.samples;

@@ -27,8 +27,8 @@ class SHARDWISE_EXPORT CancelToken {
       : flag_(std::move(flag)) {}
 
   /// True if it has a flag.
-  bool can_be_cancelled() const noexcept { return flag_ != nullptr; }
-  bool is_cancelled() const noexcept {
+  [[nodiscard]] bool can_be_cancelled() const noexcept { return flag_ != nullptr; }
+  [[nodiscard]] bool is_cancelled() const noexcept {
     return flag_ != nullptr && flag_->load(std::memory_order_relaxed);
   }
   /// Errors: Cancelled.

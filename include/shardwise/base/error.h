@@ -44,7 +44,7 @@ class SHARDWISE_EXPORT Error : public std::runtime_error {
   /// Joins the three parts as above. `where` or `remedy` may be empty.
   Error(ErrorCode code, std::string_view what, std::string_view where, std::string_view remedy);
 
-  ErrorCode code() const noexcept { return code_; }
+  [[nodiscard]] ErrorCode code() const noexcept { return code_; }
 
  private:
   ErrorCode code_;
@@ -60,12 +60,10 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-// Errors that callers catch have a subclass; all others are an Error with its code.
+// Errors that programs handle have a subclass; all others are an Error with its code. "OutOfRange"
+// in the contract of a function is an Error with ErrorCode::kOutOfRange.
 
 class SHARDWISE_EXPORT InvalidArgument : public detail::ErrorOf<ErrorCode::kInvalidArgument> {
-  using ErrorOf::ErrorOf;
-};
-class SHARDWISE_EXPORT OutOfRange : public detail::ErrorOf<ErrorCode::kOutOfRange> {
   using ErrorOf::ErrorOf;
 };
 class SHARDWISE_EXPORT NotFound : public detail::ErrorOf<ErrorCode::kNotFound> {
@@ -74,16 +72,7 @@ class SHARDWISE_EXPORT NotFound : public detail::ErrorOf<ErrorCode::kNotFound> {
 class SHARDWISE_EXPORT CorruptShard : public detail::ErrorOf<ErrorCode::kCorruptShard> {
   using ErrorOf::ErrorOf;
 };
-class SHARDWISE_EXPORT Unsupported : public detail::ErrorOf<ErrorCode::kUnsupported> {
-  using ErrorOf::ErrorOf;
-};
 class SHARDWISE_EXPORT StaleIndex : public detail::ErrorOf<ErrorCode::kStaleIndex> {
-  using ErrorOf::ErrorOf;
-};
-class SHARDWISE_EXPORT CorruptIndex : public detail::ErrorOf<ErrorCode::kCorruptIndex> {
-  using ErrorOf::ErrorOf;
-};
-class SHARDWISE_EXPORT VersionMismatch : public detail::ErrorOf<ErrorCode::kVersionMismatch> {
   using ErrorOf::ErrorOf;
 };
 class SHARDWISE_EXPORT BadField : public detail::ErrorOf<ErrorCode::kBadField> {

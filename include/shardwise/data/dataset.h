@@ -22,58 +22,9 @@
 namespace shardwise {
 
 namespace detail {
-struct CacheRequest;
-class ShardFuture;
+struct DatasetAccess;
+class SampleCursor;
 }  // namespace detail
-
-/// How the bytes of shards are reached.
-enum class Access : std::uint8_t {
-  /// Shards are mapped; samples are views into them, nothing is copied. For shards that nobody
-  /// truncates: reading a view of a shard that was truncated in place ends the process with SIGBUS.
-  /// A single shard that cannot be mapped (address space, vm.max_map_count) is read instead.
-  kMap,
-  /// Shards are read with pread(2); a sample holds a copy of all its fields, taken when it is
-  /// asked for. For shards that may change under a run, or lie on storage whose errors must not end
-  /// the process: a sample's bytes are from a file that was still the indexed one, by size and
-  /// time, after they were read. Otherwise the Dataset throws.
-  kRead,
-  /// As kRead for local shards. Of remote shards, only the samples that are asked for are fetched,
-  /// with one request each, or more if their fields lie far apart. Unless the index has hashes, a
-  /// shard's first header is fetched once, too. For sparse views and single samples; an epoch is
-  /// better served by a cache.
-  kRange,
-};
-
-/// "map", "read" or "range", as command lines say it. Errors: InvalidArgument; the text lists them.
-SHARDWISE_EXPORT Access parse_access(std::string_view name);
-
-struct DatasetOptions {
-  /// Shards kept mapped at most. The kernel's own limit on mappings of a process is 65,530 by
-  /// default. With Access::kRead, descriptors kept open, and at most a quarter of RLIMIT_NOFILE;
-  /// more are closed where the process has none left.
-  std::size_t max_open_shards = 4096;
-  /// Bytes of shards kept mapped at most: address space, not memory. With a cache, at most half of
-  /// its budget.
-  std::uint64_t max_mapped_bytes = std::numeric_limits<std::uint64_t>::max();
-  Access access = Access::kMap;
-  /// Keeps shards that cannot be read where they lie: remote ones and compressed ones. They are
-  /// mapped whatever `access` says, for nobody writes to them.
-  std::shared_ptr<ShardCache> cache = nullptr;
-  /// Fetch remote samples with Access::kRange; none: the cache's fetchers, or the standard ones.
-  std::shared_ptr<const Fetchers> fetchers = nullptr;
-  /// Ends fetching, and waiting for shards that others fetch, with Cancelled.
-  CancelToken cancel = {};
-  /// See ShardLookup: a folder below which all shards are looked for, and whether copies of shards,
-  /// which have times of their own, are accepted.
-  std::string root = {};
-  bool accept_times = false;
-  /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it
-  /// leaves out the samples of the other parts.
-  bool allow_part = false;
-  /// Where and how an index is built if Dataset::open() is given shards in place of one. If its
-  /// `build` has no access to remote shards, or no cancel token, those above are used.
-  IndexCacheOptions index_cache = {};
-};
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
 ///
@@ -89,6 +40,54 @@ struct DatasetOptions {
 /// Threads: safe concurrently; threads take the place of worker processes.
 class SHARDWISE_EXPORT Dataset {
  public:
+  /// How the bytes of shards are reached.
+  enum class Access : std::uint8_t {
+    /// Shards are mapped; samples are views into them, nothing is copied. For shards that nobody
+    /// truncates: reading a view of a shard that was truncated in place ends the process with
+    /// SIGBUS. A single shard that cannot be mapped (address space, vm.max_map_count) is read
+    /// instead.
+    kMap,
+    /// Shards are read with pread(2); a sample holds a copy of all its fields, taken when it is
+    /// asked for. For shards that may change under a run, or lie on storage whose errors must not
+    /// end the process: a sample's bytes are from a file that was still the indexed one, by size
+    /// and time, after they were read. Otherwise the Dataset throws.
+    kRead,
+    /// As kRead for local shards. Of remote shards, only the samples that are asked for are
+    /// fetched, with one request each, or more if their fields lie far apart. Unless the index has
+    /// hashes, a shard's first header is fetched once, too. For sparse views and single samples; an
+    /// epoch is better served by a cache.
+    kRange,
+  };
+
+  struct Options {
+    /// Shards kept mapped at most. The kernel's own limit on mappings of a process is 65,530 by
+    /// default. With Access::kRead, descriptors kept open, and at most a quarter of RLIMIT_NOFILE;
+    /// more are closed where the process has none left.
+    std::size_t max_open_shards = 4096;
+    /// Bytes of shards kept mapped at most: address space, not memory. With a cache, at most half
+    /// of its budget.
+    std::uint64_t max_mapped_bytes = std::numeric_limits<std::uint64_t>::max();
+    Access access = Access::kMap;
+    /// The cache for shards that cannot be read where they lie: remote ones and compressed ones.
+    /// Shards in it are mapped whatever `access` says, for nobody writes to them.
+    std::shared_ptr<ShardCache> cache = nullptr;
+    /// The fetchers for remote samples with Access::kRange; null: the cache's, or the standard
+    /// ones.
+    std::shared_ptr<const Fetchers> fetchers = nullptr;
+    /// Ends fetching, and waiting for shards that others fetch, with Cancelled.
+    CancelToken cancel = {};
+    /// See Index::Lookup: a folder below which all shards are looked for, and whether copies of
+    /// shards, which have times of their own, are accepted.
+    std::string root = {};
+    bool accept_times = false;
+    /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it
+    /// leaves out the samples of the other parts.
+    bool allow_part = false;
+    /// Where and how an index is built if Dataset::open() is given shards in place of one. If its
+    /// `build` has no access to remote shards, or no cancel token, those above are used.
+    IndexCacheOptions index_cache = {};
+  };
+
   /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
   /// is first touched.
   /// @param path  of an index; or one source, as read_sources() takes it: a directory,
@@ -97,13 +96,15 @@ class SHARDWISE_EXPORT Dataset {
   ///   cost.
   /// Errors: as Index::open and index_for; InvalidArgument if it is a part, unless `options` allow
   ///   it.
-  static Dataset open(const std::string& path, const DatasetOptions& options = {});
+  [[nodiscard]] static Dataset open(const std::string& path, const Options& options);
+  [[nodiscard]] static Dataset open(const std::string& path);
   /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
   /// `options` have a root or accept_times that the index was not opened with.
-  explicit Dataset(std::shared_ptr<const Index> index, const DatasetOptions& options = {});
+  Dataset(std::shared_ptr<const Index> index, const Options& options);
+  explicit Dataset(std::shared_ptr<const Index> index);
 
-  std::uint64_t size() const noexcept;
-  bool empty() const noexcept { return size() == 0; }
+  [[nodiscard]] std::uint64_t size() const noexcept;
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// The sample at `index`.
   /// @param index  in [0, size()), in the order of the shard list.
@@ -114,36 +115,36 @@ class SHARDWISE_EXPORT Dataset {
   ///   cannot be read); Unsupported (remote or compressed, and there is no cache); those of
   ///   ShardCache::get. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
-  Sample operator[](std::uint64_t index) const;
+  [[nodiscard]] Sample operator[](std::uint64_t index) const;
 
   /// The first sample with this key, or nothing. Errors: as operator[]. Cost: about a microsecond.
-  std::optional<Sample> find(std::string_view key) const;
+  [[nodiscard]] std::optional<Sample> find(std::string_view key) const;
   /// The sample with this key, see find(). Errors: NotFound.
-  Sample get(std::string_view key) const;
+  [[nodiscard]] Sample get(std::string_view key) const;
 
   /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
   /// Query holds: `where("cls = 7 AND width >= 256")`, where cls and width are columns that the
   /// index was built with. The column `sample` is the number in the index.
   /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex.
   /// Cost: about 0.3 us a sample.
-  Dataset where(std::string_view condition) const;
+  [[nodiscard]] Dataset where(std::string_view condition) const;
   /// A view of these samples, by their numbers here, in any order.
   /// Errors: OutOfRange; InvalidArgument if one comes twice.
-  Dataset select(std::vector<std::uint64_t> samples) const;
+  [[nodiscard]] Dataset subset(std::vector<std::uint64_t> samples) const;
   /// A view of the samples with these keys; of several with one key the first.
   /// Errors: NotFound, naming the first key that there is not, and how many; InvalidArgument.
-  Dataset select(const std::vector<std::string>& keys) const;
+  [[nodiscard]] Dataset subset(const std::vector<std::string>& keys) const;
   /// The numbers in a metadata column, one for each sample: for Resampled::weights.
   /// Errors: NotFound (no such column; the text lists them); InvalidArgument naming the first
   /// sample whose value is no number. Cost: about 50 ns a sample.
-  std::vector<double> numbers(const std::string& column) const;
-  bool is_view() const noexcept { return selection_ != nullptr; }
+  [[nodiscard]] std::vector<double> numbers(const std::string& column) const;
+  [[nodiscard]] bool is_view() const noexcept { return selection_ != nullptr; }
 
   /// The number in the index of a sample of this dataset. Errors: OutOfRange.
-  std::uint64_t number_in_index(std::uint64_t sample) const;
+  [[nodiscard]] std::uint64_t number_in_index(std::uint64_t sample) const;
   /// Offsets of all shards in this dataset's numbering, as sharded orders want them:
   /// [0, ..., size()]. In a view shards may be empty.
-  std::vector<std::uint64_t> shard_starts() const;
+  [[nodiscard]] std::vector<std::uint64_t> shard_starts() const;
   /// Returns a function that gives the bytes of a sample's fields together, as the index has them:
   /// for balance_bytes.
   /// Threads: safe concurrently.
@@ -151,9 +152,9 @@ class SHARDWISE_EXPORT Dataset {
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
 
   /// The index of all samples, also where this is a view.
-  const Index& index() const noexcept;
-  const std::shared_ptr<const Index>& shared_index() const noexcept;
-  const Hash128& fingerprint() const noexcept;
+  [[nodiscard]] const Index& index() const noexcept;
+  [[nodiscard]] const std::shared_ptr<const Index>& shared_index() const noexcept;
+  [[nodiscard]] const Hash128& fingerprint() const noexcept;
   /// Shards that are mapped, or opened with Access::kRead.
   struct PoolStats {
     std::uint64_t opened = 0;  ///< shards opened, each time counted
@@ -161,29 +162,25 @@ class SHARDWISE_EXPORT Dataset {
     std::size_t open_shards = 0;
     std::uint64_t open_bytes = 0;
   };
-  PoolStats pool_stats() const;
+  [[nodiscard]] PoolStats pool_stats() const;
   /// The shard cache; a null pointer if there is none.
-  const std::shared_ptr<ShardCache>& cache() const noexcept;
-  /// The request by which the cache is asked for a shard of the index; nothing if the shard is read
-  /// where it lies.
-  /// Errors: OutOfRange; CorruptIndex; InvalidArgument (a malformed URL).
-  std::optional<detail::CacheRequest> cache_request(std::uint64_t shard) const;
-  /// Unmaps a shard of the index, if it is mapped and nobody reads it.
-  bool close_shard(std::uint64_t shard) const;
+  [[nodiscard]] const std::shared_ptr<ShardCache>& cache() const noexcept;
 
  private:
-  friend class ShardPrefetcher;
+  friend struct detail::DatasetAccess;
+  friend class detail::SampleCursor;
   struct Impl;
   struct Selection;
-  /// From now on the cache is told this future; none: that nothing is known of it.
-  void follow(std::shared_ptr<const detail::ShardFuture> future) const;
   [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
-  std::optional<std::uint64_t> number_of(std::string_view key) const;
-  Dataset view_of(std::vector<std::uint64_t> numbers) const;
+  [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
+  [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const Selection> selection_;  // none: all samples
 };
+
+/// "map", "read" or "range", as command lines say it. Errors: InvalidArgument; the text lists them.
+SHARDWISE_EXPORT Dataset::Access parse_access(std::string_view name);
 
 }  // namespace shardwise

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/mixed_dataset.h"
@@ -13,19 +14,21 @@
 
 namespace shardwise {
 
-struct FetchPlanOptions {
-  /// Ranks are dealt to nodes in blocks, as torchrun does: node k of M holds the ranks from k *
-  /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
-  std::uint64_t nodes = 1;
-  std::uint64_t cache_bytes = 0;  ///< the budget of each node
-  std::uint64_t epochs = 3;       ///< from where the sampler began; caches are empty at first
-  /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
-  /// evenly, are simulated: see FetchPlan::Node::counts_of. At least one is.
-  std::uint64_t max_simulated_uses = 4'000'000;
-};
-
 /// The shards that M nodes will fetch.
 struct FetchPlan {
+  struct Options {
+    /// Ranks are dealt to nodes in blocks, as torchrun does: node k of M holds the ranks from k *
+    /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
+    std::uint64_t nodes = 1;
+    std::uint64_t cache_bytes = 0;  ///< the budget of each node
+    std::uint64_t epochs = 3;       ///< from where the sampler began; caches are empty at first
+    /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
+    /// evenly, are simulated: see Node::counts_of. At least one is.
+    std::uint64_t max_simulated_uses = 4'000'000;
+    /// Stops planning with Cancelled, between two epochs of a node.
+    CancelToken cancel = {};
+  };
+
   /// The shards as a cache sees them.
   struct Shards {
     /// First sample of each shard, then the number of samples: one more than there are shards.
@@ -34,13 +37,14 @@ struct FetchPlan {
     std::vector<std::uint64_t> sizes_bytes;
 
     /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
-    SHARDWISE_EXPORT static Shards of(const Dataset& data);
+    [[nodiscard]] SHARDWISE_EXPORT static Shards of(const Dataset& data);
     /// The shards of several data sets, one after another.
-    SHARDWISE_EXPORT static Shards of(const MixedDataset& data);
+    [[nodiscard]] SHARDWISE_EXPORT static Shards of(const MixedDataset& data);
     /// `count` shards that are all alike.
     /// Errors: InvalidArgument if there are more than 2^62 samples.
-    SHARDWISE_EXPORT static Shards alike(std::uint64_t count, std::uint64_t samples_per_shard,
-                                         std::uint64_t bytes_per_shard);
+    [[nodiscard]] SHARDWISE_EXPORT static Shards alike(std::uint64_t count,
+                                                       std::uint64_t samples_per_shard,
+                                                       std::uint64_t bytes_per_shard);
   };
 
   /// The work of a cache in an epoch.
@@ -81,7 +85,7 @@ struct FetchPlan {
     std::uint64_t bytes_for_once = 0;
   };
 
-  FetchPlanOptions options;
+  Options options;
   std::uint64_t first_epoch = 0;
   std::uint64_t world_size = 0;
   std::uint64_t num_shards = 0;
@@ -89,16 +93,17 @@ struct FetchPlan {
   std::vector<Node> kinds;        ///< by their first node
 
   /// Nodes whose counts are those of a neighbour.
-  SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
+  [[nodiscard]] SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
 
-  /// All nodes' counts added; the peak, and shards and bytes, of the node with most.
-  SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
+  /// The counts of all nodes added up; but the peak, the shards and the bytes are those of the node
+  /// that needs the most bytes.
+  [[nodiscard]] SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
   /// The kind of `node`. REQUIRES: node < options.nodes.
-  SHARDWISE_EXPORT const Node& of_node(std::uint64_t node) const;
+  [[nodiscard]] SHARDWISE_EXPORT const Node& of_node(std::uint64_t node) const;
   /// The largest need of any node.
-  SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
-  SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
-  SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
+  [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
+  [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
+  [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
 
 /// A warning for the user if the ranks of a node, in the order of `sampler`, use more bytes of
@@ -107,7 +112,7 @@ struct FetchPlan {
 /// Cost: about 0.1 us a chunk.
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
                                                                 const Sampler& sampler,
-                                                                const RankRange& node);
+                                                                const RankOptions::Range& node);
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
 /// (src/data/cache_simulation.h). No file is read, so it works for sizes that no machine at hand
@@ -125,6 +130,6 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 /// epochs, shards of other samples. Unsupported: the sampler's future is not known; the text says
 /// what a cache does then.
 SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
-                                        const FetchPlanOptions& options);
+                                        const FetchPlan::Options& options);
 
 }  // namespace shardwise

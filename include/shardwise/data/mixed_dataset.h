@@ -30,28 +30,29 @@ class SHARDWISE_EXPORT MixedDataset {
   /// Errors: InvalidArgument if there are none, or together too many samples.
   explicit MixedDataset(std::vector<Dataset> parts);
 
-  std::uint64_t size() const noexcept { return first_.back(); }
-  bool empty() const noexcept { return size() == 0; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   /// Errors: as Dataset::operator[].
-  Sample operator[](std::uint64_t number) const;
+  [[nodiscard]] Sample operator[](std::uint64_t number) const;
 
-  std::size_t num_parts() const noexcept { return parts_.size(); }
-  const Dataset& part(std::size_t i) const { return parts_[i]; }
+  [[nodiscard]] std::size_t num_parts() const noexcept { return parts_.size(); }
+  [[nodiscard]] const Dataset& part(std::size_t i) const { return parts_[i]; }
   /// Where the numbers of a part begin. REQUIRES: i <= num_parts().
-  std::uint64_t first_sample(std::size_t i) const { return first_[i]; }
+  [[nodiscard]] std::uint64_t first_sample(std::size_t i) const;
   /// The part that holds a sample. Errors: OutOfRange.
-  std::size_t part_of(std::uint64_t number) const;
+  [[nodiscard]] std::size_t part_of(std::uint64_t number) const;
 
   /// The kind of an order that draws from the parts by these weights, each of them in `kind`.
   /// Errors: InvalidArgument unless there is one weight for each part.
-  Mixture mixture(std::span<const double> weights,
-                  const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{}) const;
+  [[nodiscard]] Mixture mixture(
+      std::span<const double> weights,
+      const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{}) const;
 
   // As of a Dataset, over all parts.
-  const Hash128& fingerprint() const noexcept { return fingerprint_; }
-  std::vector<std::uint64_t> shard_starts() const;
+  [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }
+  [[nodiscard]] std::vector<std::uint64_t> shard_starts() const;
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
-  std::vector<double> numbers(const std::string& column) const;
+  [[nodiscard]] std::vector<double> numbers(const std::string& column) const;
 
  private:
   std::vector<Dataset> parts_;

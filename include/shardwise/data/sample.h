@@ -15,13 +15,15 @@ namespace detail {
 struct MemberRecord;
 struct OpenShard;
 struct OwnBytes;
+struct SampleAccess;
+class SampleCursor;
 struct ShardPin;
 template <class Shard>
 class ShardHandle;
 }  // namespace detail
 
 /// One sample, read in place: views into the mapped shard, nothing copied. Where shards are read
-/// and not mapped (Access::kRead), views into bytes that the sample holds.
+/// and not mapped (Dataset::Access::kRead), views into bytes that the sample holds.
 ///
 /// A Sample shares ownership of its shard's mapping, or of its bytes, and of the index, so its
 /// views stay valid while it (or a copy of it) lives, whatever is evicted or closed. Views cannot
@@ -29,7 +31,7 @@ class ShardHandle;
 /// Copying costs a reference count.
 ///
 /// Caveat: reading a view raises SIGBUS if its shard is mapped and was truncated in place
-/// meanwhile. copy() and integer() throw instead, and with Access::kRead operator[] does.
+/// meanwhile. copy() and integer() throw instead, and with Dataset::Access::kRead operator[] does.
 class SHARDWISE_EXPORT Sample {
  public:
   /// One field of a sample: its name and its bytes.
@@ -44,55 +46,57 @@ class SHARDWISE_EXPORT Sample {
   Sample& operator=(Sample) noexcept;
 
   /// The sample's number in its dataset.
-  std::uint64_t index() const noexcept { return index_; }
+  [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
   /// The sample's number in the index: the same, unless the dataset is a view of some samples.
-  std::uint64_t number_in_index() const noexcept;
+  [[nodiscard]] std::uint64_t number_in_index() const noexcept;
 
-  std::string_view key() const& noexcept;
+  [[nodiscard]] std::string_view key() const& noexcept;
   std::string_view key() const&& = delete;
 
-  std::size_t num_fields() const noexcept { return num_members_; }
+  [[nodiscard]] std::size_t num_fields() const noexcept { return num_members_; }
   /// The `i`-th field in archive order. REQUIRES: i < num_fields().
-  Field field(std::size_t i) const& noexcept;
+  [[nodiscard]] Field field(std::size_t i) const& noexcept;
   Field field(std::size_t i) const&& = delete;
 
   /// The bytes of a field. Errors: NotFound; the text lists the fields that there are.
-  std::string_view operator[](std::string_view field) const&;
+  [[nodiscard]] std::string_view operator[](std::string_view field) const&;
   std::string_view operator[](std::string_view field) const&& = delete;
 
   /// The bytes of a field, or nothing if the sample has none of that name.
-  std::optional<std::string_view> find(std::string_view field) const& noexcept;
+  [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const& noexcept;
   std::optional<std::string_view> find(std::string_view field) const&& = delete;
 
-  bool contains(std::string_view field) const noexcept;
+  [[nodiscard]] bool contains(std::string_view field) const noexcept;
 
   /// A field that holds a decimal number, blanks around it allowed, as WebDataset's cls and index.
   /// Errors: NotFound; BadField; StaleIndex and kIo as copy().
-  std::int64_t integer(std::string_view field) const;
+  [[nodiscard]] std::int64_t integer(std::string_view field) const;
   /// A copy of a field, for when the sample does not live as long, or nothing may be taken from a
   /// shard that changed.
-  /// Errors: NotFound; StaleIndex if the mapped file was written to since it was opened (a file
-  ///   that took its place by rename does no harm; but then, unless a copy was refused before, it
-  ///   cannot be seen any more that the mapped one was written to); kIo if it cannot be read.
+  /// Errors: NotFound; StaleIndex if the mapped file was written to since it was opened; kIo if it
+  ///   cannot be read. A file that took the mapped one's place by rename does no harm; but from
+  ///   then on, writes to the mapped one are not noticed any more.
   /// Cost: the copy, and a stat where the shard is mapped.
-  std::string copy(std::string_view field) const;
+  [[nodiscard]] std::string copy(std::string_view field) const;
 
   /// "sample 42 ('dir/000042') in shard 'train-000000.tar'": for error texts.
-  std::string describe() const;
+  [[nodiscard]] std::string describe() const;
   /// The path of the shard that holds the sample.
-  const std::string& shard_path() const& noexcept;
+  [[nodiscard]] const std::string& shard_path() const& noexcept;
   const std::string& shard_path() const&& = delete;
 
  private:
   friend class Dataset;
+  friend struct detail::SampleAccess;
+  friend class detail::SampleCursor;
   Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
   // In the source file: for its own calls, which must cost none.
-  inline std::string_view bytes_of(std::size_t i) const noexcept;
-  inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
-  std::size_t require(std::string_view field) const;
+  [[nodiscard]] inline std::string_view bytes_of(std::size_t i) const noexcept;
+  [[nodiscard]] inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
+  [[nodiscard]] std::size_t require(std::string_view field) const;
   [[noreturn]] void throw_missing(std::string_view field) const;
-  std::string copy_of(std::size_t i) const;
+  [[nodiscard]] std::string copy_of(std::size_t i) const;
   void require_unchanged_map(std::size_t i) const;
   [[noreturn]] void throw_unreadable(std::size_t i) const;
 

@@ -10,17 +10,6 @@
 
 namespace shardwise {
 
-struct PrefetchOptions {
-  /// Shards that this process fetches at once. 0: none is fetched ahead, but the cache knows the
-  /// next uses.
-  unsigned num_threads = 2;
-  /// How many uses of shards to look ahead, at most.
-  std::uint64_t max_ahead = 32;
-  /// The ranks that read at the same time through this cache: those of this node. count 0: only the
-  /// sampler's own.
-  RankRange node = {.first = 0, .count = 0};
-};
-
 /// Fetches the shards of an epoch into the dataset's cache before they are read, and tells the
 /// cache what is needed when, so that what it evicts is what is needed last.
 ///
@@ -44,15 +33,27 @@ struct PrefetchOptions {
 /// read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
+  struct Options {
+    /// Shards that this process fetches at once. 0: none is fetched ahead, but the cache knows the
+    /// next uses.
+    unsigned fetch_threads = 2;
+    /// How many uses of shards to look ahead, at most.
+    std::uint64_t max_ahead = 32;
+    /// The ranks that read at the same time through this cache: those of this node. count 0: only
+    /// the sampler's own.
+    RankOptions::Range node = {.first = 0, .count = 0};
+  };
+
   /// Begins at the place where `sampler` stands; looks ahead across the end of its epoch, too.
   /// Cost: about 0.1 us a chunk for three epochs, and some us a shard.
-  ShardPrefetcher(const Dataset& data, const Sampler& sampler, const PrefetchOptions& options = {});
+  ShardPrefetcher(const Dataset& data, const Sampler& sampler);
+  ShardPrefetcher(const Dataset& data, const Sampler& sampler, const Options& options);
   ~ShardPrefetcher();
   ShardPrefetcher(const ShardPrefetcher&) = delete;
   ShardPrefetcher& operator=(const ShardPrefetcher&) = delete;
 
   /// True if the future is known and there is a cache to fetch into.
-  bool is_active() const noexcept;
+  [[nodiscard]] bool is_active() const noexcept;
 
   /// Reports that the first `num_delivered` of the sampler's samples have been read.
   /// Cost: some ns; where a use of a shard ends, some us.

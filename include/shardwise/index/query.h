@@ -16,24 +16,16 @@ namespace shardwise {
 /// The longest query there may be.
 inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 
-/// Limits on what a query may use.
-struct QueryLimits {
-  /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory: about
-  /// 64 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else in
-  /// /var/tmp or /tmp.
-  std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
-};
-
 /// Read-only SQL over an index, as SQLite speaks it. Tables:
 ///
 ///   samples   sample, key, shard, members, bytes (of all its members), and the metadata columns
 ///   members   sample, member (its place in the sample), key, field, shard, offset, size
-///   shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (as ShardInfo)
+///   shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (as Index::Shard)
 ///   fields    field, members, bytes
 ///   skipped   shard, offset, name, reason
 ///
 /// All are virtual, and read through Index: damage is an error, never a wrong answer, and SQL costs
-/// no storage. A shard's url is its path as ShardInfo has it, without a URL's secrets.
+/// no storage. A shard's url is its path as Index::Shard has it, without a URL's secrets.
 /// Conditions on sample, key (compared by its bytes) and shard are looked up, others scan: about
 /// 0.2 us a row, of `shards` some us. Keys, fields and names that are not UTF-8 are blobs. SQLite's
 /// json_each and json_tree are there too.
@@ -57,22 +49,31 @@ class SHARDWISE_EXPORT Query {
     friend bool operator==(const Value&, const Value&) = default;
   };
 
+  /// Limits on what a query may use.
+  struct Limits {
+    /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory:
+    /// about 64 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else
+    /// in /var/tmp or /tmp.
+    std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
+  };
+
   /// Errors: InvalidArgument, with SQLite's reason, if `sql` is not one SELECT that can be run
   /// here; CorruptIndex.
-  Query(std::shared_ptr<const Index> index, std::string_view sql, const QueryLimits& limits = {});
+  Query(std::shared_ptr<const Index> index, std::string_view sql);
+  Query(std::shared_ptr<const Index> index, std::string_view sql, const Limits& limits);
   ~Query();
   Query(Query&&) noexcept;
   Query& operator=(Query&&) noexcept;
 
   /// Names of the result's columns.
-  const std::vector<std::string>& columns() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& columns() const noexcept;
   /// Moves to the next row; false at the end.
   /// Errors: InvalidArgument (a function failed, a result too large, more scratch files than
-  ///   QueryLimits allow); CorruptIndex; kNoSpace, kIo (the scratch files).
+  ///   Limits allow); CorruptIndex; kNoSpace, kIo (the scratch files).
   bool next();
   /// A value of this row; text and blobs are valid until next(). REQUIRES: next() was true,
   /// column < columns().size().
-  Value value(std::size_t column) const noexcept;
+  [[nodiscard]] Value value(std::size_t column) const noexcept;
 
   /// Makes next() stop with Cancelled soon after `cancel` says so.
   void set_cancel(const CancelToken& cancel) noexcept;

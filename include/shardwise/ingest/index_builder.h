@@ -10,16 +10,12 @@
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/progress.h"
-#include "shardwise/index/bad_policies.h"
-#include "shardwise/index/column.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_access.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
-
-namespace detail {
-class RemoteShards;
-}  // namespace detail
 
 struct BuildOptions {
   /// One of several builds, on several machines perhaps, that merge_indexes joins.
@@ -28,9 +24,9 @@ struct BuildOptions {
     std::uint64_t count = 1;
   };
 
-  /// Scanning threads. 0: one a core.
-  unsigned num_threads = 0;
-  IndexContent content = {};
+  /// Threads that scan; 0: the calling one alone. Nothing: one per core.
+  std::optional<unsigned> threads = {};
+  Index::Content content = {};
   /// The words that the shards were named by, as read_sources() returns them: SourceList::sources.
   /// They are kept in the index, and update_index() lists directories, globs and descriptors among
   /// them again. Empty: update_index() takes the shards that the index has.
@@ -41,7 +37,7 @@ struct BuildOptions {
   bool drop_missing = false;
   /// Take over copied shards without reading them: shards with another time or validator, but with
   /// the size, the first 512 bytes and some headers that the index has. A changed shard that passes
-  /// these checks is not noticed; see ShardLookup.
+  /// these checks is not noticed; see Index::Lookup.
   bool accept_times = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
   std::optional<Part> part = {};
@@ -49,7 +45,7 @@ struct BuildOptions {
   /// over count as done.
   ProgressCallback progress = {};
   /// Access to remote shards; none: they are an error.
-  std::shared_ptr<detail::RemoteShards> remote = nullptr;
+  RemoteAccess remote = nullptr;
   /// Stops the build with Cancelled; the index is as it was.
   CancelToken cancel = {};
   /// How much work a build that is killed may lose: see build_index.
@@ -57,10 +53,10 @@ struct BuildOptions {
   std::chrono::milliseconds journal_age{1000};
 };
 
-/// The work of a build, and the index that it made: also where another build has replaced that
-/// index by now.
+/// The work of a build, and the index that it made (even if another build has replaced that index
+/// meanwhile).
 struct BuildReport {
-  IndexSummary summary;
+  Index::Summary summary;
   std::uint64_t shards_scanned = 0;
   std::uint64_t shards_reused = 0;  ///< taken over: unchanged since they were scanned
   std::uint64_t shards_moved = 0;  ///< of them, under another path, or of another time, than before
@@ -116,6 +112,15 @@ SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
 
 /// The work that a build would do with each shard, by path or URL.
 struct BuildPlan {
+  /// The remote bytes that a build is about to read.
+  struct RemoteReading {
+    std::uint64_t num_shards = 0;
+    /// The size of these shards, as their servers state it, or else the descriptor. From a server
+    /// that gives parts of files less is read, because the data of large members is stepped over.
+    std::uint64_t bytes = 0;
+    std::uint64_t num_unknown = 0;  ///< shards whose size is not known
+  };
+
   std::vector<std::string> read;       ///< would be read
   std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
   std::vector<std::string> resumed;    ///< were read by a build that did not finish
@@ -144,15 +149,16 @@ SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
 /// one goes on.
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
-/// The words of BuildOptions::sources that the index at `path` was built with, as paths from here;
-/// none if there were none. With read_sources() they give the shards that update_index() takes.
+/// The words of BuildOptions::sources that the index at `path` was built with, as paths relative to
+/// the current directory; empty if it was built with none. read_sources() turns them into the
+/// shards that update_index() takes.
 /// Errors: as Index::open; InvalidArgument if it is a part.
 SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path);
 
 /// read_sources() of these words: what update_index() takes; empty if there are none.
 /// Errors: as both.
 SHARDWISE_EXPORT SourceList read_index_sources(const std::string& path,
-                                               detail::RemoteShards* remote = nullptr);
+                                               const RemoteAccess& remote = nullptr);
 
 /// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
 /// is byte for byte the one that a single build makes. No shard is read or looked at.

@@ -7,13 +7,10 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/remote_access.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
-
-namespace detail {
-class RemoteShards;
-}  // namespace detail
 
 // Indexes that are built at first use. Shards that are named where an index is needed get one: it
 // is kept in a folder of the user, and updated whenever the shards changed.
@@ -27,15 +24,6 @@ class RemoteShards;
 // that grows keeps its own. Indexes that nobody used for 30 days are removed when another one is
 // built. The folder may be removed by hand whenever no index is being built.
 
-/// The remote bytes that a build is about to read.
-struct RemoteReading {
-  std::uint64_t num_shards = 0;
-  /// The size of these shards as their servers say it, or else the descriptor. Where a server gives
-  /// parts, the data of large members is stepped over, and less is read.
-  std::uint64_t bytes = 0;
-  std::uint64_t num_unknown = 0;  ///< shards whose size is not known
-};
-
 struct IndexCacheOptions {
   /// The folder. Empty: $XDG_CACHE_HOME/shardwise, else $HOME/.cache/shardwise. It is made, with
   /// mode 0700; one that belongs to another user, or that others may write to, is refused.
@@ -46,7 +34,8 @@ struct IndexCacheOptions {
   /// `drop_missing` are not looked at.
   BuildOptions build = {};
   /// Told before a build begins, by the thread that wants the index.
-  std::function<void(const std::string& index, const RemoteReading& remote)> on_build = {};
+  std::function<void(const std::string& index, const BuildPlan::RemoteReading& remote)> on_build =
+      {};
   /// Told after it.
   std::function<void(const std::string& index, const SourceList& sources,
                      const BuildReport& report)>
@@ -86,7 +75,8 @@ SHARDWISE_EXPORT std::string index_for(const std::string& name,
                                        const IndexCacheOptions& options = {});
 
 /// The remote bytes that a build of `plan` over `sources` reads. No shard is read now.
-SHARDWISE_EXPORT RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,
-                                              detail::RemoteShards* remote);
+SHARDWISE_EXPORT BuildPlan::RemoteReading remote_reading(const BuildPlan& plan,
+                                                         const SourceList& sources,
+                                                         const RemoteAccess& remote);
 
 }  // namespace shardwise

@@ -6,25 +6,14 @@
 
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
-#include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
+#include "shardwise/ingest/wids_descriptor.h"
 
 namespace shardwise {
 
 // Exports of an index to the formats of other readers. Both check first that each shard is the one
 // that was indexed (size and time), so that what they write is true of the files as they are. They
 // replace only files of their own kind: any other file of that name is an InvalidArgument.
-
-struct WidsExportOptions {
-  /// Name of the data set; empty: the descriptor has none.
-  std::string name = {};
-  /// Reads every byte of every shard, for its md5sum.
-  bool md5 = false;
-  /// Called after each piece that is read for md5.
-  ProgressCallback progress = {};
-  /// Stops the export with Cancelled; the old file, if any, stays.
-  CancelToken cancel = {};
-};
 
 /// Writes the wids descriptor (see wids_descriptor.h) of all shards of `index`, in order, to
 /// `path`: url, nsamples, filesize and, if asked for, md5sum. A url is relative if the shard lies
@@ -43,7 +32,7 @@ struct WidsExportOptions {
 /// Cost: O(members).
 /// Source: wids/wids_index.py of webdataset 0.2.107.
 SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::string& path,
-                                            const WidsExportOptions& options = {});
+                                            const WidsDescriptor::ExportOptions& options = {});
 
 /// Writes an index file of NVIDIA DALI's fn.readers.webdataset for each shard of `index` into
 /// `directory`, which is made if it is missing: train-0.tar gives train-0.idx.

@@ -21,23 +21,26 @@ struct Relocation {
 /// Errors: InvalidArgument if there is none, or more than one.
 SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Index& index);
 
-/// Rewrites the index at `path` for shards that moved, without reading them: of each only its first
-/// 512 bytes are. Of several relocations that fit a shard, the one with the longest `from` counts;
-/// shards that none fits are not looked at, and stay as they are.
+/// Rewrites the index at `path` for shards that moved. It reads only the first 512 bytes of each.
+/// If several relocations fit a shard, the one with the longest `from` counts. Shards that no
+/// relocation fits are not looked at, and stay as they are.
 ///
-/// A shard must be what it was: of its size, its time (a remote one: its validator) and its first
-/// 512 bytes. Of copies the times are new, and of what moved between a folder and a server there is
-/// none to compare: with `options.accept_times` the headers of up to eight members are looked at
-/// instead, where the source gives parts of files. It must tell a version (ETag, Last-Modified), or
-/// the index have hashes, for later reads are held to it. What does not fit is an error, and
-/// nothing is written: the shards are to be named, and are read again.
+/// A moved shard must have the size, the time (a remote one: the validator) and the first 512 bytes
+/// that the index has. A copy has a new time, and a shard that moved between a folder and a server
+/// has no time to compare. With `options.accept_times` the headers of up to eight members are
+/// compared instead, if the source gives parts of files. A server must name a version (ETag or
+/// Last-Modified), or the index have hashes, because later reads are compared with it. A shard that
+/// does not fit is an error, and nothing is written; give such shards to build_index(), which reads
+/// them again.
 ///
-/// The words that the index was built of (BuildOptions::sources) move along; if they stand for
-/// shards that moved and others that did not, become those of a server, or would be read as another
-/// pattern (below a folder named `a{b`), or are a descriptor that names them where they were, they
-/// are forgotten, and the index names its shards one by one.
+/// The words that the index was built of (BuildOptions::sources) move along. They are dropped, so
+/// that the index names its shards one by one, if they
+///   - stand for shards that moved and for others that did not,
+///   - now name shards on a server,
+///   - would be read as another pattern (below a folder named `a{b`), or
+///   - are a descriptor that names the shards where they were.
 ///
-/// @param options  num_threads, progress, remote, cancel and accept_times count.
+/// @param options  threads, progress, remote, cancel and accept_times count.
 /// Effects: the catalogue is replaced; the offset table stays, unless another build is at work.
 /// Errors: StaleIndex naming the first shard that is not what it was, and how many; NotFound;
 ///   InvalidArgument if no shard lies below a `from`, or the index is a part; as build_index.

@@ -4,13 +4,10 @@
 #include <vector>
 
 #include "shardwise/base/export.h"
+#include "shardwise/ingest/remote_access.h"
 #include "shardwise/ingest/wids_descriptor.h"
 
 namespace shardwise {
-
-namespace detail {
-class RemoteShards;
-}  // namespace detail
 
 /// The shards that the sources of an index stand for.
 struct SourceList {
@@ -50,10 +47,10 @@ struct SourceList {
 ///   that includes itself, and for a path that comes twice (build_index looks for one that comes by
 ///   two spellings); those of read_wids_descriptor.
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
-                                         detail::RemoteShards* remote = nullptr);
+                                         const RemoteAccess& remote = nullptr);
 
 /// The shards alone.
 SHARDWISE_EXPORT std::vector<std::string> expand_sources(const std::vector<std::string>& sources,
-                                                         detail::RemoteShards* remote = nullptr);
+                                                         const RemoteAccess& remote = nullptr);
 
 }  // namespace shardwise

@@ -8,19 +8,16 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_access.h"
 
 namespace shardwise {
-
-namespace detail {
-class RemoteShards;
-}  // namespace detail
 
 struct VerifyOptions {
   /// Also compare every byte with the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.
-  detail::RemoteShards* remote = nullptr;
+  RemoteAccess remote = nullptr;
   /// Called with the progress of this one shard.
   ProgressCallback progress = {};
 };

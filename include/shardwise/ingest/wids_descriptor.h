@@ -10,12 +10,9 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/progress.h"
 #include "shardwise/index/index.h"
+#include "shardwise/ingest/remote_access.h"
 
 namespace shardwise {
-
-namespace detail {
-class RemoteShards;
-}  // namespace detail
 
 // A wids descriptor: the JSON file by which Python wids names the shards of one or several data
 // sets.
@@ -88,9 +85,34 @@ struct WidsDescriptor {
     std::vector<Shard> shards;
 
     /// The shards' paths, in order: what build_index takes.
-    SHARDWISE_EXPORT std::vector<std::string> paths() const;
+    [[nodiscard]] SHARDWISE_EXPORT std::vector<std::string> paths() const;
     /// The number of samples that the shards claim together.
-    SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
+    [[nodiscard]] SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
+  };
+
+  /// For check_against_descriptor().
+  struct CheckOptions {
+    /// Reads every byte of each shard that has an md5sum. Off, because it costs what indexing
+    /// saves.
+    bool md5 = false;
+    /// Called after each piece of a shard that is read for its md5sum.
+    ProgressCallback progress = {};
+    /// Stops the check with Cancelled.
+    CancelToken cancel = {};
+    /// Brings remote shards for their md5sum; none: that is an error.
+    RemoteAccess remote = nullptr;
+  };
+
+  /// For write_wids_descriptor().
+  struct ExportOptions {
+    /// Name of the data set; empty: the descriptor has none.
+    std::string name = {};
+    /// Reads every byte of every shard, for its md5sum.
+    bool md5 = false;
+    /// Called after each piece that is read for md5.
+    ProgressCallback progress = {};
+    /// Stops the export with Cancelled; the old file, if any, stays.
+    CancelToken cancel = {};
   };
 
   std::string path;  ///< of the descriptor
@@ -104,22 +126,11 @@ struct WidsDescriptor {
 ///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
 ///   `datasets[1].shardlist[0].nsamples`.
 SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
-                                                     detail::RemoteShards* remote = nullptr);
+                                                     const RemoteAccess& remote = nullptr);
 
 /// As read_wids_descriptor(), of a text in memory; `path` says where it would lie.
 SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
                                                       const std::string& path);
-
-struct WidsCheckOptions {
-  /// Reads every byte of each shard that has an md5sum. Off, because it costs what indexing saves.
-  bool md5 = false;
-  /// Called after each piece of a shard that is read for its md5sum.
-  ProgressCallback progress = {};
-  /// Stops the check with Cancelled.
-  CancelToken cancel = {};
-  /// Brings remote shards for their md5sum; none: that is an error.
-  detail::RemoteShards* remote = nullptr;
-};
 
 /// Holds the claims of `descriptor` against `index`, which may hold other shards too: each shard is
 /// there, has nsamples samples, is filesize bytes long, and, if asked for, has this md5sum.
@@ -131,11 +142,11 @@ struct WidsCheckOptions {
 ///   NotFound, kIo, StaleIndex and Cancelled when shards are read.
 /// Cost: O(shards); with md5 a pass over their bytes, on one thread.
 SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
-                                               const WidsCheckOptions& options = {});
+                                               const WidsDescriptor::CheckOptions& options = {});
 
 /// Holds the file sizes that `descriptor` claims of remote shards against what their servers say,
 /// before anything is read. Errors: Mismatch as check_against_descriptor; those of `remote`.
 SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor,
-                                         detail::RemoteShards* remote);
+                                         const RemoteAccess& remote);
 
 }  // namespace shardwise

@@ -6,6 +6,8 @@
 ///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
 ///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}));
+///     Loader loader(data, {.columns = {columns::image("jpg")}}, make_reducer(group));
+///     torch::Tensor images = to_tensor((*loader.next())["jpg"]);   // over the same memory
 ///     GradientAverager averager(model->parameters());               // average() after backward()
 
 #include "shardwise/advanced.h"
@@ -13,3 +15,5 @@
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"
+#include "shardwise/libtorch/tensors.h"
+#include "shardwise/loader.h"

@@ -67,7 +67,7 @@ class TorchDataset final
     }
   }
 
-  torch::optional<std::size_t> size() const override { return data_.size(); }
+  [[nodiscard]] torch::optional<std::size_t> size() const override { return data_.size(); }
 
  private:
   shardwise::Dataset data_;
@@ -81,7 +81,7 @@ class TorchDataset final
 /// loader took: set_epoch() counts from the loader's next begin(). Threads: one at a time.
 ///
 /// Ranks may differ by a sample, and so by a batch: torch's data loader cannot give an empty batch.
-/// Where ranks must stay in step use Tail::kDrop or kPad, or ImageLoader.
+/// Where ranks must stay in step use Order::Tail::kDrop or kPad, or ImageLoader.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
   /// @param sampler  cloned; where it stands is where this one begins.
@@ -98,10 +98,10 @@ class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sample
   /// The epoch of the next reset(). Nothing moves on by itself: the same epoch again is the same
   /// order again.
   void set_epoch(std::uint64_t epoch);
-  std::uint64_t epoch() const noexcept;
+  [[nodiscard]] std::uint64_t epoch() const noexcept;
   /// Samples of this epoch given out. A data loader asks ahead of what it delivers.
-  std::uint64_t position() const noexcept;
-  std::uint64_t size() const noexcept;
+  [[nodiscard]] std::uint64_t position() const noexcept;
+  [[nodiscard]] std::uint64_t size() const noexcept;
 
   /// A resume token, as the tensor "shardwise_token". It counts what next() gave out: save between
   /// epochs, or with a loader that has no workers; ImageLoader::state() counts what was consumed.

@@ -27,35 +27,37 @@ struct ImageSize {
   std::int64_t height = 0;
   std::int64_t width = 0;
 
-  bool empty() const noexcept { return height == 0 && width == 0; }
+  [[nodiscard]] bool empty() const noexcept { return height == 0 && width == 0; }
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
-struct ImageOptions {
+struct DecodeOptions {
   /// Every image is resized to this, its aspect ratio not kept, by antialiased bilinear
   /// interpolation: a triangle filter whose width grows with the scale when the image shrinks, as
   /// Pillow's BILINEAR and torch's interpolate(antialias=True), pixel centres at halves.
   ImageSize resize{};
   /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB).
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
+  std::size_t max_json_bytes = std::size_t{64} << 20;
+  std::size_t max_json_depth = 128;  ///< of arrays and objects in each other
 };
 
 /// An image to RGB. The format is told by the content, not by the field's name:
 ///
+///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored.
+///         Damage that Pillow forgives is forgiven; a file that ends before its pixels is an error.
 ///   PNG   gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not. Alpha and
 ///         transparency are dropped, 16 bits are scaled to 8, gamma and colour profiles are
 ///         ignored.
-///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored.
-///         Defects that cost pixels (an early end, a bad code) are errors here, though libjpeg only
-///         warns of them.
+///   WebP  lossy and lossless; the first frame of an animation. Alpha is dropped.
 ///   PNM   binary PGM and PPM (P5, P6), up to 16 bits.
 ///
 /// @return  uint8 [3, H, W], contiguous, on the CPU.
 /// Errors: NotFound (no such field); BadField; InvalidArgument (a negative or half-given size).
 SHARDWISE_EXPORT torch::Tensor decode_image(const Sample& sample, std::string_view field,
-                                            const ImageOptions& options = {});
+                                            const DecodeOptions& options = {});
 /// Decodes bytes from elsewhere; `where` names them in an error.
-SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const ImageOptions& options,
+SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const DecodeOptions& options,
                                             std::string_view where);
 
 /// A NumPy .npy array, versions 1 to 3, C or Fortran order, either byte order.
@@ -67,32 +69,14 @@ SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const ImageO
 SHARDWISE_EXPORT torch::Tensor decode_npy(const Sample& sample, std::string_view field);
 SHARDWISE_EXPORT torch::Tensor decode_npy(std::string_view bytes, std::string_view where);
 
-struct JsonOptions {
-  std::size_t max_bytes = std::size_t{64} << 20;
-  std::size_t max_depth = 128;  ///< of arrays and objects in each other
-};
-
 /// A JSON document. Include <nlohmann/json.hpp> to use it. Errors: BadField; the text has the byte.
 SHARDWISE_EXPORT nlohmann::json decode_json(const Sample& sample, std::string_view field,
-                                            const JsonOptions& options = {});
-SHARDWISE_EXPORT nlohmann::json decode_json(std::string_view bytes, const JsonOptions& options,
+                                            const DecodeOptions& options = {});
+SHARDWISE_EXPORT nlohmann::json decode_json(std::string_view bytes, const DecodeOptions& options,
                                             std::string_view where);
 
 /// A copy of a text field, checked to be UTF-8. Errors: BadField.
 SHARDWISE_EXPORT std::string decode_text(const Sample& sample, std::string_view field);
-
-/// The kind of content that a field's name stands for, by WebDataset's convention.
-enum class FieldKind : std::uint8_t {
-  kBytes,    ///< anything else, pickles among them: handed out as they are
-  kImage,    ///< jpg jpeg png ppm pgm pnm
-  kInteger,  ///< cls cls2 class count index inx id
-  kText,     ///< txt text transcript
-  kJson,     ///< json jsn
-  kNpy       ///< npy
-};
-
-/// Told by what follows the last dot: "png", "seg.png" and "left.PNG" are images.
-SHARDWISE_EXPORT FieldKind field_kind(std::string_view field) noexcept;
 
 /// A field that is not decoded.
 struct Bytes {
@@ -103,12 +87,17 @@ struct Bytes {
 using Value = std::variant<torch::Tensor, std::int64_t, std::string,
                            std::shared_ptr<const nlohmann::json>, Bytes>;
 
-struct DecodeOptions {
-  ImageOptions image{};
-  JsonOptions json{};
-};
-
-/// One field, decoded as field_kind says. Errors: NotFound; BadField.
+/// One field, decoded as WebDataset's convention for its name says. What follows the last dot
+/// counts: "png", "seg.png" and "left.PNG" are images.
+///
+///     jpg jpeg png webp ppm pgm pnm        an image, as decode_image()
+///     cls cls2 class count index inx id    a whole number
+///     txt text transcript                  a text
+///     json jsn                             a document
+///     npy                                  an array
+///     anything else, pickles among them    Bytes, as they are
+///
+/// Errors: NotFound; BadField.
 SHARDWISE_EXPORT Value decode(const Sample& sample, std::string_view field,
                               const DecodeOptions& options = {});
 /// Every field of the sample by name. Errors: BadField.

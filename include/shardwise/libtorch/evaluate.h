@@ -21,7 +21,7 @@ struct Mean {
   double sum = 0;
   std::int64_t count = 0;
 
-  double value() const noexcept {
+  [[nodiscard]] double value() const noexcept {
     return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
   }
   operator double() const noexcept { return value(); }
@@ -36,7 +36,7 @@ struct EvaluateOptions {
   std::int64_t batch_size = 256;
   unsigned threads = 2;
   ImageSize resize{};
-  std::string image_field{};  ///< as in ImageLoaderOptions
+  std::string image_field{};  ///< as in ImageLoader::Options
   std::string label_field = "cls";
 };
 
@@ -76,29 +76,30 @@ Mean exact_accuracy(Holder& model, const Dataset& data, const ProcessGroup& grou
       data, group, options);
 }
 
-struct EarlyStopOptions {
-  std::uint64_t patience = 3;  ///< evaluations without improvement until it stops; at least 1
-  double min_delta = 0;        ///< the least change that counts as an improvement
-  bool lower_is_better = false;
-};
-
 /// Stops a run when a figure no longer improves. Rank 0's figure decides for all ranks, so that no
 /// rank stops alone even if their figures differ in the last bit. A figure that is NaN is no
 /// improvement.
 class SHARDWISE_EXPORT EarlyStop {
  public:
+  struct Options {
+    std::uint64_t patience = 3;  ///< evaluations without improvement until it stops; at least 1
+    double min_delta = 0;        ///< the least change that counts as an improvement
+    bool lower_is_better = false;
+  };
+
   /// Errors: InvalidArgument.
-  explicit EarlyStop(ProcessGroup group, const EarlyStopOptions& options = {});
+  EarlyStop(ProcessGroup group, const Options& options);
+  explicit EarlyStop(ProcessGroup group);
 
   /// Takes the next figure. Every rank must call it; the answer is the same on all.
   bool should_stop(double figure);
 
-  double best() const noexcept { return best_; }
-  std::uint64_t num_since_best() const noexcept { return since_best_; }
+  [[nodiscard]] double best() const noexcept { return best_; }
+  [[nodiscard]] std::uint64_t num_since_best() const noexcept { return since_best_; }
 
  private:
   ProcessGroup group_;
-  EarlyStopOptions options_;
+  Options options_;
   double best_;
   std::uint64_t since_best_ = 0;
 };

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,115 +14,14 @@
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/process_group.h"
+#include "shardwise/loader/columns.h"
+#include "shardwise/loader/epochs.h"
+#include "shardwise/loader/image_transform.h"
 #include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
-
-/// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while
-/// others have; the tensors then have their other sizes all the same.
-struct ImageBatch {
-  torch::Tensor images;   ///< uint8 [N, 3, H, W], contiguous, CPU
-  torch::Tensor labels;   ///< int64 [N]
-  torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
-  /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out, as in
-  /// tokens and skip lists.
-  torch::Tensor positions;
-
-  std::int64_t size() const noexcept { return labels.numel(); }
-};
-
-struct ImageLoaderOptions {
-  /// The order of the samples, as on the command line.
-  Order order{};
-  /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
-  std::int64_t batch_size = 32;
-  /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
-  std::int64_t global_batch_size = 0;
-  /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
-  /// them. It divides the number of ranks.
-  std::uint64_t replicas = 1;
-  /// Threads that read, decode and collate ahead. 0: the work is done when a batch is asked for.
-  unsigned threads = 2;
-  /// As ImageOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
-  ImageSize resize{};
-  /// Samples that may turn out bad (no image that can be decoded, no label) in a run. They are left
-  /// out: their batches are smaller, the proof expects it, tokens list them with the reason, and
-  /// later epochs do without them. One more is an error, as is the first one by default.
-  std::uint64_t max_bad = 0;
-
-  /// The field with the image, or several with semicolons between them, the first that a sample
-  /// has: "jpg;png". Empty: the sample's one field that is an image by its name.
-  std::string image_field{};
-  /// A field with a whole number.
-  std::string label_field = "cls";
-  /// Larger images are refused.
-  std::uint64_t max_pixels = std::uint64_t{1} << 28;
-  /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0: two a thread.
-  std::size_t prefetch = 0;
-  /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
-  /// rank. The ranks of a node share one cache, and each shard is fetched once.
-  unsigned fetch_threads = 2;
-};
-
-class ImageLoader;
-
-/// One epoch of an ImageLoader: a range of batches, and at its end the proof. A handle: valid while
-/// the loader lives and has not moved on to another epoch.
-class SHARDWISE_EXPORT ImageEpoch {
- public:
-  class SHARDWISE_EXPORT Iterator {
-   public:
-    using value_type = ImageBatch;
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    Iterator() = default;
-    ImageBatch& operator*() const noexcept { return *batch_; }
-    ImageBatch* operator->() const noexcept { return batch_.get(); }
-    Iterator& operator++();
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
-      return it.batch_ == nullptr;
-    }
-
-   private:
-    friend class ImageEpoch;
-    explicit Iterator(ImageLoader& loader) : loader_(&loader) { ++*this; }
-
-    ImageLoader* loader_ = nullptr;
-    std::shared_ptr<ImageBatch> batch_;
-  };
-
-  /// Starts, or goes on with, the epoch.
-  /// Errors: those of ImageLoader::next(); InvalidArgument if the end of the epoch was reached:
-  ///         ImageLoader::set_epoch() or epochs() go on.
-  Iterator begin() const;
-  std::default_sentinel_t end() const noexcept { return {}; }
-
-  std::uint64_t number() const noexcept { return number_; }
-  /// Steps in this epoch that were left when it began, the same number on all ranks.
-  std::uint64_t steps() const noexcept;
-
-  /// Proves, with all ranks, that their batches held exactly the samples that the order promises:
-  /// with the exact orders each sample exactly once, otherwise as ordered; and that each replica
-  /// got all of them. Every rank must call it, after its last batch. Afterwards all ranks know the
-  /// bad samples that any rank has left out.
-  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
-  /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
-  ///         taken all its batches. BadField if all ranks together found more than max_bad bad
-  ///         samples. kDistributed.
-  /// Cost:   one small all-reduce; orders that are not exact 20 ns a sample.
-  std::string prove() const;
-
- private:
-  friend class ImageLoader;
-  ImageEpoch(ImageLoader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
-
-  ImageLoader* loader_;
-  std::uint64_t number_;
-};
 
 /// Batches of images and labels of a data set, in exact epochs over the ranks of a process group.
 ///
@@ -133,39 +33,107 @@ class SHARDWISE_EXPORT ImageEpoch {
 ///
 /// Threads decode straight into the batches' memory. What a batch holds depends on the data, the
 /// options, the epoch and the ranks, never on the number of threads. All ranks get the same number
-/// of batches, so that collective calls in a step meet; see ImageBatch. If the order uses more
-/// shards at one time than the data set's cache may hold, LibTorch's warning handler is told once.
+/// of batches, so that collective calls in a step meet; see ImageLoader::Batch. If the order uses
+/// more shards at one time than the data set's cache may hold, LibTorch's warning handler is told
+/// once.
 ///
 /// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or
 /// destroying the loader, does not hang. Samples count for the proof when their batch is handed
 /// out. Memory: (prefetch + 1) batches, and one decoded image a thread. Errors: as next().
 class SHARDWISE_EXPORT ImageLoader {
  public:
+  /// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while
+  /// others have; the tensors then have their other sizes all the same.
+  struct Batch {
+    torch::Tensor images;   ///< uint8 [N, 3, H, W], or as Options::transform says; contiguous, CPU
+    torch::Tensor labels;   ///< int64 [N]
+    torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
+    /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out, as in
+    /// tokens and skip lists.
+    torch::Tensor positions;
+
+    [[nodiscard]] std::int64_t size() const noexcept { return labels.numel(); }
+  };
+
+  struct Options {
+    /// The order of the samples, as on the command line.
+    Order order{};
+    /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
+    std::int64_t batch_size = 32;
+    /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
+    std::int64_t global_batch_size = 0;
+    /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
+    /// them. It divides the number of ranks.
+    std::uint64_t replicas = 1;
+    /// Threads that read, decode and collate ahead. 0: the work is done when a batch is asked for.
+    unsigned threads = 2;
+    /// As DecodeOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
+    ImageSize resize{};
+    /// What becomes of each image: crops, flips, colours, normalisation, type and layout.
+    ImageTransform transform{};
+    /// Samples that may turn out bad (no image that can be decoded, no label) in a run. They are
+    /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,
+    /// and later epochs do without them. One more is an error, as is the first one by default.
+    std::uint64_t max_bad = 0;
+
+    /// The field with the image, or several with semicolons between them, the first that a sample
+    /// has: "jpg;png". Empty: the sample's one field that is an image by its name.
+    std::string image_field{};
+    /// A field with a whole number.
+    std::string label_field = "cls";
+    ImageDecoding decoding{};
+    /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0: two a thread.
+    std::size_t prefetch = 0;
+    /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
+    /// rank. The ranks of a node share one cache, and each shard is fetched once.
+    unsigned fetch_threads = 2;
+  };
+
+  /// A range of batches, with number(), steps() and prove(); see <shardwise/loader/epochs.h>.
+  using Epoch = shardwise::detail::EpochRange<ImageLoader>;
+  /// A range of those.
+  using Epochs = shardwise::detail::EpochsRange<ImageLoader>;
+
   /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
   /// options but for threads and prefetch.
   /// Errors: InvalidArgument, naming the option and what is valid.
-  ImageLoader(MixedDataset data, ProcessGroup group, ImageLoaderOptions options = {});
+  ImageLoader(MixedDataset data, ProcessGroup group, Options options);
+  ImageLoader(MixedDataset data, ProcessGroup group);
   ~ImageLoader();
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
   /// Throws what the constructor would for one of `world_size` ranks.
-  static void check(const MixedDataset& data, const ImageLoaderOptions& options, int world_size);
+  static void validate(const MixedDataset& data, const Options& options, int world_size);
 
-  class Epochs;
   /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
-  /// total number of epochs of a run, also of one that is resumed.
-  Epochs epochs(std::uint64_t end);
+  /// total number of epochs of a run, also of one that is resumed, or goes on after an earlier
+  /// epochs(). Without `end`: for ever.
+  Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
+    return {*this, end};
+  }
   /// The current epoch.
-  ImageEpoch epoch();
+  Epoch epoch() { return {*this, epoch_number()}; }
+  [[nodiscard]] std::uint64_t epoch_number() const noexcept;
   /// Moves to the beginning of an epoch; what was made ahead is dropped.
   void set_epoch(std::uint64_t epoch);
 
+  /// Starts to read ahead now, and not with the first batch that is asked for.
+  void start();
   /// The next batch of the epoch, or nothing at its end. Waits for it.
   /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
   ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
   ///         of one batch differ in size and there is no `resize`.
-  std::optional<ImageBatch> next();
+  std::optional<Batch> next();
+  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
+  /// Any thread.
+  void stop() noexcept;
+
+  /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
+  /// order promises; see shardwise::Loader::prove(). Every rank must call it, after its last batch.
+  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
+  /// Errors: NotExact, BadField, as there; kDistributed. Cost: one small all-reduce.
+  std::string prove();
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
   /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
@@ -177,60 +145,24 @@ class SHARDWISE_EXPORT ImageLoader {
   /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
   ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
   ///         was delivered cannot be. The loader stays as it is.
-  void restore(const ResumeToken& token, Changes changes = Changes::kRefuse);
+  void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
   /// The samples that all ranks left out because they were bad, with the reasons; known after
   /// prove() and state().
-  const SkipList& bad_samples() const noexcept;
+  [[nodiscard]] const SkipList& bad_samples() const noexcept;
 
-  /// Steps of the current epoch that are left, the same on all ranks.
-  std::uint64_t steps_left() const noexcept;
-  /// Seconds that next() has waited in total.
-  double wait_seconds() const noexcept;
+  /// Steps of the current epoch from where it began, or was resumed, the same on all ranks.
+  [[nodiscard]] std::uint64_t steps() const noexcept;
+  /// Steps of it that are left.
+  [[nodiscard]] std::uint64_t steps_left() const noexcept;
+  /// Whether all its steps were taken.
+  [[nodiscard]] bool has_ended() const noexcept;
+  /// How long next() has waited in total.
+  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
 
  private:
-  friend class ImageEpoch;
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-/// The range that ImageLoader::epochs() gives: each step moves the loader to the next epoch.
-class ImageLoader::Epochs {
- public:
-  class Iterator {
-   public:
-    using value_type = ImageEpoch;
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    Iterator(ImageLoader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
-    ImageEpoch operator*() const { return loader_->epoch(); }
-    Iterator& operator++() {
-      ++number_;
-      if (number_ < end_) loader_->set_epoch(number_);
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
-      return it.number_ >= it.end_;
-    }
-
-   private:
-    friend class Epochs;
-    ImageLoader* loader_;
-    std::uint64_t number_;
-    std::uint64_t end_ = 0;
-  };
-
-  Iterator begin() const;
-  std::default_sentinel_t end() const noexcept { return {}; }
-
- private:
-  friend class ImageLoader;
-  Epochs(ImageLoader& loader, std::uint64_t end) : loader_(&loader), end_(end) {}
-
-  ImageLoader* loader_;
-  std::uint64_t end_;
 };
 
 }  // namespace shardwise::libtorch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -14,16 +15,6 @@ struct RankEnvironment;
 
 namespace shardwise::libtorch {
 
-struct ProcessGroupOptions {
-  /// How long a rank waits for the others to come at the start.
-  std::int64_t connect_timeout_ms = 300'000;
-  /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
-  /// this is; it is for one that hangs.
-  std::int64_t timeout_ms = 1'800'000;
-};
-
-enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
-
 /// The ranks of a run, over c10d's Gloo backend and TCPStore.
 ///
 /// A handle: copies are the same group. Every rank must make the same calls in the same order; one
@@ -37,17 +28,23 @@ enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 ///   and what to do. The group is of no use after that: every later call fails at once.
 class SHARDWISE_EXPORT ProcessGroup {
  public:
+  struct Options {
+    /// How long a rank waits for the others to come at the start.
+    std::chrono::milliseconds connect_timeout{300'000};
+    /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
+    /// this is; it is for one that hangs.
+    std::chrono::milliseconds timeout{1'800'000};
+  };
+  enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
+
   /// This process alone.
   ProcessGroup();
-  /// Meets the other ranks, as init_process_group(); for the library itself.
-  static ProcessGroup connect(const shardwise::detail::RankEnvironment& environment,
-                              const ProcessGroupOptions& options = {});
 
-  int rank() const noexcept;
-  int world_size() const noexcept;
-  int local_rank() const noexcept;
-  int local_world_size() const noexcept;
-  bool is_first() const noexcept { return rank() == 0; }
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int world_size() const noexcept;
+  [[nodiscard]] int local_rank() const noexcept;
+  [[nodiscard]] int local_world_size() const noexcept;
+  [[nodiscard]] bool is_first() const noexcept { return rank() == 0; }
 
   /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits
   /// on every rank.
@@ -68,15 +65,20 @@ class SHARDWISE_EXPORT ProcessGroup {
   void barrier() const;
 
  private:
+  friend ProcessGroup init_process_group(const Options& options);
+
   struct Impl;
+  [[nodiscard]] static ProcessGroup connect(const shardwise::detail::RankEnvironment& environment,
+                                            const Options& options);
   explicit ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   std::shared_ptr<Impl> impl_;
 };
 
-/// The ranks of the run under torchrun, mpirun or srun, otherwise this process alone. Waits for all
-/// of them. What tells this process which rank it is, and where the ranks meet, is the environment
-/// that the launcher made; the first of these that is there counts:
+/// Meets the other ranks of the run under torchrun, mpirun or srun, and waits for all of them;
+/// without a launcher the group is this process alone. The launcher's environment says which rank
+/// this process is, and where the ranks meet; the first of these launchers whose variables are set
+/// counts:
 ///
 ///     torchrun   RANK WORLD_SIZE [LOCAL_RANK] [LOCAL_WORLD_SIZE] MASTER_ADDR MASTER_PORT
 ///     Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK
@@ -93,7 +95,7 @@ class SHARDWISE_EXPORT ProcessGroup {
 /// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
 ///   contradicts another; naming the ranks that did not come; also where this build has no c10d
 ///   with Gloo and there are several ranks.
-SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroupOptions& options = {});
+SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroup::Options& options = {});
 
 /// True if this build can form groups of more than one rank.
 SHARDWISE_EXPORT bool has_distributed() noexcept;

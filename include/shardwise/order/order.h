@@ -106,30 +106,25 @@ SHARDWISE_EXPORT std::string_view name_of(const OrderKind& kind) noexcept;
 /// Errors: InvalidArgument, with the valid names.
 SHARDWISE_EXPORT OrderKind parse_order_kind(std::string_view name);
 
-/// The policy for the last samples, which do not fill a whole row of ranks.
-enum class Tail : std::uint8_t {
-  kExact,  ///< each comes once; the first ranks get one more than the others
-  kDrop,   ///< the last samples are left out; all ranks get the same number
-  /// The epoch's first samples that are not left out by then come again at its end; all ranks get
-  /// the same number.
-  kPad,
-};
-
-/// "exact", "drop", "pad".
-SHARDWISE_EXPORT std::string_view tail_name(Tail tail) noexcept;
-/// Errors: InvalidArgument, with the valid names.
-SHARDWISE_EXPORT Tail parse_tail(std::string_view name);
-
 /// An order: which sample comes when, whichever rank reads it. A value; the same one on every rank.
 /// RankOptions and the epoch say where a rank stands in it. docs/formats/order.md specifies the
 /// orders.
 ///
 ///     Order{.seed = 17}
-///     Order{.seed = 17, .kind = Sharded{.window = 4}, .tail = Tail::kDrop}
+///     Order{.seed = 17, .kind = Sharded{.window = 4}, .tail = Order::Tail::kDrop}
 ///
 /// An epoch's samples come at positions 0, 1, 2 ..., counted over all ranks together; position p of
 /// an epoch that is read from its beginning goes to rank p mod world_size.
 struct Order {
+  /// The policy for the last samples, which do not fill a whole row of ranks.
+  enum class Tail : std::uint8_t {
+    kExact,  ///< each comes once; the first ranks get one more than the others
+    kDrop,   ///< the last samples are left out; all ranks get the same number
+    /// The epoch's first samples that are not left out by then come again at its end; all ranks get
+    /// the same number.
+    kPad,
+  };
+
   std::uint64_t seed = 0;
   OrderKind kind = Chunked{};
   /// Contiguous segments of the order that ranks read side by side. With 1 all ranks walk through
@@ -152,9 +147,20 @@ struct Order {
   friend bool operator==(const Order&, const Order&) = default;
 };
 
+/// "exact", "drop", "pad".
+SHARDWISE_EXPORT std::string_view tail_name(Order::Tail tail) noexcept;
+/// Errors: InvalidArgument, with the valid names.
+SHARDWISE_EXPORT Order::Tail parse_tail(std::string_view name);
+
 /// The place of a rank among the others. None of it is part of the order: a run may go on with
 /// another number of ranks and another batch size, and no sample is lost or repeated.
 struct RankOptions {
+  /// Ranks [first, first + count): those that share a cache, as the ranks of one node do.
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t count = 1;
+  };
+
   std::uint64_t rank = 0;
   std::uint64_t world_size = 1;
   std::uint64_t batch_size = 1;  ///< samples of a step on each rank
@@ -164,12 +170,6 @@ struct RankOptions {
   /// Neighbouring ranks that must see the same samples, as tensor and sequence parallel groups do:
   /// ranks 0 to replicas - 1 get the same, then the next ones. It divides world_size.
   std::uint64_t replicas = 1;
-};
-
-/// Ranks [first, first + count): those that share a cache, as the ranks of one node do.
-struct RankRange {
-  std::uint64_t first = 0;
-  std::uint64_t count = 1;
 };
 
 /// The size in bytes of a sample, as an index knows it. Called from the sampler's thread.
@@ -205,20 +205,21 @@ class SHARDWISE_EXPORT SampleSet {
         make_column_([data](const std::string& column) { return data.numbers(column); }) {}
 
   /// Returns these samples with other shards, sizes, or another fingerprint.
-  SampleSet with_shards(ShardOffsets starts) const;
-  SampleSet with_bytes(SampleBytes bytes) const;
-  SampleSet with_fingerprint(Hash128 fingerprint) const;
-  SampleSet with_column(std::function<std::vector<double>(const std::string&)> column) const;
+  [[nodiscard]] SampleSet with_shards(ShardOffsets starts) const;
+  [[nodiscard]] SampleSet with_bytes(SampleBytes bytes) const;
+  [[nodiscard]] SampleSet with_fingerprint(Hash128 fingerprint) const;
+  [[nodiscard]] SampleSet with_column(
+      std::function<std::vector<double>(const std::string&)> column) const;
   /// Samples in shards of these lengths. Errors: InvalidArgument as shard_offsets_from_lengths.
-  static SampleSet of_shards(std::span<const std::uint64_t> lengths);
+  [[nodiscard]] static SampleSet of_shards(std::span<const std::uint64_t> lengths);
 
-  std::uint64_t size() const noexcept { return size_; }
-  const Hash128& fingerprint() const noexcept { return fingerprint_; }
-  bool knows_shards() const noexcept { return make_starts_ != nullptr; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }
+  [[nodiscard]] bool knows_shards() const noexcept { return make_starts_ != nullptr; }
   /// Errors (all three): InvalidArgument if the shards, sizes or columns are not known.
-  ShardOffsets shard_starts() const;
-  SampleBytes sample_bytes() const;
-  std::vector<double> column(const std::string& name) const;
+  [[nodiscard]] ShardOffsets shard_starts() const;
+  [[nodiscard]] SampleBytes sample_bytes() const;
+  [[nodiscard]] std::vector<double> column(const std::string& name) const;
 
  private:
   [[noreturn]] static void throw_negative(std::int64_t n);

@@ -15,41 +15,6 @@
 
 namespace shardwise {
 
-/// The algorithms that decide an order. Each has a version of its own, which changes with the
-/// algorithm's results; a token names those that its order uses.
-enum class Algorithm : std::uint8_t {
-  kPermutation,  ///< Permutation::kVersion
-  kEpochOrder,   ///< EpochOrder::kVersion
-  kBalance,      ///< the deal of steps by bytes
-  kMixture,
-  kResampled,
-  kWids,
-  kSkip,  ///< SkipList::kVersion
-};
-inline constexpr std::size_t kNumAlgorithms = 7;
-/// "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip".
-SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
-/// The version that this library has.
-SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;
-
-/// All that makes two runs walk through the same order, and that a resumed run must therefore share
-/// with the run that it continues. The numbers of ranks and threads and the batch size are not part
-/// of it. An option that has no effect is at its default, see docs/formats/resume-token.md.
-struct SHARDWISE_EXPORT OrderSpec {
-  Order order;  ///< its skip list is empty: a run's own stands beside the spec
-  std::uint64_t num_samples = 0;
-  std::uint64_t layout = 0;  ///< hash of shard lengths, or weights, that the order uses; 0: none
-  std::uint64_t world_size = 0;  ///< wids: its order exists for one number of ranks only; else 0
-  /// By Algorithm; 0: not used by this order.
-  std::array<unsigned, kNumAlgorithms> versions{};
-
-  friend bool operator==(const OrderSpec&, const OrderSpec&) = default;
-};
-
-/// Each part that differs, as "chunk_size 1000 there, 500 here"; empty if none does. Versions are
-/// not compared.
-SHARDWISE_EXPORT std::string difference(const OrderSpec& there, const OrderSpec& here);
-
 /// Where a run stands, in one line of text of about 100 bytes: which data set, which order, and
 /// the point up to which it was read. It says nothing of ranks, so any number of them may go on
 /// from it, with any batch size and any number of threads, and no sample is lost or repeated.
@@ -61,6 +26,22 @@ SHARDWISE_EXPORT std::string difference(const OrderSpec& there, const OrderSpec&
 /// docs/formats/resume-token.md specifies the text (version 2), and what is compared.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
+
+  /// All that makes two runs walk through the same order, and that a resumed run must therefore
+  /// share with the run that it continues. The numbers of ranks and threads and the batch size are
+  /// not part of it. An option that has no effect is at its default, see
+  /// docs/formats/resume-token.md.
+  struct SHARDWISE_EXPORT OrderSpec {
+    Order order;  ///< its skip list is empty: a run's own stands beside the spec
+    std::uint64_t num_samples = 0;
+    std::uint64_t layout = 0;  ///< hash of shard lengths, or weights, that the order uses; 0: none
+    std::uint64_t world_size = 0;  ///< wids: its order exists for one number of ranks only; else 0
+    /// Versions of the algorithms that the order uses, in the order of the token's specification;
+    /// 0: not used.
+    std::array<unsigned, 7> versions{};
+
+    friend bool operator==(const OrderSpec&, const OrderSpec&) = default;
+  };
 
   /// A part of the run before it went on with other data or another order.
   struct Stage {
@@ -77,14 +58,14 @@ struct SHARDWISE_EXPORT ResumeToken {
   std::uint64_t position = 0;  ///< all before it were read; numbered as if nothing were left out
   SkipList skip;
   /// The sum of the epoch's proof over all ranks when the token was made.
-  std::optional<AuditSum> audit;
+  std::optional<EpochAudit::Sum> audit;
   std::vector<Stage> history;  ///< the earliest first
 
-  std::string to_text() const;
+  [[nodiscard]] std::string to_text() const;
   /// White space around the text is ignored.
   /// Errors: VersionMismatch if another version of the library wrote it; InvalidArgument if it is
   /// no token or damaged.
-  static ResumeToken from_text(std::string_view text);
+  [[nodiscard]] static ResumeToken from_text(std::string_view text);
 
   /// Returns if this token continues `here` on the data set `fingerprint_here`.
   /// Errors: VersionMismatch if an algorithm has another version here; Mismatch, naming everything
@@ -93,5 +74,10 @@ struct SHARDWISE_EXPORT ResumeToken {
 
   friend bool operator==(const ResumeToken&, const ResumeToken&) = default;
 };
+
+/// Lists each part that differs, as "chunk_size 1000 there, 500 here", where "there" is the first
+/// argument; empty if none does. Versions are not compared.
+SHARDWISE_EXPORT std::string difference(const ResumeToken::OrderSpec& there,
+                                        const ResumeToken::OrderSpec& here);
 
 }  // namespace shardwise

@@ -24,9 +24,6 @@ struct Walk;
 struct Dealt;
 }  // namespace detail
 
-/// Whether a run may go on with other data, or another order, than its token says.
-enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
-
 /// The sample numbers that one rank delivers in an epoch, in order: a sequence that can be walked,
 /// entered anywhere, and asked what it holds where.
 ///
@@ -45,6 +42,28 @@ enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
 ///          the same, and 20 ns a shard for sharded orders, 300 ns a sample that is left out.
 class SHARDWISE_EXPORT Sampler {
  public:
+  /// Whether a run may go on with other data, or another order, than its token says.
+  enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
+
+  /// The samples of one rank in one step: an answer of explain_step().
+  struct RankStep {
+    std::uint64_t rank = 0;
+    std::vector<std::uint64_t>
+        samples;  ///< in order; fewer than a batch, or none, at an epoch's end
+
+    friend bool operator==(const RankStep&, const RankStep&) = default;
+  };
+
+  /// Where a sample comes: an answer of when_sample().
+  struct SampleTime {
+    std::uint64_t rank = 0;
+    std::uint64_t step = 0;      ///< from where the sampler began
+    std::uint64_t place = 0;     ///< in the batch, from 0
+    std::uint64_t position = 0;  ///< in the epoch, over all ranks
+
+    friend bool operator==(const SampleTime&, const SampleTime&) = default;
+  };
+
   /// A C++20 input iterator over what is left. The number it points at counts as delivered, so
   /// leaving a loop early leaves position() behind the last one used.
   class Iterator {
@@ -55,7 +74,7 @@ class SHARDWISE_EXPORT Sampler {
 
     Iterator() = default;
     explicit Iterator(Sampler& sampler) : sampler_(&sampler) { ++*this; }
-    std::uint64_t operator*() const noexcept { return value_; }
+    [[nodiscard]] std::uint64_t operator*() const noexcept { return value_; }
     Iterator& operator++() {
       if (!sampler_->take(value_)) sampler_ = nullptr;
       return *this;
@@ -73,20 +92,20 @@ class SHARDWISE_EXPORT Sampler {
   virtual ~Sampler();
 
   /// How many samples this rank delivers, from where the sampler began to the end of the epoch.
-  std::uint64_t size() const noexcept { return size_; }
-  std::uint64_t epoch() const noexcept { return epoch_; }
-  std::uint64_t rank() const noexcept { return ranks_.rank; }
-  std::uint64_t world_size() const noexcept { return ranks_.world_size; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  [[nodiscard]] std::uint64_t rank() const noexcept { return ranks_.rank; }
+  [[nodiscard]] std::uint64_t world_size() const noexcept { return ranks_.world_size; }
   /// Samples of a step on this rank, at most.
-  std::uint64_t batch_size() const noexcept;
-  std::uint64_t replicas() const noexcept { return ranks_.replicas; }
+  [[nodiscard]] std::uint64_t batch_size() const noexcept;
+  [[nodiscard]] std::uint64_t replicas() const noexcept { return ranks_.replicas; }
   /// The fingerprint of the data set.
-  const Hash128& fingerprint() const noexcept { return fingerprint_; }
-  std::uint64_t num_samples() const noexcept { return spec_.num_samples; }
-  const OrderSpec& spec() const noexcept { return spec_; }
-  const Order& order() const noexcept { return spec_.order; }
+  [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }
+  [[nodiscard]] std::uint64_t num_samples() const noexcept { return spec_.num_samples; }
+  [[nodiscard]] const ResumeToken::OrderSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const Order& order() const noexcept { return spec_.order; }
   /// The samples and positions that are left out: by the order, and by the token that was resumed.
-  const SkipList& skip() const noexcept { return skip_; }
+  [[nodiscard]] const SkipList& skip() const noexcept { return skip_; }
 
   /// Moves to the beginning of `epoch`. Nothing moves on by itself: the same epoch again is the
   /// same order again. Errors: InvalidArgument if the order has no such epoch.
@@ -96,14 +115,15 @@ class SHARDWISE_EXPORT Sampler {
   /// Moves to this rank's sample `index`, in [0, size()]. Errors: OutOfRange.
   void seek(std::uint64_t index);
   /// How many of its samples this rank has delivered.
-  std::uint64_t position() const noexcept { return buffer_first_ + cursor_; }
+  [[nodiscard]] std::uint64_t position() const noexcept { return buffer_first_ + cursor_; }
 
   /// This rank's sample `index`; moves nothing. Errors: OutOfRange.
-  std::uint64_t at(std::uint64_t index) const;
-  std::uint64_t operator[](std::uint64_t index) const { return at(index); }
-  /// Its position in the epoch, counted over all ranks as if nothing were left out; a sample that
-  /// is repeated to fill the last row has that of its first time. Errors: OutOfRange.
-  std::uint64_t position_in_epoch(std::uint64_t index) const;
+  [[nodiscard]] std::uint64_t at(std::uint64_t index) const;
+  [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const { return at(index); }
+  /// The position in the epoch of this rank's sample `index`, counted over all ranks as if nothing
+  /// were left out. A sample that is repeated to fill the last row has the position of its first
+  /// delivery. Errors: OutOfRange.
+  [[nodiscard]] std::uint64_t position_in_epoch(std::uint64_t index) const;
 
   /// The next sample, or nothing at the end of the epoch.
   std::optional<std::uint64_t> next() {
@@ -117,24 +137,24 @@ class SHARDWISE_EXPORT Sampler {
 
   /// Errors: InvalidArgument if the end of the epoch was reached: set_epoch() goes on.
   Iterator begin();
-  std::default_sentinel_t end() const noexcept { return {}; }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   /// Steps of batch_size samples on each rank, or global_batch_size on all, from where the sampler
   /// began to the end of the epoch, the same number for all ranks: in the last one a rank may have
   /// less, or nothing.
-  std::uint64_t steps() const noexcept;
+  [[nodiscard]] std::uint64_t steps() const noexcept;
   /// This rank's first sample of a step: an index in [0, size()]; size() for steps() and after it.
-  std::uint64_t first_of_step(std::uint64_t step) const noexcept;
+  [[nodiscard]] std::uint64_t first_of_step(std::uint64_t step) const noexcept;
   /// The step to which this rank's sample `index` belongs.
-  std::uint64_t step_of(std::uint64_t index) const noexcept;
+  [[nodiscard]] std::uint64_t step_of(std::uint64_t index) const noexcept;
 
   /// A token for the samples that were delivered, if every rank took as many as this one. At the
   /// very end of an epoch, ranks that have fewer samples (one less; with wids many, or none) cannot
   /// know whether the others took theirs; token_after() is exact there too.
   /// Errors: InvalidArgument in the middle of a step whose bytes are balanced.
-  ResumeToken token() const;
+  [[nodiscard]] ResumeToken token() const;
   /// A token for `num_steps` steps of all ranks from where the sampler began.
-  ResumeToken token_after(std::uint64_t num_steps) const;
+  [[nodiscard]] ResumeToken token_after(std::uint64_t num_steps) const;
   /// Goes on where `token` stands, with any number of ranks and batch size. What this order's skip
   /// list has and the token's has not is left out from there on.
   /// With kAllowAtEpochBorder a token that stands at the beginning of an epoch may be of other data
@@ -146,41 +166,42 @@ class SHARDWISE_EXPORT Sampler {
 
   /// True if an epoch has each sample exactly once, but for what tail and skip list say. If not,
   /// an epoch can still be proven to be as ordered.
-  bool is_exact() const noexcept { return is_exact_; }
+  [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
   /// The samples that all ranks together have to deliver in this epoch, from its very beginning.
   /// Cost: exact orders 2 ns a sample, other ones 20; `all`, the sum of each sample once, may be
   /// kept from epoch to epoch.
-  AuditExpectation expectation() const;
-  AuditExpectation expectation(const AuditSum& all) const;
+  [[nodiscard]] EpochAudit::Expectation expectation() const;
+  [[nodiscard]] EpochAudit::Expectation expectation(const EpochAudit::Sum& all) const;
   /// The number of deliveries, over all ranks, before `position` of this epoch.
-  std::uint64_t deliveries_before(std::uint64_t position) const;
+  [[nodiscard]] std::uint64_t deliveries_before(std::uint64_t position) const;
 
   /// A sampler of the same order, from the same point, for another rank.
-  std::unique_ptr<Sampler> for_rank(std::uint64_t rank) const;
-  virtual std::unique_ptr<Sampler> clone() const = 0;
+  [[nodiscard]] std::unique_ptr<Sampler> for_rank(std::uint64_t rank) const;
+  [[nodiscard]] virtual std::unique_ptr<Sampler> clone() const = 0;
 
  protected:
   /// `skip`: what the order leaves out, in force from its beginning.
-  Sampler(const SampleSet& samples, OrderSpec spec, const SkipList& skip, const RankOptions& ranks);
+  Sampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const SkipList& skip,
+          const RankOptions& ranks);
   Sampler(const Sampler&) = default;
   Sampler& operator=(const Sampler&) = default;
 
   /// Begins at `position` of `epoch`. Changes nothing if it throws. Constructors of final classes
   /// call it.
-  void start(EpochPosition point, const SkipList& skip);
+  void start(SkipList::Point point, const SkipList& skip);
   /// Prepares what lies between a point and the end of its epoch, for start(), and calls
   /// set_walk(). Changes nothing if it throws.
-  virtual void prepare(EpochPosition point, const SkipList& skip) = 0;
+  virtual void prepare(SkipList::Point point, const SkipList& skip) = 0;
   /// out[i] = this rank's sample first + i. REQUIRES: all of them below size().
   virtual void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const = 0;
-  virtual std::uint64_t find_position(std::uint64_t index) const = 0;
+  [[nodiscard]] virtual std::uint64_t find_position(std::uint64_t index) const = 0;
   /// The point that was reached when all ranks together delivered `count` samples since the
   /// beginning; nothing at the end of the epoch.
-  virtual std::optional<std::uint64_t> position_after(std::uint64_t count) const = 0;
+  [[nodiscard]] virtual std::optional<std::uint64_t> position_after(std::uint64_t count) const = 0;
   /// Positions that an epoch has before it ends: a token may stand there.
-  virtual std::uint64_t num_positions() const = 0;
-  virtual void expect(AuditExpectation& expectation) const = 0;
-  virtual std::uint64_t count_before(std::uint64_t position) const = 0;
+  [[nodiscard]] virtual std::uint64_t num_positions() const = 0;
+  virtual void expect(EpochAudit::Expectation& expectation) const = 0;
+  [[nodiscard]] virtual std::uint64_t count_before(std::uint64_t position) const = 0;
 
   /// One delivery of a sample: by a rank (of those with different samples), as its number `index`.
   struct Delivery {
@@ -188,20 +209,22 @@ class SHARDWISE_EXPORT Sampler {
     std::uint64_t index = 0;
   };
   /// All deliveries of `sample` from where the sampler began.
-  virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
+  [[nodiscard]] virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
 
   /// Ranks that get different samples, and which of them this one is.
-  std::uint64_t num_shares() const noexcept { return ranks_.world_size / ranks_.replicas; }
-  std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
+  [[nodiscard]] std::uint64_t num_shares() const noexcept {
+    return ranks_.world_size / ranks_.replicas;
+  }
+  [[nodiscard]] std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
   /// Samples of a step, of all ranks that get different ones.
-  std::uint64_t step_size() const noexcept;
+  [[nodiscard]] std::uint64_t step_size() const noexcept;
   /// Sets how many samples all ranks together deliver, and how many this one does.
   void set_walk(std::uint64_t delivered, std::uint64_t size) noexcept;
   void set_exact(bool exact) noexcept { is_exact_ = exact; }
-  OrderSpec& mutable_spec() noexcept { return spec_; }
-  std::uint64_t delivered() const noexcept { return delivered_; }
+  ResumeToken::OrderSpec& mutable_spec() noexcept { return spec_; }
+  [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
   /// The position at which the sampler began.
-  std::uint64_t first_position() const noexcept { return first_position_; }
+  [[nodiscard]] std::uint64_t first_position() const noexcept { return first_position_; }
 
  private:
   friend struct detail::SamplerAccess;
@@ -217,9 +240,9 @@ class SHARDWISE_EXPORT Sampler {
   bool refill();
   void move_to(std::uint64_t index) noexcept;
   void check_index(std::uint64_t index) const;
-  ResumeToken token_at(std::uint64_t count) const;
+  [[nodiscard]] ResumeToken token_at(std::uint64_t count) const;
 
-  OrderSpec spec_;
+  ResumeToken::OrderSpec spec_;
   Hash128 fingerprint_;
   RankOptions ranks_;
   std::uint64_t epoch_ = 0;
@@ -247,23 +270,23 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
   SlotSampler(const SlotSampler& other);
   SlotSampler& operator=(const SlotSampler&) = delete;
   ~SlotSampler() override;
-  std::unique_ptr<Sampler> clone() const override;
+  [[nodiscard]] std::unique_ptr<Sampler> clone() const override;
 
  private:
   friend struct SamplerAccess;
 
-  void prepare(EpochPosition point, const SkipList& skip) override;
+  void prepare(SkipList::Point point, const SkipList& skip) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
-  std::uint64_t find_position(std::uint64_t index) const override;
-  std::optional<std::uint64_t> position_after(std::uint64_t count) const override;
-  std::uint64_t num_positions() const override;
-  void expect(AuditExpectation& expectation) const override;
-  std::uint64_t count_before(std::uint64_t position) const override;
-  std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
+  [[nodiscard]] std::uint64_t find_position(std::uint64_t index) const override;
+  [[nodiscard]] std::optional<std::uint64_t> position_after(std::uint64_t count) const override;
+  [[nodiscard]] std::uint64_t num_positions() const override;
+  void expect(EpochAudit::Expectation& expectation) const override;
+  [[nodiscard]] std::uint64_t count_before(std::uint64_t position) const override;
+  [[nodiscard]] std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
 
   void fill_row(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
   void evaluate_balanced(std::uint64_t first, std::span<std::uint64_t> out) const;
-  const Dealt& deal(std::uint64_t step) const;
+  [[nodiscard]] const Dealt& deal(std::uint64_t step) const;
 
   std::unique_ptr<SlotOrder> slots_;
   SampleBytes bytes_;  ///< where bytes are balanced
@@ -271,23 +294,23 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
 };
 }  // namespace detail
 
-/// The options of ChunkedSampler: those of Chunked, and the seed.
-struct ChunkedOptions {
-  std::uint64_t seed = 0;
-  std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
-  std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
-  std::uint64_t streams = 1;
-  Tail tail = Tail::kExact;
-  SkipList skip{};
-};
-
 /// Chunks of `chunk_size` samples in a random order, and the samples of `window` of them together
 /// in a random order. For all other options give make_sampler() an Order.
 /// Errors (constructors of all samplers): InvalidArgument, saying what is valid.
 class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
  public:
-  explicit ChunkedSampler(const SampleSet& samples, const ChunkedOptions& options = {},
-                          const RankOptions& ranks = {});
+  /// Those of Chunked, the seed, and what else is often set.
+  struct Options {
+    std::uint64_t seed = 0;
+    std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
+    std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
+    std::uint64_t streams = 1;
+    Order::Tail tail = Order::Tail::kExact;
+    SkipList skip{};
+  };
+
+  explicit ChunkedSampler(const SampleSet& samples);
+  ChunkedSampler(const SampleSet& samples, const Options& options, const RankOptions& ranks = {});
 };
 
 /// The name under which wids users look for it; with one rank it is no different.

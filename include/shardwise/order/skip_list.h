@@ -11,14 +11,6 @@
 
 namespace shardwise {
 
-/// A point in a run: a position of an epoch, counted over all ranks.
-struct EpochPosition {
-  std::uint64_t epoch = 0;
-  std::uint64_t position = 0;
-
-  friend auto operator<=>(const EpochPosition&, const EpochPosition&) = default;
-};
-
 /// The samples that a run leaves out on purpose, and ranges of positions of one epoch, as the steps
 /// around a loss spike.
 ///
@@ -39,8 +31,16 @@ class SHARDWISE_EXPORT SkipList {
   /// Bytes of a reason that are kept.
   static constexpr std::size_t kMaxReason = 200;
 
+  /// A point in a run: a position of an epoch, counted over all ranks.
+  struct Point {
+    std::uint64_t epoch = 0;
+    std::uint64_t position = 0;
+
+    friend auto operator<=>(const Point&, const Point&) = default;
+  };
+
   struct Entry {
-    EpochPosition from;  ///< the sample is left out at this point and after it
+    Point from;          ///< the sample is left out at this point and after it
     std::string reason;  ///< one line of text for people; may be empty
 
     friend bool operator==(const Entry&, const Entry&) = default;
@@ -50,7 +50,10 @@ class SHARDWISE_EXPORT SkipList {
   using Ranges = std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t>;
 
   /// Leaves out `sample`. Of two entries for one sample the earlier `from` holds.
-  void add_sample(std::uint64_t sample, std::string_view reason = {}, EpochPosition from = {});
+  void add_sample(std::uint64_t sample, std::string_view reason, Point from);
+  void add_sample(std::uint64_t sample, std::string_view reason = {}) {
+    add_sample(sample, reason, Point());
+  }
   /// Leaves out positions [begin, end) of `epoch`. Errors: InvalidArgument if begin > end.
   void add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint64_t end);
   /// Leaves out steps [first, last) of `epoch`, as counted by a run of `world_size` ranks with
@@ -62,11 +65,11 @@ class SHARDWISE_EXPORT SkipList {
   void merge(const SkipList& other);
   /// Adds the entries of `other` that this list does not have, from `point` on: what a run that
   /// resumes at `point` leaves out in addition.
-  void merge_from(const SkipList& other, EpochPosition point);
+  void merge_from(const SkipList& other, Point point);
 
-  bool empty() const noexcept { return samples_.empty() && ranges_.empty(); }
-  const Samples& samples() const noexcept { return samples_; }
-  const Ranges& ranges() const noexcept { return ranges_; }
+  [[nodiscard]] bool empty() const noexcept { return samples_.empty() && ranges_.empty(); }
+  [[nodiscard]] const Samples& samples() const noexcept { return samples_; }
+  [[nodiscard]] const Ranges& ranges() const noexcept { return ranges_; }
 
   friend bool operator==(const SkipList&, const SkipList&) = default;
 

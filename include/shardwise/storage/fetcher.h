@@ -23,7 +23,7 @@ namespace shardwise {
 ///   Cancelled        `cancel` said so.
 ///   InvalidArgument  a malformed URL or range.
 ///   Unsupported      no fetcher is registered for the scheme; or a command, without
-///                    FetchOptions::allow_pipe.
+///                    Fetchers::Options::allow_pipe.
 /// The texts name the URL without user, password and the values of its query, and no other secret.
 class SHARDWISE_EXPORT Fetcher {
  public:
@@ -48,7 +48,8 @@ class SHARDWISE_EXPORT Fetcher {
     virtual ~Sink();
     /// An exception from here ends the fetch, and reaches the caller of fetch().
     virtual void write(std::string_view bytes) = 0;
-    /// All that was written is void, and comes again from the start. False: it cannot be.
+    /// Drops all that was written, which comes again from the start. Returns false if the sink
+    /// cannot do that; the fetch then fails.
     virtual bool restart() = 0;
   };
 
@@ -72,55 +73,6 @@ class SHARDWISE_EXPORT Fetcher {
   virtual Stat fetch(const Request& request, Sink& sink) = 0;
 };
 
-/// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
-/// names below), and then from the profile in ~/.aws/config and ~/.aws/credentials (or the files
-/// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). All of it is looked up for each
-/// fetch, so credentials that a service renews are found. Without any keys requests are not signed:
-/// public buckets can be read.
-struct S3Options {
-  /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL. Empty: AWS's own.
-  std::string endpoint = {};
-  std::string region = {};  ///< AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1"
-  /// The bucket in the path (true) or in the host name (false). Nothing: in the path where the
-  /// endpoint is not AWS's own or the bucket's name does not fit a certificate for host names.
-  std::optional<bool> path_style = {};
-  std::string access_key_id = {};      ///< AWS_ACCESS_KEY_ID
-  std::string secret_access_key = {};  ///< AWS_SECRET_ACCESS_KEY
-  std::string session_token = {};      ///< AWS_SESSION_TOKEN
-  /// A profile to take before the keys in the environment; AWS_PROFILE is looked at after them.
-  std::string profile = {};
-};
-
-/// How patient a fetch is, and what it may do.
-struct FetchOptions {
-  std::chrono::milliseconds connect_timeout{10'000};
-  /// A transfer with fewer bytes a second than this, for this long, is cut and tried again. The
-  /// rate is an average over some seconds, in which the time that the sink takes counts too.
-  std::uint64_t low_speed_bytes_per_second = 1024;
-  std::chrono::seconds low_speed_time{30};
-
-  /// Attempts after one that delivered no new byte: the server answered 429 or 5xx, or the
-  /// connection failed, was cut or too slow. An attempt that delivered bytes restarts the count.
-  int max_retries = 5;
-  /// Attempts of one fetch in all, whatever they delivered.
-  int max_attempts = 30;
-  /// Retry n waits for a random time, evenly from [0, min(max, base * 2^n)], or for the server's
-  /// Retry-After if that is longer, but never longer than the maximum.
-  std::chrono::milliseconds retry_base_delay{250};
-  std::chrono::milliseconds retry_max_delay{20'000};
-
-  /// Redirects go to http and https only, never from https to http; credentials do not go along to
-  /// another host, port or scheme.
-  int max_redirects = 5;
-  std::string user_agent = {};  ///< empty: "shardwise/<version>"
-  /// Certificates to trust, in PEM; empty: the system's.
-  std::string ca_file = {};
-  S3Options s3 = {};
-  /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose the
-  /// URL can execute arbitrary commands.
-  bool allow_pipe = false;
-};
-
 /// The fetchers by scheme, one object for a program:
 ///
 ///   http, https  libcurl, connections kept alive. A transfer that is cut goes on where it was, by
@@ -137,8 +89,58 @@ struct FetchOptions {
 /// Processes: usable in a forked child, which opens connections of its own. No SIGPIPE is raised.
 class SHARDWISE_EXPORT Fetchers {
  public:
+  /// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
+  /// names below), and then from the profile in ~/.aws/config and ~/.aws/credentials (or the files
+  /// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). All of it is looked up for each
+  /// fetch, so credentials that a service renews are found. Without any keys requests are not
+  /// signed: public buckets can be read.
+  struct S3Options {
+    /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL. Empty: AWS's own.
+    std::string endpoint = {};
+    std::string region = {};  ///< AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1"
+    /// The bucket in the path (true) or in the host name (false). Nothing: in the path where the
+    /// endpoint is not AWS's own or the bucket's name does not fit a certificate for host names.
+    std::optional<bool> path_style = {};
+    std::string access_key_id = {};      ///< AWS_ACCESS_KEY_ID
+    std::string secret_access_key = {};  ///< AWS_SECRET_ACCESS_KEY
+    std::string session_token = {};      ///< AWS_SESSION_TOKEN
+    /// A profile to take before the keys in the environment; AWS_PROFILE is looked at after them.
+    std::string profile = {};
+  };
+
+  /// How patient a fetch is, and what it may do.
+  struct Options {
+    std::chrono::milliseconds connect_timeout{10'000};
+    /// A transfer with fewer bytes a second than this, for this long, is cut and tried again. The
+    /// rate is an average over some seconds, in which the time that the sink takes counts too.
+    std::uint64_t low_speed_bytes_per_second = 1024;
+    std::chrono::seconds low_speed_time{30};
+
+    /// Attempts after one that delivered no new byte: the server answered 429 or 5xx, or the
+    /// connection failed, was cut or too slow. An attempt that delivered bytes restarts the count.
+    int max_retries = 5;
+    /// Attempts of one fetch in all, whatever they delivered.
+    int max_attempts = 30;
+    /// Retry n waits for a random time, evenly from [0, min(max, base * 2^n)], or for the server's
+    /// Retry-After if that is longer, but never longer than the maximum.
+    std::chrono::milliseconds retry_base_delay{250};
+    std::chrono::milliseconds retry_max_delay{20'000};
+
+    /// Redirects go to http and https only, never from https to http; credentials do not go along
+    /// to another host, port or scheme.
+    int max_redirects = 5;
+    std::string user_agent = {};  ///< empty: "shardwise/<version>"
+    /// Certificates to trust, in PEM; empty: the system's.
+    std::string ca_file = {};
+    S3Options s3 = {};
+    /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose
+    /// the URL can execute arbitrary commands.
+    bool allow_pipe = false;
+  };
+
   /// Errors: InvalidArgument for options that are not valid.
-  explicit Fetchers(const FetchOptions& options = {});
+  explicit Fetchers(const Options& options);
+  Fetchers();
   ~Fetchers();
   Fetchers(const Fetchers&) noexcept;
   Fetchers& operator=(const Fetchers&) noexcept;
@@ -147,11 +149,11 @@ class SHARDWISE_EXPORT Fetchers {
   /// Errors: InvalidArgument if `scheme` is not valid (valid is "gs"), or `fetcher` is null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
 
-  /// True if a fetcher is registered for this scheme; of "pipe", if that is allowed, too.
-  bool brings(const std::string& scheme) const;
+  /// True if a fetcher is registered for this scheme. For "pipe", true if pipes are allowed.
+  [[nodiscard]] bool brings(const std::string& scheme) const;
 
   /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
-  Fetcher::Stat stat(const Fetcher::Request& request) const;
+  [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
 
  private:

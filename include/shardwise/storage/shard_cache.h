@@ -35,44 +35,9 @@ namespace shardwise {
 
 namespace detail {
 class CachedShard;
-struct CacheRequest;
-struct NextUse;
+class ShardFetch;
+struct CacheAccess;
 }  // namespace detail
-
-struct ShardCacheOptions {
-  std::string directory;
-  /// False: a directory that is not there is NotFound.
-  bool create = true;
-  /// Bytes that the shards in it may take together. While every shard is in use, a process may go
-  /// beyond this by what it is using.
-  std::uint64_t budget_bytes = std::uint64_t{64} << 30;
-  /// A shard that is larger than the budget is fetched to a file of its own, each time, instead of
-  /// being an error.
-  bool bypass_large = false;
-  /// How long get() waits, while no fetch of this process is running, for the preferred victim to
-  /// fall out of use before evicting it anyway; at most ten times this in total.
-  std::chrono::milliseconds room_timeout{200};
-  /// How long to wait for another process that fetches a shard without its file growing.
-  std::chrono::milliseconds wait_timeout{120'000};
-  /// Fetch remote shards; none: the standard fetchers with their default options.
-  std::shared_ptr<const Fetchers> fetchers = nullptr;
-  /// Called about once a second while a caller waits for another process that fetches its shard.
-  std::function<void(const std::string& url, std::chrono::milliseconds waited)> on_wait = nullptr;
-};
-
-/// Counts of what this process did with a cache. Bytes are of shards as they lie in the cache,
-/// unless said otherwise.
-struct ShardCacheStats {
-  std::uint64_t hits = 0;
-  std::uint64_t misses = 0;         ///< asked for, and not there: fetched, or waited for
-  std::uint64_t fetched = 0;        ///< shards fetched by this process, ahead or when asked for
-  std::uint64_t fetched_bytes = 0;  ///< of them, as they came from their source
-  std::uint64_t waits = 0;          ///< times that another fetched what was asked for
-  double wait_seconds = 0;          ///< callers waited for shards, their own fetching included
-  std::uint64_t evicted = 0;
-  std::uint64_t evicted_bytes = 0;
-  std::uint64_t bypassed = 0;  ///< fetched to a file of their own, for want of room
-};
 
 /// A shard cache, opened. A shard is fetched once, however many ask for it; the others wait.
 ///
@@ -87,6 +52,41 @@ struct ShardCacheStats {
 /// do.
 class SHARDWISE_EXPORT ShardCache {
  public:
+  struct Options {
+    std::string directory;
+    /// False: a directory that is not there is NotFound.
+    bool create = true;
+    /// Bytes that the shards in it may take together. While every shard is in use, a process may go
+    /// beyond this by what it is using.
+    std::uint64_t budget_bytes = std::uint64_t{64} << 30;
+    /// A shard that is larger than the budget is fetched to a file of its own, each time, instead
+    /// of being an error.
+    bool bypass_large = false;
+    /// How long get() waits, while no fetch of this process is running, for the preferred victim to
+    /// fall out of use before evicting it anyway; at most ten times this in total.
+    std::chrono::milliseconds room_timeout{200};
+    /// How long to wait for another process that fetches a shard without its file growing.
+    std::chrono::milliseconds wait_timeout{120'000};
+    /// The fetchers for remote shards; null: the standard ones with their default options.
+    std::shared_ptr<const Fetchers> fetchers = nullptr;
+    /// Called about once a second while a caller waits for another process that fetches its shard.
+    std::function<void(const std::string& url, std::chrono::milliseconds waited)> on_wait = nullptr;
+  };
+
+  /// Counts of what this process did with a cache. Bytes are of shards as they lie in the cache,
+  /// unless said otherwise.
+  struct Stats {
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;           ///< asked for, and not there: fetched, or waited for
+    std::uint64_t fetched = 0;          ///< shards fetched by this process, ahead or when asked for
+    std::uint64_t fetched_bytes = 0;    ///< of them, as they came from their source
+    std::uint64_t waits = 0;            ///< waits for a shard that somebody else was fetching
+    std::chrono::nanoseconds waited{};  ///< by callers for shards, their own fetching included
+    std::uint64_t evicted = 0;
+    std::uint64_t evicted_bytes = 0;
+    std::uint64_t bypassed = 0;  ///< fetched to a file of their own, for want of room
+  };
+
   /// One shard as `shardwise cache ls` shows it.
   struct Entry {
     std::string name;
@@ -114,58 +114,31 @@ class SHARDWISE_EXPORT ShardCache {
   /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.
   /// Errors: InvalidArgument if the directory belongs to another user, others may write to it, or
   /// it holds files and is no cache; VersionMismatch; kIo, kNoSpace.
-  static std::shared_ptr<ShardCache> open(const ShardCacheOptions& options);
+  [[nodiscard]] static std::shared_ptr<ShardCache> open(const Options& options);
   ~ShardCache();
   ShardCache(const ShardCache&) = delete;
   ShardCache& operator=(const ShardCache&) = delete;
 
-  const ShardCacheOptions& options() const noexcept;
+  [[nodiscard]] const Options& options() const noexcept;
 
-  ShardCacheStats stats() const;
+  [[nodiscard]] Stats stats() const;
   /// Bytes of all shards in it, those being fetched included. Cost: O(shards).
-  std::uint64_t used_bytes() const;
+  [[nodiscard]] std::uint64_t used_bytes() const;
 
   /// Sorted by last use, oldest first. Cost: O(shards).
-  std::vector<Entry> entries() const;
+  [[nodiscard]] std::vector<Entry> entries() const;
   /// Reads all shards, and compares them with their hashes.
-  Check verify(const CancelToken& cancel = {}, const ProgressCallback& progress = {}) const;
+  [[nodiscard]] Check verify(const CancelToken& cancel = {},
+                             const ProgressCallback& progress = {}) const;
   /// Removes shards that were not used lately until they take `max_bytes` or less, and those named.
   Removal prune(std::uint64_t max_bytes);
   /// Removes one shard, unless it is in use.
   bool remove(const std::string& name);
 
-  // For the library itself; src/storage/cache_request.h has the types.
-
-  /// Says when the shard called `name`, as name_of(), is needed next. Must not call the cache.
-  using NextUseOf = std::function<detail::NextUse(const std::string& name)>;
-  /// Room for a shard that will be needed, and the right to fetch it.
-  class Fetch;
-  enum class Ahead : std::uint8_t;
-
-  /// The name of a shard in the cache.
-  static std::string name_of(const detail::CacheRequest& request);
-
-  /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
-  /// Blocks: on the network, and on another process or thread that fetches the same shard.
-  /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
-  ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
-  ///   disk is full); kIo (waited too long); Cancelled.
-  detail::CachedShard get(const detail::CacheRequest& request, const NextUseOf& next_use = nullptr);
-
-  /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
-  /// @param needed_at  the slot at which it is needed.
-  /// Errors: as get(), but for what fetching throws.
-  Ahead begin_ahead(const detail::CacheRequest& request, std::uint64_t needed_at,
-                    const NextUseOf& next_use, std::optional<Fetch>& fetch);
-
-  /// Registers `release`, which is asked to unmap an idle shard when room is needed, and returns
-  /// true if it did. Kept while `owner` lives. Called on any thread, while the cache makes room: it
-  /// must not ask the cache for a shard.
-  void add_releaser(std::weak_ptr<void> owner,
-                    std::function<bool(const std::string& name)> release);
-
  private:
   friend class detail::CachedShard;
+  friend class detail::ShardFetch;
+  friend struct detail::CacheAccess;
   struct Impl;
   explicit ShardCache(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;

@@ -13,33 +13,6 @@
 
 namespace shardwise {
 
-/// How the shards of a set are named: a number, from 0, between two texts.
-struct SHARDWISE_EXPORT ShardNames {
-  std::string before;   ///< folder and all: "data/train-"
-  unsigned digits = 6;  ///< of the number, at least; filled up with zeros
-  std::string after = ".tar";
-
-  std::string name(std::uint64_t number) const;
-};
-
-/// Reads "data/train-%06d.tar" or "data/train-{:06}.tar"; %% stands for a percent sign, {{ and }}
-/// for braces.
-/// Errors: InvalidArgument, unless there is one number in it, of at most 19 digits, behind the
-///   last slash.
-SHARDWISE_EXPORT ShardNames parse_shard_names(std::string_view pattern);
-
-struct ShardWriterOptions {
-  /// Samples a shard, at most.
-  std::uint64_t max_samples = 1000;
-  /// Bytes a shard, at most: of its members with their headers and padding; long names and the end
-  /// of the archive (10 KB at most) come on top. A sample that is larger gets a shard of its own.
-  std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// Replace shards that are there already, instead of failing.
-  bool replace = false;
-  /// Write nothing: only look at files and count what would be written.
-  bool dry_run = false;
-};
-
 /// Writes samples into tar shards, one after another, as WebDataset has them: member `key.field`,
 /// the members of a sample side by side.
 ///
@@ -53,6 +26,28 @@ struct ShardWriterOptions {
 /// nothing of the one that was not. One thread.
 class SHARDWISE_EXPORT ShardWriter {
  public:
+  /// How the shards of a set are named: a number, from 0, between two texts.
+  struct SHARDWISE_EXPORT Names {
+    std::string before;   ///< folder and all: "data/train-"
+    unsigned digits = 6;  ///< of the number, at least; filled up with zeros
+    std::string after = ".tar";
+
+    [[nodiscard]] std::string name(std::uint64_t number) const;
+  };
+
+  struct Options {
+    /// Samples a shard, at most.
+    std::uint64_t max_samples = 1000;
+    /// Bytes a shard, at most: of its members with their headers and padding; long names and the
+    /// end of the archive (10 KB at most) come on top. A sample that is larger gets a shard of its
+    /// own.
+    std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
+    /// Replace shards that are there already, instead of failing.
+    bool replace = false;
+    /// Write nothing: only look at files and count what would be written.
+    bool dry_run = false;
+  };
+
   /// A field of a sample that is to be written: bytes, or what a file holds.
   struct Field {
     std::string name;  ///< "jpg", "seg.png"
@@ -61,8 +56,9 @@ class SHARDWISE_EXPORT ShardWriter {
   };
 
   /// `pattern` as of parse_shard_names. Errors: InvalidArgument (the pattern, a limit of 0).
-  explicit ShardWriter(std::string_view pattern, const ShardWriterOptions& options = {});
-  explicit ShardWriter(const ShardNames& names, const ShardWriterOptions& options = {});
+  ShardWriter(std::string_view pattern, const Options& options);
+  explicit ShardWriter(std::string_view pattern);
+  ShardWriter(const Names& names, const Options& options);
   ~ShardWriter();
   ShardWriter(ShardWriter&&) noexcept;
   ShardWriter& operator=(ShardWriter&&) noexcept;
@@ -87,15 +83,21 @@ class SHARDWISE_EXPORT ShardWriter {
     std::uint64_t samples = 0;
     std::uint64_t members = 0;
     std::uint64_t content_bytes = 0;  ///< of the fields alone
-    std::uint64_t shard_bytes = 0;    ///< of the files; of a dry run without long names
+    std::uint64_t shard_bytes = 0;    ///< of the files; a dry run does not count long names
   };
-  const Totals& totals() const noexcept;
+  [[nodiscard]] const Totals& totals() const noexcept;
   /// Paths of the shards that are finished, in order; those of a dry run do not exist.
-  const std::vector<std::string>& paths() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& paths() const noexcept;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Reads "data/train-%06d.tar" or "data/train-{:06}.tar"; %% stands for a percent sign, {{ and }}
+/// for braces.
+/// Errors: InvalidArgument, unless there is one number in it, of at most 19 digits, behind the
+///   last slash.
+SHARDWISE_EXPORT ShardWriter::Names parse_shard_names(std::string_view pattern);
 
 }  // namespace shardwise

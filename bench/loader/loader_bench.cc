@@ -1,0 +1,143 @@
+// Raw bytes by the loader, page cache warm: 1 M tiny samples (300 bytes, 100 shards) and 10,000
+// images (80,000 bytes, 10 shards), in the chunked order of a training run.
+//
+//   Memcpy       the limit: the same bytes in the same order from the mapped shards into one buffer
+//                of a batch, addresses known beforehand, one thread
+//   DataLoop     for (i : order) data[i], its bytes copied out: what a user writes without a loader
+//   Loader       batches of 256 rows, a bytes column, with N threads
+//
+// SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they lie.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/loader/loader.h"
+#include "shardwise/order/sampler.h"
+#include "support/fixtures.h"
+
+namespace shardwise::bench {
+namespace {
+
+constexpr std::uint64_t kBatchSize = 256;
+
+struct Fixture {
+  explicit Fixture(const ShardSet& shard_set) : set(shard_set) {
+    const std::string path = set.dir + "/train.idx";
+    build_index(path, set.shards);
+    data = std::make_unique<Dataset>(Dataset::open(path));
+    ChunkedSampler order(*data, {.seed = 1});
+    std::size_t sum = 0;
+    while (const auto sample = order.next()) {
+      held.push_back((*data)[*sample]);
+      const std::string_view bytes = held.back()[set.field];
+      addresses.push_back(bytes.data());
+      for (std::size_t at = 0; at < bytes.size(); at += 4096) {
+        sum += static_cast<unsigned char>(bytes[at]);
+      }
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+
+  ShardSet set;
+  std::unique_ptr<Dataset> data;
+  std::vector<Sample> held;            // keeps the shards mapped
+  std::vector<const char*> addresses;  // in the order of the epoch
+};
+
+const Fixture& tiny() {
+  static const Fixture fixture(tiny_shards());
+  return fixture;
+}
+
+const Fixture& images() {
+  static const Fixture fixture(image_shards());
+  return fixture;
+}
+
+using GetFixture = const Fixture& (*)();
+
+void report(benchmark::State& state, const Fixture& fixture) {
+  const auto samples = state.iterations() * static_cast<std::int64_t>(fixture.set.num_samples);
+  state.SetItemsProcessed(samples);
+  state.SetBytesProcessed(samples * static_cast<std::int64_t>(fixture.set.field_bytes));
+}
+
+void BM_Memcpy(benchmark::State& state, GetFixture get_fixture) {
+  const Fixture& fixture = get_fixture();
+  std::vector<char> buffer(kBatchSize * fixture.set.field_bytes);
+  for (auto _ : state) {
+    std::size_t row = 0;
+    for (const char* address : fixture.addresses) {
+      std::memcpy(buffer.data() + row * fixture.set.field_bytes, address, fixture.set.field_bytes);
+      row = (row + 1) % kBatchSize;
+    }
+    benchmark::ClobberMemory();
+  }
+  report(state, fixture);
+}
+
+void BM_DataLoop(benchmark::State& state, GetFixture get_fixture) {
+  const Fixture& fixture = get_fixture();
+  const Dataset& data = *fixture.data;
+  std::vector<char> buffer(kBatchSize * fixture.set.field_bytes);
+  for (auto _ : state) {
+    ChunkedSampler order(data, {.seed = 1});
+    std::size_t row = 0;
+    while (const auto i = order.next()) {
+      const Sample sample = data[*i];
+      const std::string_view bytes = sample[fixture.set.field];
+      std::memcpy(buffer.data() + row * fixture.set.field_bytes, bytes.data(), bytes.size());
+      row = (row + 1) % kBatchSize;
+    }
+    benchmark::ClobberMemory();
+  }
+  report(state, fixture);
+}
+
+void BM_Loader(benchmark::State& state, GetFixture get_fixture) {
+  const Fixture& fixture = get_fixture();
+  Loader loader(*fixture.data, {.columns = {columns::bytes(fixture.set.field)},
+                                .order = {.seed = 1},
+                                .batch_size = kBatchSize,
+                                .threads = static_cast<unsigned>(state.range(0))});
+  for (auto _ : state) {
+    loader.set_epoch(0);
+    std::uint64_t bytes = 0;
+    while (const auto batch = loader.next()) bytes += batch->arrays()[0].bytes().size();
+    if (bytes != fixture.set.num_samples * fixture.set.field_bytes) {
+      state.SkipWithError("bytes are missing");
+    }
+  }
+  report(state, fixture);
+}
+
+void register_rows(const std::string& subject, GetFixture get_fixture) {
+  const auto add = [&](const char* row, void (*run)(benchmark::State&, GetFixture)) {
+    return benchmark::RegisterBenchmark(("BM_" + subject + "_" + row).c_str(), run, get_fixture)
+        ->UseRealTime()
+        ->MeasureProcessCPUTime()
+        ->Unit(benchmark::kMillisecond);
+  };
+  add("Memcpy", BM_Memcpy);
+  add("DataLoop", BM_DataLoop);
+  add("Loader", BM_Loader)->ArgName("threads")->Arg(0)->Arg(1)->Arg(2);
+}
+
+}  // namespace
+}  // namespace shardwise::bench
+
+int main(int argc, char** argv) {
+  using namespace shardwise::bench;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  register_rows("Tiny", tiny);
+  register_rows("Image", images);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

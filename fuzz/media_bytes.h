@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+// Small videos and sounds, encoded by libav itself, for tests, benches and the fuzzers' seeds.
+
+namespace shardwise::fuzz {
+
+/// Whether this libavcodec has an encoder of that name; which ones it has is the distribution's
+/// choice.
+bool has_encoder(const std::string& name);
+
+struct VideoSpec {
+  std::string codec = "mpeg4";
+  std::string container = "mp4";
+  std::string format = "yuv420p";  ///< of pixels
+  int width = 64;
+  int height = 48;
+  int num_frames = 30;
+  int group = 10;    ///< frames from one key frame to the next
+  int b_frames = 0;  ///< predicted from later frames, in a row, at most
+  int rate = 25;     ///< frames a second; the unit of `times` is 1 / (100 * rate) seconds
+  /// When each frame is shown; empty: evenly from 0.
+  std::vector<std::int64_t> times = {};
+  int matrix = 2;  ///< AVCOL_SPC_*: how RGB was turned into YUV; 2: not said
+  bool full_range = false;
+  /// Y, U and V of all pixels; empty: each frame shows its number.
+  std::vector<int> color = {};
+  /// The first four entries of a display matrix, as 1, 0 or -1; empty: none.
+  std::vector<int> turn = {};
+  bool moves = false;  ///< waves that move and noise, which cost as much to decode as real pictures
+  bool with_sound = false;  ///< a track of AAC beside it, as long as the video
+  std::map<std::string, std::string> codec_options = {};
+  std::map<std::string, std::string> muxer_options = {};
+};
+
+/// The bytes of a file. A frame's number is shown as 16 black or white squares, 4 x 4, each with a
+/// quarter of the picture's width and height; the first is the lowest bit.
+std::string encode_video(const VideoSpec& spec);
+/// The number that RGB pixels show.
+int shown_number(const std::uint8_t* rgb, int width, int height);
+
+struct SoundSpec {
+  std::string codec = "flac";
+  std::string container = "flac";
+  int sample_rate = 8000;
+  int channels = 1;
+  int num_samples = 8000;
+  std::map<std::string, std::string> muxer_options = {};
+};
+
+/// Channel c of sample i is test_sound(c, i, sample_rate), in 16 bits or as the codec has it.
+std::string encode_sound(const SoundSpec& spec);
+/// Two tones, other ones in each channel, in [-0.5, 0.5].
+double test_sound(int channel, std::int64_t sample, int sample_rate);
+
+}  // namespace shardwise::fuzz

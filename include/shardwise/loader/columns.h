@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/data/sample.h"
+#include "shardwise/loader/batch.h"
+#include "shardwise/loader/image_transform.h"
+
+namespace shardwise {
+
+namespace detail {
+class ColumnMaker;
+class RowBuffer;
+}  // namespace detail
+
+/// What a Loader makes of each sample: one array of its batches. Columns are made by the functions
+/// of namespace columns.
+///
+/// A field is named as in the data set, several with semicolons between them stand for the first
+/// that a sample has: "jpg;png". The column has the first one's name, unless it is given another.
+/// Cheap to copy; immutable.
+class SHARDWISE_EXPORT Column {
+ public:
+  /// For the loader, and for columns of other libraries of this project.
+  Column(std::string name, std::shared_ptr<const detail::ColumnMaker> maker)
+      : name_(std::move(name)), maker_(std::move(maker)) {}
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The same column under another name.
+  [[nodiscard]] Column named(std::string name) const { return {std::move(name), maker_}; }
+  [[nodiscard]] const std::shared_ptr<const detail::ColumnMaker>& maker() const noexcept {
+    return maker_;
+  }
+
+ private:
+  std::string name_;
+  std::shared_ptr<const detail::ColumnMaker> maker_;
+};
+
+/// How images are decoded.
+struct ImageDecoding {
+  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB).
+  std::uint64_t max_pixels = std::uint64_t{1} << 28;
+  /// Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end marker.
+  bool strict = false;
+  /// Turn the image as its Exif orientation says.
+  bool apply_orientation = false;
+  /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size where they are shrunk anyway. Quicker; the
+  /// pixels are others.
+  enum class Scaling : std::uint8_t {
+    kExact,       ///< not at all
+    kNotSmaller,  ///< while the decoded image is not smaller than the result
+    kFast         ///< down to 3/4 of the result's size, which is then a little less sharp
+  };
+  Scaling scaling = Scaling::kExact;
+};
+
+/// The columns that a Loader can make. Each says what array it gives.
+///
+/// Errors, when a sample is loaded: NotFound (no such field); BadField, if its bytes are not what
+/// the column says. See Loader::Options::max_bad.
+namespace columns {
+
+/// The bytes of a field: uint8, ragged.
+SHARDWISE_EXPORT Column bytes(const std::string& fields);
+/// As bytes(), checked to be UTF-8.
+SHARDWISE_EXPORT Column text(const std::string& fields);
+/// A field that holds a decimal number: int64 [N].
+SHARDWISE_EXPORT Column integer(const std::string& fields);
+/// The keys of the samples: uint8, ragged.
+SHARDWISE_EXPORT Column key(const std::string& name = "__key__");
+/// A field that is a NumPy .npy file; see decode_npy() for its types. Ragged, unless `shape` says
+/// what the shape of every array is: then [N, ...], and another shape is a BadField.
+/// @param dtype  of every array; another is a BadField.
+SHARDWISE_EXPORT Column array(const std::string& fields, DType dtype,
+                              std::vector<std::int64_t> shape = {});
+
+/// An image: [N, 3, H, W] or [N, H, W, 3], of the type that the transform says. Unless it gives all
+/// images one size, those of a batch must be of one.
+/// @param fields  empty: the sample's one field that is an image by its name.
+/// Only the part of an image that the transform shows is decoded.
+/// Errors: InvalidArgument if the transform cannot be.
+SHARDWISE_EXPORT Column image(const std::string& fields, const ImageTransform& transform = {},
+                              const ImageDecoding& decoding = {});
+
+/// What a function makes a row in.
+class SHARDWISE_EXPORT Row {
+ public:
+  /// The row's memory; of a ragged column none, until resize().
+  [[nodiscard]] std::span<std::byte> bytes() noexcept { return bytes_; }
+  template <class T>
+  [[nodiscard]] std::span<T> values() noexcept {
+    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  /// Of a ragged column: gives the row this shape, and memory for it, which is not set to anything.
+  /// Once. Errors: InvalidArgument if the column is not ragged.
+  std::span<std::byte> resize(std::span<const std::int64_t> shape);
+  std::span<std::byte> resize(std::int64_t size) { return resize(std::span(&size, 1)); }
+
+ private:
+  friend class detail::RowBuffer;
+  Row(std::span<std::byte> bytes, detail::RowBuffer* ragged, std::size_t value_bytes)
+      : bytes_(bytes), ragged_(ragged), value_bytes_(value_bytes) {}
+
+  std::span<std::byte> bytes_;
+  detail::RowBuffer* ragged_;
+  std::size_t value_bytes_;
+};
+
+/// What `make` writes for each sample. It is called by several threads at once. `random` is a key
+/// of its own for each epoch and sample, whatever thread, batch and rank: the seed of whatever is
+/// random in it.
+/// Errors: what `make` throws is thrown by the loader's next(); throw BadField for a sample that
+/// may be left out.
+using MakeRow = std::function<void(const Sample& sample, const Hash128& random, Row& row)>;
+/// [N, ...], each row of `shape`.
+SHARDWISE_EXPORT Column function(const std::string& name, DType dtype,
+                                 std::vector<std::int64_t> shape, MakeRow make);
+/// Ragged.
+SHARDWISE_EXPORT Column ragged_function(const std::string& name, DType dtype, MakeRow make);
+
+}  // namespace columns
+
+}  // namespace shardwise

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+[[noreturn]] SHARDWISE_EXPORT void throw_epoch_ended(std::uint64_t epoch);
+[[noreturn]] SHARDWISE_EXPORT void throw_loader_moved_on(std::uint64_t epoch);
+
+/// One epoch of a loader: a range of batches, and at its end the proof. A handle: valid while the
+/// loader lives and has not moved on to another epoch.
+template <class Loader>
+class EpochRange {
+ public:
+  using Batch = typename Loader::Batch;
+
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    Iterator() = default;
+    [[nodiscard]] Batch& operator*() const noexcept { return *batch_; }
+    [[nodiscard]] Batch* operator->() const noexcept { return batch_.get(); }
+    Iterator& operator++() {
+      batch_.reset();  // its memory may serve the next one
+      if (auto next = loader_->next()) batch_ = std::make_shared<Batch>(*std::move(next));
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.batch_ == nullptr;
+    }
+
+   private:
+    friend class EpochRange;
+    explicit Iterator(Loader& loader) : loader_(&loader) { ++*this; }
+
+    Loader* loader_ = nullptr;
+    std::shared_ptr<Batch> batch_;
+  };
+
+  EpochRange(Loader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
+
+  /// Starts, or goes on with, the epoch.
+  /// Errors: those of the loader's next(); InvalidArgument if the end of the epoch was reached: the
+  ///         loader's set_epoch() or epochs() go on.
+  [[nodiscard]] Iterator begin() const {
+    if (loader_->has_ended() && loader_->epoch_number() == number_) throw_epoch_ended(number_);
+    return Iterator(*loader_);
+  }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// Steps in this epoch that were left when it began, the same number on all ranks.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return loader_->steps(); }
+
+  /// The loader's prove(). Errors: NotExact, too, if the loader has moved on.
+  std::string prove() const {
+    if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
+    return loader_->prove();
+  }
+
+ private:
+  Loader* loader_;
+  std::uint64_t number_;
+};
+
+/// The range that a loader's epochs() gives: each step moves the loader to the next epoch.
+template <class Loader>
+class EpochsRange {
+ public:
+  class Iterator {
+   public:
+    using value_type = EpochRange<Loader>;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    [[nodiscard]] value_type operator*() const { return loader_->epoch(); }
+    Iterator& operator++() {
+      ++number_;
+      if (number_ < end_) loader_->set_epoch(number_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept {
+      return it.number_ >= it.end_;
+    }
+
+   private:
+    friend class EpochsRange;
+    Iterator(Loader& loader, std::uint64_t number, std::uint64_t end)
+        : loader_(&loader), number_(number), end_(end) {}
+
+    Loader* loader_;
+    std::uint64_t number_;
+    std::uint64_t end_;
+  };
+
+  EpochsRange(Loader& loader, std::uint64_t end) : loader_(&loader), end_(end) {}
+
+  /// Goes on with the current epoch, or with the next one if its end was reached.
+  [[nodiscard]] Iterator begin() const {
+    const bool has_ended = loader_->has_ended();
+    const std::uint64_t next = loader_->epoch_number() + (has_ended ? 1 : 0);
+    if (has_ended && next < end_) loader_->set_epoch(next);
+    return {*loader_, next, end_};
+  }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  Loader* loader_;
+  std::uint64_t end_;
+};
+
+}  // namespace shardwise::detail

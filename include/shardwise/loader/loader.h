@@ -1,0 +1,159 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/loader/batch.h"
+#include "shardwise/loader/columns.h"
+#include "shardwise/loader/epochs.h"
+#include "shardwise/loader/reducer.h"
+#include "shardwise/order/order.h"
+#include "shardwise/order/resume.h"
+#include "shardwise/order/sampler.h"
+
+namespace shardwise {
+
+/// Batches of a data set, of any columns, in exact epochs over the ranks of a run.
+///
+///     Loader loader(data, {.columns = {columns::bytes("jpg"), columns::integer("cls")},
+///                          .order = {.seed = 17}, .batch_size = 64, .threads = 4});
+///     for (auto epoch : loader.epochs(90)) {
+///       for (const Batch& batch : epoch) step(model, batch);
+///       epoch.prove();
+///     }
+///
+/// Threads make the rows straight in the batches' memory; the rows of one batch are made by all of
+/// them. What a batch holds depends on the data, the options, the epoch and the ranks, never on the
+/// number of threads. All ranks get the same number of batches, so that collective calls in a step
+/// meet; see Batch::size(). A batch's memory is used again when the batch is gone.
+///
+/// A loader is used by one thread; only stop() may be called from others. It is neither copied nor
+/// moved. Leaving a loop early, or destroying the loader, does not hang. Samples count for the
+/// proof when their batch is handed out. Memory: (prefetch + 1) batches, and what the columns need
+/// a thread. Errors: as next().
+class SHARDWISE_EXPORT Loader {
+ public:
+  struct Options {
+    /// What is made of each sample: one array of the batches each. Names differ.
+    std::vector<Column> columns{};
+    /// The order of the samples, as on the command line.
+    Order order{};
+    /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
+    std::uint64_t batch_size = 32;
+    /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
+    std::uint64_t global_batch_size = 0;
+    /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
+    /// them. It divides the number of ranks.
+    std::uint64_t replicas = 1;
+    /// Threads that make rows ahead. 0: the work is done when a batch is asked for.
+    unsigned threads = 2;
+    /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run. They are
+    /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,
+    /// and later epochs do without them. One more is an error, as is the first one by default.
+    std::uint64_t max_bad = 0;
+    /// Batches in flight at most. 0: two a thread.
+    std::size_t prefetch = 0;
+    /// No batch is begun while those in flight take this many bytes, as far as it is known ahead.
+    std::uint64_t max_bytes_ahead = std::uint64_t{4} << 30;
+    /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
+    /// rank. The ranks of a node share one cache, and each shard is fetched once.
+    unsigned fetch_threads = 2;
+    /// Where the memory of batches comes from; none: new and delete. For pinned or shared memory.
+    std::shared_ptr<std::pmr::memory_resource> memory = nullptr;
+  };
+
+  /// A range of batches, with number(), steps() and prove(); see epochs.h.
+  using Epoch = detail::EpochRange<Loader>;
+  /// A range of those.
+  using Epochs = detail::EpochsRange<Loader>;
+  using Batch = shardwise::Batch;
+
+  /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
+  /// options but for threads, prefetch and memory.
+  /// @param ranks  none: this process alone.
+  /// Errors: InvalidArgument, naming the option and what is valid.
+  Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> ranks = nullptr);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Throws what the constructor would for one of `world_size` ranks.
+  static void validate(const MixedDataset& data, const Options& options, std::uint64_t world_size);
+
+  /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
+  /// total number of epochs of a run, also of one that is resumed, or goes on after an earlier
+  /// epochs(). Without `end`: for ever.
+  Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
+    return {*this, end};
+  }
+  /// The current epoch.
+  Epoch epoch() { return {*this, epoch_number()}; }
+  [[nodiscard]] std::uint64_t epoch_number() const noexcept;
+  /// Moves to the beginning of an epoch; what was made ahead is dropped.
+  void set_epoch(std::uint64_t epoch);
+
+  /// Starts to read ahead now, and not with the first batch that is asked for.
+  void start();
+  /// The next batch of the epoch, or nothing at its end. Waits for it.
+  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
+  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
+  ///         of one batch differ in size. Cancelled after stop().
+  std::optional<Batch> next();
+  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
+  /// Any thread.
+  void stop() noexcept;
+
+  /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
+  /// order promises: with the exact orders each sample exactly once, otherwise as ordered; and that
+  /// each replica got all of them. Every rank must call it, after its last batch. Afterwards all
+  /// ranks know the bad samples that any rank has left out.
+  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
+  /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
+  ///         taken all its batches. BadField if all ranks together found more than max_bad bad
+  ///         samples. Those of the Reducer.
+  /// Cost:   one small all-reduce; orders that are not exact 20 ns a sample.
+  std::string prove();
+
+  /// Where the run stands after the batches that were handed out: call it when the last of them has
+  /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
+  /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
+  /// Errors: as prove(), at the end of an epoch. Cost: one small all-reduce.
+  ResumeToken state();
+  /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
+  /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
+  /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
+  ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
+  ///         was delivered cannot be. The loader stays as it is.
+  void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
+
+  /// The samples that all ranks left out because they were bad, with the reasons; known after
+  /// prove() and state().
+  [[nodiscard]] const SkipList& bad_samples() const noexcept;
+
+  /// Steps of the current epoch from where it began, or was resumed, the same on all ranks.
+  [[nodiscard]] std::uint64_t steps() const noexcept;
+  /// Steps of it that are left.
+  [[nodiscard]] std::uint64_t steps_left() const noexcept;
+  /// Whether all its steps were taken.
+  [[nodiscard]] bool has_ended() const noexcept;
+  /// What to tell the user if the order uses more shards at one time than the data set's cache may
+  /// hold. Cost: some ms for a large index.
+  [[nodiscard]] std::optional<std::string> cache_warning() const;
+  /// How long next() has waited in total.
+  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/shard_future.h"
+#include "shardwise/data/dataset.h"
+
+namespace shardwise {
+namespace detail {
+
+/// What a prefetcher does with a dataset, and users do not.
+struct DatasetAccess {
+  /// From now on the cache is told this future; none: that nothing is known of it.
+  static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
+  /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.
+  /// Errors: OutOfRange.
+  static bool close_shard(const Dataset& data, std::uint64_t shard);
+};
+
+}  // namespace detail
+
+using detail::DatasetAccess;
+
+}  // namespace shardwise

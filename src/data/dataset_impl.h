@@ -1,0 +1,126 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/fork.h"
+#include "base/hasher.h"
+#include "data/open_shard.h"
+#include "data/shard_future.h"
+#include "data/shard_reader.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/data/dataset.h"
+#include "storage/cache_request.h"
+#include "storage/shard_pool.h"
+
+namespace shardwise {
+
+struct Dataset::Impl {
+  Impl(std::shared_ptr<const Index> opened, const Dataset::Options& options)
+      : index(std::move(opened)),
+        access(options.access),
+        cache(options.cache),
+        cancel(options.cancel),
+        reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
+        pool(
+            index->num_shards(),
+            [this](std::uint64_t number) {
+              return reader.with_descriptor([&] { return open(number); });
+            },
+            pool_options(options)) {}
+
+  static std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
+    if (options.fetchers || !options.cache) return options.fetchers;
+    return options.cache->options().fetchers;
+  }
+
+  static ShardPoolOptions pool_options(const Dataset::Options& options) {
+    ShardPoolOptions pool{.max_shards = options.max_open_shards,
+                          .max_bytes = options.max_mapped_bytes};
+    if (options.cache) {
+      pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
+    }
+    return pool;
+  }
+
+  std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
+    detail::ShardOpening how{.access = access,
+                             .cache = cache,
+                             .next_use = nullptr,
+                             .cancel = cancel,
+                             .require_first_block = [this](const Index::Shard& info) {
+                               reader.require_first_block(info);
+                             }};
+    if (cache) {
+      if (const auto known = current_future()) {
+        how.next_use = [known, number](const std::string& name) {
+          return known->next_use_for(number, name);
+        };
+      }
+    }
+    auto shard = detail::open_shard(index, number, how);
+    if (shard->cached.is_held()) {
+      const Lock lock(mutex);
+      cached[shard->cached.name()] = number;
+    }
+    return shard;
+  }
+
+  std::shared_ptr<const detail::ShardFuture> current_future() const {
+    const Lock lock(mutex);
+    return future;
+  }
+
+  /// Closes a shard for a cache that needs room.
+  bool release(const std::string& name) {
+    std::uint64_t number = 0;
+    {
+      const Lock lock(mutex);
+      const auto found = cached.find(name);
+      if (found == cached.end()) return false;
+      number = found->second;
+    }
+    return pool.close(number);
+  }
+
+  const std::shared_ptr<const Index> index;
+  const Dataset::Access access;
+  const std::shared_ptr<ShardCache> cache;
+  const CancelToken cancel;
+  detail::ShardReader reader;
+  mutable Mutex mutex;
+  // Shards that were mapped, by their names in the cache.
+  std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
+  std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
+  ShardPool<detail::OpenShard> pool;  // last: its shards use all the others
+};
+
+/// The samples of a view: their numbers in the index, ascending.
+struct Dataset::Selection {
+  Selection(const Index& index, std::vector<std::uint64_t> samples) : numbers(std::move(samples)) {
+    Hasher128 hasher;
+    hasher.update_u64(index.fingerprint().high);
+    hasher.update_u64(index.fingerprint().low);
+    hasher.update(
+        {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)});
+    fingerprint = hasher.digest();
+  }
+
+  /// The number in the view of a sample of the index, if it is in it.
+  std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
+    const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
+    if (at == numbers.end() || *at != number) return std::nullopt;
+    return static_cast<std::uint64_t>(at - numbers.begin());
+  }
+
+  const std::vector<std::uint64_t> numbers;
+  Hash128 fingerprint;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,94 @@
+#include "data/field_sizes.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace shardwise::detail {
+
+FieldSizes::FieldSizes(Dataset data)
+    : data_(std::move(data)), segments_(std::make_shared<CheckedSegments>(data_.shared_index())) {}
+
+/// The shards that a call has met: where samples of many shards are mixed, each is looked at once.
+class FieldSizes::Shards {
+ public:
+  struct Entry {
+    const SegmentView* segment = nullptr;
+    std::uint64_t shard = 0;
+    std::uint64_t first = 0;
+    std::vector<std::uint32_t> fields;  // the names' numbers in it
+  };
+
+  Shards(CheckedSegments& segments, std::span<const std::string> names)
+      : segments_(segments), names_(names) {}
+
+  const Entry& of(std::uint64_t number) {
+    const std::uint64_t shard = segments_.index().shard_of(number);
+    Entry& entry = entries_[shard % kMost];
+    if (entry.segment == nullptr || entry.shard != shard) fill(entry, shard);
+    return entry;
+  }
+  /// Asks the CPU for the records of a sample, if its shard was met.
+  void prefetch(std::uint64_t number) const noexcept {
+    const std::uint64_t shard = segments_.index().shard_of(number);
+    const Entry& entry = entries_[shard % kMost];
+    if (entry.segment == nullptr || entry.shard != shard) return;
+    entry.segment->prefetch(static_cast<std::uint32_t>(number - entry.first));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+
+  void fill(Entry& entry, std::uint64_t shard) {
+    const SegmentView& segment = segments_.of(shard);
+    entry.segment = &segment;
+    entry.shard = shard;
+    entry.first = segments_.index().first_sample(shard);
+    entry.fields.clear();
+    for (const std::string& name : names_) {
+      for (std::uint32_t field = 0; field < segment.num_fields(); ++field) {
+        if (segment.field_name(field) == name) entry.fields.push_back(field);
+      }
+    }
+  }
+
+  CheckedSegments& segments_;
+  const std::span<const std::string> names_;
+  std::array<Entry, kMost> entries_;
+};
+
+/// sizes[i] = size_of(shard of samples[i], its number there).
+template <class SizeOf>
+void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
+                      std::span<std::uint64_t> sizes, SizeOf&& size_of) const {
+  constexpr std::size_t kAhead = 16;  // samples whose records are on their way
+  Shards shards(*segments_, names);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (i + kAhead < samples.size()) shards.prefetch(data_.number_in_index(samples[i + kAhead]));
+    const std::uint64_t number = data_.number_in_index(samples[i]);
+    const Shards::Entry& entry = shards.of(number);
+    sizes[i] = size_of(entry, static_cast<std::uint32_t>(number - entry.first));
+  }
+}
+
+void FieldSizes::of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
+                    std::span<std::uint64_t> sizes) const {
+  walk(samples, names, sizes, [](const Shards::Entry& shard, std::uint32_t local) -> std::uint64_t {
+    const std::span<const MemberRecord> members = shard.segment->members(local);
+    for (const std::uint32_t field : shard.fields) {
+      for (const MemberRecord& member : members) {
+        if (member.field() == field) return member.size_bytes;
+      }
+    }
+    return 0;
+  });
+}
+
+void FieldSizes::of_keys(std::span<const std::uint64_t> samples,
+                         std::span<std::uint64_t> sizes) const {
+  walk(samples, {}, sizes, [](const Shards::Entry& shard, std::uint32_t local) -> std::uint64_t {
+    return shard.segment->key(local).size();
+  });
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,116 @@
+#include "shardwise/data/make_remote_access.h"
+
+#include <utility>
+
+#include "base/file.h"
+#include "index/offset_table.h"
+#include "ingest/remote_shards.h"
+#include "storage/cache_request.h"
+#include "tar/tar_scanner.h"
+
+namespace shardwise {
+namespace {
+
+/// Passes on the bytes that arrive. It cannot restart once bytes were passed on.
+class PassOn : public Fetcher::Sink {
+ public:
+  explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
+
+  void write(std::string_view bytes) override {
+    begun_ = true;
+    take_(bytes);
+  }
+  bool restart() override { return !begun_; }
+
+ private:
+  const std::function<void(std::string_view)>& take_;
+  bool begun_ = false;
+};
+
+class FetchedShards : public RemoteShards {
+ public:
+  FetchedShards(std::shared_ptr<const Fetchers> fetchers, std::shared_ptr<ShardCache> keep,
+                const CancelToken& cancel)
+      : fetchers_(std::move(fetchers)), keep_(std::move(keep)), cancel_(cancel) {}
+
+  bool runs_commands() const override { return fetchers_->brings("pipe"); }
+
+  State state(const std::string& url) override {
+    const Fetcher::Stat file = fetchers_->stat({.url = url, .cancel = cancel_});
+    return {file.size_bytes, file.validator, file.has_ranges};
+  }
+
+  void read(const std::string& url, const State& state, std::uint64_t begin,
+            std::optional<std::uint64_t> end,
+            const std::function<void(std::string_view)>& take) override {
+    PassOn sink(take);
+    fetchers_->fetch(
+        {.url = url, .range = {begin, end}, .validator = state.validator, .cancel = cancel_}, sink);
+  }
+
+  std::optional<Copy> copy(const std::string& url, const State& state) override {
+    if (!keep_) return std::nullopt;
+    auto kept = std::make_shared<KeptShard>(
+        keep_, CacheAccess::get(*keep_, {.url = url,
+                                         .validator = state.validator,
+                                         .source_bytes = state.size_bytes,
+                                         .fetch_again = is_unknown(state),
+                                         .cancel = cancel_}));
+    return Copy{kept->shard.path(), kept};
+  }
+
+  void keep_expanded(const std::string& url, const State& state, const std::string& path,
+                     Compression compression, std::uint64_t expanded_bytes) override {
+    if (!keep_) return;
+    CacheAccess::get(*keep_, {.url = url,
+                              .local_copy = path,
+                              .validator = state.validator,
+                              .compression = compression,
+                              .size_bytes = expanded_bytes,
+                              .fetch_again = is_unknown(state),
+                              .cancel = cancel_});
+  }
+
+ private:
+  /// True if the shard in the cache may be another version.
+  static bool is_unknown(const State& state) { return state.validator.empty(); }
+
+  /// A shard in the cache as it is stored. A compressed one is removed at the end: later requests
+  /// are for the expanded shard.
+  struct KeptShard {
+    KeptShard(std::shared_ptr<ShardCache> in, CachedShard held)
+        : cache(std::move(in)), shard(std::move(held)) {}
+    ~KeptShard() {
+      try {
+        char first[kTarBlockBytes];
+        const std::size_t got = File::open_read(shard.path()).read_at(0, first, sizeof first);
+        if (shard_compression({first, got}) == Compression::kNone) return;
+        const std::string name = shard.name();
+        shard = CachedShard();
+        cache->remove(name);
+      } catch (const std::exception&) {
+        // The shard stays until it is evicted.
+      }
+    }
+    KeptShard(const KeptShard&) = delete;
+    KeptShard& operator=(const KeptShard&) = delete;
+
+    const std::shared_ptr<ShardCache> cache;
+    CachedShard shard;
+  };
+
+  const std::shared_ptr<const Fetchers> fetchers_;
+  const std::shared_ptr<ShardCache> keep_;
+  const CancelToken cancel_;
+};
+
+}  // namespace
+
+RemoteAccess make_remote_access(std::shared_ptr<const Fetchers> fetchers,
+                                std::shared_ptr<ShardCache> keep, const CancelToken& cancel) {
+  if (!fetchers && keep) fetchers = keep->options().fetchers;
+  if (!fetchers) fetchers = std::make_shared<const Fetchers>();
+  return std::make_shared<FetchedShards>(std::move(fetchers), std::move(keep), cancel);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,143 @@
+#include "decode/image_codec.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/assert.h"
+#include "decode/decode_failure.h"
+#include "decode/image_formats.h"
+#include "decode/orientation.h"
+
+namespace shardwise::detail {
+namespace {
+
+ImageFormat image_format_of(std::string_view bytes) {
+  const auto starts = [&](std::string_view magic) {
+    return bytes.substr(0, magic.size()) == magic;
+  };
+  if (starts("\xFF\xD8\xFF")) return ImageFormat::kJpeg;
+  if (starts("\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
+  if (starts("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP")
+    return ImageFormat::kWebp;
+  if (starts("P5") || starts("P6")) return ImageFormat::kPnm;
+  throw DecodeFailure(bytes.empty()
+                          ? "it is empty"
+                          : "neither JPEG nor PNG nor WebP nor binary PNM by its first bytes");
+}
+
+/// The decoders and header readers by format.
+struct ImageCodec {
+  ImageHeader (*read_header)(std::string_view);
+  RealBox (*decode)(std::string_view, const DecodeRequest&, RgbImage&, DecodeWarnings&);
+};
+
+ImageCodec image_codec_of(ImageFormat format) noexcept {
+  switch (format) {
+    case ImageFormat::kJpeg:
+      return {read_jpeg_header, decode_jpeg};
+    case ImageFormat::kPng:
+      return {read_png_header, decode_png};
+    case ImageFormat::kWebp:
+      return {read_webp_header, decode_webp};
+    case ImageFormat::kPnm:
+      break;
+  }
+  return {read_pnm_header, decode_pnm};
+}
+
+/// Decodes the stored form of what is asked for, then turns it.
+RealBox decode_turned(std::string_view bytes, const DecodeRequest& request, const ImageCodec& codec,
+                      RgbImage& image, DecodeWarnings& warnings) {
+  const ImageHeader header = codec.read_header(bytes);
+  const Orientation orientation(header.orientation);
+  DecodeRequest stored = request;
+  if (request.crop) {
+    const bool swaps = orientation.swaps;
+    const Box box = wanted_box(request, swaps ? header.width : header.height,
+                               swaps ? header.height : header.width);
+    stored.crop = orientation.stored(box, header.height, header.width);
+  }
+  if (header.orientation == 1) return codec.decode(bytes, stored, image, warnings);
+  thread_local RgbImage scratch;
+  const RealBox box = codec.decode(bytes, stored, scratch, warnings);
+  orientation.turn(scratch, image);
+  return orientation.upright(box, scratch.height(), scratch.width());
+}
+
+}  // namespace
+
+void DecodeWarnings::add(const char* text) noexcept {
+  ++count_;
+  char cut[kTextSize];
+  std::snprintf(cut, sizeof cut, "%s", text);
+  for (std::size_t i = 0; i < num_kinds_; ++i) {
+    if (std::strcmp(texts_[i], cut) == 0) return;
+  }
+  if (num_kinds_ < kMaxKinds) std::memcpy(texts_[num_kinds_++], cut, sizeof cut);
+}
+
+std::vector<std::string> DecodeWarnings::texts() const { return {texts_, texts_ + num_kinds_}; }
+
+void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
+  if (height == 0 || width == 0) throw DecodeFailure("the image has no pixels");
+  if (width > max_pixels / height) {
+    throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +
+                        " pixels are more than the limit of " + std::to_string(max_pixels));
+  }
+}
+
+Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width) {
+  if (!request.crop) return {0, 0, height, width};
+  const Box& box = *request.crop;
+  const bool is_inside = box.height > 0 && box.width > 0 && box.height <= height &&
+                         box.width <= width && box.top <= height - box.height &&
+                         box.left <= width - box.width;
+  if (!is_inside) {
+    throw DecodeFailure("the crop does not lie in the image of " + std::to_string(width) + " x " +
+                        std::to_string(height) + " pixels");
+  }
+  return box;
+}
+
+RealBox whole_of(const Box& box) noexcept {
+  return {0, 0, static_cast<double>(box.height), static_cast<double>(box.width)};
+}
+
+ImageHeader read_image_header(std::string_view bytes) {
+  const ImageHeader header = image_codec_of(image_format_of(bytes)).read_header(bytes);
+  if (header.height == 0 || header.width == 0) throw DecodeFailure("the image has no pixels");
+  return header;
+}
+
+DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request, RgbImage& image) {
+  SHARDWISE_ASSERT(request.scale >= 1 && request.scale <= 8);
+  const ImageCodec codec = image_codec_of(image_format_of(bytes));
+  DecodeWarnings warnings;
+  DecodeReport report;
+  report.box = request.apply_orientation ? decode_turned(bytes, request, codec, image, warnings)
+                                         : codec.decode(bytes, request, image, warnings);
+  report.num_warnings = warnings.count();
+  if (report.num_warnings != 0) report.warnings = warnings.texts();
+  return report;
+}
+
+void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image) {
+  decode_rgb(bytes, {.max_pixels = max_pixels}, image);
+}
+
+unsigned choose_scale(std::size_t height, std::size_t width, std::size_t wanted_height,
+                      std::size_t wanted_width, ScaleRule rule) noexcept {
+  // In eighths and quarters, so that everything is whole numbers.
+  const std::size_t quarters = rule == ScaleRule::kNotSmaller ? 4 : 3;
+  const auto suffices = [&](std::size_t size, std::size_t wanted, unsigned scale) {
+    return size * scale * 4 >= wanted * 8 * quarters;
+  };
+  for (const unsigned scale : {1u, 2u, 4u}) {
+    if (suffices(height, wanted_height, scale) && suffices(width, wanted_width, scale)) {
+      return scale;
+    }
+  }
+  return 8;
+}
+
+}  // namespace shardwise::detail

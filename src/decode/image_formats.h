@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/image_codec.h"
+#include "decode/rgb_image.h"
+
+/// What the image formats have in common. Each decodes what the request's crop and scale say, which
+/// are in stored pixels here: turning is left to the caller.
+namespace shardwise::detail {
+
+/// What was forgiven. The image libraries' callbacks write here: nothing throws or takes memory.
+class DecodeWarnings {
+ public:
+  /// `text` is copied, and cut to kTextSize.
+  void add(const char* text) noexcept;
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// One of a kind.
+  [[nodiscard]] std::vector<std::string> texts() const;
+
+ private:
+  static constexpr std::size_t kMaxKinds = 8;
+  static constexpr std::size_t kTextSize = 120;
+
+  std::uint64_t count_ = 0;
+  std::size_t num_kinds_ = 0;
+  char texts_[kMaxKinds][kTextSize];
+};
+
+/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`.
+void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels);
+/// The wanted part of an image: all of it without a crop. Throws DecodeFailure if there is none.
+Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width);
+/// The whole of `box`, which was not scaled.
+RealBox whole_of(const Box& box) noexcept;
+
+ImageHeader read_jpeg_header(std::string_view bytes);
+ImageHeader read_png_header(std::string_view bytes);
+ImageHeader read_webp_header(std::string_view bytes);
+ImageHeader read_pnm_header(std::string_view bytes);
+
+RealBox decode_jpeg(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
+                    DecodeWarnings& warnings);
+RealBox decode_png(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
+                   DecodeWarnings& warnings);
+RealBox decode_webp(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
+                    DecodeWarnings& warnings);
+RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
+                   DecodeWarnings& warnings);
+
+/// The animation's first frame of a WebP, or all of it where it is a still image.
+struct WebpFrame {
+  std::string_view bytes;
+  Box place;  ///< on the canvas
+};
+/// REQUIRES: read_webp_header gave `header` for these bytes.
+WebpFrame first_webp_frame(std::string_view bytes, const ImageHeader& header);
+
+}  // namespace shardwise::detail

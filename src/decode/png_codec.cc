@@ -1,0 +1,208 @@
+#include <png.h>
+
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "decode/decode_failure.h"
+#include "decode/image_formats.h"
+
+// libpng leaves its callbacks by longjmp. The functions that call setjmp hold nothing with a
+// destructor and change no local after setjmp: what must be freed belongs to a class around them.
+
+namespace shardwise::detail {
+namespace {
+
+constexpr std::size_t kPngMessageSize = 240;
+
+struct PngState {
+  const unsigned char* bytes = nullptr;
+  std::size_t size = 0;
+  std::size_t at = 0;
+  DecodeWarnings* warnings = nullptr;
+  bool is_strict = false;
+  bool has_bad_sum = false;
+  char message[kPngMessageSize] = {};
+};
+
+extern "C" {
+
+[[noreturn]] static void png_failed(png_structp png, png_const_charp text) {
+  auto* state = static_cast<PngState*>(png_get_error_ptr(png));
+  std::snprintf(state->message, kPngMessageSize, "PNG: %s", text);
+  png_longjmp(png, 1);
+}
+
+static void png_warned(png_structp png, png_const_charp text) {
+  auto* state = static_cast<PngState*>(png_get_error_ptr(png));
+  // zlib's words for pixels that are not those that were compressed.
+  state->has_bad_sum |= std::strstr(text, "incorrect data check") != nullptr;
+  if (state->is_strict || state->has_bad_sum) png_failed(png, text);
+  char warning[kPngMessageSize];
+  std::snprintf(warning, sizeof warning, "PNG: %s", text);
+  state->warnings->add(warning);
+}
+
+static void png_take(png_structp png, png_bytep out, png_size_t size) {
+  auto* state = static_cast<PngState*>(png_get_io_ptr(png));
+  if (size > state->size - state->at) png_error(png, "the data ends early");
+  std::memcpy(out, state->bytes + state->at, size);
+  state->at += size;
+}
+
+}  // extern "C"
+
+/// Chunks that say nothing about the pixels as they are stored: they are passed over, so that none
+/// of them is expanded.
+constexpr std::size_t kNameBytes = 5;  // with the zero that libpng wants behind each
+constexpr char kUnused[] =
+    "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0sTER\0"
+    "tEXt\0tIME\0zTXt";
+
+class PngReader {
+ public:
+  PngReader(std::string_view bytes, const DecodeRequest& request, DecodeWarnings& warnings) {
+    state_.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
+    state_.size = bytes.size();
+    state_.warnings = &warnings;
+    state_.is_strict = request.strict;
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state_, png_failed, png_warned);
+    if (png_ != nullptr) info_ = png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
+      throw std::bad_alloc();
+    }
+  }
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+
+  RealBox read(const DecodeRequest& request, RgbImage& image) {
+    require(read_header());
+    const std::size_t height = png_get_image_height(png_, info_);
+    const std::size_t width = png_get_image_width(png_, info_);
+    require_pixels(height, width, request.max_pixels);
+    const Box box = wanted_box(request, height, width);
+    require(set_up_rgb());
+    if (png_get_rowbytes(png_, info_) != width * 3)
+      throw DecodeFailure("PNG: its rows are not RGB");
+    const bool is_whole = box.height == height && box.width == width;
+    if (is_whole) {
+      image.reshape(height, width);
+      read_whole(image);
+    } else if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
+      RgbImage scratch;  // not kept: it is of the whole image's size
+      scratch.reshape(height, width);
+      read_whole(scratch);
+      copy(scratch.view().cropped(box), image);
+    } else {
+      image.reshape(box.height, box.width);
+      read_part(box, image);
+    }
+    return whole_of(box);
+  }
+
+ private:
+  void require(bool worked) const {
+    if (!worked) throw DecodeFailure(state_.message);
+  }
+
+  bool read_header() noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_set_read_fn(png_, &state_, png_take);
+    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);  // require_pixels is the limit
+    png_set_chunk_malloc_max(png_, 16u << 20);
+    png_set_chunk_cache_max(png_, 256);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
+                                reinterpret_cast<png_const_bytep>(kUnused),
+                                sizeof kUnused / kNameBytes);
+    png_read_info(png_, info_);
+    // From here on, a wrong sum over a piece of the pixels' data is a warning: zlib's own sum over
+    // all of them says whether they are right.
+    png_set_crc_action(png_, PNG_CRC_WARN_USE, PNG_CRC_WARN_DISCARD);
+    return true;
+  }
+
+  bool set_up_rgb() noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_set_expand(png_);
+    png_set_scale_16(png_);
+    png_set_strip_alpha(png_);
+    png_set_gray_to_rgb(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+
+  void read_whole(RgbImage& image) {
+    std::vector<png_bytep> rows(image.height());
+    for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = image.row(y);
+    if (!read_rows(rows.data()) || !read_end()) forgive();
+  }
+
+  void read_part(const Box& box, RgbImage& image) {
+    thread_local RgbImage scratch;
+    scratch.reshape(1, png_get_image_width(png_, info_));
+    for (std::size_t y = 0; y < box.top + box.height; ++y) {
+      if (!read_row(scratch.data())) forgive();
+      if (y < box.top) continue;
+      std::memcpy(image.row(y - box.top), scratch.data() + box.left * 3, box.width * 3);
+    }
+  }
+
+  static void copy(const RgbView& from, RgbImage& image) {
+    image.reshape(from.height, from.width);
+    for (std::size_t y = 0; y < from.height; ++y) {
+      std::memcpy(image.row(y), from.row(y), from.width * 3);
+    }
+  }
+
+  /// Turns a failure into a warning if it lies behind the pixels, and these are right.
+  void forgive() {
+    if (state_.is_strict || state_.has_bad_sum || !has_all_rows()) {
+      throw DecodeFailure(state_.message);
+    }
+    state_.warnings->add(state_.message);
+  }
+
+  /// libpng hands the last row out, and then reads what follows the pixels.
+  bool has_all_rows() const {
+    constexpr int kPasses = 7;
+    return png_get_interlace_type(png_, info_) == PNG_INTERLACE_NONE
+               ? png_get_current_row_number(png_) >= png_get_image_height(png_, info_)
+               : png_get_current_pass_number(png_) >= kPasses;
+  }
+
+  bool read_rows(png_bytepp rows) noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_read_image(png_, rows);
+    return true;
+  }
+
+  bool read_row(png_bytep row) noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_read_row(png_, row, nullptr);
+    return true;
+  }
+
+  bool read_end() noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    png_read_end(png_, nullptr);
+    return true;
+  }
+
+  PngState state_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+}  // namespace
+
+RealBox decode_png(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
+                   DecodeWarnings& warnings) {
+  return PngReader(bytes, request, warnings).read(request, image);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,131 @@
+#include "decode/resize.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/assert.h"
+#include "decode/pixel_kernels.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// A vector's bytes at most: shorter rows are read, and written, up to this length.
+constexpr std::size_t kMinRowBytes = 64;
+
+struct SplitWeights {
+  std::uint32_t low;
+  std::uint32_t high;
+};
+
+/// weight = high * 65536 + low, where both are signed and have 16 bits.
+SplitWeights split_pair(std::int32_t first, std::int32_t second) {
+  const auto low = [](std::int32_t weight) { return static_cast<std::uint32_t>(weight) & 0xFFFFU; };
+  const auto high = [](std::int32_t weight) {
+    return static_cast<std::uint32_t>((weight - static_cast<std::int16_t>(weight)) >> 16) & 0xFFFFU;
+  };
+  return {low(first) | low(second) << 16, high(first) | high(second) << 16};
+}
+
+/// Rows [begin, begin + count) of an image.
+struct Rows {
+  const std::uint8_t* data;
+  std::size_t stride;
+  std::size_t begin;
+
+  [[nodiscard]] const std::uint8_t* row(std::size_t y) const { return data + (y - begin) * stride; }
+};
+
+class Resizer {
+ public:
+  void run(const RgbView& image, const ResizedPart& part, Filter filter, Flips flips,
+           RowSink& sink) {
+    const Box& window = part.window;
+    const bool is_down = part.height != image.height;
+    const bool is_across = part.width != image.width || flips.horizontal;
+    Rows rows{image.data + window.left * 3, image.stride, 0};
+    if (is_down)
+      down_.compute(image.height, part.height, window.top, window.top + window.height, filter);
+    // Rows of the image are read in whole vectors only if they are long enough.
+    if (is_across || (is_down && window.width * 3 < kMinRowBytes)) {
+      const std::size_t last = window.top + window.height - 1;
+      const std::size_t begin = is_down ? down_.first(window.top) : window.top;
+      const std::size_t end = is_down ? down_.first(last) + down_.count(last) : last + 1;
+      across_.compute(image.width, part.width, window.left, window.left + window.width, filter);
+      fill_row_taps(window.left, window.width, flips.horizontal);
+      rows = resize_rows(image, begin, end);
+    }
+    row_.resize(std::max(window.width * 3, kMinRowBytes));
+    for (std::size_t i = 0; i < window.height; ++i) {
+      const std::size_t y = window.top + i;
+      if (is_down) blend(rows, y, window.width * 3);
+      sink.put(flips.vertical ? window.height - 1 - i : i, is_down ? row_.data() : rows.row(y));
+    }
+  }
+
+ private:
+  Rows resize_rows(const RgbView& image, std::size_t begin, std::size_t end) {
+    const std::size_t stride = std::max(row_taps_.num_outputs * 3 + 4, kMinRowBytes);
+    const std::size_t num_rows = (end - begin + kRowGroup - 1) / kRowGroup * kRowGroup;
+    between_.resize(stride * num_rows);
+    resize_across(image.row(begin), image.stride, image.width, end - begin, row_taps_,
+                  between_.data(), stride, edge_);
+    return {between_.data(), stride, begin};
+  }
+
+  /// The taps of outputs [left, left + width), from the right if they are mirrored.
+  void fill_row_taps(std::size_t left, std::size_t width, bool is_mirrored) {
+    constexpr std::size_t kGroup = RowTaps::kOutputGroup;
+    row_taps_.num_outputs = (width + kGroup - 1) / kGroup * kGroup;
+    row_taps_.num_taps = across_.stride();
+    row_taps_.first.resize(row_taps_.num_outputs);
+    row_taps_.low_high.resize(row_taps_.num_outputs * row_taps_.pairs() * 2);
+    std::uint32_t* to = row_taps_.low_high.data();
+    for (std::size_t x = 0; x < row_taps_.num_outputs; ++x) {
+      const std::size_t output = std::min(x, width - 1);
+      const std::size_t from = left + (is_mirrored ? width - 1 - output : output);
+      row_taps_.first[x] = across_.first(from);
+      const std::int32_t* weights = across_.weights(from);
+      for (std::size_t tap = 0; tap < across_.stride(); tap += 2, to += 2) {
+        const std::int32_t second = tap + 1 < across_.stride() ? weights[tap + 1] : 0;
+        const SplitWeights split = split_pair(weights[tap], second);
+        to[0] = split.low;
+        to[1] = split.high;
+      }
+    }
+  }
+
+  void blend(const Rows& rows, std::size_t y, std::size_t row_bytes) {
+    const std::int32_t* weights = down_.weights(y);
+    const std::size_t count = down_.count(y);
+    pairs_.clear();
+    for (std::size_t tap = 0; tap < count; tap += 2) {
+      const bool is_last = tap + 1 == count;
+      const std::uint8_t* row = rows.row(down_.first(y) + tap);
+      const SplitWeights split = split_pair(weights[tap], is_last ? 0 : weights[tap + 1]);
+      pairs_.push_back({{row, is_last ? row : row + rows.stride}, split.low, split.high});
+    }
+    blend_rows(pairs_.data(), pairs_.size(), row_bytes, row_.data());
+  }
+
+  ResizeTaps across_;
+  ResizeTaps down_;
+  RowTaps row_taps_;
+  std::vector<RowPair> pairs_;
+  std::vector<std::uint8_t> between_;
+  std::vector<std::uint8_t> edge_;
+  std::vector<std::uint8_t> row_;
+};
+
+}  // namespace
+
+void resize(const RgbView& image, const ResizedPart& part, Filter filter, Flips flips,
+            RowSink& sink) {
+  const Box& window = part.window;
+  SHARDWISE_ASSERT(image.height > 0 && image.width > 0 && window.height > 0 && window.width > 0);
+  SHARDWISE_ASSERT(window.top + window.height <= part.height &&
+                   window.left + window.width <= part.width);
+  thread_local Resizer resizer;
+  resizer.run(image, part, filter, flips, sink);
+}
+
+}  // namespace shardwise::detail

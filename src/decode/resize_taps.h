@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardwise::detail {
+
+/// How a resize weighs pixels, by their distance from the centre of the output pixel.
+enum class Filter : std::uint8_t {
+  kBilinear,  ///< a triangle
+  kBicubic    ///< Keys' cubic with a = -0.5
+};
+
+/// For each output pixel of one direction, the input pixels that it is made of and their weights:
+/// Pillow's, as docs/formats/transforms.md has them. Weights are integers of 22 fractional bits.
+class ResizeTaps {
+ public:
+  /// Of `out` output pixels those in [begin, end); the memory is used again.
+  /// REQUIRES: in > 0, begin < end <= out.
+  void compute(std::size_t in, std::size_t out, std::size_t begin, std::size_t end, Filter filter);
+
+  /// The number of weights of each output pixel. Those beyond count() are 0.
+  [[nodiscard]] std::size_t stride() const noexcept { return stride_; }
+  [[nodiscard]] std::size_t first(std::size_t i) const noexcept { return first_[i - begin_]; }
+  [[nodiscard]] std::size_t count(std::size_t i) const noexcept { return count_[i - begin_]; }
+  [[nodiscard]] const std::int32_t* weights(std::size_t i) const noexcept {
+    return weights_.data() + (i - begin_) * stride_;
+  }
+
+ private:
+  std::size_t begin_ = 0;
+  std::size_t stride_ = 0;
+  std::vector<std::size_t> first_;
+  std::vector<std::size_t> count_;
+  std::vector<std::int32_t> weights_;
+  std::vector<double> exact_;
+};
+
+}  // namespace shardwise::detail

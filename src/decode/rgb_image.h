@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "shardwise/base/export.h"
+
+// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits a channel.
+
+namespace shardwise::detail {
+
+/// A rectangle of an image: rows [top, top + height), columns [left, left + width).
+struct Box {
+  std::size_t top = 0;
+  std::size_t left = 0;
+  std::size_t height = 0;
+  std::size_t width = 0;
+
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+/// Pixels that somebody else owns: row y begins at data + y * stride.
+struct RgbView {
+  const std::uint8_t* data = nullptr;
+  std::size_t height = 0;
+  std::size_t width = 0;
+  std::size_t stride = 0;  ///< bytes from row to row, at least 3 * width
+
+  [[nodiscard]] const std::uint8_t* row(std::size_t y) const noexcept { return data + y * stride; }
+  /// The part of it in `box`, which must lie inside.
+  [[nodiscard]] RgbView cropped(const Box& box) const noexcept {
+    return {data + box.top * stride + box.left * 3, box.height, box.width, stride};
+  }
+};
+
+/// An image of its own, reused from image to image, so that memory is taken once.
+class SHARDWISE_EXPORT RgbImage {
+ public:
+  std::size_t height() const noexcept { return height_; }
+  std::size_t width() const noexcept { return width_; }
+  std::uint8_t* data() noexcept { return pixels_.get(); }
+  const std::uint8_t* data() const noexcept { return pixels_.get(); }
+  std::uint8_t* row(std::size_t y) noexcept { return pixels_.get() + y * width_ * 3; }
+  RgbView view() const noexcept { return {pixels_.get(), height_, width_, width_ * 3}; }
+  /// The pixels are undefined afterwards.
+  void reshape(std::size_t height, std::size_t width);
+
+ private:
+  std::unique_ptr<std::uint8_t[]> pixels_;
+  std::size_t capacity_ = 0;
+  std::size_t height_ = 0;
+  std::size_t width_ = 0;
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,356 @@
+#include "decode/video/audio_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "decode/decode_failure.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr int kMostChannels = 64;
+/// What is decoded before the first sample that is wanted, in seconds: more than two blocks of
+/// Vorbis, two frames of AAC and the 80 ms of Opus.
+constexpr double kWarmUp = 0.5;
+/// A sample whose time is that near to a bound is on it: times in seconds are rounded.
+constexpr double kNear = 1e-6;
+
+int channels_of(const AVFrame& frame) noexcept {
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(57, 28, 100)
+  return frame.ch_layout.nb_channels;
+#else
+  return frame.channels;
+#endif
+}
+
+/// Appends samples [begin, end) of one channel of a frame, whose samples are of type T.
+template <class T, class Convert>
+void append_as(const AVFrame& frame, int channel, int begin, int end, std::vector<float>& to,
+               Convert&& convert) {
+  const bool is_planar = av_sample_fmt_is_planar(static_cast<AVSampleFormat>(frame.format)) != 0;
+  const std::ptrdiff_t step = is_planar ? 1 : channels_of(frame);
+  const auto* from = reinterpret_cast<const T*>(frame.extended_data[is_planar ? channel : 0]) +
+                     (is_planar ? 0 : channel);
+  for (int i = begin; i < end; ++i) to.push_back(convert(from[i * step]));
+}
+
+void append(const AVFrame& frame, int channel, int begin, int end, std::vector<float>& to) {
+  switch (av_get_packed_sample_fmt(static_cast<AVSampleFormat>(frame.format))) {
+    case AV_SAMPLE_FMT_U8:
+      append_as<std::uint8_t>(frame, channel, begin, end, to, [](std::uint8_t value) {
+        return static_cast<float>(value - 128) / 128.0F;
+      });
+      return;
+    case AV_SAMPLE_FMT_S16:
+      append_as<std::int16_t>(frame, channel, begin, end, to, [](std::int16_t value) {
+        return static_cast<float>(value) / 32768.0F;
+      });
+      return;
+    case AV_SAMPLE_FMT_S32:
+      append_as<std::int32_t>(frame, channel, begin, end, to, [](std::int32_t value) {
+        return static_cast<float>(static_cast<double>(value) / 2147483648.0);
+      });
+      return;
+    case AV_SAMPLE_FMT_S64:
+      append_as<std::int64_t>(frame, channel, begin, end, to, [](std::int64_t value) {
+        return static_cast<float>(static_cast<double>(value) / 9223372036854775808.0);
+      });
+      return;
+    case AV_SAMPLE_FMT_FLT:
+      append_as<float>(frame, channel, begin, end, to, [](float value) { return value; });
+      return;
+    case AV_SAMPLE_FMT_DBL:
+      append_as<double>(frame, channel, begin, end, to,
+                        [](double value) { return static_cast<float>(value); });
+      return;
+    default:
+      throw DecodeFailure("its samples are of an unknown kind");
+  }
+}
+
+/// Mixes and resamples planar float samples. `like` has the stored layout of channels.
+LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to_channels,
+                                    int to_rate) {
+  const int channels = channels_of(like);
+  SwrContext* made = nullptr;
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(57, 28, 100)
+  AVChannelLayout from = {};
+  AVChannelLayout to = {};
+  if (like.ch_layout.order == AV_CHANNEL_ORDER_UNSPEC) {
+    av_channel_layout_default(&from, channels);
+  } else if (av_channel_layout_copy(&from, &like.ch_layout) < 0) {
+    throw std::bad_alloc();
+  }
+  if (to_channels == channels) {
+    av_channel_layout_copy(&to, &from);
+  } else {
+    av_channel_layout_default(&to, to_channels);
+  }
+  swr_alloc_set_opts2(&made, &to, AV_SAMPLE_FMT_FLTP, to_rate, &from, AV_SAMPLE_FMT_FLTP,
+                      sample_rate, 0, nullptr);
+  av_channel_layout_uninit(&from);
+  av_channel_layout_uninit(&to);
+#else
+  const std::int64_t from = like.channel_layout != 0
+                                ? static_cast<std::int64_t>(like.channel_layout)
+                                : av_get_default_channel_layout(channels);
+  const std::int64_t to =
+      to_channels == channels ? from : av_get_default_channel_layout(to_channels);
+  made = swr_alloc_set_opts(nullptr, to, AV_SAMPLE_FMT_FLTP, to_rate, from, AV_SAMPLE_FMT_FLTP,
+                            sample_rate, 0, nullptr);
+#endif
+  LibavPtr<SwrContext> resampler(made);
+  // The mixture of full channels is not louder than full, as of whole-numbered samples: mono is the
+  // mean of two channels.
+  av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
+  const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
+  if (result < 0) throw_libav_failure("its samples cannot be mixed or resampled", result);
+  return resampler;
+}
+
+/// One call of libswresample. `begin` to `end` of `from` goes in, and what comes out is appended to
+/// `to`; the number of samples that came out is returned. With nothing to put in, what is left
+/// comes.
+int resample(SwrContext& resampler, const std::vector<std::vector<float>>& from, std::size_t begin,
+             std::size_t end, std::vector<std::vector<float>>& to) {
+  const auto count = static_cast<int>(end - begin);
+  const int most = swr_get_out_samples(&resampler, count);
+  if (most <= 0) return 0;
+  std::vector<const std::uint8_t*> in;
+  in.reserve(from.size());
+  for (const auto& channel : from) {
+    in.push_back(reinterpret_cast<const std::uint8_t*>(channel.data() + begin));
+  }
+  const std::size_t before = to.front().size();
+  std::vector<std::uint8_t*> out;
+  out.reserve(to.size());
+  for (auto& channel : to) {
+    channel.resize(before + static_cast<std::size_t>(most));
+    out.push_back(reinterpret_cast<std::uint8_t*>(channel.data() + before));
+  }
+  const int made =
+      swr_convert(&resampler, out.data(), most, count > 0 ? in.data() : nullptr, count);
+  if (made < 0) throw_libav_failure("its samples cannot be resampled", made);
+  for (auto& channel : to) channel.resize(before + static_cast<std::size_t>(made));
+  return made;
+}
+
+void require_few(double num_samples, int channels, std::uint64_t most) {
+  if (num_samples * channels <= static_cast<double>(most)) return;
+  throw DecodeFailure("it has more samples than the limit of " + std::to_string(most));
+}
+
+/// The number of the first sample at or after this time.
+std::int64_t sample_at(double seconds, int sample_rate) noexcept {
+  constexpr double kMost = 1e15;  // exact as a double, and far from any overflow
+  const double number = std::ceil(seconds * sample_rate - kNear);
+  return static_cast<std::int64_t>(std::clamp(number, -kMost, kMost));
+}
+
+}  // namespace
+
+AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
+    : demuxer_(bytes), format_(format), packet_(make_packet()), frame_(make_frame()) {
+  const LibavMessages messages;
+  choose_stream();
+  demuxer_.select(stream_);
+  codec_ = open_decoder(demuxer_.stream(stream_), 0);
+  // Containers do not always know rate and channels (MP3), or not the right ones (AAC with SBR).
+  if (!receive()) throw DecodeFailure("it has no samples");
+  has_frame_ = true;
+  like_.reset(av_frame_clone(frame_.get()));
+  if (!like_) throw std::bad_alloc();
+  sample_rate_ = frame_->sample_rate;
+  channels_ = channels_of(*frame_);
+  if (sample_rate_ <= 0) throw DecodeFailure("it has no sample rate");
+  if (channels_ <= 0 || channels_ > kMostChannels) {
+    throw DecodeFailure(std::to_string(channels_) + " channels are out of range");
+  }
+}
+
+void AudioDecoder::choose_stream() {
+  std::optional<unsigned> best;
+  const auto is_default = [this](unsigned i) {
+    return (demuxer_.stream(i).disposition & AV_DISPOSITION_DEFAULT) != 0;
+  };
+  for (unsigned i = 0; i < demuxer_.num_streams(); ++i) {
+    if (demuxer_.stream(i).codecpar->codec_type != AVMEDIA_TYPE_AUDIO) continue;
+    if (!best || (is_default(i) && !is_default(*best))) best = i;
+  }
+  if (!best) throw DecodeFailure("it has no sound");
+  stream_ = *best;
+  const AVRational base = demuxer_.stream(stream_).time_base;
+  if (base.num <= 0 || base.den <= 0) throw DecodeFailure("its times have no unit");
+}
+
+double AudioDecoder::duration() noexcept {
+  const AVStream& stream = demuxer_.stream(stream_);
+  if (stream.duration != AV_NOPTS_VALUE && stream.duration > 0) {
+    return static_cast<double>(stream.duration) * stream.time_base.num / stream.time_base.den;
+  }
+  const std::int64_t whole = demuxer_.format().duration;
+  return whole != AV_NOPTS_VALUE && whole > 0 ? static_cast<double>(whole) / AV_TIME_BASE : 0;
+}
+
+std::string_view AudioDecoder::codec() const noexcept { return avcodec_get_name(codec_->codec_id); }
+
+// -------------------------------------------------------------------------------------- decoding
+
+bool AudioDecoder::receive() {
+  for (;;) {
+    const int result = avcodec_receive_frame(codec_.get(), frame_.get());
+    if (result == 0) {
+      if (frame_->nb_samples > 0) return true;
+      continue;
+    }
+    if (result == AVERROR_EOF) return false;
+    if (result != AVERROR(EAGAIN)) throw_libav_failure("its samples are damaged", result);
+    if (!send()) return false;
+  }
+}
+
+bool AudioDecoder::send() {
+  const bool is_packet = demuxer_.next(*packet_);
+  const int result = avcodec_send_packet(codec_.get(), is_packet ? packet_.get() : nullptr);
+  av_packet_unref(packet_.get());
+  if (result == AVERROR_EOF) return false;
+  if (result < 0) throw_libav_failure("its samples are damaged", result);
+  return true;
+}
+
+void AudioDecoder::require_same_format() const {
+  if (frame_->sample_rate == sample_rate_ && channels_of(*frame_) == channels_ &&
+      frame_->format == like_->format) {
+    return;
+  }
+  throw DecodeFailure("its rate or channels change on the way");
+}
+
+/// Makes the first sample of frame_, which was decoded, known by its number.
+std::optional<std::int64_t> AudioDecoder::number_of_frame() const {
+  const std::int64_t pts =
+      frame_->pts != AV_NOPTS_VALUE ? frame_->pts : frame_->best_effort_timestamp;
+  if (pts == AV_NOPTS_VALUE) return std::nullopt;
+  const std::int64_t number = av_rescale_q(pts, demuxer_base(), AVRational{1, sample_rate_});
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  if (number < -kMost || number > kMost) throw DecodeFailure("its times are damaged");
+  return number;
+}
+
+AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_timebase; }
+
+/// A new one: what a codec keeps when it is flushed (AAC its random numbers) would be heard.
+void AudioDecoder::restart_decoder() {
+  codec_ = open_decoder(demuxer_.stream(stream_), 0);
+  has_frame_ = false;
+}
+
+void AudioDecoder::go_to_start() {
+  demuxer_.rewind();
+  restart_decoder();
+}
+
+/// Decodes into frame_ the first frame of all, and returns the number of its first sample.
+std::optional<std::int64_t> AudioDecoder::first_frame() {
+  if (!has_frame_) {
+    go_to_start();
+    if (!receive()) return std::nullopt;
+  }
+  has_frame_ = false;
+  // MP3 has no times: a player's first sample is the first that is not padding.
+  if (demuxer_.container() == Container::kMp3) return 0;
+  return number_of_frame().value_or(0);
+}
+
+/// The same for a frame before the sample `begin`, by seeking; nothing where that did not succeed.
+std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
+  const auto warm_up = static_cast<std::int64_t>(kWarmUp * sample_rate_);
+  // Where a packet of these lies in time is known from all packets before it alone.
+  const Container container = demuxer_.container();
+  if (container == Container::kMp3 || container == Container::kOgg) return std::nullopt;
+  if (begin < 2 * warm_up) return std::nullopt;
+  restart_decoder();
+  const std::int64_t target = begin - warm_up;
+  if (!demuxer_.seek(av_rescale_q(target, AVRational{1, sample_rate_}, demuxer_base()))) {
+    return std::nullopt;
+  }
+  while (receive()) {
+    const auto number = number_of_frame();
+    if (number && *number > begin - warm_up / 2) return std::nullopt;
+    if (number) return number;
+  }
+  return std::nullopt;
+}
+
+AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
+  const LibavMessages messages;
+  const std::int64_t begin_number = sample_at(begin, sample_rate_);
+  const std::int64_t end_number = sample_at(end, sample_rate_);
+  std::vector<std::vector<float>> taken(static_cast<std::size_t>(channels_));
+  std::int64_t first_taken = begin_number;
+  std::int64_t num_decoded = 0;
+  auto number = frame_before(begin_number);
+  const bool is_from_start = !number;
+  if (!number) number = first_frame();
+  for (bool is_frame = number.has_value(); is_frame && *number < end_number; is_frame = receive()) {
+    require_same_format();
+    const std::int64_t size = frame_->nb_samples;
+    const std::int64_t from = std::clamp<std::int64_t>(begin_number - *number, 0, size);
+    const std::int64_t to = std::clamp<std::int64_t>(end_number - *number, from, size);
+    if (taken.front().empty()) first_taken = *number + from;
+    require_few(static_cast<double>(taken.front().size()) + static_cast<double>(to - from),
+                channels_, format_.max_samples);
+    for (int c = 0; c < channels_; ++c) {
+      append(*frame_, c, static_cast<int>(from), static_cast<int>(to),
+             taken[static_cast<std::size_t>(c)]);
+    }
+    *number += size;
+    num_decoded += size;
+  }
+  if (is_from_start && (!number || *number < end_number)) require_whole(num_decoded);
+  const double first_time = static_cast<double>(first_taken) / sample_rate_;
+  return converted(std::move(taken), first_time);
+}
+
+void AudioDecoder::require_whole(std::int64_t num_decoded) {
+  const AVStream& stream = demuxer_.stream(stream_);
+  // Of the containers that say how many samples there are, this one is not checked elsewhere.
+  if (demuxer_.container() != Container::kFlac || stream.duration == AV_NOPTS_VALUE) return;
+  if (num_decoded < av_rescale_q(stream.duration, stream.time_base, {1, sample_rate_})) {
+    throw DecodeFailure("the data ends early");
+  }
+}
+
+AudioDecoder::Samples AudioDecoder::converted(std::vector<std::vector<float>> taken,
+                                              double begin) const {
+  Samples samples;
+  samples.begin = begin;
+  samples.channels = format_.channels > 0 ? format_.channels : channels_;
+  samples.sample_rate = format_.sample_rate > 0 ? format_.sample_rate : sample_rate_;
+  const std::size_t size = taken.front().size();
+  if (size > 0 && (samples.channels != channels_ || samples.sample_rate != sample_rate_)) {
+    const double ratio = static_cast<double>(samples.sample_rate) / sample_rate_;
+    require_few(static_cast<double>(size) * ratio, samples.channels, format_.max_samples);
+    const auto resampler =
+        make_resampler(*like_, sample_rate_, samples.channels, samples.sample_rate);
+    std::vector<std::vector<float>> made(static_cast<std::size_t>(samples.channels));
+    constexpr std::size_t kPiece = 1 << 16;
+    for (std::size_t at = 0; at < size; at += kPiece) {
+      resample(*resampler, taken, at, std::min(at + kPiece, size), made);
+    }
+    while (resample(*resampler, taken, size, size, made) > 0) {
+    }
+    taken = std::move(made);
+  }
+  samples.num_samples = static_cast<std::int64_t>(taken.front().size());
+  samples.values.reserve(taken.size() * taken.front().size());
+  for (const auto& channel : taken) {
+    samples.values.insert(samples.values.end(), channel.begin(), channel.end());
+  }
+  return samples;
+}
+
+}  // namespace shardwise::detail

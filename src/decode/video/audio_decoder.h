@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "decode/video/libav.h"
+
+namespace shardwise::detail {
+
+/// What AudioReader does, with DecodeFailures without a place. Not for several threads at once.
+class AudioDecoder {
+ public:
+  struct Format {
+    int sample_rate = 0;  ///< 0: as stored
+    int channels = 0;     ///< 0: as stored
+    std::uint64_t max_samples = 0;
+  };
+  struct Samples {
+    std::vector<float> values;  ///< [channels, num_samples]
+    int channels = 0;
+    std::int64_t num_samples = 0;
+    int sample_rate = 0;
+    double begin = 0;  ///< seconds
+  };
+
+  /// `bytes` must outlive it. Errors: DecodeFailure.
+  AudioDecoder(std::string_view bytes, const Format& format);
+
+  int sample_rate() const noexcept { return sample_rate_; }
+  int channels() const noexcept { return channels_; }
+  double duration() noexcept;
+  std::string_view codec() const noexcept;
+
+  /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
+  Samples read(double begin, double end);
+
+ private:
+  void choose_stream();
+  /// Decodes the next frame into frame_; false at the end.
+  bool receive();
+  /// Gives the decoder the next packet, and once the end; false: it had that already.
+  bool send();
+  void require_same_format() const;
+  std::optional<std::int64_t> number_of_frame() const;
+  AVRational demuxer_base() const noexcept;
+  void restart_decoder();
+  void go_to_start();
+  std::optional<std::int64_t> first_frame();
+  std::optional<std::int64_t> frame_before(std::int64_t begin);
+  void require_whole(std::int64_t num_decoded);
+  Samples converted(std::vector<std::vector<float>> taken, double begin) const;
+
+  Demuxer demuxer_;
+  const Format format_;
+  unsigned stream_ = 0;
+  LibavPtr<AVCodecContext> codec_;
+  LibavPtr<AVPacket> packet_;
+  LibavPtr<AVFrame> frame_;
+  LibavPtr<AVFrame> like_;  ///< the first frame, whose format all others must have
+  int sample_rate_ = 0;
+  int channels_ = 0;
+  bool has_frame_ = false;  ///< frame_ is the first one, and nothing was read since
+};
+
+}  // namespace shardwise::detail

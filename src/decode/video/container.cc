@@ -1,0 +1,164 @@
+#include "decode/video/container.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "decode/decode_failure.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr const char* kEndsEarly = "the data ends early";
+
+std::uint64_t big_endian(std::string_view bytes, std::size_t at, std::size_t size) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  }
+  return value;
+}
+
+std::uint32_t little_endian_32(std::string_view bytes, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return value;
+}
+
+// ------------------------------------------------------------------------------------- MP4 and MOV
+
+/// What the tables of an MP4 promise: samples of all tracks, and edits of all edit lists.
+struct Mp4Promise {
+  std::uint64_t samples = 0;
+  std::uint64_t edits = 0;
+};
+
+/// Adds the counts of all boxes of this type, wherever in the header libav would look for them:
+/// a box nested in another one is found without knowing which boxes nest.
+void add_counts(std::string_view header, std::string_view type, std::size_t count_at,
+                std::uint64_t& sum) {
+  for (std::size_t at = header.find(type); at != header.npos; at = header.find(type, at + 1)) {
+    if (header.size() - at >= count_at + 4) sum += big_endian(header, at + count_at, 4);
+  }
+}
+
+/// `header`: a whole box of the top level, other than those that hold media.
+void add_promise(std::string_view header, Mp4Promise& promise) {
+  if (header.find("cmov") != header.npos) {
+    throw DecodeFailure("MP4: its header is compressed");
+  }
+  add_counts(header, "stsz", 12, promise.samples);
+  add_counts(header, "stz2", 12, promise.samples);
+  add_counts(header, "trun", 8, promise.samples);
+  add_counts(header, "elst", 8, promise.edits);
+}
+
+void require_plausible_mp4(std::string_view bytes) {
+  Mp4Promise promise;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t left = bytes.size() - at;
+    if (left < 8) throw DecodeFailure(kEndsEarly);
+    std::uint64_t size = big_endian(bytes, at, 4);
+    if (size == 1) {
+      if (left < 16) throw DecodeFailure(kEndsEarly);
+      size = big_endian(bytes, at + 8, 8);
+    }
+    if (size == 0) size = left;
+    if (size < 8) throw DecodeFailure("MP4: a box is smaller than its header");
+    if (size > left) throw DecodeFailure(kEndsEarly);
+    const std::string_view type = bytes.substr(at + 4, 4);
+    if (type != "mdat" && type != "free" && type != "skip" && type != "wide") {
+      add_promise(bytes.substr(at, size), promise);
+    }
+    at += size;
+  }
+  // libav makes an index entry of about 24 bytes for each sample, and each edit may repeat them
+  // all. A sample has a byte at least, so that more of them than bytes are a lie.
+  const std::uint64_t most = bytes.size() + (1u << 16);
+  const std::uint64_t edits = std::max<std::uint64_t>(promise.edits, 1);
+  if (promise.samples > most || promise.samples * 8 > 64 * most / edits) {
+    throw DecodeFailure("MP4: it promises " + std::to_string(promise.samples) + " samples in " +
+                        std::to_string(bytes.size()) + " bytes");
+  }
+}
+
+// ---------------------------------------------------------------------------------------- Matroska
+
+/// Reads an EBML number of 1 to 8 bytes, whose length the first byte's leading zeros tell. With
+/// `keep_marker` its leading one stays, as in identifiers; without, all ones stand for "unknown".
+std::uint64_t ebml_number(std::string_view bytes, std::size_t& at, bool keep_marker) {
+  if (at >= bytes.size()) throw DecodeFailure(kEndsEarly);
+  const auto first = static_cast<unsigned char>(bytes[at]);
+  std::size_t length = 1;
+  while (length <= 8 && (first & (0x100u >> length)) == 0) ++length;
+  if (length > 8) throw DecodeFailure("Matroska: an invalid number");
+  if (bytes.size() - at < length) throw DecodeFailure(kEndsEarly);
+  std::uint64_t value = big_endian(bytes, at, length);
+  at += length;
+  if (keep_marker) return value;
+  const std::uint64_t marker = std::uint64_t{1} << (7 * length);
+  value -= marker;
+  return value == marker - 1 ? UINT64_MAX : value;
+}
+
+void require_plausible_matroska(std::string_view bytes) {
+  constexpr std::uint64_t kSegment = 0x18538067;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::uint64_t id = ebml_number(bytes, at, true);
+    const std::uint64_t size = ebml_number(bytes, at, false);
+    if (size == UINT64_MAX) return;  // a stream of unknown length, to the end
+    if (size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
+    if (id == kSegment) return;  // what follows the first one is not read
+    at += size;
+  }
+  throw DecodeFailure("Matroska: it has no segment");
+}
+
+// --------------------------------------------------------------------------------------------- WAV
+
+void require_plausible_wav(std::string_view bytes) {
+  for (std::size_t at = 12; bytes.size() - at >= 8;) {
+    const std::uint32_t size = little_endian_32(bytes, at + 4);
+    if (bytes.substr(at, 4) == "data") {
+      // Programs that write to a pipe cannot know the size, and leave all ones or a zero.
+      const bool known = size != 0xFFFFFFFF && size != 0;
+      if (known && size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
+      return;
+    }
+    const std::uint64_t whole = 8 + std::uint64_t{size} + size % 2;
+    if (whole > bytes.size() - at) throw DecodeFailure(kEndsEarly);
+    at += whole;
+  }
+  throw DecodeFailure(kEndsEarly);
+}
+
+}  // namespace
+
+Container container_of(std::string_view bytes) {
+  const auto has = [&](std::size_t at, std::string_view magic) {
+    return bytes.size() >= at + magic.size() && bytes.substr(at, magic.size()) == magic;
+  };
+  if (bytes.empty()) throw DecodeFailure("it is empty");
+  for (const char* type : {"ftyp", "moov", "mdat", "free", "skip", "wide", "styp"}) {
+    if (has(4, type)) return Container::kMp4;
+  }
+  if (has(0, "\x1A\x45\xDF\xA3")) return Container::kMatroska;
+  if (has(0, "RIFF") && has(8, "WAVE")) return Container::kWav;
+  if (has(0, "fLaC")) return Container::kFlac;
+  if (has(0, "OggS")) return Container::kOgg;
+  // The frame header's sync word, and a layer that is not reserved.
+  const bool is_frame = bytes.size() >= 2 && bytes[0] == '\xFF' &&
+                        (static_cast<unsigned char>(bytes[1]) & 0xE0) == 0xE0 &&
+                        (static_cast<unsigned char>(bytes[1]) & 0x06) != 0;
+  if (has(0, "ID3") || is_frame) return Container::kMp3;
+  throw DecodeFailure(
+      "neither MP4 nor Matroska nor WAV nor FLAC nor MP3 nor Ogg by its first bytes");
+}
+
+void require_plausible(Container container, std::string_view bytes) {
+  if (container == Container::kMp4) require_plausible_mp4(bytes);
+  if (container == Container::kMatroska) require_plausible_matroska(bytes);
+  if (container == Container::kWav) require_plausible_wav(bytes);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string_view>
+
+#include "base/text.h"
+#include "decode/decode_failure.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::detail {
+
+/// Calls `work`; what cannot be decoded becomes a BadField that says where.
+template <class Work>
+auto with_place(std::string_view action, std::string_view where, Work&& work) {
+  try {
+    return work();
+  } catch (const DecodeFailure& failure) {
+    std::string what(action);
+    what.append(" (").append(escaped(failure.what())).append(")");
+    throw BadField(what, where, "mend the member, or leave the sample out");
+  }
+}
+
+}  // namespace shardwise::detail

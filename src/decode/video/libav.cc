@@ -1,0 +1,310 @@
+#include "decode/video/libav.h"
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "decode/decode_failure.h"
+#include "decode/video/container.h"
+
+namespace shardwise::detail {
+namespace {
+
+// ---------------------------------------------------------------------------------------- messages
+
+constexpr std::size_t kMessageSize = 240;
+
+struct ThreadMessages {
+  int depth = 0;  ///< LibavMessages that live on this thread
+  char last[kMessageSize] = {};
+};
+
+ThreadMessages& thread_messages() noexcept {
+  thread_local ThreadMessages messages;
+  return messages;
+}
+
+extern "C" {
+
+static void take_message(void* context, int level, const char* format, va_list arguments) {
+  ThreadMessages& messages = thread_messages();
+  if (messages.depth == 0) {
+    av_log_default_callback(context, level, format, arguments);
+    return;
+  }
+  if (level > AV_LOG_ERROR) return;
+  char text[kMessageSize];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  const std::size_t size = std::strcspn(text, "\r\n");
+  if (size == 0) return;  // the end of a line that came in parts
+  text[size] = '\0';
+  std::memcpy(messages.last, text, size + 1);
+}
+
+static int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {
+  return AVERROR(EPERM);
+}
+
+}  // extern "C"
+
+const char* demuxer_name(Container container) noexcept {
+  switch (container) {
+    case Container::kMp4:
+      return "mov";
+    case Container::kMatroska:
+      return "matroska";
+    case Container::kWav:
+      return "wav";
+    case Container::kFlac:
+      return "flac";
+    case Container::kMp3:
+      return "mp3";
+    case Container::kOgg:
+      return "ogg";
+  }
+  return "";
+}
+
+/// The codecs that such files have in practice. libav has several hundred more, old and seldom
+/// looked at.
+bool is_allowed(AVCodecID codec) noexcept {
+  switch (codec) {
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_AV1:
+    case AV_CODEC_ID_VP8:
+    case AV_CODEC_ID_VP9:
+    case AV_CODEC_ID_MPEG4:
+    case AV_CODEC_ID_MPEG2VIDEO:
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_H263:
+    case AV_CODEC_ID_MJPEG:
+    case AV_CODEC_ID_FFV1:
+    case AV_CODEC_ID_PRORES:
+    case AV_CODEC_ID_THEORA:
+    case AV_CODEC_ID_AAC:
+    case AV_CODEC_ID_MP3:
+    case AV_CODEC_ID_MP2:
+    case AV_CODEC_ID_FLAC:
+    case AV_CODEC_ID_ALAC:
+    case AV_CODEC_ID_VORBIS:
+    case AV_CODEC_ID_OPUS:
+    case AV_CODEC_ID_AC3:
+    case AV_CODEC_ID_EAC3:
+    case AV_CODEC_ID_ADPCM_MS:
+    case AV_CODEC_ID_ADPCM_IMA_WAV:
+      return true;
+    default:
+      return codec >= AV_CODEC_ID_FIRST_AUDIO && codec < AV_CODEC_ID_ADPCM_IMA_QT;  // PCM
+  }
+}
+
+template <class T>
+T* require_memory(T* pointer) {
+  if (pointer == nullptr) throw std::bad_alloc();
+  return pointer;
+}
+
+}  // namespace
+
+LibavPtr<AVFrame> make_frame() { return LibavPtr<AVFrame>(require_memory(av_frame_alloc())); }
+LibavPtr<AVPacket> make_packet() { return LibavPtr<AVPacket>(require_memory(av_packet_alloc())); }
+
+LibavMessages::LibavMessages() {
+  static std::once_flag installed;
+  std::call_once(installed, [] { av_log_set_callback(take_message); });
+  ThreadMessages& messages = thread_messages();
+  if (messages.depth++ == 0) messages.last[0] = '\0';
+}
+
+LibavMessages::~LibavMessages() { --thread_messages().depth; }
+
+std::string LibavMessages::last() { return thread_messages().last; }
+
+void throw_libav_failure(std::string_view what, int code) {
+  // Also where libav found no memory: what it asks for is what the bytes claim.
+  std::string reason = LibavMessages::last();
+  if (reason.empty()) {
+    char text[kMessageSize] = {};
+    av_strerror(code, text, sizeof text);
+    reason = text;
+  }
+  throw DecodeFailure(std::string(what) + " (" + reason + ")");
+}
+
+// ----------------------------------------------------------------------------------------- Demuxer
+
+struct Demuxer::Input {
+  std::string_view bytes;
+  std::size_t at = 0;
+  bool leaves_out_data = false;
+  const AVIOContext* io = nullptr;
+
+  /// Whether libav reads straight into a packet, and not into its own buffer for headers.
+  bool is_packet(const std::uint8_t* out) const noexcept {
+    return out < io->buffer || out >= io->buffer + io->buffer_size;
+  }
+
+  static int read(void* opaque, std::uint8_t* out, int size) noexcept {
+    auto& input = *static_cast<Input*>(opaque);
+    const std::size_t count =
+        std::min(static_cast<std::size_t>(size), input.bytes.size() - input.at);
+    if (count == 0) return AVERROR_EOF;
+    if (!input.leaves_out_data || !input.is_packet(out)) {
+      std::memcpy(out, input.bytes.data() + input.at, count);
+    }
+    input.at += count;
+    return static_cast<int>(count);
+  }
+
+  static std::int64_t seek(void* opaque, std::int64_t offset, int whence) noexcept {
+    auto& input = *static_cast<Input*>(opaque);
+    const auto size = static_cast<std::int64_t>(input.bytes.size());
+    switch (whence & ~AVSEEK_FORCE) {
+      case AVSEEK_SIZE:
+        return size;
+      case SEEK_SET:
+        break;
+      case SEEK_CUR:
+        offset += static_cast<std::int64_t>(input.at);
+        break;
+      case SEEK_END:
+        offset += size;
+        break;
+      default:
+        return AVERROR(EINVAL);
+    }
+    if (offset < 0) return AVERROR(EINVAL);
+    input.at = static_cast<std::size_t>(std::min(offset, size));
+    return offset <= size ? offset : AVERROR_EOF;
+  }
+};
+
+Demuxer::Demuxer(std::string_view bytes)
+    : bytes_(bytes), container_(container_of(bytes)), input_(std::make_unique<Input>()) {
+  require_plausible(container_, bytes);
+  input_->bytes = bytes;
+  const LibavMessages messages;
+  try {
+    open();
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+Demuxer::~Demuxer() {
+  const LibavMessages messages;
+  close();
+}
+
+void Demuxer::open() {
+  constexpr int kBufferSize = 1 << 15;
+  const AVInputFormat* demuxer = av_find_input_format(demuxer_name(container_));
+  if (demuxer == nullptr) {
+    throw DecodeFailure(std::string("this libavformat has no demuxer '") +
+                        demuxer_name(container_) + "'");
+  }
+  auto* buffer = static_cast<unsigned char*>(require_memory(av_malloc(kBufferSize)));
+  input_->at = 0;
+  io_ = avio_alloc_context(buffer, kBufferSize, 0, input_.get(), Input::read, nullptr, Input::seek);
+  if (io_ == nullptr) {
+    av_free(buffer);
+    throw std::bad_alloc();
+  }
+  input_->io = io_;
+  format_ = require_memory(avformat_alloc_context());
+  format_->pb = io_;
+  format_->io_open = refuse_to_open;
+  format_->flags |= AVFMT_FLAG_CUSTOM_IO;
+  format_->max_streams = 64;
+  format_->probesize = 1 << 20;
+  // An empty list allows everything, so this one names what does not exist.
+  AVDictionary* options = nullptr;
+  av_dict_set(&options, "protocol_whitelist", "none", 0);
+  av_dict_set(&options, "format_whitelist", demuxer->name, 0);
+  const int result =
+      avformat_open_input(&format_, "", const_cast<AVInputFormat*>(demuxer), &options);
+  av_dict_free(&options);
+  if (result < 0) throw_libav_failure("its container cannot be read", result);
+}
+
+void Demuxer::close() noexcept {
+  avformat_close_input(&format_);
+  if (io_ == nullptr) return;
+  av_freep(&io_->buffer);
+  avio_context_free(&io_);
+}
+
+void Demuxer::select(unsigned number) {
+  selected_ = number;
+  for (unsigned i = 0; i < num_streams(); ++i) {
+    stream(i).discard = i == number ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
+  }
+}
+
+void Demuxer::read_data(bool wanted) noexcept {
+  if (!can_leave_out_data()) return;
+  input_->leaves_out_data = !wanted;
+  io_->direct = wanted ? 0 : 1;  // packets then bypass libav's buffer, also small ones
+}
+
+bool Demuxer::next(AVPacket& packet) {
+  for (;;) {
+    const int result = av_read_frame(format_, &packet);
+    if (result == AVERROR_EOF) return false;
+    if (result < 0) throw_libav_failure("its packets cannot be read", result);
+    if (static_cast<unsigned>(packet.stream_index) == selected_) {
+      if ((packet.flags & AV_PKT_FLAG_CORRUPT) == 0) return true;
+      av_packet_unref(&packet);
+      throw DecodeFailure("a packet is damaged or cut short");
+    }
+    av_packet_unref(&packet);
+  }
+}
+
+bool Demuxer::seek(std::int64_t time) {
+  return av_seek_frame(format_, static_cast<int>(selected_), time, AVSEEK_FLAG_BACKWARD) >= 0;
+}
+
+void Demuxer::rewind() {
+  const int flags = format_->flags;
+  close();
+  open();
+  format_->flags = flags;
+  select(selected_);
+}
+
+// ---------------------------------------------------------------------------------------- decoders
+
+LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_pixels) {
+  const AVCodecParameters& parameters = *stream.codecpar;
+  const char* name = avcodec_get_name(parameters.codec_id);
+  if (!is_allowed(parameters.codec_id)) {
+    throw DecodeFailure(std::string("the codec ") + name + " is not among those that are decoded");
+  }
+  const AVCodec* decoder = avcodec_find_decoder(parameters.codec_id);
+  if (decoder == nullptr) {
+    throw DecodeFailure(std::string("this libavcodec has no decoder for ") + name);
+  }
+  LibavPtr<AVCodecContext> codec(require_memory(avcodec_alloc_context3(decoder)));
+  int result = avcodec_parameters_to_context(codec.get(), &parameters);
+  codec->thread_count = 1;  // the loader has its own threads, and the result is the same everywhere
+  codec->pkt_timebase = stream.time_base;
+  // Codecs pad sizes to whole blocks, so that this limit is wider; the exact one is the caller's.
+  codec->max_pixels =
+      static_cast<std::int64_t>(std::min<std::uint64_t>(max_pixels, INT64_MAX / 4) * 2 + (1 << 16));
+  if (parameters.codec_id == AV_CODEC_ID_FLAC) {
+    codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
+  }
+  if (result >= 0) result = avcodec_open2(codec.get(), decoder, nullptr);
+  if (result < 0) throw_libav_failure("its decoder cannot be opened", result);
+  return codec;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,108 @@
+#include "decode/video/rgb_converter.h"
+
+#include <cstring>
+
+#include "decode/decode_failure.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+const std::int32_t* display_matrix(const AVStream& stream) {
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
+  const AVPacketSideData* data =
+      av_packet_side_data_get(stream.codecpar->coded_side_data, stream.codecpar->nb_coded_side_data,
+                              AV_PKT_DATA_DISPLAYMATRIX);
+  return data != nullptr && data->size >= 9 * sizeof(std::int32_t)
+             ? reinterpret_cast<const std::int32_t*>(data->data)
+             : nullptr;
+#else
+  return reinterpret_cast<const std::int32_t*>(
+      av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, nullptr));
+#endif
+}
+
+/// The formats whose name says that they use the full range.
+bool is_full_range_format(int format) noexcept {
+  return format == AV_PIX_FMT_YUVJ420P || format == AV_PIX_FMT_YUVJ422P ||
+         format == AV_PIX_FMT_YUVJ444P || format == AV_PIX_FMT_YUVJ440P ||
+         format == AV_PIX_FMT_YUVJ411P;
+}
+
+}  // namespace
+
+Turn turn_of(const AVStream& stream) {
+  const std::int32_t* m = display_matrix(stream);
+  if (m == nullptr) return {};
+  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), but for the origin and a scale.
+  if (m[0] != 0 && m[4] != 0 && m[1] == 0 && m[3] == 0) return {false, m[0] < 0, m[4] < 0};
+  if (m[1] != 0 && m[3] != 0 && m[0] == 0 && m[4] == 0) return {true, m[3] < 0, m[1] < 0};
+  return {};
+}
+
+void RgbConverter::prepare(const AVFrame& frame) {
+  const auto format = static_cast<AVPixelFormat>(frame.format);
+  SwsContext* const before = scaler_.get();
+  scaler_.reset(sws_getCachedContext(scaler_.release(), frame.width, frame.height, format,
+                                     frame.width, frame.height, AV_PIX_FMT_RGB24, SWS_BICUBIC,
+                                     nullptr, nullptr, nullptr));
+  if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
+  const int is_full_range =
+      frame.color_range == AVCOL_RANGE_JPEG || is_full_range_format(frame.format) ? 1 : 0;
+  const int matrix = frame.colorspace;
+  if (scaler_.get() == before && matrix == matrix_ && is_full_range == is_full_range_) return;
+  // RGB has no matrix and no choice of ranges; libswscale then refuses, which changes nothing.
+  sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(matrix), is_full_range,
+                           sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+  matrix_ = matrix;
+  is_full_range_ = is_full_range;
+}
+
+void RgbConverter::convert(const AVFrame& frame, std::uint8_t* out) {
+  const LibavMessages messages;
+  prepare(frame);
+  const auto height = static_cast<std::size_t>(frame.height);
+  const std::size_t row = static_cast<std::size_t>(frame.width) * 3;
+  // libswscale's vector code may leave out or overwrite what lies beyond the last whole vector of a
+  // row, so that rows of other lengths are made elsewhere.
+  const bool fits = row % kAlignment == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+  const std::size_t stride = (row + 2 * kAlignment - 1) / kAlignment * kAlignment;
+  std::uint8_t* to = out;
+  if (!fits || !turn_.is_identity()) {
+    scratch_.resize(stride * height + 2 * kAlignment);
+    const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());
+    to = scratch_.data() + (kAlignment - address % kAlignment);
+  }
+  std::uint8_t* const planes[4] = {to, nullptr, nullptr, nullptr};
+  const int strides[4] = {static_cast<int>(to == out ? row : stride), 0, 0, 0};
+  const int rows =
+      sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes, strides);
+  if (rows != frame.height) throw_libav_failure("its pixels cannot be converted to RGB", rows);
+  if (to == out) return;
+  if (!turn_.is_identity()) {
+    copy_turned(frame, stride, out);
+    return;
+  }
+  for (std::size_t y = 0; y < height; ++y) std::memcpy(out + y * row, to + y * stride, row);
+}
+
+void RgbConverter::copy_turned(const AVFrame& frame, std::size_t stride, std::uint8_t* out) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());
+  const std::uint8_t* const from = scratch_.data() + (kAlignment - address % kAlignment);
+  const auto height = static_cast<std::size_t>(frame.height);
+  const auto width = static_cast<std::size_t>(frame.width);
+  const std::size_t out_height = turn_.swaps_axes ? width : height;
+  const std::size_t out_width = turn_.swaps_axes ? height : width;
+  for (std::size_t y = 0; y < out_height; ++y) {
+    for (std::size_t x = 0; x < out_width; ++x, out += 3) {
+      const std::size_t turned_x = turn_.mirrors_x ? out_width - 1 - x : x;
+      const std::size_t turned_y = turn_.mirrors_y ? out_height - 1 - y : y;
+      const std::size_t from_x = turn_.swaps_axes ? turned_y : turned_x;
+      const std::size_t from_y = turn_.swaps_axes ? turned_x : turned_y;
+      std::memcpy(out, from + from_y * stride + from_x * 3, 3);
+    }
+  }
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "decode/video/frame_index.h"
+#include "decode/video/libav.h"
+#include "decode/video/rgb_converter.h"
+
+namespace shardwise::detail {
+
+/// What VideoReader does, with DecodeFailures without a place. Not for several threads at once.
+class VideoDecoder {
+ public:
+  /// `bytes` must outlive it. Errors: DecodeFailure.
+  VideoDecoder(std::string_view bytes, std::uint64_t max_pixels, std::uint64_t max_frames);
+
+  std::int64_t height() const noexcept;
+  std::int64_t width() const noexcept;
+  std::int64_t num_frames() const noexcept { return index_->num_frames(); }
+  /// Of each frame, in seconds.
+  const std::vector<double>& times() const noexcept { return times_; }
+  double end_time() const noexcept { return seconds(index_->end_pts()); }
+  std::string_view codec() const noexcept;
+  bool has_audio() const noexcept { return has_audio_; }
+  std::uint64_t frames_decoded() const noexcept { return frames_decoded_; }
+
+  /// Writes the frames with these numbers, in [0, num_frames()), in their order to `out`, which
+  /// holds as many times height x width x 3 bytes. Errors: DecodeFailure.
+  void read(std::span<const std::int64_t> numbers, std::uint8_t* out);
+
+ private:
+  double seconds(std::int64_t pts) const noexcept;
+  void choose_stream();
+  /// Sets size_ if it is known by now.
+  void find_size(std::uint64_t max_pixels);
+  /// Decodes until frame_ is this one.
+  void decode(std::int64_t number);
+  void decode_next(std::int64_t number);
+  bool receive();
+  void send();
+  void require_whole() const;
+  void start_at(std::size_t packet);
+  void move_to(std::size_t packet);
+  bool reach(std::size_t packet);
+  bool take_packet();
+
+  Demuxer demuxer_;
+  unsigned stream_ = 0;
+  bool has_audio_ = false;
+  AVRational time_base_{};
+  struct {
+    int width;
+    int height;
+  } size_{};  ///< as stored
+  LibavPtr<AVCodecContext> codec_;
+  std::optional<FrameIndex> index_;
+  std::vector<double> times_;
+  std::optional<RgbConverter> converter_;
+  Turn turn_;
+
+  LibavPtr<AVPacket> packet_;
+  LibavPtr<AVFrame> frame_;
+  bool has_packet_ = false;      ///< packet_ was read, and was not sent to the decoder
+  std::size_t next_packet_ = 0;  ///< the number of the one that the demuxer gives next
+  bool is_running_ = false;      ///< the decoder goes on where it is
+  bool is_draining_ = false;     ///< it has had the last packet
+  bool has_frame_ = false;       ///< frame_ is whole
+  std::int64_t entry_pts_ = 0;   ///< of the packet that the decoder began with
+  std::int64_t sent_pts_ = 0;    ///< of the packet that it had last
+  std::uint64_t frames_decoded_ = 0;
+};
+
+}  // namespace shardwise::detail

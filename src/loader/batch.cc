@@ -1,0 +1,93 @@
+#include "shardwise/loader/batch.h"
+
+#include <array>
+
+#include "base/assert.h"
+#include "base/error_types.h"
+#include "base/text.h"
+
+namespace shardwise {
+namespace {
+
+struct TypeRow {
+  std::string_view name;
+  std::size_t bytes;
+  std::size_t alignment;
+};
+
+// In the order of DType.
+constexpr std::array<TypeRow, 15> kTypes = {{{"bool", 1, 1},
+                                             {"uint8", 1, 1},
+                                             {"int8", 1, 1},
+                                             {"uint16", 2, 2},
+                                             {"int16", 2, 2},
+                                             {"uint32", 4, 4},
+                                             {"int32", 4, 4},
+                                             {"uint64", 8, 8},
+                                             {"int64", 8, 8},
+                                             {"float16", 2, 2},
+                                             {"bfloat16", 2, 2},
+                                             {"float32", 4, 4},
+                                             {"float64", 8, 8},
+                                             {"complex64", 8, 4},
+                                             {"complex128", 16, 8}}};
+static_assert(kTypes.size() == static_cast<std::size_t>(DType::kComplex128) + 1);
+
+const TypeRow& row_of(DType dtype) noexcept { return kTypes[static_cast<std::size_t>(dtype)]; }
+
+}  // namespace
+
+std::size_t size_of(DType dtype) noexcept { return row_of(dtype).bytes; }
+std::string_view to_string(DType dtype) noexcept { return row_of(dtype).name; }
+
+const Batch::Array& Batch::operator[](std::string_view column) const& {
+  for (const Array& array : arrays_) {
+    if (array.name() == column) return array;
+  }
+  std::string names;
+  for (const Array& array : arrays_) {
+    names += (names.empty() ? "" : ", ") + in_quotes(array.name());
+  }
+  throw NotFound("the batch has no column " + in_quotes(column), {}, "its columns are " + names);
+}
+
+std::vector<std::int64_t> Batch::Array::shape() const {
+  std::vector<std::int64_t> shape{static_cast<std::int64_t>(num_rows_)};
+  if (!is_ragged_) shape.insert(shape.end(), shapes_.begin(), shapes_.end());
+  return shape;
+}
+
+std::span<const std::int64_t> Batch::Array::row_shape(std::size_t row) const noexcept {
+  SHARDWISE_ASSERT(row < num_rows_);
+  if (!is_ragged_) return shapes_;
+  if (shapes_.empty()) return {};
+  return std::span(shapes_).subspan(row * rank_, rank_);
+}
+
+std::span<const std::byte> Batch::Array::bytes(std::size_t row) const noexcept {
+  SHARDWISE_ASSERT(row < num_rows_);
+  if (!is_ragged_) {
+    const std::size_t row_bytes = num_bytes_ / num_rows_;
+    return {values_.get() + row * row_bytes, row_bytes};
+  }
+  const std::size_t value_bytes = size_of(dtype_);
+  const std::size_t begin = static_cast<std::size_t>(offsets_[row]) * value_bytes;
+  const std::size_t end = static_cast<std::size_t>(offsets_[row + 1]) * value_bytes;
+  return {values_.get() + begin, end - begin};
+}
+
+std::string_view Batch::Array::text(std::size_t row) const noexcept {
+  const std::span<const std::byte> found = bytes(row);
+  return {reinterpret_cast<const char*>(found.data()), found.size()};
+}
+
+void Batch::Array::require_size(std::size_t size, std::size_t alignment) const {
+  const TypeRow& type = row_of(dtype_);
+  if (alignment == type.alignment && (size == type.bytes || size == type.alignment)) return;
+  throw InvalidArgument("the values of column " + in_quotes(name_) + " are " +
+                            std::string(type.name) + ", " + std::to_string(type.bytes) +
+                            " bytes each",
+                        {}, "ask for values of that type");
+}
+
+}  // namespace shardwise

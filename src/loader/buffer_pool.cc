@@ -1,0 +1,110 @@
+#include "loader/buffer_pool.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/fork.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// A spare block is used for no less than this part of its size, so that small batches do not sit
+/// in the memory of large ones.
+constexpr std::size_t kLeastPart = 4;
+/// Sizes are rounded up to an eighth of their power of two, so that blocks of nearly the same size,
+/// as ragged columns need, can take each other's place.
+std::size_t rounded(std::size_t size) {
+  constexpr std::size_t kLeast = 4096;
+  if (size <= kLeast) return kLeast;
+  std::size_t power = kLeast;
+  while (power <= size / 2) power *= 2;
+  const std::size_t step = power / 8;
+  return (size + step - 1) / step * step;
+}
+
+struct Block {
+  std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
+}  // namespace
+
+struct BufferPool::Core {
+  Core(std::shared_ptr<std::pmr::memory_resource> from, std::size_t most)
+      : memory(std::move(from)), max_spare(most) {
+    spare.reserve(most);
+  }
+  std::pmr::memory_resource& resource() const noexcept {
+    return memory ? *memory : *std::pmr::new_delete_resource();
+  }
+  void free(const Block& block) noexcept {
+    resource().deallocate(block.data, block.size, kAlignment);
+  }
+
+  /// A spare block that fits; no data if there is none.
+  Block find(std::size_t size) {
+    const Lock lock(mutex);
+    auto best = spare.end();
+    for (auto it = spare.begin(); it != spare.end(); ++it) {
+      const bool fits = it->size >= size && it->size / kLeastPart <= size;
+      if (fits && (best == spare.end() || it->size < best->size)) best = it;
+    }
+    if (best == spare.end()) return {};
+    const Block found = *best;
+    *best = spare.back();
+    spare.pop_back();
+    return found;
+  }
+
+  /// Keeps a block for later; the one that has waited longest goes if there are too many.
+  void give_back(const Block& block) noexcept {
+    Block dropped = block;
+    {
+      const Lock lock(mutex);
+      if (max_spare > 0 && !closed) {
+        dropped = {};
+        if (spare.size() == max_spare) {
+          dropped = spare.front();
+          spare.erase(spare.begin());
+        }
+        spare.push_back(block);
+      }
+    }
+    if (dropped.data != nullptr) free(dropped);
+  }
+
+  /// Frees what is kept; from now on nothing is.
+  void close() noexcept {
+    std::vector<Block> dropped;
+    {
+      const Lock lock(mutex);
+      closed = true;
+      dropped.swap(spare);
+    }
+    for (const Block& block : dropped) free(block);
+  }
+
+  const std::shared_ptr<std::pmr::memory_resource> memory;
+  const std::size_t max_spare;
+  Mutex mutex;
+  bool closed SHARDWISE_GUARDED_BY(mutex) = false;
+  std::vector<Block> spare SHARDWISE_GUARDED_BY(mutex);
+};
+
+BufferPool::BufferPool(std::shared_ptr<std::pmr::memory_resource> memory, std::size_t max_spare)
+    : core_(std::make_shared<Core>(std::move(memory), max_spare)) {}
+
+BufferPool::~BufferPool() { core_->close(); }
+
+std::shared_ptr<std::byte> BufferPool::take(std::size_t size) {
+  const std::size_t wanted = rounded(size);
+  Block block = core_->find(wanted);
+  if (block.data == nullptr) {
+    block = {static_cast<std::byte*>(core_->resource().allocate(wanted, kAlignment)), wanted};
+  }
+  const auto give_back = [core = core_, block](std::byte*) { core->give_back(block); };
+  return {block.data, give_back};  // calls give_back if it cannot be made
+}
+
+}  // namespace shardwise::detail

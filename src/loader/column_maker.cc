@@ -1,0 +1,32 @@
+#include "loader/column_maker.h"
+
+#include "base/error_types.h"
+#include "base/text.h"
+
+namespace shardwise::detail {
+
+ColumnMaker::~ColumnMaker() = default;
+
+std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
+                                       std::size_t value_bytes) {
+  if (!shape_.empty()) {
+    throw InvalidArgument("a row is given its shape twice", {}, "call resize() once a row");
+  }
+  std::uint64_t size = value_bytes;
+  for (const std::int64_t n : shape) {
+    if (n < 0 || __builtin_mul_overflow(size, static_cast<std::uint64_t>(n), &size)) {
+      throw InvalidArgument("no row can have this shape", std::to_string(n),
+                            "its numbers are 0 or more, and their product fits into memory");
+    }
+  }
+  bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  size_ = size;
+  shape_.assign(shape.begin(), shape.end());
+  return {bytes_.get(), size_};
+}
+
+columns::Row RowBuffer::row(RowOutput& output) noexcept {
+  return {output.slot, output.ragged, size_of(output.dtype)};
+}
+
+}  // namespace shardwise::detail

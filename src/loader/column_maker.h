@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "loader/field_choice.h"
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/data/sample.h"
+#include "shardwise/loader/batch.h"
+#include "shardwise/loader/columns.h"
+#include "shardwise/order/sample_key.h"
+
+namespace shardwise::detail {
+
+/// What one row of all columns is made of.
+struct RowInput {
+  const Sample& sample;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  ///< of the sample, in the loader's data
+  /// In the epoch, where a sample may come twice in one.
+  std::optional<std::uint64_t> position;
+
+  /// The key of what is random about the row.
+  [[nodiscard]] Hash128 random() const noexcept {
+    return position ? sample_key(seed, epoch, number, *position) : sample_key(seed, epoch, number);
+  }
+};
+
+struct RowOutput;
+
+/// The memory of one row of a ragged column, until all rows of its batch are made.
+class SHARDWISE_EXPORT RowBuffer {
+ public:
+  /// Gives the row this shape. Errors: InvalidArgument if it has negative numbers, or one already.
+  std::span<std::byte> resize(std::span<const std::int64_t> shape, std::size_t value_bytes);
+
+  /// As a user's function sees it.
+  [[nodiscard]] static columns::Row row(RowOutput& output) noexcept;
+
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_ = 0;
+  std::vector<std::int64_t> shape_;
+};
+
+/// Where a row is written.
+struct RowOutput {
+  std::span<std::byte> slot;    ///< its place in the batch; of kRagged columns empty
+  RowBuffer* ragged = nullptr;  ///< of kRagged columns
+  DType dtype = DType::kUInt8;
+  std::span<const std::int64_t> shape;  ///< of the row; of kRagged and kSized columns empty
+};
+
+/// Makes the rows of one column. Immutable; make() is called by several threads at once.
+class SHARDWISE_EXPORT ColumnMaker {
+ public:
+  /// How large rows are.
+  enum class Layout : std::uint8_t {
+    kFixed,      ///< all as row_shape() says
+    kLikeFirst,  ///< in each batch all as its first: as row_shape_of() says
+    kSized,      ///< as many bytes as the index says of what fields() names
+    kRagged,     ///< make() says
+  };
+
+  ColumnMaker(DType dtype, Layout layout) : dtype_(dtype), layout_(layout) {}
+  virtual ~ColumnMaker();
+
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] Layout layout() const noexcept { return layout_; }
+
+  /// Of kFixed.
+  [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return {}; }
+  /// Of kLikeFirst. Errors: as make().
+  [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
+  /// Of kSized: the field whose bytes a row is; none: the key.
+  [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
+
+  /// Writes a row.
+  /// Errors: NotFound, BadField, Unsupported if the sample is bad.
+  virtual void make(const RowInput& input, RowOutput& output) const = 0;
+
+ private:
+  const DType dtype_;
+  const Layout layout_;
+};
+
+}  // namespace shardwise::detail

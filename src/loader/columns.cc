@@ -1,0 +1,202 @@
+#include "shardwise/loader/columns.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/text.h"
+#include "data/sample_access.h"
+#include "decode/decode_failure.h"
+#include "decode/npy.h"
+#include "loader/bad_field.h"
+#include "loader/column_maker.h"
+
+namespace shardwise::columns {
+namespace {
+
+using detail::ColumnMaker;
+using detail::FieldChoice;
+using detail::RowInput;
+using detail::RowOutput;
+using Layout = ColumnMaker::Layout;
+
+class BytesColumn final : public ColumnMaker {
+ public:
+  BytesColumn(const std::string& fields, bool is_text)
+      : ColumnMaker(DType::kUInt8, Layout::kSized), fields_(fields), is_text_(is_text) {}
+
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::size_t place = fields_.in(input.sample);
+    detail::SampleAccess::copy(input.sample, place, output.slot);
+    const auto* text = reinterpret_cast<const char*>(output.slot.data());
+    if (is_text_ && !is_utf8({text, output.slot.size()})) {
+      detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+    }
+  }
+
+ private:
+  const FieldChoice fields_;
+  const bool is_text_;
+};
+
+class IntegerColumn final : public ColumnMaker {
+ public:
+  explicit IntegerColumn(const std::string& fields)
+      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(fields) {}
+
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::int64_t value =
+        input.sample.integer(input.sample.field(fields_.in(input.sample)).name);
+    std::memcpy(output.slot.data(), &value, sizeof value);
+  }
+
+ private:
+  const FieldChoice fields_;
+};
+
+class KeyColumn final : public ColumnMaker {
+ public:
+  KeyColumn() : ColumnMaker(DType::kUInt8, Layout::kSized) {}
+
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::string_view key = input.sample.key();
+    if (!key.empty()) std::memcpy(output.slot.data(), key.data(), key.size());
+  }
+};
+
+DType dtype_of(const detail::NpyHeader& header) {
+  switch (header.kind) {
+    case 'b':
+      return DType::kBool;
+    case 'f':
+      return header.item_bytes == 2   ? DType::kFloat16
+             : header.item_bytes == 4 ? DType::kFloat32
+                                      : DType::kFloat64;
+    case 'c':
+      return header.item_bytes == 8 ? DType::kComplex64 : DType::kComplex128;
+    default:
+      break;
+  }
+  const bool is_signed = header.kind == 'i';
+  switch (header.item_bytes) {
+    case 1:
+      return is_signed ? DType::kInt8 : DType::kUInt8;
+    case 2:
+      return is_signed ? DType::kInt16 : DType::kUInt16;
+    case 4:
+      return is_signed ? DType::kInt32 : DType::kUInt32;
+    default:
+      return is_signed ? DType::kInt64 : DType::kUInt64;
+  }
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  return "[" + text + "]";
+}
+
+class ArrayColumn final : public ColumnMaker {
+ public:
+  ArrayColumn(const std::string& fields, DType dtype, std::vector<std::int64_t> shape)
+      : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
+        fields_(fields),
+        shape_(std::move(shape)) {}
+
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::size_t place = fields_.in(input.sample);
+    const std::string_view bytes = input.sample.field(place).bytes;
+    try {
+      const detail::NpyHeader header = detail::parse_npy_header(bytes);
+      if (dtype_of(header) != dtype()) {
+        throw detail::DecodeFailure("npy: its values are " +
+                                    std::string(to_string(dtype_of(header))) +
+                                    ", and the column's are " + std::string(to_string(dtype())));
+      }
+      if (!shape_.empty() && header.shape != shape_) {
+        throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
+                                    ", and that of the column's rows " + text_of(shape_));
+      }
+      std::span<std::byte> to = output.slot;
+      if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);
+      detail::write_npy(header, bytes, to.data());
+    } catch (const detail::DecodeFailure& failure) {
+      detail::throw_bad_field(input.sample, place, "an array", failure.what());
+    }
+  }
+
+ private:
+  const FieldChoice fields_;
+  const std::vector<std::int64_t> shape_;
+};
+
+class FunctionColumn final : public ColumnMaker {
+ public:
+  FunctionColumn(DType dtype, Layout layout, std::vector<std::int64_t> shape, MakeRow make)
+      : ColumnMaker(dtype, layout), shape_(std::move(shape)), make_(std::move(make)) {}
+
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    Row row = detail::RowBuffer::row(output);
+    make_(input.sample, input.random(), row);
+  }
+
+ private:
+  const std::vector<std::int64_t> shape_;
+  const MakeRow make_;
+};
+
+/// "jpg" of "jpg;png".
+std::string first_of(const std::string& fields) {
+  return detail::FieldChoice(fields).names().front();
+}
+
+MakeRow required(MakeRow make, const std::string& name) {
+  if (make) return make;
+  throw InvalidArgument("a column has no function", in_quotes(name), "give one");
+}
+
+}  // namespace
+
+Column bytes(const std::string& fields) {
+  return {first_of(fields), std::make_shared<BytesColumn>(fields, false)};
+}
+
+Column text(const std::string& fields) {
+  return {first_of(fields), std::make_shared<BytesColumn>(fields, true)};
+}
+
+Column integer(const std::string& fields) {
+  return {first_of(fields), std::make_shared<IntegerColumn>(fields)};
+}
+
+Column key(const std::string& name) { return {name, std::make_shared<KeyColumn>()}; }
+
+Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
+  return {first_of(fields), std::make_shared<ArrayColumn>(fields, dtype, std::move(shape))};
+}
+
+Column function(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
+                MakeRow make) {
+  return {name, std::make_shared<FunctionColumn>(dtype, Layout::kFixed, std::move(shape),
+                                                 required(std::move(make), name))};
+}
+
+Column ragged_function(const std::string& name, DType dtype, MakeRow make) {
+  return {name,
+          std::make_shared<FunctionColumn>(dtype, Layout::kRagged, std::vector<std::int64_t>{},
+                                           required(std::move(make), name))};
+}
+
+std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {
+  if (ragged_ == nullptr) {
+    throw InvalidArgument("the rows of this column have a shape already", {},
+                          "use ragged_function() for rows of other shapes");
+  }
+  bytes_ = ragged_->resize(shape, value_bytes_);
+  return bytes_;
+}
+
+}  // namespace shardwise::columns

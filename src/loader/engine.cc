@@ -1,0 +1,417 @@
+#include "loader/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "base/error_types.h"
+#include "data/sample_cursor.h"
+
+// One batch is a Work. Its way through works_:
+//
+//   plan_one()    one thread at a time takes a plan, and the memory of the batch as far as its size
+//                 is known; then it is appended, so works_ has the order of the plans
+//   next_claim()  threads take rows of the first Work that has some left: those of one batch are
+//                 made by all threads, so that the first batch comes soon
+//   finish()      the thread that made the last row closes the batch up, and says that it is ready
+//   next()        takes the front, when it is ready
+//
+// mutex_ is held to claim rows and to count them, and never while anything is planned, read or
+// made. What a Work holds belongs to the thread that plans it until it is appended; then each row
+// to the thread that claimed it, and what all share (errors, counts) to mutex_; after the last row,
+// to the thread that made that; after `ready`, to the consumer. Work objects stay where they are,
+// so threads keep pointers to those that have rows of theirs.
+//
+// A thread that fails tells so at its row; rows behind it need not be made. The first row that
+// failed is the batch's error, whichever thread was first.
+
+namespace shardwise::detail {
+namespace {
+
+/// Rows are claimed so many at a time that a claim takes about this long: threads that claim single
+/// tiny rows would only wait for each other.
+constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(30);
+constexpr std::size_t kMaxClaim = 256;
+constexpr std::size_t kNoRow = ~std::size_t{0};
+
+}  // namespace
+
+/// The samples of some rows of a batch, one after another.
+class Engine::RowReader {
+ public:
+  RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples)
+      : data_(data), samples_(samples) {
+    if (data.num_parts() == 1) cursor_.emplace(data.part(0));
+  }
+
+  /// Asks the CPU for what rows behind `row`, and before `last`, will need.
+  void expect(std::size_t row, std::size_t last) noexcept {
+    if (!cursor_) return;
+    if (row + kRecordsAhead < last) cursor_->prefetch_records(samples_[row + kRecordsAhead]);
+    if (row + kBytesAhead < last) cursor_->prefetch_bytes(samples_[row + kBytesAhead]);
+  }
+
+  /// Valid until the next call.
+  const Sample& at(std::size_t row) {
+    if (cursor_) return cursor_->at(samples_[row]);
+    part_ = data_.part_of(samples_[row]);
+    return sample_.emplace(data_.part(part_)[samples_[row] - data_.first_sample(part_)]);
+  }
+  /// The number of the first sample in the data set of the last one.
+  [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
+
+ private:
+  static constexpr std::size_t kRecordsAhead = 24;
+  static constexpr std::size_t kBytesAhead = 12;
+
+  const MixedDataset& data_;
+  const std::span<const std::uint64_t> samples_;
+  std::optional<SampleCursor> cursor_;  // of a single data set
+  std::optional<Sample> sample_;        // of a mixture
+  std::size_t part_ = 0;
+};
+
+struct Engine::Work {
+  Work(BatchPlan content, std::span<const Column> columns, BufferPool& pool)
+      : plan(std::move(content)),
+        builder(columns, plan.samples.size(), pool),
+        read(plan.samples.size()) {}
+
+  [[nodiscard]] std::size_t num_rows() const noexcept { return plan.samples.size(); }
+
+  BatchPlan plan;
+  BatchBuilder builder;
+  std::vector<std::uint64_t> read;  // the samples that were read, which are to be those of the plan
+  std::size_t next_row = 0;         // the first that nobody claimed
+  std::size_t rows_left = 0;        // that are not made
+  std::atomic<std::size_t> failed_row{kNoRow};  // the first that failed; written under the mutex
+  std::exception_ptr error;
+  std::vector<std::pair<std::size_t, std::string>> bad;  // rows, with the reason
+  MadeBatch made;
+  bool ready = false;
+};
+
+Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
+               Source source, EngineOptions options)
+    : data_(std::move(data)),
+      columns_(std::move(columns)),
+      pool_(std::move(pool)),
+      source_(std::move(source)),
+      options_(options) {
+  for (std::size_t part = 0; part < data_.num_parts(); ++part) {
+    sizes_.emplace_back(data_.part(part));
+  }
+  try {
+    for (unsigned i = 0; i < options_.threads; ++i) threads_.start([this] { run(); });
+  } catch (...) {
+    stop();
+    threads_.join();
+    throw;
+  }
+}
+
+Engine::~Engine() {
+  stop();
+  threads_.join();
+}
+
+void Engine::stop() noexcept {
+  {
+    const Lock lock(mutex_);
+    stopping_.store(true, std::memory_order_relaxed);
+  }
+  work_there_.notify_all();
+  ready_.notify_all();
+}
+
+bool Engine::has_answer() const {
+  if (stopping_.load(std::memory_order_relaxed)) return true;
+  return works_.empty() ? source_ended_ : works_.front()->ready;
+}
+
+bool Engine::may_plan() const {
+  if (planning_ || source_ended_ || works_.size() >= options_.max_batches) return false;
+  return works_.empty() || bytes_ahead_ < options_.max_bytes;
+}
+
+std::optional<MadeBatch> Engine::next() {
+  if (threads_.empty()) {
+    // The same way through works_, by the consumer alone.
+    for (;;) {
+      {
+        const Lock lock(mutex_);
+        if (has_answer()) break;
+        if (works_.empty()) planning_ = true;
+      }
+      plan_one();
+      for (Claim claim; (claim = wait_for_claim()).work != nullptr;) make_rows(claim);
+    }
+  } else if (!threads_.are_here()) {
+    throw Unsupported("a loader's threads stay with the process that made it", "",
+                      "make the loader in the forked child, or give it no threads");
+  }
+  std::unique_ptr<Work> work;
+  {
+    const Lock lock(mutex_);
+    if (!has_answer()) {
+      const auto start = std::chrono::steady_clock::now();
+      while (!has_answer()) ready_.wait(mutex_);
+      waited_ += std::chrono::steady_clock::now() - start;
+    }
+    if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
+    if (works_.empty()) {
+      if (end_error_) std::rethrow_exception(std::exchange(end_error_, nullptr));
+      return std::nullopt;
+    }
+    work = std::move(works_.front());
+    works_.pop_front();
+    if (claimed_ > 0) --claimed_;  // no claim may have come by since its last row
+    bytes_ahead_ -= work->builder.size_bytes();
+  }
+  work_there_.notify_one();
+  if (work->error) std::rethrow_exception(work->error);
+  return std::move(work->made);
+}
+
+void Engine::run() noexcept {
+  for (;;) {
+    const Claim claim = wait_for_claim();
+    if (claim.work == nullptr) return;
+    make_rows(claim);
+  }
+}
+
+/// Rows to make, planning a batch if there are none; no rows at the end.
+Engine::Claim Engine::wait_for_claim() {
+  for (;;) {
+    {
+      const Lock lock(mutex_);
+      for (;;) {
+        if (stopping_.load(std::memory_order_relaxed)) return {};
+        if (const Claim claim = next_claim(); claim.work != nullptr) return claim;
+        if (options_.threads == 0) return {};  // next() plans
+        if (may_plan()) break;
+        if (source_ended_) return {};
+        work_there_.wait(mutex_);
+      }
+      planning_ = true;
+    }
+    plan_one();
+  }
+}
+
+Engine::Claim Engine::next_claim() {
+  while (claimed_ < works_.size()) {
+    Work& work = *works_[claimed_];
+    const std::size_t left = work.num_rows() - work.next_row;
+    if (left == 0) {
+      ++claimed_;
+      continue;
+    }
+    const std::size_t first = work.next_row;
+    work.next_row += std::min(left, claim_rows_.load(std::memory_order_relaxed));
+    return {&work, first, work.next_row};
+  }
+  return {};
+}
+
+/// Appends the next plan's Work, or notes the end. REQUIRES: the caller set planning_.
+void Engine::plan_one() noexcept {
+  std::unique_ptr<Work> work;
+  try {
+    std::optional<BatchPlan> plan = source_();
+    if (!plan) return end_source(nullptr);
+    work = std::make_unique<Work>(*std::move(plan), columns_, *pool_);
+  } catch (...) {
+    return end_source(std::current_exception());
+  }
+  try {
+    prepare(*work);
+    if (work->num_rows() == 0) work->made.batch = work->builder.finish({}, {}, {});
+  } catch (...) {
+    work->error = std::current_exception();
+  }
+  {
+    const Lock lock(mutex_);
+    planning_ = false;
+    if (work->error || work->num_rows() == 0) {
+      work->next_row = work->num_rows();
+      work->ready = true;
+    }
+    work->rows_left = work->num_rows();
+    bytes_ahead_ += work->builder.size_bytes();
+    works_.push_back(std::move(work));
+  }
+  work_there_.notify_all();
+  ready_.notify_one();
+}
+
+void Engine::end_source(std::exception_ptr error) noexcept {
+  {
+    const Lock lock(mutex_);
+    planning_ = false;
+    source_ended_ = true;
+    end_error_ = std::move(error);
+  }
+  work_there_.notify_all();
+  ready_.notify_one();
+}
+
+Sample Engine::sample_of(std::uint64_t number) const {
+  const std::size_t part = data_.part_of(number);
+  return data_.part(part)[number - data_.first_sample(part)];
+}
+
+RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t row) const {
+  RowInput input{sample, options_.seed, options_.epoch, work.plan.samples[row], std::nullopt};
+  if (options_.has_repeated_samples) input.position = work.plan.positions[row];
+  return input;
+}
+
+/// Takes the memory whose size is known before the rows are made.
+void Engine::prepare(Work& work) {
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const ColumnMaker& maker = *columns_[c].maker();
+    switch (maker.layout()) {
+      case ColumnMaker::Layout::kFixed:
+        work.builder.set_row_shape(c, maker.row_shape());
+        break;
+      case ColumnMaker::Layout::kLikeFirst:
+        work.builder.set_row_shape(c, shape_like_first(work, maker));
+        break;
+      case ColumnMaker::Layout::kSized:
+        take_sizes(work, c);
+        break;
+      case ColumnMaker::Layout::kRagged:
+        break;
+    }
+  }
+}
+
+void Engine::take_sizes(Work& work, std::size_t column) {
+  const FieldChoice* const fields = columns_[column].maker()->fields();
+  std::vector<std::uint64_t> sizes(work.num_rows());
+  const auto measure = [&](const FieldSizes& part, std::span<const std::uint64_t> samples,
+                           std::span<std::uint64_t> to) {
+    if (fields != nullptr) {
+      part.of(samples, fields->names(), to);
+    } else {
+      part.of_keys(samples, to);
+    }
+  };
+  if (data_.num_parts() == 1) {
+    measure(sizes_[0], work.plan.samples, sizes);
+  } else {
+    for (std::size_t row = 0; row < sizes.size(); ++row) {
+      const std::size_t part = data_.part_of(work.plan.samples[row]);
+      const std::uint64_t sample = work.plan.samples[row] - data_.first_sample(part);
+      measure(sizes_[part], std::span(&sample, 1), std::span(&sizes[row], 1));
+    }
+  }
+  work.builder.set_sizes(column, sizes);
+}
+
+/// The shape of the first row that is not bad; of a batch without any, that of the data set's first
+/// such sample.
+std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
+                                                   const ColumnMaker& maker) const {
+  const std::vector<std::uint64_t>& rows = work.plan.samples;
+  for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
+    const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
+    try {
+      const Sample sample = sample_of(number);
+      return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
+    } catch (const Error& error) {
+      if (!is_bad_sample(error) || !options_.skip_bad) throw;
+    }
+  }
+  return maker.row_shape();
+}
+
+bool Engine::is_bad_sample(const Error& error) noexcept {
+  return error.code() == ErrorCode::kBadField || error.code() == ErrorCode::kNotFound ||
+         error.code() == ErrorCode::kUnsupported;
+}
+
+void Engine::make_rows(const Claim& claim) {
+  const auto start = std::chrono::steady_clock::now();
+  Work& work = *claim.work;
+  RowReader reader(data_, work.plan.samples);
+  for (std::size_t row = claim.first; row < claim.last; ++row) {
+    if (stopping_.load(std::memory_order_relaxed)) break;
+    if (work.failed_row.load(std::memory_order_relaxed) < row) break;
+    reader.expect(row, claim.last);
+    make_row(work, row, reader);
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
+  const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
+  claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), 1, kMaxClaim),
+                    std::memory_order_relaxed);
+  finish(claim);
+}
+
+void Engine::make_row(Work& work, std::size_t row, RowReader& reader) {
+  try {
+    const Sample& sample = reader.at(row);
+    work.read[row] = reader.first_of_part() + sample.index();
+    const RowInput input = input_of(sample, work, row);
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      RowOutput output = work.builder.output(c, row);
+      columns_[c].maker()->make(input, output);
+    }
+  } catch (const Error& error) {
+    if (options_.skip_bad && is_bad_sample(error)) {
+      const Lock lock(mutex_);
+      work.bad.emplace_back(row, error.what());
+    } else {
+      fail(work, row, std::current_exception());
+    }
+  } catch (...) {
+    fail(work, row, std::current_exception());
+  }
+}
+
+void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
+  const Lock lock(mutex_);
+  if (row >= work.failed_row.load(std::memory_order_relaxed)) return;
+  work.failed_row.store(row, std::memory_order_relaxed);
+  work.error = std::move(error);
+}
+
+/// Counts the rows of a claim as made; with the last of a batch, makes the batch of them.
+void Engine::finish(const Claim& claim) {
+  Work& work = *claim.work;
+  {
+    const Lock lock(mutex_);
+    work.rows_left -= claim.last - claim.first;
+    if (work.rows_left > 0 || stopping_.load(std::memory_order_relaxed)) return;
+  }
+  if (!work.error) {
+    try {
+      close_up(work);
+    } catch (...) {
+      work.error = std::current_exception();
+    }
+  }
+  {
+    const Lock lock(mutex_);
+    work.ready = true;
+  }
+  ready_.notify_one();
+}
+
+void Engine::close_up(Work& work) {
+  std::sort(work.bad.begin(), work.bad.end());
+  std::vector<bool> good(work.num_rows(), true);
+  MadeBatch& made = work.made;
+  made.planned = work.num_rows();
+  for (auto& [row, reason] : work.bad) {
+    good[row] = false;
+    made.bad.push_back({work.plan.samples[row], work.plan.positions[row], std::move(reason)});
+  }
+  made.batch = work.builder.finish(good, work.read, work.plan.positions);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fork.h"
+#include "data/field_sizes.h"
+#include "loader/batch_builder.h"
+#include "loader/buffer_pool.h"
+#include "shardwise/base/error.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/loader/batch.h"
+#include "shardwise/loader/columns.h"
+
+namespace shardwise::detail {
+
+/// A sample that was left out of its batch.
+struct BadRow {
+  std::uint64_t sample = 0;
+  std::uint64_t position = 0;
+  std::string reason;
+};
+
+/// The content of one batch: decided in order by a sampler, made by any thread.
+struct BatchPlan {
+  std::vector<std::uint64_t> samples;
+  std::vector<std::uint64_t> positions;
+};
+
+struct MadeBatch {
+  Batch batch;
+  std::size_t planned = 0;    ///< rows, those that were left out among them
+  std::vector<BadRow> bad{};  ///< by position in the plan
+};
+
+struct EngineOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  /// Threads that make rows. 0: none; the work is done in next(), by the consumer.
+  unsigned threads = 2;
+  /// Batches in flight at most: being made, or made and not yet taken.
+  std::size_t max_batches = 4;
+  /// No more is begun while those in flight take this much memory, as far as it is known.
+  std::uint64_t max_bytes = std::uint64_t{1} << 32;
+  bool skip_bad = false;              ///< leave bad samples out, instead of failing
+  bool has_repeated_samples = false;  ///< a sample may come twice: rows are told apart by position
+};
+
+/// Makes the batches of plans, row by row, by several threads, and delivers them in order.
+///
+/// Threads: next() is for one consumer; stop() any thread.
+/// Errors: what a row throws is thrown by next() in its batch's place, that of the first such row;
+///   the engine goes on with the next batch. What the source throws is thrown in its place, and is
+///   the end.
+/// Processes: its threads stay with the process that made it. In a forked child next() throws
+///   Unsupported, unless there are none; destroying it and stop() do no harm.
+class Engine {
+ public:
+  /// Gives the plans, in order, and nothing at the end. Called by one thread at a time.
+  using Source = std::function<std::optional<BatchPlan>()>;
+
+  Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
+         Source source, EngineOptions options);
+  /// Stops, and waits for the threads.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// The next batch, or nothing at the end, or after stop(). Waits for it.
+  std::optional<MadeBatch> next();
+
+  /// Ends the threads after the rows in hand; next() gives nothing from now on. Idempotent.
+  void stop() noexcept;
+
+  /// How long next() has waited for the threads, in total. For the consumer.
+  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
+
+ private:
+  struct Work;
+  class RowReader;
+  /// Rows of a batch that one thread makes.
+  struct Claim {
+    Work* work = nullptr;  // none: there is nothing left
+    std::size_t first = 0;
+    std::size_t last = 0;
+  };
+
+  void run() noexcept;
+  Claim wait_for_claim();
+  [[nodiscard]] Claim next_claim() SHARDWISE_REQUIRES(mutex_);
+  [[nodiscard]] bool may_plan() const SHARDWISE_REQUIRES(mutex_);
+  [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
+  void plan_one() noexcept;
+  void end_source(std::exception_ptr error) noexcept;
+  void prepare(Work& work);
+  [[nodiscard]] std::vector<std::int64_t> shape_like_first(const Work& work,
+                                                           const ColumnMaker& maker) const;
+  void take_sizes(Work& work, std::size_t column);
+
+  void make_rows(const Claim& claim);
+  void make_row(Work& work, std::size_t row, RowReader& reader);
+  void fail(Work& work, std::size_t row, std::exception_ptr error);
+  void finish(const Claim& claim);
+  static void close_up(Work& work);
+  /// True if `error` is about the contents of a sample, not about its shard, the disk or options.
+  [[nodiscard]] static bool is_bad_sample(const Error& error) noexcept;
+  [[nodiscard]] RowInput input_of(const Sample& sample, const Work& work, std::size_t row) const;
+  [[nodiscard]] Sample sample_of(std::uint64_t number) const;
+
+  const MixedDataset data_;
+  const std::vector<Column> columns_;
+  const std::shared_ptr<BufferPool> pool_;
+  const Source source_;
+  const EngineOptions options_;
+  std::vector<FieldSizes> sizes_;  // of each part of data_
+
+  Mutex mutex_;
+  Condition work_there_;  // rows to claim, or a plan to make, or the end: for threads
+  Condition ready_;       // the first batch is made, or the end: for the consumer
+  // In order; the first `claimed_` have no row left to be claimed.
+  std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
+  std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;  // a thread is in plan_one()
+  bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
+  std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
+  std::atomic<bool> stopping_{false};  // written under mutex_
+  std::atomic<std::size_t> claim_rows_{1};
+  std::chrono::nanoseconds waited_{};  // of the consumer's own
+  WorkerThreads threads_;
+};
+
+}  // namespace shardwise::detail

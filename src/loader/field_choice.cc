@@ -1,0 +1,63 @@
+#include "loader/field_choice.h"
+
+#include <algorithm>
+
+#include "base/error_types.h"
+#include "base/text.h"
+#include "data/sample_access.h"
+#include "decode/field_kind.h"
+
+namespace shardwise::detail {
+
+namespace {
+
+std::string fields_of(const Sample& sample) {
+  std::string names;
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    names += (i == 0 ? "" : ", ") + escaped(sample.field(i).name);
+  }
+  return names;
+}
+
+std::size_t only_image_of(const Sample& sample) {
+  const std::size_t none = sample.num_fields();
+  std::size_t found = none;
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    if (field_kind(sample.field(i).name) != FieldKind::kImage) continue;
+    if (found != none) {
+      throw InvalidArgument("the sample has several images", sample.describe(),
+                            "name one of: " + fields_of(sample));
+    }
+    found = i;
+  }
+  if (found == none) {
+    throw NotFound("the sample has no field that is an image by its name", sample.describe(),
+                   "name one of: " + fields_of(sample));
+  }
+  return found;
+}
+
+}  // namespace
+
+FieldChoice::FieldChoice(std::string_view names) {
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = std::min(names.find(';', at), names.size());
+    if (end > at) names_.emplace_back(names.substr(at, end - at));
+    at = end + 1;
+  }
+  if (names_.empty()) {
+    throw InvalidArgument("a column needs the name of a field", in_quotes(names),
+                          "name one, or several with semicolons between them: \"jpg;png\"");
+  }
+}
+
+std::size_t FieldChoice::in(const Sample& sample) const {
+  if (names_.empty()) return only_image_of(sample);
+  if (const auto place = SampleAccess::find(sample, names_)) return *place;
+  std::string wanted;
+  for (const std::string& name : names_) wanted += (wanted.empty() ? "" : ";") + name;
+  throw NotFound("the sample has no field " + in_quotes(wanted), sample.describe(),
+                 "its fields are " + fields_of(sample));
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/data/sample.h"
+
+namespace shardwise::detail {
+
+/// The fields that a column may be made of: the first of them that a sample has, or the sample's
+/// one image. Immutable.
+class FieldChoice {
+ public:
+  /// @param names  with semicolons between them: "jpg;png".
+  /// Errors: InvalidArgument if there is none.
+  explicit FieldChoice(std::string_view names);
+
+  /// The one field that is an image by its name.
+  [[nodiscard]] static FieldChoice only_image() { return FieldChoice(); }
+
+  /// None for only_image().
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  /// The place of the field in `sample`, for Sample::field().
+  /// Errors: NotFound, naming the fields that there are; InvalidArgument if it has several images.
+  [[nodiscard]] std::size_t in(const Sample& sample) const;
+
+ private:
+  FieldChoice() = default;
+
+  std::vector<std::string> names_;
+};
+
+}  // namespace shardwise::detail

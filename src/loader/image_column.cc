@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/error_types.h"
+#include "decode/decode_failure.h"
+#include "decode/image_codec.h"
+#include "loader/bad_field.h"
+#include "loader/column_maker.h"
+#include "loader/transform.h"
+#include "shardwise/loader/columns.h"
+
+namespace shardwise::columns {
+namespace {
+
+using detail::ColumnMaker;
+using detail::DecodeRequest;
+using detail::FieldChoice;
+using detail::ImageHeader;
+using detail::ImagePlan;
+using detail::ImageTransformer;
+using detail::RgbImage;
+using detail::RgbView;
+using detail::RowInput;
+using detail::RowOutput;
+using detail::ScaleRule;
+
+DType dtype_of(ImageTransform::Type type) {
+  switch (type) {
+    case ImageTransform::Type::kFloat32:
+      return DType::kFloat32;
+    case ImageTransform::Type::kFloat16:
+      return DType::kFloat16;
+    case ImageTransform::Type::kBfloat16:
+      return DType::kBFloat16;
+    case ImageTransform::Type::kUint8:
+      break;
+  }
+  return DType::kUInt8;
+}
+
+/// Exif's orientations from 5 on lie on their side.
+bool lies_on_its_side(const ImageHeader& header) { return header.orientation >= 5; }
+
+constexpr unsigned kWholeScale = 8;
+
+/// The part of a scaled image in `box`, whose edges may lie within pixels: to the nearest ones.
+RgbView part_of(const RgbView& image, const detail::RealBox& box) {
+  const auto nearest = [](double at, std::size_t most) {
+    return std::min(static_cast<std::size_t>(std::max(0.0, std::round(at))), most);
+  };
+  const std::size_t top = nearest(box.top, image.height - 1);
+  const std::size_t left = nearest(box.left, image.width - 1);
+  const std::size_t bottom = std::max(nearest(box.top + box.height, image.height), top + 1);
+  const std::size_t right = std::max(nearest(box.left + box.width, image.width), left + 1);
+  return image.cropped({top, left, bottom - top, right - left});
+}
+
+class ImageColumn final : public ColumnMaker {
+  /// Calls `work` with the bytes of the field; a DecodeFailure becomes a BadField.
+  template <class Work>
+  auto decoded(const Sample& sample, Work&& work) const {
+    const std::size_t place = fields_.in(sample);
+    try {
+      return work(sample.field(place).bytes);
+    } catch (const detail::DecodeFailure& failure) {
+      detail::throw_bad_field(sample, place, "an image", failure.what());
+    }
+  }
+
+ public:
+  ImageColumn(FieldChoice fields, const ImageTransformer& transformer,
+              const ImageDecoding& decoding)
+      : ColumnMaker(dtype_of(transformer.transform().type),
+                    transformer.fixed_size() ? Layout::kFixed : Layout::kLikeFirst),
+        fields_(std::move(fields)),
+        transformer_(transformer),
+        decoding_(decoding) {}
+
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
+    const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
+    return shape_of(size.height, size.width);
+  }
+  [[nodiscard]] std::vector<std::int64_t> row_shape_of(const RowInput& input) const override {
+    return decoded(input.sample, [&](std::string_view bytes) {
+      const ImagePlan plan = transformer_.plan(stored_size(bytes), input.random());
+      return shape_of(plan.height, plan.width);
+    });
+  }
+  void make(const RowInput& input, RowOutput& output) const override {
+    decoded(input.sample, [&](std::string_view bytes) { make_of(bytes, input, output); });
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::int64_t> shape_of(std::size_t height, std::size_t width) const {
+    const auto h = static_cast<std::int64_t>(height);
+    const auto w = static_cast<std::int64_t>(width);
+    if (transformer_.transform().layout == ImageTransform::Layout::kChannelsLast) return {h, w, 3};
+    return {3, h, w};
+  }
+
+  [[nodiscard]] ImageTransform::Size stored_size(std::string_view bytes) const {
+    const ImageHeader header = detail::read_image_header(bytes);
+    if (header.height == 0 || header.width == 0) {
+      throw detail::DecodeFailure("the image has no pixels");
+    }
+    if (decoding_.apply_orientation && lies_on_its_side(header)) {
+      return {header.width, header.height};
+    }
+    return {header.height, header.width};
+  }
+
+  void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
+    const ImageTransform::Size stored = stored_size(bytes);
+    const ImagePlan plan = transformer_.plan(stored, input.random());
+    require_shape(input.sample, plan, output);
+    DecodeRequest request;
+    request.max_pixels = decoding_.max_pixels;
+    request.strict = decoding_.strict;
+    request.apply_orientation = decoding_.apply_orientation;
+    const detail::Box whole{.height = stored.height, .width = stored.width};
+    if (plan.source != whole) request.crop = plan.source;
+    if (decoding_.scaling != ImageDecoding::Scaling::kExact) {
+      request.scale = detail::choose_scale(
+          plan.source.height, plan.source.width, plan.part.height, plan.part.width,
+          decoding_.scaling == ImageDecoding::Scaling::kFast ? ScaleRule::kThreeQuarters
+                                                             : ScaleRule::kNotSmaller);
+    }
+    thread_local RgbImage scratch;
+    const detail::DecodeReport report = detail::decode_rgb(bytes, request, scratch);
+    const RgbView source =
+        request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);
+    transformer_.apply(plan, source, output.slot.data());
+  }
+
+  void require_shape(const Sample& sample, const ImagePlan& plan, const RowOutput& output) const {
+    if (layout() == Layout::kFixed) return;
+    const std::vector<std::int64_t> shape = shape_of(plan.height, plan.width);
+    if (std::ranges::equal(shape, output.shape)) return;
+    const std::size_t down =
+        transformer_.transform().layout == ImageTransform::Layout::kChannelsLast ? 0 : 1;
+    const auto text = [&](std::span<const std::int64_t> sizes) {
+      return std::to_string(sizes[down + 1]) + " x " + std::to_string(sizes[down]);
+    };
+    throw InvalidArgument(
+        "the images of one batch differ in size",
+        sample.describe() + " is " + text(shape) + ", the batch's first " + text(output.shape),
+        "set resize, or a crop");
+  }
+
+  const FieldChoice fields_;
+  const ImageTransformer transformer_;
+  const ImageDecoding decoding_;
+};
+
+}  // namespace
+
+Column image(const std::string& fields, const ImageTransform& transform,
+             const ImageDecoding& decoding) {
+  FieldChoice choice = fields.empty() ? FieldChoice::only_image() : FieldChoice(fields);
+  std::string name = fields.empty() ? "image" : choice.names().front();
+  return {std::move(name),
+          std::make_shared<ImageColumn>(std::move(choice), ImageTransformer(transform), decoding)};
+}
+
+}  // namespace shardwise::columns

@@ -1,0 +1,398 @@
+#include "shardwise/loader/loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/fork.h"
+#include "base/text.h"
+#include "loader/buffer_pool.h"
+#include "loader/engine.h"
+#include "shardwise/data/fetch_plan.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/order/epoch_audit.h"
+
+namespace shardwise {
+namespace {
+
+using detail::BadRow;
+using detail::BatchPlan;
+using detail::BufferPool;
+using detail::Engine;
+using detail::MadeBatch;
+
+std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
+                                     std::uint64_t rank, std::uint64_t world_size) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
+  if (options.batch_size < 1 || options.batch_size > kMost) {
+    throw InvalidArgument("the batch size is out of range", std::to_string(options.batch_size),
+                          "choose 1 to 16,777,216");
+  }
+  if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
+    throw InvalidArgument(
+        "max_bad cannot be used with the order of wids", {},
+        "that order cannot leave samples out; choose another order, or max_bad 0");
+  }
+  std::set<std::string> names;
+  for (const Column& column : options.columns) {
+    if (!names.insert(column.name()).second) {
+      throw InvalidArgument("two columns have one name", in_quotes(column.name()),
+                            "give one another name with named()");
+    }
+  }
+  return make_sampler(data, options.order,
+                      {.rank = rank,
+                       .world_size = world_size,
+                       .batch_size = options.batch_size,
+                       .global_batch_size = options.global_batch_size,
+                       .replicas = options.replicas});
+}
+
+std::size_t batches_ahead(const Loader::Options& options) {
+  if (options.prefetch != 0) return options.prefetch;
+  return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
+}
+
+[[noreturn]] void throw_too_many_bad(std::size_t found, std::uint64_t max_bad,
+                                     const std::string& which) {
+  throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
+                     " that max_bad allows",
+                 which, "or raise max_bad");
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(MixedDataset dataset, Loader::Options loader_options, std::shared_ptr<Reducer> reducer)
+      : data(std::move(dataset)),
+        options(std::move(loader_options)),
+        ranks(reducer ? std::move(reducer) : single_process()),
+        // For each column one block is with the consumer, and those of the batches ahead.
+        pool(std::make_shared<BufferPool>(options.memory,
+                                          options.columns.size() * (batches_ahead(options) + 2))),
+        sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
+        audit(data.fingerprint()) {
+    begin_steps();
+  }
+
+  void begin_steps() {
+    steps = sampler->steps();
+    steps_taken = 0;
+    ended = false;
+    bad_here.clear();
+  }
+
+  /// Drops the engine, with what was made ahead.
+  void drop_engine() {
+    if (engine) waited_before += engine->waited();
+    const std::unique_ptr<Engine> dropped = take_engine();
+  }
+  std::unique_ptr<Engine> take_engine() {
+    const Lock lock(mutex);
+    stopped = false;
+    return std::move(engine);
+  }
+
+  /// Starts the threads. They have a sampler of their own, which runs ahead of what is delivered.
+  void start() {
+    auto ahead = std::shared_ptr<Sampler>(sampler->clone());
+    auto planned = std::make_shared<std::uint64_t>(steps_taken);
+    const auto plan = [ahead, planned, num_steps = steps]() -> std::optional<BatchPlan> {
+      if (*planned == num_steps) return std::nullopt;
+      BatchPlan next;
+      const std::uint64_t first = ahead->first_of_step(*planned);
+      ++*planned;
+      next.samples.resize(ahead->first_of_step(*planned) - first);
+      next.samples.resize(ahead->next_batch(next.samples));
+      for (std::size_t i = 0; i < next.samples.size(); ++i) {
+        next.positions.push_back(ahead->position_in_epoch(first + i));
+      }
+      return next;
+    };
+    follow();
+    auto started = std::make_unique<Engine>(
+        data, options.columns, pool, plan,
+        detail::EngineOptions{.seed = options.order.seed,
+                              .epoch = sampler->epoch(),
+                              .threads = options.threads,
+                              .max_batches = batches_ahead(options),
+                              .max_bytes = options.max_bytes_ahead,
+                              .skip_bad = options.max_bad > 0,
+                              .has_repeated_samples = !sampler->is_exact()});
+    const Lock lock(mutex);
+    engine = std::move(started);
+    if (stopped) engine->stop();
+  }
+
+  /// Tells the cache, if there is one, what this node's ranks will read.
+  void follow() {
+    // The shards that several data sets need from one cache are not known in advance.
+    if (data.num_parts() > 1 || !data.part(0).cache()) return;
+    delivered = sampler->position();
+    if (prefetcher) {
+      prefetcher->begin_epoch(*sampler);
+      return;
+    }
+    ShardPrefetcher::Options ahead;
+    ahead.fetch_threads = options.fetch_threads;
+    ahead.node = node();
+    prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), *sampler, ahead);
+  }
+
+  /// The ranks of this node.
+  RankOptions::Range node() const {
+    return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
+  }
+
+  /// Which of the ranks that get the same batches this one is.
+  std::uint64_t replica() const { return sampler->rank() % sampler->replicas(); }
+
+  /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
+  /// bad samples, too. Collective.
+  std::vector<EpochAudit::Sum> agree() {
+    constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
+    std::vector<std::int64_t> words(kWords * sampler->replicas() + 1);
+    const auto own = audit.sum().to_words();
+    std::copy(own.begin(), own.end(),
+              words.begin() + static_cast<std::ptrdiff_t>(kWords * replica()));
+    const bool speaks = replica() == 0;  // the other replicas found the same
+    words.back() = speaks ? static_cast<std::int64_t>(bad_here.size()) : 0;
+    ranks->add(words);
+    std::vector<EpochAudit::Sum> sums;
+    for (std::uint64_t r = 0; r < sampler->replicas(); ++r) {
+      sums.push_back(
+          EpochAudit::Sum::from_words(std::span(words).subspan(kWords * r).first<kWords>()));
+    }
+    bad_everywhere.clear();
+    if (words.back() != 0) exchange_bad(speaks);
+    return sums;
+  }
+
+  /// Tells all ranks the bad samples of each, as tokens, which hold lists already; a sample that
+  /// was bad twice counts twice. Collective.
+  void exchange_bad(bool speaks) {
+    std::string text;
+    for (const BadRow& found : bad_here) {
+      if (!speaks) break;
+      ResumeToken carrier;
+      carrier.skip.add_sample(found.sample, found.reason, {sampler->epoch(), found.position});
+      text += carrier.to_text() + "\n";
+    }
+    text = ranks->gather(text);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      const auto one = ResumeToken::from_text(std::string_view(text).substr(begin, end - begin));
+      bad_everywhere.push_back(one.skip.samples().begin()->first);
+      bad.merge(one.skip);
+      begin = end + 1;
+    }
+    const std::size_t found = bad.samples().size();
+    if (found <= options.max_bad) return;
+    const auto& [sample, entry] = *bad.samples().begin();
+    throw_too_many_bad(
+        found, options.max_bad,
+        "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
+  }
+
+  /// Collective. Errors: NotExact.
+  std::string prove() {
+    const std::vector<EpochAudit::Sum> sums = agree();
+    const Hash128 fingerprint = data.fingerprint();
+    if (sampler->is_exact() && !expected_all) {
+      expected_all = EpochAudit::Sum::of_range(0, sampler->num_samples(), fingerprint);
+    }
+    EpochAudit::Expectation expectation =
+        sampler->expectation(expected_all.value_or(EpochAudit::Sum{}));
+    expectation.leave_out(bad_everywhere);
+    std::string text;
+    for (std::size_t r = sums.size(); r-- > 0;) {
+      EpochAudit whole(fingerprint);
+      whole.set_sum(sums[r]);
+      const EpochAudit::Verdict verdict = whole.verdict(expectation);
+      text = verdict.text(sampler->epoch());
+      if (verdict.proven) continue;
+      if (sums.size() > 1) text = "replica " + std::to_string(r) + ", " + text;
+      throw NotExact(text);
+    }
+    return text;
+  }
+
+  /// Counts a batch as delivered.
+  void deliver(MadeBatch& made) {
+    samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
+    audit.add(samples_read);
+    delivered += made.planned;
+    if (prefetcher) prefetcher->reached(delivered);
+    if (made.bad.empty()) return;
+    std::ranges::move(made.bad, std::back_inserter(bad_here));
+    SkipList known = bad;
+    for (const BadRow& found : bad_here) known.add_sample(found.sample);
+    if (known.samples().size() > options.max_bad) {
+      throw_too_many_bad(known.samples().size(), options.max_bad,
+                         "the last of them: " + bad_here.back().reason);
+    }
+  }
+
+  /// The token of all ranks after `num_steps` steps of this epoch, without an audit.
+  ResumeToken token_after(std::uint64_t num_steps) const {
+    ResumeToken token = sampler->token_after(num_steps);
+    token.skip.merge(bad);
+    return token;
+  }
+
+  bool is_done() const { return ended || (steps > 0 && steps_taken == steps); }
+
+  const MixedDataset data;
+  const Loader::Options options;
+  const std::shared_ptr<Reducer> ranks;
+  const std::shared_ptr<BufferPool> pool;
+  std::unique_ptr<Sampler> sampler;  ///< stands where this epoch, or the resumed rest, began
+  EpochAudit audit;                  ///< of what this rank handed out
+  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
+  std::uint64_t steps = 0;                      ///< from there to the end
+  std::uint64_t steps_taken = 0;
+  bool ended = false;                         ///< next() has said so
+  std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
+  std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
+  SkipList bad;                               ///< of all ranks in all epochs, as agreed last
+  std::vector<std::uint64_t> samples_read;    ///< of the last batch
+  std::chrono::nanoseconds waited_before{};
+  std::uint64_t delivered = 0;  ///< of this rank's epoch
+  std::unique_ptr<ShardPrefetcher> prefetcher;
+  Mutex mutex;                     ///< for stop(), which comes from any thread
+  std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
+  bool stopped = false;            ///< under the mutex
+};
+
+Loader::Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> ranks)
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(options), std::move(ranks))) {}
+
+Loader::~Loader() = default;
+
+void Loader::validate(const MixedDataset& data, const Options& options, std::uint64_t world_size) {
+  sampler_for(data, options, 0, world_size);
+}
+
+void Loader::set_epoch(std::uint64_t epoch) {
+  Impl& impl = *impl_;
+  ResumeToken token = impl.token_after(0);  // with the samples that are known to be bad
+  token.epoch = epoch;
+  token.position = 0;
+  impl.sampler->resume(token);
+  impl.drop_engine();
+  impl.audit.reset();
+  impl.begin_steps();
+}
+
+void Loader::start() {
+  if (!impl_->engine && impl_->steps_taken < impl_->steps) impl_->start();
+}
+
+void Loader::stop() noexcept {
+  const Lock lock(impl_->mutex);
+  impl_->stopped = true;
+  if (impl_->engine) impl_->engine->stop();
+}
+
+std::optional<Batch> Loader::next() {
+  Impl& impl = *impl_;
+  if (impl.steps_taken == impl.steps) {
+    impl.ended = true;
+    return std::nullopt;
+  }
+  start();
+  ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
+  auto made = impl.engine->next();
+  if (!made) throw Cancelled("the loader was stopped");
+  impl.deliver(*made);
+  return std::move(made->batch);
+}
+
+ResumeToken Loader::state() {
+  Impl& impl = *impl_;
+  if (impl.steps_taken == impl.steps) {
+    impl.prove();
+    return impl.token_after(impl.steps_taken);
+  }
+  const std::vector<EpochAudit::Sum> sums = impl.agree();
+  ResumeToken token = impl.token_after(impl.steps_taken);
+  token.audit = sums.front();
+  return token;
+}
+
+void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
+  Impl& impl = *impl_;
+  const auto resumed = impl.sampler->clone();
+  resumed->resume(token, changes);
+  const std::string where =
+      "epoch " + std::to_string(token.epoch) + ", position " + std::to_string(token.position);
+  bool is_done = false;
+  if (token.position > 0) {
+    if (!token.audit) {
+      throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
+                     where, "take tokens from the loader's state()");
+    }
+    const std::uint64_t due = resumed->deliveries_before(token.position);
+    if (token.audit->count != due) {
+      throw Mismatch("the resume token says that " + std::to_string(token.audit->count) +
+                         " samples were delivered, and " + std::to_string(due) + " were due",
+                     where, "take tokens from the loader's state()");
+    }
+    is_done = resumed->steps() == 0;
+    if (is_done) {
+      EpochAudit audit(impl.data.fingerprint());
+      audit.merge(*token.audit);
+      audit.prove(resumed->expectation(), token.epoch);
+      resumed->set_epoch(token.epoch + 1);
+    }
+  }
+  impl.drop_engine();
+  impl.sampler = resumed->clone();
+  impl.audit.reset();
+  if (token.position > 0 && !is_done && impl.ranks->rank() < resumed->replicas()) {
+    impl.audit.merge(*token.audit);  // one rank of each replica
+  }
+  impl.begin_steps();
+}
+
+const SkipList& Loader::bad_samples() const noexcept { return impl_->bad; }
+
+std::uint64_t Loader::steps_left() const noexcept { return impl_->steps - impl_->steps_taken; }
+
+std::chrono::nanoseconds Loader::waited() const noexcept {
+  return impl_->waited_before +
+         (impl_->engine ? impl_->engine->waited() : std::chrono::nanoseconds{});
+}
+
+std::string Loader::prove() { return impl_->prove(); }
+
+std::uint64_t Loader::epoch_number() const noexcept { return impl_->sampler->epoch(); }
+
+std::uint64_t Loader::steps() const noexcept { return impl_->steps; }
+
+bool Loader::has_ended() const noexcept { return impl_->is_done(); }
+
+std::optional<std::string> Loader::cache_warning() const {
+  const Impl& impl = *impl_;
+  if (impl.data.num_parts() > 1 || !impl.data.part(0).cache()) return std::nullopt;
+  return small_cache_warning(impl.data.part(0), *impl.sampler, impl.node());
+}
+
+namespace detail {
+
+void throw_epoch_ended(std::uint64_t epoch) {
+  throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch),
+                        "call set_epoch(" + std::to_string(epoch + 1) +
+                            ") on the loader to go on, or walk through its epochs()");
+}
+
+void throw_loader_moved_on(std::uint64_t epoch) {
+  throw NotExact("the loader has moved on", "epoch " + std::to_string(epoch),
+                 "prove an epoch before the next one begins");
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shardwise/base/export.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/loader/image_transform.h"
+
+namespace shardwise::detail {
+
+/// What draws random numbers. The numbers never change: docs/formats/transforms.md lists them.
+enum class Operation : std::uint64_t {
+  kRandomResizedCrop = 1,
+  kRandomCrop = 2,
+  kHorizontalFlip = 3,
+  kVerticalFlip = 4,
+  kColourJitter = 5,
+  kGrayscale = 6,
+  kRandomErasing = 7,
+  kMixup = 8,
+  kCutmix = 9,
+};
+
+/// The random numbers of one operation on one sample (or batch): a function of its key alone, so
+/// that no operation shifts what another one draws. One thread.
+class SHARDWISE_EXPORT SampleRandom {
+ public:
+  /// @param key  sample_key() of the sample, or batch_key() of the batch.
+  SampleRandom(const Hash128& key, Operation operation) noexcept;
+
+  /// The next 64 random bits.
+  std::uint64_t word() noexcept;
+  /// In [0, 1), a multiple of 2^-53.
+  double uniform() noexcept;
+  double uniform(const ImageTransform::Range& range) noexcept;
+  /// In (0, 1), an odd multiple of 2^-53.
+  double inside() noexcept;
+  /// In [0, n), each equally likely. REQUIRES: n > 0.
+  std::uint64_t below(std::uint64_t n) noexcept;
+  bool chance(double probability) noexcept { return uniform() < probability; }
+
+ private:
+  std::uint64_t state_;
+  std::uint64_t step_;
+};
+
+/// The key of what is random about a whole batch, by the position in the epoch of its first sample.
+SHARDWISE_EXPORT Hash128 batch_key(std::uint64_t seed, std::uint64_t epoch,
+                                   std::uint64_t position) noexcept;
+
+}  // namespace shardwise::detail

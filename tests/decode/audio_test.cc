@@ -1,0 +1,257 @@
+#include "shardwise/decode/audio_reader.h"
+
+#include <cmath>
+#include <random>
+
+#include "media_bytes.h"
+#include "shardwise/base/error.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using fuzz::encode_sound;
+using fuzz::has_encoder;
+using fuzz::SoundSpec;
+using fuzz::test_sound;
+using testing::HasSubstr;
+
+/// The largest difference between a clip's channel and the sound that was encoded, whose sample
+/// `first` is the clip's first one.
+double largest_difference(const AudioReader::Clip& clip, int channel, std::int64_t first) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < clip.num_samples; ++i) {
+    const auto at = static_cast<std::size_t>(channel * clip.num_samples + i);
+    const double expected = test_sound(channel, first + i, clip.sample_rate);
+    largest = std::max(largest, std::abs(clip.samples[at] - expected));
+  }
+  return largest;
+}
+
+struct Kind {
+  SoundSpec spec;
+  double tolerance;      ///< of a sample
+  std::int64_t padding;  ///< samples more than were encoded, at most
+};
+
+/// Kinds whose encoder this libavcodec has.
+std::vector<Kind> kinds() {
+  constexpr double kExact = 1.0 / 32768;
+  std::vector<Kind> all = {
+      {{.codec = "pcm_s16le", .container = "wav"}, kExact, 0},
+      {{.codec = "pcm_u8", .container = "wav", .channels = 2}, 1.0 / 64, 0},
+      {{.codec = "pcm_f32le", .container = "wav", .channels = 2}, 1e-6, 0},
+      {{.codec = "flac", .container = "flac"}, kExact, 0},
+      {{.codec = "flac",
+        .container = "flac",
+        .sample_rate = 44100,
+        .channels = 2,
+        .num_samples = 100'000},
+       kExact,
+       0},
+      {{.codec = "flac", .container = "ogg", .channels = 2}, kExact, 0},
+      {{.codec = "flac", .container = "matroska", .channels = 2}, kExact, 0},
+      {{.codec = "alac", .container = "mov", .channels = 2}, kExact, 0},
+      {{.codec = "libmp3lame",
+        .container = "mp3",
+        .sample_rate = 44100,
+        .channels = 2,
+        .num_samples = 100'000},
+       0.05,
+       2400},
+      {{.codec = "aac",
+        .container = "mp4",
+        .sample_rate = 44100,
+        .channels = 2,
+        .num_samples = 100'000},
+       0.05,
+       1100},
+      {{.codec = "libvorbis",
+        .container = "ogg",
+        .sample_rate = 44100,
+        .channels = 2,
+        .num_samples = 100'000},
+       0.1,
+       0},
+      {{.codec = "libopus",
+        .container = "ogg",
+        .sample_rate = 48000,
+        .channels = 2,
+        .num_samples = 100'000},
+       0.1,
+       1000},
+  };
+  std::erase_if(all, [](const Kind& kind) { return !has_encoder(kind.spec.codec); });
+  return all;
+}
+
+std::string name_of(const Kind& kind) { return kind.spec.codec + " in " + kind.spec.container; }
+
+TEST(AudioReaderTest, TheWholeSoundIsWhatWasEncoded) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(name_of(kind));
+    const std::string bytes = encode_sound(kind.spec);
+    AudioReader audio(bytes);
+    EXPECT_EQ(audio.info().sample_rate, kind.spec.sample_rate);
+    EXPECT_EQ(audio.info().channels, kind.spec.channels);
+    const double duration = static_cast<double>(kind.spec.num_samples) / kind.spec.sample_rate;
+    EXPECT_NEAR(audio.info().duration_seconds, duration, 0.1);
+    const AudioReader::Clip clip = audio.read();
+    EXPECT_EQ(clip.sample_rate, kind.spec.sample_rate);
+    EXPECT_EQ(clip.channels, kind.spec.channels);
+    EXPECT_GE(clip.num_samples, kind.spec.num_samples);
+    EXPECT_LE(clip.num_samples, kind.spec.num_samples + kind.padding);
+    EXPECT_NEAR(clip.begin_seconds, 0, 0.03);
+    ASSERT_EQ(clip.samples.size(), static_cast<std::size_t>(clip.channels * clip.num_samples));
+    if (kind.padding > 0) continue;  // what lies where is told by the codec's delay
+    for (int c = 0; c < clip.channels; ++c) {
+      EXPECT_LE(largest_difference(clip, c, 0), kind.tolerance);
+    }
+  }
+}
+
+TEST(AudioReaderTest, ARangeHasTheSamplesOfTheWhole) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(name_of(kind));
+    SoundSpec spec = kind.spec;
+    spec.num_samples = 4 * spec.sample_rate;
+    const std::string bytes = encode_sound(spec);
+    AudioReader audio(bytes);
+    const AudioReader::Clip whole = audio.read();
+    // Matroska's times are whole milliseconds.
+    const std::int64_t slack = spec.container == "matroska" ? spec.sample_rate / 1000 : 0;
+    for (const auto& [begin, end] : {std::pair{3.0, 3.5}, {0.25, 0.5}, {1.75, 1.8}, {0.0, 4.0}}) {
+      const AudioReader::Clip clip = audio.read(begin, end);
+      EXPECT_NEAR(static_cast<double>(clip.num_samples), (end - begin) * spec.sample_rate,
+                  static_cast<double>(slack) + 0.5 + 1200 * (end == 4));
+      const auto skipped =
+          std::llround((clip.begin_seconds - whole.begin_seconds) * spec.sample_rate);
+      double best = 1;
+      for (std::int64_t shift = -slack; shift <= slack; ++shift) {
+        double largest = 0;
+        for (std::int64_t i = slack; i < clip.num_samples - slack; ++i) {
+          largest = std::max<double>(
+              largest, std::abs(clip.samples[static_cast<std::size_t>(i)] -
+                                whole.samples[static_cast<std::size_t>(skipped + shift + i)]));
+        }
+        best = std::min(best, largest);
+      }
+      EXPECT_LE(best, kind.tolerance > 0.01 ? 1e-4 : 0) << begin << " to " << end;
+    }
+    EXPECT_EQ(audio.read(5.0, 6.0).num_samples, 0);
+    EXPECT_EQ(audio.read(1.0, 1.0).num_samples, 0);
+    EXPECT_EQ(audio.read().samples, whole.samples);
+  }
+}
+
+TEST(AudioReaderTest, TheSoundOfAVideoIsRead) {
+  for (const char* container : {"mp4", "matroska"}) {
+    const std::string bytes = fuzz::encode_video({.container = container, .with_sound = true});
+    AudioReader audio(bytes);
+    EXPECT_EQ(audio.info().codec, "aac");
+    EXPECT_EQ(audio.info().sample_rate, 8000);
+    EXPECT_NEAR(static_cast<double>(audio.read().num_samples), 9600, 2100);
+    EXPECT_EQ(audio.read(0.5, 0.75).num_samples, 2000);
+  }
+}
+
+TEST(AudioReaderTest, ASoundIsMixedAndResampled) {
+  const std::string bytes = encode_sound({.channels = 2});
+  const AudioReader::Clip stereo = AudioReader(bytes).read();
+  const AudioReader::Clip mono = AudioReader(bytes, {.channels = 1}).read();
+  ASSERT_EQ(mono.num_samples, stereo.num_samples);
+  EXPECT_EQ(mono.channels, 1);
+  for (std::size_t i = 0; i < mono.samples.size(); ++i) {
+    EXPECT_NEAR(mono.samples[i], (stereo.samples[i] + stereo.samples[8000 + i]) / 2, 1e-6);
+  }
+  const AudioReader::Clip faster = AudioReader(bytes, {.sample_rate = 16000}).read();
+  EXPECT_EQ(faster.sample_rate, 16000);
+  EXPECT_EQ(faster.channels, 2);
+  EXPECT_EQ(faster.num_samples, 16000);
+  double largest = 0;
+  for (std::int64_t i = 200; i < 15'800; ++i) {  // but for the ends, where nothing lies beside them
+    largest = std::max(
+        largest, std::abs(faster.samples[static_cast<std::size_t>(i)] - test_sound(0, i, 16000)));
+  }
+  EXPECT_LE(largest, 0.001);
+  AudioReader slower(bytes, {.sample_rate = 4000, .channels = 1});
+  EXPECT_EQ(slower.read(0.25, 0.75).num_samples, 2000);
+}
+
+TEST(AudioReaderTest, WhatACallerAsksForIsChecked) {
+  const std::string bytes = encode_sound({});
+  EXPECT_EQ(test::error_code([&] { AudioReader(bytes, {.sample_rate = -1}); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test::error_code([&] { AudioReader(bytes, {.channels = 65}); }),
+            ErrorCode::kInvalidArgument);
+  AudioReader audio(bytes);
+  EXPECT_EQ(test::error_code([&] { audio.read(2, 1); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test::error_code([&] { audio.read(std::nan(""), 1); }), ErrorCode::kInvalidArgument);
+}
+
+TEST(AudioReaderTest, MoreSamplesThanTheLimitAreRefused) {
+  const std::string bytes = encode_sound({.channels = 2});
+  EXPECT_EQ(test::error_text(
+                [&] { AudioReader(bytes, {.where = "here", .max_samples = 15'999}).read(); }),
+            "the sound cannot be decoded (it has more samples than the limit of 15999): here; mend "
+            "the member, or leave the sample out");
+  EXPECT_NO_THROW(AudioReader(bytes, {.max_samples = 16'000}).read());
+  EXPECT_NO_THROW(AudioReader(bytes, {.max_samples = 15'999}).read(0, 0.5));
+  EXPECT_THAT(test::error_text([&] {
+                AudioReader(bytes, {.sample_rate = 800'000, .max_samples = 1'599'999}).read();
+              }),
+              HasSubstr("more samples than the limit"));
+}
+
+TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
+  for (const SoundSpec& spec :
+       {SoundSpec{.num_samples = 500},
+        SoundSpec{.codec = "pcm_s16le", .container = "wav", .num_samples = 500},
+        SoundSpec{.codec = "alac", .container = "mov", .num_samples = 500}}) {
+    const std::string bytes = encode_sound(spec);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      // A copy of its own, so that reading past its end is seen by sanitizers.
+      const std::vector<char> part(bytes.begin(),
+                                   bytes.begin() + static_cast<std::ptrdiff_t>(size));
+      EXPECT_EQ(test::error_code([&] {
+                  AudioReader({part.data(), part.size()}).read();
+                }),
+                ErrorCode::kBadField)
+          << size << " of " << bytes.size() << " bytes of " << spec.container;
+    }
+  }
+}
+
+TEST(AudioReaderTest, NoFlippedByteDoesWorseThanAnError) {
+  std::mt19937_64 random(test::seed_of("SHARDWISE_AUDIO_SEED", 20'261'123));
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(name_of(kind));
+    SoundSpec spec = kind.spec;
+    spec.num_samples = 8000;
+    const std::string good = encode_sound(spec);
+    for (int i = 0; i < 100; ++i) {
+      std::string bad = good;
+      const std::size_t at =
+          random() % std::min<std::size_t>(bad.size(), i % 2 == 0 ? 400 : 1 << 20);
+      bad[at] = static_cast<char>(bad[at] ^ (1 << random() % 8));
+      try {
+        AudioReader audio(bad, {.max_samples = 1 << 20});
+        audio.read();
+        audio.read(1.2, 1.3);
+      } catch (const BadField&) {
+        continue;
+      }
+    }
+  }
+}
+
+TEST(AudioReaderTest, WhatIsNoSoundIsABadField) {
+  EXPECT_THAT(test::error_text([] { AudioReader audio(""); }), HasSubstr("it is empty"));
+  EXPECT_THAT(test::error_text([] { AudioReader audio("#EXTM3U\nhttp://h/a.mp3\n"); }),
+              HasSubstr("by its first bytes"));
+  const std::string silent = fuzz::encode_video({});
+  EXPECT_THAT(test::error_text([&] { AudioReader audio(silent); }), HasSubstr("it has no sound"));
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,191 @@
+#include "shardwise/loader/columns.h"
+
+#include <cstring>
+#include <memory_resource>
+
+#include "shardwise/loader/loader.h"
+#include "support/dataset.h"
+
+namespace shardwise {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A .npy file of version 1.
+std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
+                const std::string& fortran = "False") {
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
+  const auto size = static_cast<unsigned char>(header.size());
+  return std::string("\x93NUMPY\x01\x00", 8) + std::string(1, static_cast<char>(size)) +
+         std::string(1, '\0') + header + data;
+}
+
+std::string floats(std::initializer_list<float> values) {
+  return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(float)};
+}
+
+Batch one_batch(const Dataset& data, std::vector<Column> columns, std::uint64_t max_bad = 0) {
+  Loader loader(data, {.columns = std::move(columns),
+                       .order = {.kind = Sequential{}},
+                       .batch_size = std::max<std::uint64_t>(data.size(), 1),
+                       .threads = 2,
+                       .max_bad = max_bad});
+  auto batch = loader.next();
+  EXPECT_TRUE(batch.has_value());
+  return *std::move(batch);
+}
+
+TEST(ColumnsTest, BytesTextsNumbersAndKeysOfEverySample) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d",
+                                          {{{"bin", "abc"}, {"txt", "eins"}, {"cls", "7"}},
+                                           {{"bin", ""}, {"txt", "zw\xC3\xB6lf"}, {"cls", " -3\n"}},
+                                           {{"bin", "de"}, {"txt", ""}, {"cls", "0"}}});
+  const Batch batch = one_batch(data, {columns::bytes("bin"), columns::text("txt").named("caption"),
+                                       columns::integer("cls"), columns::key()});
+  EXPECT_EQ(batch.size(), 3u);
+  EXPECT_THAT(batch.samples(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(batch.positions(), ElementsAre(0, 1, 2));
+  const Batch::Array& bytes = batch["bin"];
+  EXPECT_TRUE(bytes.is_ragged());
+  EXPECT_EQ(bytes.dtype(), DType::kUInt8);
+  EXPECT_THAT(bytes.shape(), ElementsAre(3));
+  EXPECT_THAT(bytes.offsets(), ElementsAre(0, 3, 3, 5));
+  EXPECT_THAT(bytes.row_shape(2), ElementsAre(2));
+  EXPECT_EQ(bytes.text(0), "abc");
+  EXPECT_EQ(bytes.text(1), "");
+  EXPECT_EQ(bytes.text(2), "de");
+  EXPECT_EQ(batch["caption"].text(1), "zw\xC3\xB6lf");
+  EXPECT_FALSE(batch["cls"].is_ragged());
+  EXPECT_THAT(batch["cls"].shape(), ElementsAre(3));
+  EXPECT_THAT(batch["cls"].values<std::int64_t>(), ElementsAre(7, -3, 0));
+  EXPECT_EQ(batch["__key__"].text(1), "s00001");
+  for (const Batch::Array& array : batch.arrays()) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.memory().get()) % 64, 0u);
+  }
+}
+
+TEST(ColumnsTest, TheFirstOfSeveralFieldsThatASampleHasIsTaken) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(
+      dir, "d", {{{"a", "1"}, {"b", "2"}}, {{"b", "3"}}, {{"b", "4"}, {"a", "5"}}});
+  const Batch batch = one_batch(data, {columns::bytes("a;b")});
+  EXPECT_EQ(batch["a"].text(0), "1");
+  EXPECT_EQ(batch["a"].text(1), "3");
+  EXPECT_EQ(batch["a"].text(2), "5");
+}
+
+TEST(ColumnsTest, ArraysHaveTheTypeAndShapeThatTheColumnSays) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(
+      dir, "d",
+      {{{"npy", npy("<f4", "(2, 2)", floats({1, 2, 3, 4}))}},
+       {{"npy", npy("<f4", "(2, 2)", floats({1, 2, 3, 4}), "True")}},
+       {{"npy", npy(">f4", "(2, 2)",
+                    std::string("\x3F\x80\0\0\x40\0\0\0\x40\x40\0\0\x40\x80\0\0", 16))}}});
+  const Batch batch = one_batch(data, {columns::array("npy", DType::kFloat32, {2, 2})});
+  EXPECT_THAT(batch["npy"].shape(), ElementsAre(3, 2, 2));
+  EXPECT_THAT(batch["npy"].values<float>(), ElementsAre(1, 2, 3, 4, 1, 3, 2, 4, 1, 2, 3, 4));
+  EXPECT_THAT(test::error_text([&] {
+                one_batch(data, {columns::array("npy", DType::kInt64, {2, 2})});
+              }),
+              AllOf(HasSubstr("float32"), HasSubstr("int64"), HasSubstr("s00000")));
+  EXPECT_THAT(
+      test::error_text([&] { one_batch(data, {columns::array("npy", DType::kFloat32, {4})}); }),
+      AllOf(HasSubstr("[2, 2]"), HasSubstr("[4]")));
+}
+
+TEST(ColumnsTest, RaggedArraysKeepTheirShapes) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d",
+                                          {{{"npy", npy("<f4", "(1, 2)", floats({1, 2}))}},
+                                           {{"npy", npy("<f4", "(0, 2)", "")}},
+                                           {{"npy", npy("<f4", "(2, 1)", floats({3, 4}))}}});
+  const Batch batch = one_batch(data, {columns::array("npy", DType::kFloat32)});
+  const Batch::Array& array = batch["npy"];
+  EXPECT_THAT(array.offsets(), ElementsAre(0, 2, 2, 4));
+  EXPECT_THAT(array.row_shape(0), ElementsAre(1, 2));
+  EXPECT_THAT(array.row_shape(1), ElementsAre(0, 2));
+  EXPECT_THAT(array.row_shape(2), ElementsAre(2, 1));
+  EXPECT_THAT(array.values<float>(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ColumnsTest, AFunctionMakesRowsOfItsOwn) {
+  const test::TempDir dir;
+  const Dataset data =
+      test::make_dataset(dir, "d", {{{"t", "abc"}}, {{"t", "de"}}, {{"t", "fghi"}}});
+  const Batch batch = one_batch(
+      data, {columns::function("length", DType::kInt32, {2},
+                               [](const Sample& sample, const Hash128&, columns::Row& row) {
+                                 row.values<std::int32_t>()[0] =
+                                     static_cast<std::int32_t>(sample["t"].size());
+                                 row.values<std::int32_t>()[1] =
+                                     static_cast<std::int32_t>(sample.index());
+                               }),
+             columns::ragged_function("twice", DType::kUInt8,
+                                      [](const Sample& sample, const Hash128&, columns::Row& row) {
+                                        const std::string twice =
+                                            sample.copy("t") + sample.copy("t");
+                                        row.resize(static_cast<std::int64_t>(twice.size()));
+                                        std::memcpy(row.bytes().data(), twice.data(), twice.size());
+                                      }),
+             columns::ragged_function("nothing", DType::kInt64,
+                                      [](const Sample&, const Hash128&, columns::Row&) {})});
+  EXPECT_THAT(batch["length"].values<std::int32_t>(), ElementsAre(3, 0, 2, 1, 4, 2));
+  EXPECT_EQ(batch["twice"].text(1), "dede");
+  EXPECT_THAT(batch["nothing"].offsets(), ElementsAre(0, 0, 0, 0));
+}
+
+TEST(ColumnsTest, BadRowsAreClosedUpInEveryKindOfColumn) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < 9; ++i) {
+    samples.push_back({{"t", std::string(static_cast<std::size_t>(i), 'x')},
+                       {"npy", npy("<f4", "(1,)", floats({static_cast<float>(i)}))},
+                       {"cls", i % 3 == 0 ? "bad" : std::to_string(i)}});
+  }
+  const Dataset data = test::make_dataset(dir, "d", samples);
+  const Batch batch = one_batch(
+      data, {columns::bytes("t"), columns::array("npy", DType::kFloat32), columns::integer("cls")},
+      3);
+  EXPECT_THAT(batch.samples(), ElementsAre(1, 2, 4, 5, 7, 8));
+  EXPECT_THAT(batch.positions(), ElementsAre(1, 2, 4, 5, 7, 8));
+  EXPECT_THAT(batch["cls"].values<std::int64_t>(), ElementsAre(1, 2, 4, 5, 7, 8));
+  EXPECT_THAT(batch["npy"].values<float>(), ElementsAre(1, 2, 4, 5, 7, 8));
+  EXPECT_THAT(batch["t"].offsets(), ElementsAre(0, 1, 3, 7, 12, 19, 27));
+}
+
+TEST(ColumnsTest, ErrorsNameTheSampleTheFieldAndTheReason) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"txt", "\xFF"}, {"cls", "x"}}});
+  const auto text = [&](const Column& column) {
+    return test::error_text([&] { one_batch(data, {column}); });
+  };
+  EXPECT_THAT(text(columns::text("txt")), AllOf(HasSubstr("txt"), HasSubstr("UTF-8"),
+                                                HasSubstr("s00000"), HasSubstr("d-0.tar")));
+  EXPECT_THAT(text(columns::integer("cls")), AllOf(HasSubstr("cls"), HasSubstr("s00000")));
+  EXPECT_THAT(text(columns::bytes("jpg;png")),
+              AllOf(HasSubstr("jpg;png"), HasSubstr("its fields are txt, cls")));
+  EXPECT_THAT(text(columns::function(
+                  "f", DType::kInt8, {},
+                  [](const Sample&, const Hash128&, columns::Row& row) { row.resize(1); })),
+              HasSubstr("have a shape already"));
+  EXPECT_THAT(test::error_text([] { columns::bytes(""); }), HasSubstr("name of a field"));
+  EXPECT_THAT(test::error_text([] { columns::function("f", DType::kInt8, {}, nullptr); }),
+              HasSubstr("has no function"));
+  EXPECT_THAT(test::error_text([&] {
+                Loader(data, {.columns = {columns::bytes("a"), columns::text("a")}});
+              }),
+              HasSubstr("two columns have one name"));
+  const Batch batch = one_batch(data, {columns::bytes("txt")});
+  EXPECT_THAT(test::error_text([&] { batch["jpg"]; }),
+              AllOf(HasSubstr("'jpg'"), HasSubstr("its columns are 'txt'")));
+  EXPECT_THAT(test::error_text([&] { batch["txt"].values<std::int32_t>(); }),
+              HasSubstr("are uint8, 1 bytes each"));
+}
+
+}  // namespace
+}  // namespace shardwise

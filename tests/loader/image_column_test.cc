@@ -1,0 +1,160 @@
+#include <cmath>
+#include <map>
+
+#include "shardwise/loader/loader.h"
+#include "support/dataset.h"
+#include "support/images.h"
+
+namespace shardwise {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Dataset make_pictures(const test::TempDir& dir, int count) {
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < count; ++i) {
+    const auto picture = test::test_picture(40 + 7 * (i % 5), 30 + 5 * (i % 4), 1u + unsigned(i));
+    samples.push_back({{i % 3 == 0 ? "png" : "jpg",
+                        i % 3 == 0 ? test::encode_png(picture) : test::encode_jpeg(picture)}});
+  }
+  return test::make_dataset(dir, "pictures", samples, 8);
+}
+
+const ImageTransform kTraining{
+    .random_resized_crop = {{.size = {24, 20}}},
+    .horizontal_flip = 0.5,
+    .colour_jitter = {{.brightness = {0.6, 1.4}, .contrast = {0.6, 1.4}, .hue = {-0.1, 0.1}}},
+    .grayscale = 0.2,
+    .normalize = ImageTransform::Normalize{},
+    .random_erasing = ImageTransform::RandomErasing{},
+    .type = ImageTransform::Type::kFloat32};
+
+/// The bytes of each sample's row.
+std::map<std::int64_t, std::string> rows(const Dataset& data, const ImageTransform& transform,
+                                         unsigned threads, std::uint64_t batch_size,
+                                         std::uint64_t epoch = 0) {
+  std::map<std::int64_t, std::string> found;
+  Loader loader(data, {.columns = {columns::image("jpg;png", transform)},
+                       .order = {.seed = 11},
+                       .batch_size = batch_size,
+                       .threads = threads});
+  loader.set_epoch(epoch);
+  while (const auto batch = loader.next()) {
+    for (std::size_t i = 0; i < batch->size(); ++i) {
+      found.emplace(batch->samples()[i], (*batch)["jpg"].text(i));
+    }
+  }
+  EXPECT_THAT(loader.prove(), HasSubstr("proven"));
+  return found;
+}
+
+TEST(ImageColumnTest, RandomTransformsGiveTheSameForAnyThreadsAndBatches) {
+  const test::TempDir dir;
+  const Dataset data = make_pictures(dir, 40);
+  const auto expected = rows(data, kTraining, 0, 40);
+  EXPECT_EQ(expected.size(), 40u);
+  EXPECT_EQ(expected.begin()->second.size(), 24u * 20 * 3 * 4);
+  for (const unsigned threads : {1u, 2u, 7u}) {
+    for (const std::uint64_t batch_size : {1u, 7u, 64u}) {
+      EXPECT_EQ(rows(data, kTraining, threads, batch_size), expected);
+    }
+  }
+  EXPECT_NE(rows(data, kTraining, 2, 7, 1), expected) << "another epoch draws anew";
+}
+
+TEST(ImageColumnTest, WhatIsCutOutIsDecodedAsFromTheWhole) {
+  const test::TempDir dir;
+  const Dataset data = make_pictures(dir, 12);
+  const auto crops = rows(data, {.centre_crop = {20, 16}}, 1, 1);
+  for (const auto& [sample, whole] : rows(data, {}, 1, 1)) {
+    const auto s = static_cast<std::size_t>(sample);
+    const std::size_t width = 40 + 7 * (s % 5);
+    const std::size_t height = 30 + 5 * (s % 4);
+    ASSERT_EQ(whole.size(), height * width * 3);
+    const auto top = static_cast<std::size_t>(std::nearbyint((double(height) - 20) / 2));
+    const auto left = static_cast<std::size_t>(std::nearbyint((double(width) - 16) / 2));
+    std::string expected;
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t y = 0; y < 20; ++y) {
+        expected += whole.substr((c * height + top + y) * width + left, 16);
+      }
+    }
+    const bool is_the_crop = crops.at(sample) == expected;
+    EXPECT_TRUE(is_the_crop) << sample << ": " << height << " x " << width;
+  }
+}
+
+TEST(ImageColumnTest, LayoutAndTypeAreThoseOfTheTransform) {
+  const test::TempDir dir;
+  const Dataset data = make_pictures(dir, 6);
+  const auto array = [&](const ImageTransform& transform) {
+    Loader loader(data, {.columns = {columns::image("jpg;png", transform)}, .batch_size = 6});
+    return loader.next()->arrays()[0];
+  };
+  const auto first = array({.resize = {10, 12}});
+  EXPECT_THAT(first.shape(), ElementsAre(6, 3, 10, 12));
+  EXPECT_EQ(first.dtype(), DType::kUInt8);
+  const auto last = array({.resize = {10, 12}, .layout = ImageTransform::Layout::kChannelsLast});
+  EXPECT_THAT(last.shape(), ElementsAre(6, 10, 12, 3));
+  const auto planes = first.values<std::uint8_t>();
+  const auto pixels = last.values<std::uint8_t>();
+  for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t p = 0; p < 120; ++p) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        ASSERT_EQ(planes[i * 360 + c * 120 + p], pixels[i * 360 + p * 3 + c]);
+      }
+    }
+  }
+  EXPECT_EQ(array({.resize = {4, 4}, .type = ImageTransform::Type::kFloat16}).dtype(),
+            DType::kFloat16);
+  EXPECT_EQ(array({.resize = {4, 4}, .type = ImageTransform::Type::kBfloat16}).dtype(),
+            DType::kBFloat16);
+}
+
+TEST(ImageColumnTest, ImagesOfSeveralSizesNeedOne) {
+  const test::TempDir dir;
+  const Dataset data = make_pictures(dir, 12);
+  const auto text = [&](const ImageTransform& transform, const ImageDecoding& decoding = {}) {
+    return test::error_text([&] {
+      Loader loader(
+          data, {.columns = {columns::image("jpg;png", transform, decoding)}, .batch_size = 12});
+      loader.next();
+    });
+  };
+  EXPECT_THAT(text({}), AllOf(HasSubstr("differ in size"), HasSubstr("set resize, or a crop"),
+                              HasSubstr("pictures-")));
+  EXPECT_THAT(text({.resize_shorter_side = 10}), HasSubstr("differ in size"));
+  EXPECT_EQ(rows(data, {.resize = {9, 9}}, 2, 12).size(), 12u);
+  EXPECT_THAT(text({.resize = {9, 9}}, {.max_pixels = 100}), HasSubstr("limit of 100"));
+}
+
+TEST(ImageColumnTest, ScaledDecodingComesCloseToTheExactOne) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (unsigned i = 0; i < 4; ++i) {
+    samples.push_back({{"jpg", test::encode_jpeg(test::test_picture(400, 300, i + 1))}});
+  }
+  const Dataset data = test::make_dataset(dir, "large", samples);
+  const auto values = [&](ImageDecoding::Scaling scaling) {
+    Loader loader(data,
+                  {.columns = {columns::image("jpg", {.resize = {64, 64}}, {.scaling = scaling})},
+                   .order = {.kind = Sequential{}},
+                   .batch_size = 4});
+    const auto batch = loader.next();
+    const auto all = (*batch)["jpg"].values<std::uint8_t>();
+    return std::vector<std::uint8_t>(all.begin(), all.end());
+  };
+  const auto exact = values(ImageDecoding::Scaling::kExact);
+  for (const auto scaling : {ImageDecoding::Scaling::kNotSmaller, ImageDecoding::Scaling::kFast}) {
+    const auto scaled = values(scaling);
+    EXPECT_NE(scaled, exact);
+    double sum = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) sum += std::abs(exact[i] - scaled[i]);
+    EXPECT_LT(sum / static_cast<double>(exact.size()), 4.0);
+  }
+}
+
+}  // namespace
+}  // namespace shardwise

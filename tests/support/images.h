@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardwise::test {
+
+/// Interleaved RGB.
+struct Rgb {
+  int width = 0;
+  int height = 0;
+  std::vector<std::uint8_t> pixels;
+
+  const std::uint8_t* at(int x, int y) const {
+    return pixels.data() + (static_cast<std::size_t>(y) * static_cast<std::size_t>(width) +
+                            static_cast<std::size_t>(x)) *
+                               3;
+  }
+};
+
+/// A smooth picture with some detail, other for another `seed`.
+Rgb test_picture(int width, int height, unsigned seed = 1);
+
+std::string encode_png(const Rgb& image);
+std::string encode_ppm(const Rgb& image);
+std::string encode_jpeg(const Rgb& image, int quality = 95, bool progressive = false);
+
+struct JpegKind {
+  int quality = 90;
+  bool progressive = false;
+  int chroma_across = 2;  ///< pixels a sample of chroma
+  int chroma_down = 2;
+  int restart_interval = 0;  ///< blocks of all components; 0: none
+};
+std::string encode_jpeg_as(const Rgb& image, const JpegKind& kind);
+
+/// Every value `level`.
+std::string solid_png(int width, int height, int level);
+
+/// A PNG of any kind, and the RGB that it stands for: rows and palette are random.
+struct OddPng {
+  std::string bytes;
+  Rgb expected;
+};
+/// `color_type` and `bit_depth` as in the PNG header.
+OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency);
+
+/// A JPEG of gray values (the picture's red) or of inks, Adobe-marked and inverted as usual.
+std::string encode_gray_jpeg(const Rgb& image);
+std::string encode_cmyk_jpeg(const Rgb& image);
+
+std::string encode_webp(const Rgb& image, bool lossless);
+
+/// A PNG header that promises width x height pixels, and no data behind it.
+std::string png_bomb(std::uint32_t width, std::uint32_t height);
+
+}  // namespace shardwise::test
