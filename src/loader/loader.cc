@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
+#include "loader/length_batches.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -21,7 +22,38 @@ using detail::BadRow;
 using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
+using detail::LengthBatches;
 using detail::MadeBatch;
+using detail::SampleLengths;
+
+/// Errors: InvalidArgument, for what cannot go together.
+void require_by_length(const Loader::Options& options) {
+  const auto refuse = [](std::string_view what, std::string_view advice) {
+    throw InvalidArgument("batches by length cannot be made", what, advice);
+  };
+  if (options.by_length->window == 0) refuse("the window is 0", "give it 1 or more positions");
+  if (options.by_length->window > std::uint64_t{1} << 32) {
+    refuse("the window is larger than 2^32", "choose a smaller one");
+  }
+  if (options.global_batch_size != 0) {
+    refuse("global_batch_size is set", "say batch_size instead");
+  }
+  if (options.order.balance_bytes) refuse("balance_bytes is set", "choose one of the two");
+  if (options.order.tail != Order::Tail::kExact) {
+    refuse("the order's tail is " + std::string(tail_name(options.order.tail)),
+           "choose the exact one: ranks have equal numbers of batches anyway");
+  }
+  if (std::holds_alternative<Wids>(options.order.kind)) {
+    refuse("the order is that of wids", "choose another order");
+  }
+}
+
+/// What tokens say of how batches are made: if it is the same, so are the batches.
+std::string rule_text(const Loader::Options& options, const SampleLengths& lengths) {
+  return lengths.name() + ", window " + std::to_string(options.by_length->window) +
+         ", batch_size " + std::to_string(options.batch_size) + ", max_tokens " +
+         std::to_string(options.by_length->max_tokens);
+}
 
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      std::uint64_t rank, std::uint64_t world_size) {
@@ -35,6 +67,7 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
         "max_bad cannot be used with the order of wids", {},
         "that order cannot leave samples out; choose another order, or max_bad 0");
   }
+  if (options.by_length) require_by_length(options);
   std::set<std::string> names;
   for (const Column& column : options.columns) {
     if (!names.insert(column.name()).second) {
@@ -74,11 +107,38 @@ struct Loader::Impl {
                                           options.columns.size() * (batches_ahead(options) + 2))),
         sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
         audit(data.fingerprint()) {
+    if (options.by_length) {
+      lengths = std::make_shared<const SampleLengths>(data, *options.by_length);
+      rule = rule_text(options, *lengths);
+      by_length = batches_from(*sampler, {});
+    }
     begin_steps();
   }
 
+  /// The batches by length of the epoch of `from`, from `begin` on, which is where `from` stands.
+  std::unique_ptr<LengthBatches> batches_from(const Sampler& from,
+                                              LengthBatches::Place begin) const {
+    Order order = options.order;
+    order.skip = {};
+    auto whole = make_sampler(data, order, {});
+    whole->set_epoch(from.epoch());
+    auto kept = whole->clone();
+    ResumeToken token = from.token_after(0);  // with what is left out
+    token.epoch = from.epoch();               // at the end of an epoch it stands in the next one
+    token.position = begin.position;
+    kept->resume(token);
+    return std::make_unique<LengthBatches>(lengths, *options.by_length, options.batch_size,
+                                           std::move(kept), std::move(whole), begin);
+  }
+
+  /// Ranks that get different samples, and which of them this one is.
+  std::uint64_t num_shares() const { return sampler->world_size() / sampler->replicas(); }
+  std::uint64_t share() const { return sampler->rank() / sampler->replicas(); }
+
   void begin_steps() {
     steps = sampler->steps();
+    if (by_length)
+      steps = by_length->size() / num_shares() + (by_length->size() % num_shares() != 0);
     steps_taken = 0;
     ended = false;
     bad_here.clear();
@@ -95,11 +155,20 @@ struct Loader::Impl {
     return std::move(engine);
   }
 
-  /// Starts the threads. They have a sampler of their own, which runs ahead of what is delivered.
-  void start() {
-    auto ahead = std::shared_ptr<Sampler>(sampler->clone());
+  /// The steps that are left, batch by batch. It has a sampler of its own, which runs ahead of what
+  /// is delivered.
+  Engine::Source source() const {
     auto planned = std::make_shared<std::uint64_t>(steps_taken);
-    const auto plan = [ahead, planned, num_steps = steps]() -> std::optional<BatchPlan> {
+    if (by_length) {
+      return [ahead = std::make_shared<LengthBatches>(*by_length), planned, num_steps = steps,
+              shares = num_shares(), own = share()]() -> std::optional<BatchPlan> {
+        if (*planned == num_steps) return std::nullopt;
+        const std::uint64_t batch = (*planned)++ * shares + own;
+        return batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
+      };
+    }
+    return [ahead = std::shared_ptr<Sampler>(sampler->clone()), planned,
+            num_steps = steps]() -> std::optional<BatchPlan> {
       if (*planned == num_steps) return std::nullopt;
       BatchPlan next;
       const std::uint64_t first = ahead->first_of_step(*planned);
@@ -111,9 +180,13 @@ struct Loader::Impl {
       }
       return next;
     };
+  }
+
+  /// Starts the threads.
+  void start() {
     follow();
     auto started = std::make_unique<Engine>(
-        data, options.columns, pool, plan,
+        data, options.columns, pool, source(),
         detail::EngineOptions{.seed = options.order.seed,
                               .epoch = sampler->epoch(),
                               .threads = options.threads,
@@ -141,8 +214,10 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), *sampler, ahead);
   }
 
-  /// The ranks of this node.
+  /// The ranks of this node. Batches by length go to whichever rank is next, so all shards of a
+  /// window are needed by every node.
   RankOptions::Range node() const {
+    if (by_length) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
   }
 
@@ -224,6 +299,7 @@ struct Loader::Impl {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
     audit.add(samples_read);
     delivered += made.planned;
+    if (by_length) delivered = window_begin() / num_shares();
     if (prefetcher) prefetcher->reached(delivered);
     if (made.bad.empty()) return;
     std::ranges::move(made.bad, std::back_inserter(bad_here));
@@ -235,11 +311,68 @@ struct Loader::Impl {
     }
   }
 
+  /// Where the window begins of which the next batch is, counted from where the sampler stands.
+  std::uint64_t window_begin() const {
+    return place_after(steps_taken).position - place_after(0).position;
+  }
+  LengthBatches::Place place_after(std::uint64_t num_steps) const {
+    return by_length->place_after(std::min(num_steps * num_shares(), by_length->size()));
+  }
+
   /// The token of all ranks after `num_steps` steps of this epoch, without an audit.
   ResumeToken token_after(std::uint64_t num_steps) const {
-    ResumeToken token = sampler->token_after(num_steps);
+    ResumeToken token;
+    if (!by_length) {
+      token = sampler->token_after(num_steps);
+    } else if (num_steps == steps) {
+      token = sampler->token_after(sampler->steps());
+    } else {
+      token = sampler->token_after(0);
+      const LengthBatches::Place place = place_after(num_steps);
+      token.position = place.position;
+      if (place.position > 0 || place.batches > 0) token.batches = {rule, place.batches};
+    }
     token.skip.merge(bad);
     return token;
+  }
+
+  /// A sampler to resume from `token`. Within a window all that is left out comes from the token,
+  /// see without_batches(): the order's own list would hold from the beginning of the window.
+  std::unique_ptr<Sampler> sampler_for_rest(const ResumeToken& token) const {
+    Loader::Options rest = options;
+    if (token.batches) rest.order.skip = {};
+    return sampler_for(data, rest, ranks->rank(), ranks->world_size());
+  }
+
+  /// The token for a sampler, which knows nothing of batches by length.
+  /// Errors: Mismatch if the token's batches are not those of this loader.
+  ResumeToken without_batches(const ResumeToken& token, const std::string& where) const {
+    const std::string there = token.batches ? token.batches->rule : "";
+    if ((token.batches || token.position > 0) && there != rule) {
+      const auto shown = [](const std::string& text) {
+        return text.empty() ? std::string("none") : in_quotes(text);
+      };
+      throw Mismatch("within an epoch, batches by length must be made as before",
+                     where + ": " + shown(there) + " there, " + shown(rule) + " here",
+                     "go on with the same by_length and batch_size, or at the end of the epoch");
+    }
+    ResumeToken plain = token;
+    plain.batches.reset();
+    if (token.batches) {
+      // What is delivered of this window stays delivered, so new entries hold behind it.
+      plain.skip.merge_from(options.order.skip,
+                            {token.epoch, token.position + options.by_length->window});
+    }
+    return plain;
+  }
+
+  /// Begins where `at` stands.
+  void stand(std::unique_ptr<Sampler> at, std::unique_ptr<LengthBatches> batches) {
+    drop_engine();
+    sampler = std::move(at);
+    by_length = std::move(batches);
+    audit.reset();
+    begin_steps();
   }
 
   bool is_done() const { return ended || (steps > 0 && steps_taken == steps); }
@@ -249,9 +382,12 @@ struct Loader::Impl {
   const std::shared_ptr<Reducer> ranks;
   const std::shared_ptr<BufferPool> pool;
   std::unique_ptr<Sampler> sampler;  ///< stands where this epoch, or the resumed rest, began
-  EpochAudit audit;                  ///< of what this rank handed out
-  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
-  std::uint64_t steps = 0;                      ///< from there to the end
+  std::shared_ptr<const SampleLengths> lengths;  ///< of batches by length
+  std::string rule;                              ///< of them
+  std::unique_ptr<LengthBatches> by_length;      ///< from where the sampler stands
+  EpochAudit audit;                              ///< of what this rank handed out
+  std::optional<EpochAudit::Sum> expected_all;   ///< of every sample once: the same in every epoch
+  std::uint64_t steps = 0;                       ///< from there to the end
   std::uint64_t steps_taken = 0;
   bool ended = false;                         ///< next() has said so
   std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
@@ -280,10 +416,11 @@ void Loader::set_epoch(std::uint64_t epoch) {
   ResumeToken token = impl.token_after(0);  // with the samples that are known to be bad
   token.epoch = epoch;
   token.position = 0;
-  impl.sampler->resume(token);
-  impl.drop_engine();
-  impl.audit.reset();
-  impl.begin_steps();
+  token.batches.reset();
+  auto at = impl.sampler->clone();
+  at->resume(token);
+  auto batches = impl.by_length ? impl.batches_from(*at, {}) : nullptr;
+  impl.stand(std::move(at), std::move(batches));
 }
 
 void Loader::start() {
@@ -324,37 +461,40 @@ ResumeToken Loader::state() {
 
 void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
   Impl& impl = *impl_;
-  const auto resumed = impl.sampler->clone();
-  resumed->resume(token, changes);
   const std::string where =
       "epoch " + std::to_string(token.epoch) + ", position " + std::to_string(token.position);
-  bool is_done = false;
-  if (token.position > 0) {
+  auto resumed = impl.sampler_for_rest(token);
+  resumed->resume(impl.without_batches(token, where), changes);
+  const std::uint64_t in_window = token.batches ? token.batches->delivered : 0;
+  auto batches =
+      impl.by_length ? impl.batches_from(*resumed, {token.position, in_window}) : nullptr;
+  const bool is_within = token.position > 0 || in_window > 0;
+  if (is_within) {
     if (!token.audit) {
       throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
                      where, "take tokens from the loader's state()");
     }
-    const std::uint64_t due = resumed->deliveries_before(token.position);
+    const std::uint64_t due =
+        resumed->deliveries_before(token.position) + (batches ? batches->delivered_before() : 0);
     if (token.audit->count != due) {
       throw Mismatch("the resume token says that " + std::to_string(token.audit->count) +
                          " samples were delivered, and " + std::to_string(due) + " were due",
                      where, "take tokens from the loader's state()");
     }
-    is_done = resumed->steps() == 0;
-    if (is_done) {
+    const std::uint64_t left = batches ? batches->size() : resumed->steps();
+    if (left == 0) {
       EpochAudit audit(impl.data.fingerprint());
       audit.merge(*token.audit);
       audit.prove(resumed->expectation(), token.epoch);
       resumed->set_epoch(token.epoch + 1);
+      if (batches) batches = impl.batches_from(*resumed, {});
+      impl.stand(std::move(resumed), std::move(batches));
+      return;
     }
   }
-  impl.drop_engine();
-  impl.sampler = resumed->clone();
-  impl.audit.reset();
-  if (token.position > 0 && !is_done && impl.ranks->rank() < resumed->replicas()) {
-    impl.audit.merge(*token.audit);  // one rank of each replica
-  }
-  impl.begin_steps();
+  const bool speaks = impl.ranks->rank() < resumed->replicas();  // one rank of each replica
+  impl.stand(std::move(resumed), std::move(batches));
+  if (is_within && speaks) impl.audit.merge(*token.audit);
 }
 
 const SkipList& Loader::bad_samples() const noexcept { return impl_->bad; }

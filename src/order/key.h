@@ -24,6 +24,7 @@ enum class KeyPurpose : std::uint64_t {
   kSample = 11,         ///< what is random about one sample in an epoch; see sample_key.h
   kOperation = 12,      ///< one operation on a sample or batch; index: the operation
   kBatch = 13,          ///< what is random about a batch; index: the position of its first sample
+  kWindow = 14,         ///< the order of the batches by length of one window; index: the window
 };
 
 /// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.

@@ -26,6 +26,7 @@ namespace shardwise {
 namespace {
 
 constexpr std::string_view kPrefix = "sw2.";
+constexpr std::string_view kBatchesPrefix = "sw3.";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -437,7 +438,7 @@ std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::O
 
 std::string ResumeToken::to_text() const {
   Writer out;
-  out.byte(kVersion);
+  out.byte(batches ? kBatchesVersion : kVersion);
   put_stage(out, fingerprint, spec);
   out.varint(epoch);
   out.varint(position);
@@ -453,30 +454,35 @@ std::string ResumeToken::to_text() const {
     out.varint(stage.end_epoch);
     put_stage(out, stage.fingerprint, stage.spec);
   }
+  if (batches) {
+    out.string(batches->rule);
+    out.varint(batches->delivered);
+  }
   const std::uint64_t checksum = hash64(out.bytes());
   out.fixed(checksum);
-  return std::string(kPrefix) + base64(out.bytes());
+  return std::string(batches ? kBatchesPrefix : kPrefix) + base64(out.bytes());
 }
 
 ResumeToken ResumeToken::from_text(std::string_view text) {
   text = without_space(text);
   const std::string_view version = version_of(text);
   if (version.empty()) throw_damaged("it does not begin like one");
-  if (version != kPrefix) {
+  if (version != kPrefix && version != kBatchesPrefix) {
     throw VersionMismatch("cannot read this resume token", "it begins with " + in_quotes(version),
-                          "this library reads tokens that begin with \"sw2.\"; go on with the "
-                          "library that wrote it, or begin the epoch anew");
+                          "this library reads tokens that begin with \"sw2.\" or \"sw3.\"; go on "
+                          "with the library that wrote it, or begin the epoch anew");
   }
+  const unsigned expected = version == kPrefix ? kVersion : kBatchesVersion;
   const std::string bytes = from_base64(text.substr(kPrefix.size()));
   if (bytes.size() < 8) throw_damaged("it ends too early");
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
   if (hash64(body) != load_le64(bytes.data() + body.size())) throw_damaged("its checksum is wrong");
   Reader in(body);
   ResumeToken token;
-  if (const unsigned format = in.byte(); format != kVersion) {
-    throw VersionMismatch("cannot read this resume token",
-                          "its version is " + std::to_string(format),
-                          "this library reads version " + std::to_string(kVersion));
+  if (const unsigned format = in.byte(); format != expected) {
+    throw VersionMismatch(
+        "cannot read this resume token", "its version is " + std::to_string(format),
+        "behind " + in_quotes(version) + " it is to be " + std::to_string(expected));
   }
   token.fingerprint = in.hash();
   take(in, token.spec);
@@ -495,6 +501,11 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
     stage.end_epoch = in.varint();
     stage.fingerprint = in.hash();
     take(in, stage.spec);
+  }
+  if (expected == kBatchesVersion) {
+    Batches& window = token.batches.emplace();
+    window.rule = in.string();
+    window.delivered = in.varint();
   }
   if (!in.at_end()) throw_damaged("bytes follow its end");
   return token;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/spec.h"
 
@@ -198,6 +199,11 @@ ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
 }
 
 void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
+  if (token.batches) {
+    throw Mismatch("the resume token stands within a window of batches by length",
+                   "their rule: " + in_quotes(token.batches->rule),
+                   "go on with a Loader whose by_length is the same");
+  }
   std::vector<ResumeToken::Stage> history = token.history;
   const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;
   const SkipList::Point point{token.epoch, token.position};

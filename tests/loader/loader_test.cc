@@ -1,7 +1,6 @@
 #include "shardwise/loader/loader.h"
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <map>
 #include <memory_resource>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "support/dataset.h"
+#include "support/thread_ranks.h"
 
 namespace shardwise {
 namespace {
@@ -52,60 +52,6 @@ std::map<std::int64_t, std::string> rows_of(const Batch& batch) {
   return rows;
 }
 
-/// Ranks of one process, each with a thread.
-class ThreadRanks {
- public:
-  explicit ThreadRanks(std::uint64_t world_size)
-      : world_size_(world_size), barrier_(static_cast<std::ptrdiff_t>(world_size)) {}
-
-  std::shared_ptr<Reducer> rank(std::uint64_t rank) { return std::make_shared<Rank>(*this, rank); }
-
- private:
-  class Rank : public Reducer {
-   public:
-    Rank(ThreadRanks& all, std::uint64_t rank) : all_(all), rank_(rank) {}
-    [[nodiscard]] std::uint64_t rank() const noexcept override { return rank_; }
-    [[nodiscard]] std::uint64_t world_size() const noexcept override { return all_.world_size_; }
-    [[nodiscard]] std::uint64_t local_rank() const noexcept override { return rank_; }
-    [[nodiscard]] std::uint64_t local_world_size() const noexcept override {
-      return all_.world_size_;
-    }
-    void add(std::span<std::int64_t> words) override {
-      {
-        const std::lock_guard lock(all_.mutex_);
-        all_.sums_.resize(words.size());
-        for (std::size_t i = 0; i < words.size(); ++i) {
-          all_.sums_[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(all_.sums_[i]) +
-                                                    static_cast<std::uint64_t>(words[i]));
-        }
-      }
-      all_.barrier_.arrive_and_wait();
-      std::copy(all_.sums_.begin(), all_.sums_.end(), words.begin());
-      all_.barrier_.arrive_and_wait();
-      if (rank_ == 0) all_.sums_.clear();
-      all_.barrier_.arrive_and_wait();
-    }
-
-   private:
-    ThreadRanks& all_;
-    const std::uint64_t rank_;
-  };
-
-  const std::uint64_t world_size_;
-  std::barrier<> barrier_;
-  std::mutex mutex_;
-  std::vector<std::int64_t> sums_;
-};
-
-/// Runs `work(rank)` on a thread for each rank.
-template <class Work>
-void on_ranks(std::uint64_t world_size, const Work& work) {
-  std::vector<std::thread> threads;
-  for (std::uint64_t rank = 0; rank < world_size; ++rank)
-    threads.emplace_back([&, rank] { work(rank); });
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(LoaderTest, AnEpochHasEachSampleOnceAndIsProven) {
   const test::TempDir dir;
   Loader loader(make_numbers(dir, 95),
@@ -129,10 +75,10 @@ TEST(LoaderTest, TheSamplesAreTheSameForAnyThreadsBatchSizeAndWorld) {
   for (const unsigned threads : {0u, 1u, 2u, 7u}) {
     for (const std::uint64_t batch_size : {1u, 5u, 64u}) {
       for (const std::uint64_t world : {1u, 3u}) {
-        ThreadRanks ranks(world);
+        test::ThreadRanks ranks(world);
         std::mutex mutex;
         std::map<std::int64_t, std::string> rows;
-        on_ranks(world, [&](std::uint64_t rank) {
+        test::on_ranks(world, [&](std::uint64_t rank) {
           Loader loader(data,
                         {.columns = all_columns(),
                          .order = {.seed = 5},
@@ -167,9 +113,9 @@ TEST(LoaderTest, ResumedAtEveryStepAndOnAnotherWorldTheSamplesAreTheSame) {
     Loader first(data, options);
     for (std::uint64_t i = 0; i < steps; ++i) rows.merge(rows_of(*first.next()));
     const ResumeToken token = ResumeToken::from_text(first.state().to_text());
-    ThreadRanks ranks(2);
+    test::ThreadRanks ranks(2);
     std::mutex mutex;
-    on_ranks(2, [&](std::uint64_t rank) {
+    test::on_ranks(2, [&](std::uint64_t rank) {
       Loader::Options other = options;
       other.batch_size = 3;
       other.threads = 1;
@@ -377,12 +323,12 @@ TEST(LoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
 
 TEST(ReducerTest, GatherGivesTheBytesOfAllRanksInTheirOrder) {
   for (const std::uint64_t world : {1u, 2u, 5u}) {
-    ThreadRanks ranks(world);
+    test::ThreadRanks ranks(world);
     std::string expected;
     for (std::uint64_t rank = 0; rank < world; ++rank) {
       expected += std::string(rank * 3 % 7, static_cast<char>('a' + rank)) + "\xFF";
     }
-    on_ranks(world, [&](std::uint64_t rank) {
+    test::on_ranks(world, [&](std::uint64_t rank) {
       const auto reducer = ranks.rank(rank);
       for (int again = 0; again < 3; ++again) {
         EXPECT_EQ(

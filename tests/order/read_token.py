@@ -137,21 +137,21 @@ def json_of_order(order):
 
 class Token:
     def __init__(self):
-        self.skip, self.sums, self.history = SkipList(), None, []
+        self.skip, self.sums, self.history, self.batches = SkipList(), None, [], None
 
     @staticmethod
     def from_text(text):
         text = text.strip(" \t\r\n")
         begins = re.match(r"sw[0-9]+\.", text)
         require(begins, "no token")
-        require(begins.group() == "sw2.", "another version")
-        text = text[4:]
+        require(begins.group() in ("sw2.", "sw3."), "another version")
+        version, text = int(begins.group()[2]), text[4:]
         require(re.fullmatch("[A-Za-z0-9_-]*", text), "no token")
         text = text[:-1] if len(text) % 4 == 1 else text  # six bits are no byte
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         require(len(data) >= 8 and words(hash64(data[:-8])) == data[-8:], "damaged")
         reader, token = Reader(data[:-8]), Token()
-        require(reader.bytes(1) == b"\2", "another version")
+        require(reader.bytes(1)[0] == version, "another version")
         token.fingerprint, token.order = reader.u128(), reader.order()
         token.epoch, token.position = reader.varint(), reader.varint()
         sample = 0
@@ -168,12 +168,15 @@ class Token:
             token.sums = reader.varint(), reader.u128(), reader.u128()
         for _ in range(reader.count()):
             token.history.append((reader.varint(), reader.u128(), reader.order()))
+        if version == 3:
+            token.batches = reader.string().decode("utf-8", "surrogateescape"), reader.varint()
         require(reader.left() == 0, "bytes follow its end")
         return token
 
     def to_text(self):
         out = Writer()
-        out.data += b"\2"
+        version = 3 if self.batches else 2
+        out.data += bytes([version])
         out.u128(self.fingerprint)
         out.order(self.order)
         out.varint(self.epoch, self.position, len(self.skip.samples))
@@ -195,14 +198,18 @@ class Token:
             out.varint(end_epoch)
             out.u128(fingerprint)
             out.order(order)
+        if self.batches:
+            out.string(self.batches[0].encode("utf-8", "surrogateescape"))
+            out.varint(self.batches[1])
         out.data += words(hash64(out.data))
-        return "sw2." + base64.urlsafe_b64encode(out.data).decode().rstrip("=")
+        return "sw%d." % version + base64.urlsafe_b64encode(out.data).decode().rstrip("=")
 
     def as_json(self):
         left_out = [{"sample": s, "from_epoch": point[0], "from_position": point[1], "reason": reason}
                     for s, (point, reason) in sorted(self.skip.samples.items())]
         left_out += [{"epoch": epoch, "begin": begin, "end": end} for epoch, begin, end in self.skip.ranges]
-        return {"epoch": self.epoch, "position": self.position, "delivered": self.sums[0] if self.sums else None,
+        batches = {"batches": {"rule": self.batches[0], "delivered": self.batches[1]}} if self.batches else {}
+        return {"epoch": self.epoch, "position": self.position, **batches, "delivered": self.sums[0] if self.sums else None,
                 "fingerprint": "%032x" % self.fingerprint, "order": json_of_order(self.order), "left_out": left_out,
                 "history": [{"end_epoch": end, "fingerprint": "%032x" % fingerprint, "order": json_of_order(order)}
                             for end, fingerprint, order in self.history]}

@@ -435,10 +435,12 @@ TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
   EXPECT_THAT(page("wids-order.md"),
               testing::HasSubstr("\nVersion " + std::to_string(WidsSampler::kVersion) + "."));
   const std::string token_version = std::to_string(ResumeToken::kVersion);
+  const std::string in_window = std::to_string(ResumeToken::kBatchesVersion);
   EXPECT_THAT(page("resume-token.md"),
-              testing::StartsWith("# The resume token, version " + token_version + "\n"));
+              testing::StartsWith("# The resume token, versions " + token_version + " and " +
+                                  in_window + "\n"));
   EXPECT_THAT(page("resume-token.md"),
-              testing::HasSubstr("| format version: " + token_version + " |"));
+              testing::HasSubstr("| format version: " + token_version + " or " + in_window + ","));
 }
 
 TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
@@ -726,7 +728,7 @@ std::string bytes_of(std::string_view text) {
 std::string text_of(std::string bytes) {
   const std::uint64_t checksum = hash64(bytes);
   for (unsigned i = 0; i < 8; ++i) bytes += static_cast<char>(checksum >> (8 * i));
-  std::string text = "sw2.";
+  std::string text = bytes.starts_with('\3') ? "sw3." : "sw2.";
   std::uint64_t bits = 0;
   unsigned num_bits = 0;
   for (const char c : bytes) {
@@ -772,6 +774,9 @@ ResumeToken random_token(Generator& random) {
   for (std::uint64_t left = random.below(3); left > 0; --left) {
     token.history.push_back({random.number(), {random.number(), random.number()}, stage()});
   }
+  if (random.one_in(3)) {
+    token.batches = {.rule = std::string(random.below(5), 'r'), .delivered = random.number()};
+  }
   return token;
 }
 
@@ -779,10 +784,15 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
   if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
   Generator random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
   Questions all;
-  for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.",
-                           " sw2.AA= ", "sw2.AAAAAAAAAAA", "sw2.AAAAAAAAAAAAA"}) {
+  for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.", " sw2.AA= ",
+                           "sw2.AAAAAAAAAAA", "sw2.AAAAAAAAAAAAA", "sw3.", "sw4.AAAA"}) {
     ask_of_token(text, all);
   }
+  ResumeToken in_window;
+  in_window.batches.emplace();
+  ask_of_token(in_window.to_text(), all);
+  ask_of_token("sw2" + in_window.to_text().substr(3), all);
+  ask_of_token("sw3" + ResumeToken().to_text().substr(3), all);
   // At the limits of what is a token.
   ResumeToken limits;
   limits.spec.versions[0] = 0x7fffffff;

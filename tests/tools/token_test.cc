@@ -65,6 +65,21 @@ TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
   EXPECT_THAT(shardwise({"token", "sw1.AAAA"}).err, HasSubstr("sw2."));
 }
 
+TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
+  const SmallIndex index;
+  ResumeToken token = token_of(index.path());
+  token.batches = {.rule = "field txt, unit 1, window 32, batch_size 6, max_tokens 0",
+                   .delivered = 4};
+  const std::string text = token.to_text();
+  EXPECT_THAT(shardwise_output({"token", text}),
+              HasSubstr("4 batches of the window that begins there, by length: field txt, unit 1"));
+  EXPECT_THAT(shardwise_output({"token", "--json", text}),
+              HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "
+                        "max_tokens 0\",\"delivered\":4}"));
+  EXPECT_THAT(shardwise({"epoch", index.path(), "--token", text}).err,
+              HasSubstr("go on with a Loader whose by_length is the same"));
+}
+
 TEST(CheckpointFileTest, EveryDamageIsNoticed) {
   const SmallIndex index;
   const tools::CheckpointFile checkpoint{token_of(index.path()), std::string(100, 'x')};

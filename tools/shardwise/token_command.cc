@@ -86,12 +86,16 @@ nlohmann::ordered_json json_of(const ResumeToken& token) {
                        {"fingerprint", to_string(stage.fingerprint)},
                        {"order", json_of(stage.spec)}});
   }
-  nlohmann::ordered_json json = {
-      {"epoch", token.epoch},         {"position", token.position},
-      {"delivered", nullptr},         {"fingerprint", to_string(token.fingerprint)},
-      {"order", json_of(token.spec)}, {"left_out", std::move(left_out)},
-      {"history", std::move(history)}};
+  nlohmann::ordered_json json = {{"epoch", token.epoch}, {"position", token.position}};
+  if (token.batches) {
+    json["batches"] = {{"rule", token.batches->rule}, {"delivered", token.batches->delivered}};
+  }
+  json["delivered"] = nullptr;
   if (token.audit) json["delivered"] = token.audit->count;
+  json["fingerprint"] = to_string(token.fingerprint);
+  json["order"] = json_of(token.spec);
+  json["left_out"] = std::move(left_out);
+  json["history"] = std::move(history);
   return json;
 }
 
@@ -109,6 +113,10 @@ void run(const TokenOptions& options, Output& out) {
     return;
   }
   out.print("stands in      epoch {}, at position {} of all ranks\n", token.epoch, token.position);
+  if (token.batches) {
+    out.print("               {} batches of the window that begins there, by length: {}\n",
+              token.batches->delivered, escaped(token.batches->rule));
+  }
   if (token.audit) out.print("delivered      {} samples of this epoch\n", token.audit->count);
   out.print("data set       {}\n", to_string(token.fingerprint));
   out.print("order\n");

@@ -42,6 +42,30 @@ namespace shardwise {
 /// a thread. Errors: as next().
 class SHARDWISE_EXPORT Loader {
  public:
+  /// Batches of samples of similar length, so that little of a padded batch is padding.
+  ///
+  /// The order is cut into windows of `window` positions. The samples of a window are sorted by
+  /// length and cut into batches, and these are shuffled. Ranks take turns at the batches, so a
+  /// step's batches differ in length between ranks, and in the last step a rank may have none. The
+  /// batches depend on order, lengths and rule alone: not on the ranks, nor on what is left out.
+  /// Each sample still comes exactly once, and state() may be asked for after any step.
+  /// docs/formats/length-batches.md specifies them (version 1).
+  struct ByLength {
+    /// A sample's length is the size in bytes of this field, divided by `unit` and rounded up.
+    /// "a;b": of the first that the sample has. A sample that has none has length 0.
+    std::string field{};
+    /// Or the number in this metadata column, rounded up; then `unit` does not count.
+    std::string column{};
+    std::uint64_t unit = 1;  ///< bytes: 4 for the length of an int32 field in tokens
+    /// Positions of the order that are sorted together. More: less padding, but samples from
+    /// farther apart are read together. A multiple of batch_size wastes least.
+    std::uint64_t window = 8192;
+    /// 0: each batch has batch_size samples; the last of a window may have fewer. Otherwise as many
+    /// samples, batch_size at most, as fit into so many tokens when all are padded to the longest.
+    /// A longer sample comes alone.
+    std::uint64_t max_tokens = 0;
+  };
+
   struct Options {
     /// What is made of each sample: one array of the batches each. Names differ.
     std::vector<Column> columns{};
@@ -54,6 +78,9 @@ class SHARDWISE_EXPORT Loader {
     /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
     /// them. It divides the number of ranks.
     std::uint64_t replicas = 1;
+    /// Batches by length, instead of consecutive samples of the order. Not with global_batch_size,
+    /// balanced bytes, another tail than Tail::kExact, or the order of wids.
+    std::optional<ByLength> by_length{};
     /// Threads that make rows ahead. 0: the work is done when a batch is asked for.
     unsigned threads = 2;
     /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run. They are

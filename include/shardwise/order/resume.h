@@ -23,9 +23,12 @@ namespace shardwise {
 /// of a run in step make the same token; save that of one. A token from the end of an epoch stands
 /// at the beginning of the next.
 ///
-/// docs/formats/resume-token.md specifies the text (version 2), and what is compared.
+/// docs/formats/resume-token.md specifies the text (version 2, and 3 of batches by length), and
+/// what is compared.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
+  /// Of tokens that have a part `batches`.
+  static constexpr unsigned kBatchesVersion = 3;
 
   /// All that makes two runs walk through the same order, and that a resumed run must therefore
   /// share with the run that it continues. The numbers of ranks and threads and the batch size are
@@ -52,6 +55,14 @@ struct SHARDWISE_EXPORT ResumeToken {
     friend bool operator==(const Stage&, const Stage&) = default;
   };
 
+  /// Where a run stands within a window whose samples it delivers in batches by length.
+  struct Batches {
+    std::string rule;             ///< how the batches are made; another one makes others
+    std::uint64_t delivered = 0;  ///< of the window that begins at `position`
+
+    friend bool operator==(const Batches&, const Batches&) = default;
+  };
+
   Hash128 fingerprint;  ///< of the data set
   OrderSpec spec;
   std::uint64_t epoch = 0;
@@ -60,6 +71,7 @@ struct SHARDWISE_EXPORT ResumeToken {
   /// The sum of the epoch's proof over all ranks when the token was made.
   std::optional<EpochAudit::Sum> audit;
   std::vector<Stage> history;  ///< the earliest first
+  std::optional<Batches> batches{};
 
   [[nodiscard]] std::string to_text() const;
   /// White space around the text is ignored.

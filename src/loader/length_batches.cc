@@ -1,0 +1,241 @@
+#include "loader/length_batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "loader/field_choice.h"
+#include "order/key.h"
+#include "order/permutation.h"
+
+namespace shardwise::detail {
+namespace {
+
+std::uint64_t divided_up(std::uint64_t n, std::uint64_t by) { return n / by + (n % by != 0); }
+
+/// Numbers of a column as lengths. Errors: InvalidArgument, naming the sample.
+std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
+                                      const std::string& column) {
+  constexpr double kMost = 4503599627370496.0;  // 2^52
+  std::vector<std::uint64_t> lengths(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!(numbers[i] >= 0 && numbers[i] <= kMost)) {
+      throw InvalidArgument("a number is no length",
+                            "sample " + std::to_string(i) + ", column " + in_quotes(column) + ": " +
+                                std::to_string(numbers[i]),
+                            "lengths are numbers from 0 to 2^52");
+    }
+    lengths[i] = static_cast<std::uint64_t>(std::ceil(numbers[i]));
+  }
+  return lengths;
+}
+
+/// Cuts what is sorted by length, the shortest first, into batches.
+std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorted,
+                                            std::span<const std::uint64_t> lengths,
+                                            std::uint64_t max_rows, std::uint64_t max_tokens) {
+  std::vector<std::vector<std::uint32_t>> batches;
+  for (const std::uint32_t sample : sorted) {
+    const std::uint64_t length = std::max<std::uint64_t>(lengths[sample], 1);
+    bool fits = !batches.empty() && batches.back().size() < max_rows;
+    // (rows + 1) * length <= max_tokens, without overflow: the new one is the longest.
+    if (fits && max_tokens != 0) fits = max_tokens / length > batches.back().size();
+    if (!fits) batches.emplace_back();
+    batches.back().push_back(sample);
+  }
+  return batches;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::uint32_t>> length_batches(std::span<const std::uint64_t> lengths,
+                                                       std::uint64_t max_rows,
+                                                       std::uint64_t max_tokens, std::uint64_t seed,
+                                                       std::uint64_t epoch, std::uint64_t window) {
+  std::vector<std::uint32_t> sorted(lengths.size());
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return lengths[a] < lengths[b]; });
+  std::vector<std::vector<std::uint32_t>> by_length = cut(sorted, lengths, max_rows, max_tokens);
+  const Permutation shuffled(by_length.size(),
+                             derive_key(seed, epoch, KeyPurpose::kWindow, window));
+  std::vector<std::vector<std::uint32_t>> batches;
+  batches.reserve(by_length.size());
+  for (std::uint64_t i = 0; i < by_length.size(); ++i) {
+    batches.push_back(std::move(by_length[shuffled(i)]));
+  }
+  return batches;
+}
+
+SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& rule) {
+  if (rule.field.empty() == rule.column.empty()) {
+    throw InvalidArgument("by_length needs a field or a column",
+                          rule.field.empty() ? "none is named" : "both are named",
+                          "name the field whose bytes count, or the column with the lengths");
+  }
+  if (!rule.column.empty()) {
+    const std::vector<double> numbers = data.numbers(rule.column);
+    numbers_ = as_lengths(numbers, rule.column);
+    // The data set's fingerprint says nothing of its columns.
+    const std::string_view bytes(reinterpret_cast<const char*>(numbers_.data()),
+                                 numbers_.size() * sizeof(std::uint64_t));
+    name_ = "column " + rule.column + " (hash " + std::to_string(hash64(bytes)) + ")";
+    return;
+  }
+  if (rule.unit == 0) {
+    throw InvalidArgument("the unit of by_length is 0", {}, "give the bytes of a token, 1 or more");
+  }
+  unit_ = rule.unit;
+  fields_ = FieldChoice(rule.field).names();
+  name_ = "field " + rule.field + ", unit " + std::to_string(rule.unit);
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    sizes_.emplace_back(data.part(part));
+    first_.push_back(data.first_sample(part));
+  }
+}
+
+void SampleLengths::of(std::span<const std::uint64_t> samples,
+                       std::span<std::uint64_t> lengths) const {
+  if (sizes_.empty()) {
+    std::transform(samples.begin(), samples.end(), lengths.begin(),
+                   [&](std::uint64_t sample) { return numbers_[sample]; });
+    return;
+  }
+  if (sizes_.size() == 1) {
+    sizes_[0].of(samples, fields_, lengths);
+  } else {
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const auto next = std::upper_bound(first_.begin(), first_.end(), samples[i]);
+      const auto part = static_cast<std::size_t>(next - first_.begin()) - 1;
+      const std::uint64_t sample = samples[i] - first_[part];
+      sizes_[part].of(std::span(&sample, 1), fields_, lengths.subspan(i, 1));
+    }
+  }
+  for (std::uint64_t& length : lengths) length = divided_up(length, unit_);
+}
+
+LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
+                             const Loader::ByLength& rule, std::uint64_t batch_size,
+                             std::unique_ptr<Sampler> kept, std::unique_ptr<Sampler> whole,
+                             Place begin)
+    : lengths_(std::move(lengths)),
+      window_size_(rule.window),
+      max_rows_(batch_size),
+      max_tokens_(rule.max_tokens),
+      kept_(std::move(kept)),
+      whole_(std::move(whole)),
+      begin_(begin) {
+  const std::uint64_t left = whole_->size() - begin_.position;
+  first_.push_back(0);
+  for (std::uint64_t window = 0; window < divided_up(left, window_size_); ++window) {
+    std::uint64_t batches = divided_up(rows_of(window), max_rows_);
+    if (max_tokens_ != 0) {
+      load(window);
+      batches = window_.batches.size();
+    }
+    first_.push_back(first_.back() + batches);
+  }
+  const std::uint64_t in_first = first_.size() > 1 ? first_[1] : 0;
+  if (begin_.batches > in_first) {
+    throw Mismatch(
+        "the resume token says that " + std::to_string(begin_.batches) +
+            " batches of a window were delivered, and it has " + std::to_string(in_first),
+        "position " + std::to_string(begin_.position), "take tokens from the loader's state()");
+  }
+}
+
+LengthBatches::LengthBatches(const LengthBatches& other)
+    : lengths_(other.lengths_),
+      window_size_(other.window_size_),
+      max_rows_(other.max_rows_),
+      max_tokens_(other.max_tokens_),
+      kept_(other.kept_->clone()),
+      whole_(other.whole_->clone()),
+      begin_(other.begin_),
+      first_(other.first_),
+      window_(other.window_) {}
+
+std::uint64_t LengthBatches::rows_of(std::uint64_t window) const noexcept {
+  return std::min(window_size_, whole_->size() - position_of(window));
+}
+
+LengthBatches::Place LengthBatches::place_after(std::uint64_t number) const noexcept {
+  const std::uint64_t batch = number + begin_.batches;
+  const auto next = std::upper_bound(first_.begin(), first_.end(), batch);
+  const auto window = static_cast<std::uint64_t>(next - first_.begin()) - 1;
+  if (next == first_.end()) return {whole_->size(), 0};
+  return {position_of(window), batch - first_[window]};
+}
+
+/// Looks at a window, unless it is the last one looked at.
+void LengthBatches::load(std::uint64_t window) {
+  if (window_.number == window) return;
+  window_.number = ~std::uint64_t{0};  // if what follows throws
+  window_.samples.resize(rows_of(window));
+  whole_->seek(position_of(window));
+  whole_->next_batch(window_.samples);
+  std::vector<std::uint64_t> lengths(window_.samples.size());
+  lengths_->of(window_.samples, lengths);
+  window_.batches = length_batches(lengths, max_rows_, max_tokens_, whole_->order().seed,
+                                   whole_->epoch(), position_of(window) / window_size_);
+  window_.is_kept.clear();
+  window_.number = window;
+}
+
+/// Finds out which of the window's samples are left out.
+void LengthBatches::load_kept() {
+  if (!window_.is_kept.empty()) return;
+  const std::uint64_t begin = position_of(window_.number);
+  const std::uint64_t end = begin + window_.samples.size();
+  std::vector<bool> is_kept(window_.samples.size(), kept_->skip().empty());
+  if (!kept_->skip().empty()) {
+    // kept_ has its samples by position, so the first of the window is found by halving.
+    std::uint64_t low = 0;
+    for (std::uint64_t high = kept_->size(); low < high;) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (kept_->position_in_epoch(middle) < begin) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    for (; low < kept_->size(); ++low) {
+      const std::uint64_t position = kept_->position_in_epoch(low);
+      if (position >= end) break;
+      is_kept[position - begin] = true;
+    }
+  }
+  window_.is_kept = std::move(is_kept);
+}
+
+BatchPlan LengthBatches::batch(std::uint64_t number) {
+  const std::uint64_t batch = number + begin_.batches;
+  const auto next = std::upper_bound(first_.begin(), first_.end(), batch);
+  const auto window = static_cast<std::uint64_t>(next - first_.begin()) - 1;
+  load(window);
+  load_kept();
+  BatchPlan plan;
+  for (const std::uint32_t row : window_.batches[batch - first_[window]]) {
+    if (!window_.is_kept[row]) continue;
+    plan.samples.push_back(window_.samples[row]);
+    plan.positions.push_back(position_of(window) + row);
+  }
+  return plan;
+}
+
+std::uint64_t LengthBatches::delivered_before() {
+  if (begin_.batches == 0) return 0;
+  load(0);
+  load_kept();
+  std::uint64_t count = 0;
+  for (std::uint64_t i = 0; i < begin_.batches; ++i) {
+    for (const std::uint32_t row : window_.batches[i]) count += window_.is_kept[row] ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace shardwise::detail

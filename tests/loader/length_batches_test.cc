@@ -1,0 +1,351 @@
+#include "loader/length_batches.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+
+#include "support/dataset.h"
+#include "support/thread_ranks.h"
+
+namespace shardwise {
+namespace {
+
+using detail::length_batches;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Batches = std::vector<std::vector<std::uint32_t>>;
+
+/// Sample i has a text of (i * 37) % 23 + 1 bytes, and the number i; `broken` has no number.
+Dataset make_texts(const test::TempDir& dir, std::size_t count,
+                   const std::set<std::size_t>& broken = {}) {
+  std::vector<test::Fields> samples;
+  for (std::size_t i = 0; i < count; ++i) {
+    samples.push_back({{"txt", std::string(i * 37 % 23 + 1, 'x')},
+                       {"cls", broken.contains(i) ? "?" : std::to_string(i)}});
+  }
+  return test::make_dataset(dir, "texts", samples, 10);
+}
+
+Loader::Options options_of(std::uint64_t max_tokens = 0) {
+  return {.columns = {columns::text("txt"), columns::integer("cls")},
+          .order = {.seed = 3, .kind = Chunked{5, 3}},
+          .batch_size = 6,
+          .by_length = Loader::ByLength{.field = "txt", .window = 32, .max_tokens = max_tokens},
+          .threads = 1};
+}
+
+/// What all ranks deliver, step by step: the samples of each batch, by rank.
+using Steps = std::vector<std::vector<std::vector<std::int64_t>>>;
+
+/// The batches of an epoch in the order in which they are dealt out, without those that are empty
+/// because nothing is left.
+Batches dealt(const Steps& steps) {
+  Batches batches;
+  for (const auto& step : steps) {
+    for (const auto& batch : step) batches.emplace_back(batch.begin(), batch.end());
+  }
+  while (!batches.empty() && batches.back().empty()) batches.pop_back();
+  return batches;
+}
+
+std::int64_t longest(const Batch& batch) {
+  const Batch::Array& texts = batch["txt"];
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) most = std::max(most, texts.row_shape(i)[0]);
+  return most;
+}
+
+// docs/formats/length-batches.md: Example. These never change.
+TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
+  EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/length-batches.md"),
+              testing::StartsWith("# Batches by length, version " +
+                                  std::to_string(detail::kLengthBatchesVersion) + "\n"));
+  const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
+  EXPECT_THAT(length_batches(lengths, 3, 0, 17, 2, 4),
+              ElementsAre(ElementsAre(5, 2), ElementsAre(6, 1, 7), ElementsAre(3, 4, 0)));
+  EXPECT_THAT(length_batches(lengths, 4, 9, 17, 2, 4),
+              ElementsAre(ElementsAre(5), ElementsAre(2), ElementsAre(0), ElementsAre(6, 1, 7),
+                          ElementsAre(3, 4)));
+  EXPECT_THAT(length_batches({}, 4, 9, 17, 2, 4), testing::IsEmpty());
+}
+
+TEST(LengthBatchesTest, HoldEachSampleOnceWithinTheBudget) {
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<std::uint64_t> lengths(random() % 60);
+    for (std::uint64_t& length : lengths) length = random() % 40;
+    const std::uint64_t max_rows = 1 + random() % 9;
+    const std::uint64_t max_tokens = random() % 3 == 0 ? 0 : 1 + random() % 100;
+    const Batches batches = length_batches(lengths, max_rows, max_tokens, 5, 0, random());
+    std::set<std::uint32_t> seen;
+    std::size_t partial = 0;
+    for (const auto& batch : batches) {
+      ASSERT_FALSE(batch.empty());
+      ASSERT_LE(batch.size(), max_rows);
+      partial += batch.size() < max_rows;
+      std::uint64_t most = 0;
+      for (const std::uint32_t i : batch) {
+        ASSERT_TRUE(seen.insert(i).second);
+        most = std::max(most, lengths[i]);
+      }
+      if (max_tokens != 0 && batch.size() > 1) {
+        ASSERT_LE(batch.size() * most, max_tokens);
+      }
+    }
+    ASSERT_EQ(seen.size(), lengths.size());
+    if (max_tokens == 0) {
+      ASSERT_LE(partial, 1u);
+    }
+  }
+}
+
+TEST(LengthBatchesTest, ALoaderDeliversThemExactlyAndProven) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  for (const std::uint64_t budget : {0, 40, 7}) {
+    Loader loader(data, options_of(budget));
+    for (auto epoch : loader.epochs(2)) {
+      std::uint64_t steps = 0;
+      std::set<std::int64_t> seen;
+      for (const Batch& batch : epoch) {
+        ++steps;
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          EXPECT_TRUE(seen.insert(batch.samples()[i]).second);
+          EXPECT_EQ(batch["cls"].values<std::int64_t>()[i], batch.samples()[i]);
+        }
+        EXPECT_LE(batch.size(), 6u);
+        if (budget != 0 && batch.size() > 1) {
+          EXPECT_LE(static_cast<std::int64_t>(batch.size()) * longest(batch),
+                    static_cast<std::int64_t>(budget));
+        }
+      }
+      EXPECT_EQ(steps, epoch.steps());
+      EXPECT_EQ(seen.size(), 200u);
+      EXPECT_THAT(epoch.prove(), HasSubstr("200 samples, each exactly once: proven"));
+    }
+  }
+}
+
+TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  const auto padding = [&](const Loader::Options& options) {
+    Loader loader(data, options);
+    std::int64_t padded = 0;
+    std::int64_t bytes = 0;
+    for (const Batch& batch : loader.epoch()) {
+      padded += static_cast<std::int64_t>(batch.size()) * longest(batch);
+      bytes += static_cast<std::int64_t>(batch["txt"].bytes().size());
+    }
+    return static_cast<double>(padded - bytes) / static_cast<double>(padded);
+  };
+  Loader::Options plain = options_of();
+  plain.by_length.reset();
+  EXPECT_GT(padding(plain), 0.35);
+  EXPECT_LT(padding(options_of()), 0.20);
+}
+
+/// Runs an epoch of `data` on `world` ranks: from the token, if there is one, for so many steps.
+/// Gives what came, the token after it, and the proof of one that ended.
+struct Delivered {
+  Steps steps;
+  ResumeToken token;
+  std::string proof;
+};
+Delivered run(const Dataset& data, const Loader::Options& options, std::uint64_t world,
+              const std::optional<ResumeToken>& from = {},
+              std::uint64_t max_steps = ~std::uint64_t{0}) {
+  test::ThreadRanks ranks(world);
+  std::mutex mutex;
+  Delivered all;
+  test::on_ranks(world, [&](std::uint64_t rank) {
+    Loader loader(data, options, ranks.rank(rank));
+    if (from) loader.restore(*from);
+    std::vector<std::vector<std::int64_t>> own;
+    while (own.size() < max_steps) {
+      const auto batch = loader.next();
+      if (!batch) break;
+      own.emplace_back(batch->samples().begin(), batch->samples().end());
+    }
+    const bool ended = loader.has_ended() || loader.steps_left() == 0;
+    const std::string proof = ended ? loader.prove() : "";
+    const ResumeToken token = loader.state();
+    const std::lock_guard lock(mutex);
+    all.steps.resize(std::max(all.steps.size(), own.size()));
+    for (std::size_t step = 0; step < own.size(); ++step) {
+      all.steps[step].resize(world);
+      all.steps[step][rank] = std::move(own[step]);
+    }
+    if (rank == 0) {
+      all.token = ResumeToken::from_text(token.to_text());
+      all.proof = proof;
+    }
+  });
+  return all;
+}
+
+TEST(LengthBatchesTest, AreTheSameForAnyNumberOfRanksAndThreads) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 130);
+  for (const std::uint64_t budget : {0, 40}) {
+    const Batches expected = dealt(run(data, options_of(budget), 1).steps);
+    for (const std::uint64_t world : {1, 2, 3, 5}) {
+      for (const unsigned threads : {0u, 2u}) {
+        Loader::Options options = options_of(budget);
+        options.threads = threads;
+        const Delivered here = run(data, options, world);
+        EXPECT_EQ(dealt(here.steps), expected) << world << " ranks";
+        EXPECT_THAT(here.proof, HasSubstr("130 samples, each exactly once: proven"));
+      }
+    }
+  }
+}
+
+TEST(LengthBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  for (const std::uint64_t budget : {0, 40}) {
+    const Batches all = dealt(run(data, options_of(budget), 1).steps);
+    for (const std::uint64_t world : {1, 2, 3}) {
+      for (std::uint64_t steps = 0; steps * world < all.size(); ++steps) {
+        const Delivered first = run(data, options_of(budget), world, {}, steps);
+        const Delivered rest = run(data, options_of(budget), world % 3 + 1, first.token);
+        Batches both = dealt(first.steps);
+        const Batches second = dealt(rest.steps);
+        both.insert(both.end(), second.begin(), second.end());
+        ASSERT_EQ(both, all) << steps << " steps of " << world << " ranks";
+        ASSERT_THAT(rest.proof, HasSubstr("75 samples, each exactly once: proven"));
+      }
+    }
+  }
+}
+
+TEST(LengthBatchesTest, ReplicasGetTheSame) {
+  const test::TempDir dir;
+  Loader::Options options = options_of();
+  options.replicas = 2;
+  const Delivered here = run(make_texts(dir, 75), options, 4);
+  for (const auto& step : here.steps) {
+    EXPECT_EQ(step[0], step[1]);
+    EXPECT_EQ(step[2], step[3]);
+  }
+  EXPECT_THAT(here.proof, HasSubstr("75 samples, each exactly once: proven"));
+}
+
+TEST(LengthBatchesTest, BadSamplesMoveNoOther) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75, {7, 30, 31, 64});
+  Loader::Options options = options_of();
+  options.max_bad = 10;
+  Batches expected = dealt(run(make_texts(test::TempDir(), 75), options, 1).steps);
+  for (auto& batch : expected) {
+    std::erase_if(batch, [](std::uint32_t i) { return i == 7 || i == 30 || i == 31 || i == 64; });
+  }
+  for (std::uint64_t steps = 0; steps < 6; ++steps) {
+    const Delivered first = run(data, options, 2, {}, steps);
+    const Delivered rest = run(data, options, 3, first.token);
+    Batches both = dealt(first.steps);
+    const Batches second = dealt(rest.steps);
+    both.insert(both.end(), second.begin(), second.end());
+    EXPECT_EQ(both, expected) << steps;
+    EXPECT_THAT(rest.proof, AllOf(HasSubstr("71 samples"), HasSubstr("proven")));
+    // The next epoch does without them, as of its beginning.
+    const Delivered next = run(data, options, 2, rest.token);
+    EXPECT_EQ(next.token.skip.samples().size(), 4u);
+    EXPECT_THAT(next.proof, AllOf(HasSubstr("71 samples"), HasSubstr("proven")));
+  }
+}
+
+TEST(LengthBatchesTest, NewEntriesOfASkipListHoldBehindTheWindowOfTheToken) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  const Delivered first = run(data, options_of(), 1, {}, 2);
+  Loader::Options options = options_of();
+  for (std::uint64_t sample = 0; sample < 75; ++sample) options.order.skip.add_sample(sample);
+  const Delivered rest = run(data, options, 1, first.token);
+  // The window of 32 positions is delivered to its end, and nothing after it.
+  std::size_t count = 0;
+  for (const auto& batch : dealt(first.steps)) count += batch.size();
+  for (const auto& batch : dealt(rest.steps)) count += batch.size();
+  EXPECT_EQ(count, 32u);
+  EXPECT_THAT(rest.proof, AllOf(HasSubstr("32 samples"), HasSubstr("proven")));
+}
+
+TEST(LengthBatchesTest, LengthsComeFromAColumnToo) {
+  const test::TempDir dir;
+  make_texts(dir, 75);
+  std::vector<std::string> shards;
+  for (int i = 0; i < 8; ++i) shards.push_back(dir / ("texts-" + std::to_string(i) + ".tar"));
+  build_index(dir / "with.idx", shards, {.content = {.columns = {parse_column("n=cls")}}});
+  Loader::Options options = options_of();
+  options.by_length = Loader::ByLength{.column = "n", .window = 32};
+  Loader loader(Dataset::open(dir / "with.idx"), options);
+  for (const Batch& batch : loader.epoch()) {
+    const auto numbers = batch["cls"].values<std::int64_t>();
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+  }
+  EXPECT_THAT(loader.prove(), HasSubstr("75 samples, each exactly once: proven"));
+  options.by_length->column = "none";
+  EXPECT_THAT(test::error_text([&] { Loader(Dataset::open(dir / "with.idx"), options); }),
+              HasSubstr("no column 'none'"));
+}
+
+TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  const ResumeToken token = run(data, options_of(), 1, {}, 2).token;
+  EXPECT_TRUE(token.to_text().starts_with("sw3."));
+  EXPECT_EQ(ResumeToken::from_text(token.to_text()), token);
+  const auto text = [&](const Loader::Options& options, const ResumeToken& from) {
+    return test::error_text([&] { Loader(data, options).restore(from); });
+  };
+  EXPECT_THAT(text(options_of(40), token),
+              AllOf(HasSubstr("batches by length must be made as before"),
+                    HasSubstr("max_tokens 0' there"), HasSubstr("max_tokens 40' here")));
+  Loader::Options plain = options_of();
+  plain.by_length.reset();
+  EXPECT_THAT(text(plain, token), HasSubstr("none here"));
+  EXPECT_THAT(text(options_of(), run(data, plain, 1, {}, 2).token), HasSubstr("none there"));
+  ResumeToken forged = token;
+  forged.batches->delivered = 100;
+  EXPECT_THAT(text(options_of(), forged), HasSubstr("100 batches of a window were delivered"));
+  forged = token;
+  forged.batches->delivered = 1;
+  EXPECT_THAT(text(options_of(), forged), HasSubstr("12 samples were delivered, and 6 were due"));
+  EXPECT_THAT(test::error_text([&] { make_sampler(data, options_of().order, {})->resume(token); }),
+              HasSubstr("go on with a Loader whose by_length is the same"));
+  // At the end of an epoch the rule may change.
+  const ResumeToken end = run(data, options_of(), 1).token;
+  EXPECT_TRUE(end.to_text().starts_with("sw2."));
+  EXPECT_THAT(run(data, plain, 2, end).proof, HasSubstr("epoch 1: 75 samples"));
+}
+
+TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 20);
+  const auto text = [&](const auto& change) {
+    Loader::Options options = options_of();
+    change(options);
+    return test::error_text([&] { Loader loader(data, options); });
+  };
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->window = 0; }), HasSubstr("window is 0"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->unit = 0; }), HasSubstr("unit"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->field = ""; }),
+              HasSubstr("none is named"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->column = "n"; }),
+              HasSubstr("both are named"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.global_batch_size = 8; }),
+              HasSubstr("global_batch_size is set"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.balance_bytes = true; }),
+              HasSubstr("balance_bytes is set"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.tail = Order::Tail::kDrop; }),
+              HasSubstr("tail is drop"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.kind = Wids{}; }), HasSubstr("wids"));
+}
+
+}  // namespace
+}  // namespace shardwise
