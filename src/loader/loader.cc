@@ -95,6 +95,8 @@ std::size_t batches_ahead(const Loader::Options& options) {
                  which, "or raise max_bad");
 }
 
+[[noreturn]] void throw_stopped() { throw Cancelled("the loader was stopped"); }
+
 }  // namespace
 
 struct Loader::Impl {
@@ -153,6 +155,11 @@ struct Loader::Impl {
     const Lock lock(mutex);
     stopped = false;
     return std::move(engine);
+  }
+
+  bool is_stopped() {
+    const Lock lock(mutex);
+    return stopped;
   }
 
   /// The steps that are left, batch by batch. It has a sampler of its own, which runs ahead of what
@@ -435,6 +442,7 @@ void Loader::stop() noexcept {
 
 std::optional<Batch> Loader::next() {
   Impl& impl = *impl_;
+  if (impl.is_stopped()) throw_stopped();
   if (impl.steps_taken == impl.steps) {
     impl.ended = true;
     return std::nullopt;
@@ -442,7 +450,10 @@ std::optional<Batch> Loader::next() {
   start();
   ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
   auto made = impl.engine->next();
-  if (!made) throw Cancelled("the loader was stopped");
+  if (!made) {
+    --impl.steps_taken;  // it was not handed out, and a token says so
+    throw_stopped();
+  }
   impl.deliver(*made);
   return std::move(made->batch);
 }

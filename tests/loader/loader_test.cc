@@ -8,12 +8,15 @@
 #include <set>
 #include <thread>
 
+#include "loader/thread_ranks.h"
 #include "support/dataset.h"
 #include "support/thread_ranks.h"
 
 namespace shardwise {
 namespace {
 
+using test::on_ranks;
+using test::ThreadRanks;
 using testing::AllOf;
 using testing::HasSubstr;
 

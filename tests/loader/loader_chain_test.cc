@@ -1,0 +1,758 @@
+// Random chains of what may be done with loaders, against a simple model.
+//
+// A chain is the life of a run: a data set with some bad samples, an order, and a few worlds of
+// loaders one after another, each with other numbers of ranks and threads and other batch sizes.
+// The model knows the order by samplers that it asks sample by sample, which samples are bad, and
+// how often each sample was delivered in this epoch. What the ranks get, what tokens hold, and what
+// can be proven must be what it says.
+//
+//     SHARDWISE_CHAINS=20000 loader_chain_test             that many chains, and that many exits
+//     SHARDWISE_CHAIN_SEED=17 loader_chain_test            one, in detail
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error_types.h"
+#include "loader/thread_ranks.h"
+#include "shardwise/loader/loader.h"
+#include "support/dataset.h"
+
+namespace shardwise {
+namespace {
+
+/// What a chain found wrong.
+struct ChainBroken {
+  std::string text;
+};
+
+void must(bool holds, const std::string& what) {
+  if (!holds) throw ChainBroken{what};
+}
+
+template <class Value>
+void must_equal(const Value& actual, const Value& expected, const std::string& what) {
+  if (actual == expected) return;
+  std::ostringstream text;
+  text << what << ": " << actual << ", not " << expected;
+  throw ChainBroken{text.str()};
+}
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 1) {}
+
+  std::uint64_t number() { return engine_(); }
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  bool percent(std::uint64_t chance) { return below(100) < chance; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// A data set whose sample i has the text "<name>:<i>", and the number i, unless it is bad.
+struct Numbered {
+  std::string name;
+  std::optional<Dataset> data;
+  std::set<std::uint64_t> bad;
+};
+
+/// Made once for all chains.
+class Shelf {
+ public:
+  Shelf() {
+    Dice dice(1);
+    for (const std::size_t size : {0U, 1U, 2U, 7U, 13U, 29U, 40U, 61U}) {
+      for (const std::uint64_t percent_bad : {0U, 0U, 8U, 40U}) {
+        add(size, percent_bad, dice);
+      }
+    }
+  }
+  const Numbered& any(Dice& dice) const { return sets_[dice.below(sets_.size())]; }
+
+ private:
+  void add(std::size_t size, std::uint64_t percent_bad, Dice& dice) {
+    Numbered made;
+    made.name = "set" + std::to_string(sets_.size());
+    std::vector<test::Fields> samples;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (dice.percent(percent_bad)) made.bad.insert(i);
+      samples.push_back({{"txt", made.name + ":" + std::to_string(i)},
+                         {"cls", made.bad.contains(i) ? "?" : std::to_string(i)}});
+    }
+    const bool is_empty = samples.empty();
+    if (is_empty) samples.push_back({{"txt", ""}});
+    made.data = test::make_dataset(dir_, made.name, samples, 9);
+    if (is_empty) made.data = made.data->subset(std::vector<std::uint64_t>{});
+    sets_.push_back(std::move(made));
+  }
+
+  test::TempDir dir_;
+  std::vector<Numbered> sets_;
+};
+
+const Shelf& shelf() {
+  static const Shelf made;
+  return made;
+}
+
+/// What the chains did, for people.
+struct Tally {
+  std::uint64_t worlds = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t bad = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t resumes = 0;
+  std::uint64_t stops = 0;
+  std::uint64_t proven = 0;
+  std::uint64_t refused = 0;
+};
+
+/// What a collective call said on a rank: a text, or an error.
+struct Said {
+  std::string text;
+  std::optional<ErrorCode> error;
+
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
+class Chain {
+ public:
+  Chain(std::uint64_t seed, std::ostream* log, Tally& tally)
+      : dice_(seed), log_(log), tally_(tally) {
+    std::vector<Dataset> parts;
+    const std::uint64_t num_parts = dice_.percent(25) ? 2 + dice_.below(2) : 1;
+    for (std::uint64_t i = 0; i < num_parts; ++i) {
+      const Numbered& set = shelf().any(dice_);
+      for (std::uint64_t k = 0; k < set.data->size(); ++k) {
+        if (set.bad.contains(k)) bad_.insert(texts_.size());
+        texts_.push_back(set.name + ":" + std::to_string(k));
+      }
+      parts.push_back(*set.data);
+    }
+    data_.emplace(std::move(parts));
+    draw_order();
+    draw_world();
+  }
+
+  void run() {
+    for (std::uint64_t ops = 5 + dice_.below(40); ops > 0; --ops) {
+      op();
+      check_numbers();
+    }
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Loader> loader;
+    std::unique_ptr<Sampler> model;
+    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
+  };
+  struct Saved {
+    std::string text;
+    std::map<std::uint64_t, std::uint64_t> ledger;
+    bool is_broken = false;
+  };
+
+  void say(const std::string& text) {
+    if (log_ != nullptr) *log_ << text << "\n";
+  }
+
+  // ------------------------------------------------------------------------------------ setting up
+
+  void draw_order() {
+    order_.seed = dice_.number();
+    const std::uint64_t n = data_->size();
+    const auto chunked = [&] {
+      return Chunked{.chunk_size = 1 + dice_.below(n + 2), .window = 1 + dice_.below(3)};
+    };
+    if (data_->num_parts() > 1 && dice_.percent(60)) {
+      std::vector<double> weights;
+      for (std::size_t i = 0; i < data_->num_parts(); ++i) {
+        weights.push_back(data_->part(i).empty() ? 0.0 : dice_.one_of({0.5, 1.0, 3.0}));
+      }
+      if (*std::max_element(weights.begin(), weights.end()) > 0) {
+        order_.kind = data_->mixture(weights, chunked());
+        if (dice_.percent(50)) order_.epoch_size = 1 + dice_.below(2 * n);
+        return;
+      }
+    }
+    switch (dice_.below(8)) {
+      case 0:
+        order_.kind = Sequential{};
+        break;
+      case 1:
+        order_.kind = Sharded{.window = 1 + dice_.below(3)};
+        break;
+      case 2:
+        if (n > 0) {
+          order_.kind =
+              Resampled{.unit = dice_.one_of({Resampled::Unit::kSample, Resampled::Unit::kShard})};
+        }
+        break;
+      default:
+        order_.kind = chunked();
+    }
+    if (dice_.percent(20)) order_.tail = dice_.one_of({Order::Tail::kDrop, Order::Tail::kPad});
+    if (dice_.percent(15)) order_.balance_bytes = true;
+    if (n > 0 && dice_.percent(10)) {
+      order_.tail = Order::Tail::kExact;
+      order_.epoch_size = 1 + dice_.below(2 * n);
+    }
+    for (std::uint64_t i = dice_.percent(15) && n > 0 ? 1 + dice_.below(4) : 0; i > 0; --i) {
+      order_.skip.add_sample(dice_.below(n), "by choice");
+    }
+  }
+
+  /// Loaders made anew, at the beginning of epoch 0.
+  void draw_world() {
+    ranks_.clear();  // in the middle of whatever they do
+    replicas_ = dice_.percent(15) ? 2 : 1;
+    const std::uint64_t world = replicas_ * dice_.one_of({1U, 1U, 1U, 2U, 3U});
+    group_ = std::make_unique<test::ThreadRanks>(world);
+    Loader::Options options;
+    options.columns = {columns::text("txt"), columns::integer("cls"), columns::key(),
+                       columns::function("random", DType::kUInt64, {2},
+                                         [](const Sample&, const Hash128& random, auto& row) {
+                                           row.template values<std::uint64_t>()[0] = random.high;
+                                           row.template values<std::uint64_t>()[1] = random.low;
+                                         })};
+    options.order = order_;
+    options.batch_size = dice_.one_of({1U, 2U, 3U, 5U, 8U, 64U});
+    if (dice_.percent(20)) {
+      const std::uint64_t shares = world / replicas_;
+      const bool is_even = order_.balance_bytes || order_.tail != Order::Tail::kExact;
+      options.global_batch_size = is_even ? shares * (1 + dice_.below(4)) : shares + dice_.below(9);
+    }
+    options.replicas = replicas_;
+    max_bad_ = dice_.percent(40) ? 0 : dice_.one_of({1U, 3U, 100U, 100U, 100U});
+    options.max_bad = max_bad_;
+    say(std::to_string(world) + " ranks, " + std::to_string(replicas_) + " replicas, batch size " +
+        std::to_string(options.batch_size) + ", global " +
+        std::to_string(options.global_batch_size) + ", max_bad " + std::to_string(max_bad_));
+    for (std::uint64_t r = 0; r < world; ++r) {
+      Loader::Options own = options;
+      own.threads = dice_.one_of({0U, 1U, 2U, 7U});
+      own.prefetch = dice_.one_of({0U, 0U, 1U, 2U, 9U});
+      if (dice_.percent(30)) own.max_bytes_ahead = dice_.below(400);
+      Rank rank;
+      rank.loader = std::make_unique<Loader>(*data_, own, group_->rank(r));
+      rank.model = make_sampler(*data_, order_,
+                                {.rank = r,
+                                 .world_size = world,
+                                 .batch_size = options.batch_size,
+                                 .global_batch_size = options.global_batch_size,
+                                 .replicas = replicas_});
+      ranks_.push_back(std::move(rank));
+    }
+    agreed_ = {};
+    begin_piece({});
+    ++tally_.worlds;
+  }
+
+  void begin_piece(std::map<std::uint64_t, std::uint64_t> ledger) {
+    ledger_ = std::move(ledger);
+    is_broken_ = false;
+    is_stopped_ = false;
+    has_said_end_ = false;
+    taken_ = 0;
+    for (Rank& rank : ranks_) rank.found.clear();
+  }
+
+  // ---------------------------------------------------------------------------------- the model
+
+  const Sampler& model() const { return *ranks_[0].model; }
+  std::uint64_t steps() const { return model().steps(); }
+  bool has_ended() const { return has_said_end_ || (steps() > 0 && taken_ == steps()); }
+
+  void model_set_epoch(std::uint64_t epoch) {
+    for (Rank& rank : ranks_) {
+      ResumeToken token = rank.model->token_after(0);
+      token.skip.merge(agreed_);
+      token.epoch = epoch;
+      token.position = 0;
+      rank.model->resume(token);
+    }
+    begin_piece({});
+  }
+
+  /// After a collective call all know the bad samples of each. True if there are too many.
+  bool model_agree() {
+    bool has_news = false;
+    for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
+      for (const auto& [sample, point] : ranks_[r].found) {
+        agreed_.add_sample(sample, "", point);
+        has_news = true;
+      }
+    }
+    return has_news && agreed_.samples().size() > max_bad_;
+  }
+
+  void check_numbers() {
+    for (const Rank& rank : ranks_) {
+      const Loader& loader = *rank.loader;
+      must_equal(loader.epoch_number(), model().epoch(), "the epoch's number");
+      must_equal(loader.steps(), steps(), "steps");
+      must_equal(loader.steps_left(), steps() - taken_, "steps left");
+      must_equal(loader.has_ended(), has_ended(), "has_ended");
+    }
+  }
+
+  void check_points(const SkipList& actual, const SkipList& expected, const std::string& what) {
+    must_equal(actual.samples().size(), expected.samples().size(), what);
+    for (const auto& [sample, entry] : expected.samples()) {
+      const auto found = actual.samples().find(sample);
+      must(found != actual.samples().end(), what + " lacks " + std::to_string(sample));
+      must(found->second.from == entry.from,
+           what + ": " + std::to_string(sample) + " is from another point on");
+    }
+  }
+
+  // ---------------------------------------------------------------------------------- operations
+
+  void op() {
+    const std::uint64_t what = dice_.below(100);
+    if (what < 52) return step();
+    if (what < 62) return save();
+    if (what < 70) return restore();
+    if (what < 75) return prove();
+    if (what < 79) return set_epoch(dice_.percent(60) ? model().epoch() + 1 : dice_.below(5));
+    if (what < 83) return go_on_with_epochs();
+    if (what < 87) return start();
+    if (what < 91) return stop();
+    if (what < 95) return race_to_stop();
+    say("other loaders");
+    draw_world();
+  }
+
+  void start() {
+    for (Rank& rank : ranks_) {
+      if (dice_.percent(70)) rank.loader->start();
+    }
+  }
+
+  void set_epoch(std::uint64_t epoch) {
+    say("set_epoch " + std::to_string(epoch));
+    for (Rank& rank : ranks_) rank.loader->set_epoch(epoch);
+    model_set_epoch(epoch);
+  }
+
+  void go_on_with_epochs() {
+    const std::uint64_t end = model().epoch() + dice_.below(4);
+    say("epochs to " + std::to_string(end));
+    const std::uint64_t next = model().epoch() + (has_ended() ? 1 : 0);
+    for (Rank& rank : ranks_) {
+      auto epochs = rank.loader->epochs(end);
+      const auto it = epochs.begin();
+      must_equal(it == epochs.end(), next >= end, "whether epochs() are at their end");
+    }
+    if (has_ended() && next < end) model_set_epoch(next);
+  }
+
+  void step() {
+    const std::uint64_t steps_wanted = dice_.percent(25) ? steps() + 1 : 1;
+    for (std::uint64_t i = 0; i < steps_wanted && (i == 0 || taken_ < steps()); ++i) {
+      say("step " + std::to_string(taken_));
+      if (is_stopped_) {
+        for (Rank& rank : ranks_) must_be_cancelled(rank);
+        return;
+      }
+      if (taken_ == steps()) {
+        for (Rank& rank : ranks_) must(!rank.loader->next(), "a batch behind the last one");
+        has_said_end_ = true;
+        return;
+      }
+      for (std::size_t r = 0; r < ranks_.size(); ++r) take(r);
+      ++taken_;
+    }
+  }
+
+  void must_be_cancelled(Rank& rank) {
+    try {
+      rank.loader->next();
+    } catch (const Cancelled&) {
+      return;
+    }
+    throw ChainBroken{"next() after stop() is not Cancelled"};
+  }
+
+  /// The next batch, by one of the ways there are.
+  std::optional<Batch> next_of(Loader& loader) {
+    if (has_ended() || dice_.percent(70)) return loader.next();
+    for (Batch& batch : loader.epoch()) return std::move(batch);
+    return std::nullopt;
+  }
+
+  void take(std::size_t r) {
+    Rank& rank = ranks_[r];
+    const std::uint64_t first = rank.model->first_of_step(taken_);
+    const std::uint64_t end = rank.model->first_of_step(taken_ + 1);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> rows;  // sample, position
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> bad;
+    for (std::uint64_t i = first; i < end; ++i) {
+      const std::pair row(rank.model->at(i), rank.model->position_in_epoch(i));
+      (bad_.contains(row.first) ? bad : rows).push_back(row);
+    }
+    std::set<std::uint64_t> known;
+    for (const auto& [sample, entry] : agreed_.samples()) known.insert(sample);
+    for (const auto& [sample, position] : bad) {
+      if (max_bad_ == 0) break;
+      rank.found.emplace_back(sample, SkipList::Point{rank.model->epoch(), position});
+    }
+    for (const auto& [sample, point] : rank.found) known.insert(sample);
+    const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
+    ++tally_.batches;
+    tally_.bad += bad.size();
+    try {
+      const auto batch = next_of(*rank.loader);
+      must(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
+      must(batch.has_value(), "no batch");
+      check_batch(*batch, rows);
+    } catch (const BadField& error) {
+      const std::string text = error.what();
+      if (too_many) {
+        must(text.find("bad samples, more than the") != std::string::npos, text);
+        return;
+      }
+      must(max_bad_ == 0 && !bad.empty(), "BadField without a reason: " + text);
+      must(text.find(key_of(bad.front().first)) != std::string::npos,
+           text + " does not name " + key_of(bad.front().first));
+      is_broken_ = true;
+      return;
+    }
+    if (r % replicas_ != 0) return;
+    for (const auto& [sample, position] : rows) ++ledger_[sample];
+  }
+
+  std::string key_of(std::uint64_t sample) const {
+    const std::string number = texts_[sample].substr(texts_[sample].find(':') + 1);
+    return "s" + std::string(5 - number.size(), '0') + number;
+  }
+
+  void check_batch(const Batch& batch,
+                   const std::vector<std::pair<std::uint64_t, std::uint64_t>>& rows) {
+    must_equal(batch.size(), rows.size(), "rows of a batch");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto [sample, position] = rows[i];
+      must_equal(batch.samples()[i], static_cast<std::int64_t>(sample), "a row's sample");
+      must_equal(batch.positions()[i], static_cast<std::int64_t>(position), "a row's position");
+      must_equal(batch["txt"].text(i), std::string_view(texts_[sample]), "a row's text");
+      must_equal(std::to_string(batch["cls"].values<std::int64_t>()[i]),
+                 texts_[sample].substr(texts_[sample].find(':') + 1), "a row's number");
+      must_equal(batch["__key__"].text(i), std::string_view(key_of(sample)), "a row's key");
+      const auto words = batch["random"].values<std::uint64_t>().subspan(2 * i, 2);
+      const std::tuple row(model().epoch(), sample, model().is_exact() ? 0 : position);
+      const auto [at, is_new] = random_.try_emplace(row, words[0], words[1]);
+      must(at->second == std::pair(words[0], words[1]), "another random key for the same row");
+      ++tally_.samples;
+    }
+  }
+
+  /// Calls `work(loader)` on all ranks at once.
+  template <class Work>
+  std::vector<Said> on_all(const Work& work) {
+    std::vector<Said> said(ranks_.size());
+    const auto one = [&](std::uint64_t r) {
+      try {
+        said[r].text = work(*ranks_[r].loader);
+      } catch (const Error& error) {
+        said[r].text = error.what();
+        said[r].error = error.code();
+      }
+    };
+    if (ranks_.size() == 1) {
+      one(0);
+    } else {
+      test::on_ranks(ranks_.size(), one);
+    }
+    return said;
+  }
+
+  /// @return  whether the call was to succeed, and did.
+  bool check_said(const std::vector<Said>& said, bool is_proof, const std::string& what) {
+    const bool too_many = model_agree();
+    const bool can_be_proven = taken_ == steps() && !is_broken_;
+    std::optional<ErrorCode> expected;
+    if (is_proof && !can_be_proven) expected = ErrorCode::kNotExact;
+    if (too_many) expected = ErrorCode::kBadField;
+    for (const Said& one : said) {
+      must(one.error == expected, what + " said " + one.text);
+      must_equal(one.text, said[0].text, what + " of another rank");
+    }
+    for (const Rank& rank : ranks_) {
+      check_points(rank.loader->bad_samples(), agreed_, "the bad samples");
+    }
+    (expected ? tally_.refused : tally_.proven) += is_proof ? 1 : 0;
+    return !expected;
+  }
+
+  void prove() {
+    say("prove");
+    const bool through_epoch = dice_.percent(30);
+    const auto said = on_all(
+        [&](Loader& loader) { return through_epoch ? loader.epoch().prove() : loader.prove(); });
+    if (!check_said(said, true, "prove()")) return;
+    must(said[0].text.find("proven") != std::string::npos, said[0].text);
+    check_ledger();
+  }
+
+  /// Where an order promises each sample exactly once, each came exactly once.
+  void check_ledger() {
+    if (!model().is_exact() || order_.tail != Order::Tail::kExact || order_.epoch_size != 0) return;
+    for (std::uint64_t s = 0; s < texts_.size(); ++s) {
+      if (order_.skip.samples().contains(s)) continue;
+      const auto found = ledger_.find(s);
+      must_equal(found == ledger_.end() ? 0 : found->second, bad_.contains(s) ? 0U : 1UL,
+                 "how often sample " + std::to_string(s) + " came");
+    }
+  }
+
+  void save() {
+    say("state");
+    const bool at_end = taken_ == steps();
+    const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
+    if (!check_said(said, at_end, "state()")) return;
+    if (at_end) check_ledger();
+    const ResumeToken token = ResumeToken::from_text(said[0].text);
+    ResumeToken expected = model().token_after(taken_);
+    expected.skip.merge(agreed_);
+    must_equal(token.epoch, expected.epoch, "the token's epoch");
+    must_equal(token.position, expected.position, "the token's position");
+    check_points(token.skip, expected.skip, "what the token leaves out");
+    if (at_end && steps() > 0) must_equal(token.position, std::uint64_t{0}, "at the end");
+    saved_.push_back({said[0].text, at_end ? std::map<std::uint64_t, std::uint64_t>{} : ledger_,
+                      is_broken_ && !at_end});
+    ++tally_.tokens;
+  }
+
+  void restore() {
+    if (saved_.empty()) return;
+    if (dice_.percent(60)) draw_world();
+    const Saved& saved = saved_[dice_.below(saved_.size())];
+    const ResumeToken token = ResumeToken::from_text(saved.text);
+    say("restore epoch " + std::to_string(token.epoch) + ", position " +
+        std::to_string(token.position));
+    const bool is_refused = saved.is_broken && token.position > 0;
+    for (Rank& rank : ranks_) {
+      try {
+        rank.loader->restore(token);
+        must(!is_refused, "a token was taken whose samples were not all delivered");
+      } catch (const Mismatch& error) {
+        must(is_refused, error.what());
+      }
+    }
+    if (is_refused) return;
+    bool is_done = false;
+    for (Rank& rank : ranks_) {
+      rank.model->resume(token);
+      is_done = token.position > 0 && rank.model->steps() == 0;
+      if (is_done) rank.model->set_epoch(token.epoch + 1);
+    }
+    begin_piece(token.position > 0 && !is_done ? saved.ledger
+                                               : std::map<std::uint64_t, std::uint64_t>{});
+    ++tally_.resumes;
+  }
+
+  void stop() {
+    say("stop");
+    for (Rank& rank : ranks_) std::thread([&] { rank.loader->stop(); }).join();
+    is_stopped_ = true;
+    ++tally_.stops;
+  }
+
+  /// Next() or stop() comes first: a batch, or none, and never the part of one.
+  void race_to_stop() {
+    if (ranks_.size() != 1 || is_stopped_ || taken_ == steps()) return;
+    say("race");
+    std::thread stopper([&] { ranks_[0].loader->stop(); });
+    is_stopped_ = true;
+    ++tally_.stops;
+    try {
+      const auto found_before = ranks_[0].found;
+      try {
+        take(0);
+        ++taken_;
+      } catch (const Cancelled&) {
+        ranks_[0].found = found_before;
+      }
+    } catch (...) {
+      stopper.join();
+      throw;
+    }
+    stopper.join();
+  }
+
+  Dice dice_;
+  std::ostream* log_;
+  Tally& tally_;
+  std::optional<MixedDataset> data_;
+  Order order_;
+  std::vector<std::string> texts_;
+  std::set<std::uint64_t> bad_;
+  std::vector<Saved> saved_;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>,
+           std::pair<std::uint64_t, std::uint64_t>>
+      random_;
+
+  std::uint64_t replicas_ = 1;
+  std::uint64_t max_bad_ = 0;
+  std::unique_ptr<test::ThreadRanks> group_;
+  std::vector<Rank> ranks_;
+
+  SkipList agreed_;  // the bad samples that all ranks know
+  std::map<std::uint64_t, std::uint64_t> ledger_;
+  bool is_broken_ = false;  // a batch could not be made
+  bool is_stopped_ = false;
+  bool has_said_end_ = false;
+  std::uint64_t taken_ = 0;
+};
+
+std::string run_chain(std::uint64_t seed, std::ostream* log, Tally& tally) {
+  try {
+    Chain(seed, log, tally).run();
+  } catch (const ChainBroken& broken) {
+    return broken.text;
+  } catch (const std::exception& error) {
+    return std::string("threw ") + error.what();
+  }
+  return "";
+}
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(LoaderChainTest, WhateverIsDoneEachSampleComesAsTheModelSays) {
+  Tally tally;
+  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
+    EXPECT_EQ(run_chain(from_environment("SHARDWISE_CHAIN_SEED", 0), &std::cout, tally), "");
+    return;
+  }
+  const std::uint64_t chains = from_environment("SHARDWISE_CHAINS", 600);
+  int failures = 0;
+  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
+    if (run_chain(seed, nullptr, tally).empty()) continue;
+    std::ostringstream log;
+    const std::string what = run_chain(seed, &log, tally);
+    ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
+    ++failures;
+  }
+  std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
+            << tally.samples << " samples, " << tally.bad << " bad, " << tally.tokens << " tokens, "
+            << tally.resumes << " resumes, " << tally.stops << " stops, " << tally.proven
+            << " epochs proven, " << tally.refused << " refused\n";
+}
+
+/// Lives of a loader that end anywhere: left, stopped, thrown out of, destroyed.
+class Exits {
+ public:
+  explicit Exits(std::uint64_t seed) : dice_(seed) {
+    const Numbered& set = shelf().any(dice_);
+    fuse_ = dice_.percent(50) ? static_cast<std::int64_t>(dice_.below(100)) : -1;
+    const auto light = [this](const Sample&, const Hash128&, columns::Row& row) {
+      if (fuse_ >= 0 && fuse_.fetch_sub(1) == 0) throw std::runtime_error("the fuse");
+      row.resize(1)[0] = std::byte{7};
+    };
+    Loader::Options options{
+        .columns = {columns::text("txt"), columns::ragged_function("light", DType::kUInt8, light)},
+        .order = {.seed = dice_.number()},
+        .batch_size = 1 + dice_.below(9),
+        .threads = static_cast<unsigned>(dice_.below(8)),
+        .max_bad = dice_.below(3),
+        .prefetch = dice_.below(5)};
+    if (dice_.percent(50)) options.columns.push_back(columns::integer("cls"));
+    if (dice_.percent(30)) options.max_bytes_ahead = dice_.below(100);
+    loader_ = std::make_unique<Loader>(*set.data, options);
+  }
+
+  void run() {
+    std::optional<std::thread> stopper;
+    if (dice_.percent(30)) {
+      stopper.emplace([this, wait = dice_.below(300)] {
+        for (std::uint64_t i = 0; i < wait; ++i) std::this_thread::yield();
+        loader_->stop();
+      });
+    }
+    for (std::uint64_t ops = dice_.below(25); ops > 0; --ops) {
+      try {
+        op();
+      } catch (const Error& error) {
+        const bool is_expected =
+            error.code() == ErrorCode::kBadField || error.code() == ErrorCode::kCancelled ||
+            error.code() == ErrorCode::kNotExact || error.code() == ErrorCode::kMismatch ||
+            error.code() == ErrorCode::kInvalidArgument;
+        EXPECT_TRUE(is_expected) << error.what();
+      } catch (const std::runtime_error& error) {
+        EXPECT_STREQ(error.what(), "the fuse");
+      }
+    }
+    if (stopper) stopper->join();
+    if (dice_.percent(50)) kept_.clear();
+    loader_.reset();
+    for (const Batch& batch : kept_) {
+      for (std::size_t i = 0; i < batch.size(); ++i) EXPECT_EQ(batch["light"].text(i), "\a");
+    }
+  }
+
+ private:
+  void op() {
+    switch (dice_.below(10)) {
+      case 0:
+        return loader_->start();
+      case 1:
+        return loader_->stop();
+      case 2:
+        return loader_->set_epoch(dice_.below(4));
+      case 3:
+        return loader_->restore(loader_->state());
+      case 4:
+        loader_->prove();
+        return;
+      case 5:
+        for (auto epoch : loader_->epochs(2)) {
+          for (Batch& batch : epoch) {
+            kept_.push_back(std::move(batch));
+            if (dice_.percent(20)) return;
+          }
+        }
+        return;
+      default:
+        if (auto batch = loader_->next()) kept_.push_back(*std::move(batch));
+    }
+  }
+
+  Dice dice_;
+  std::atomic<std::int64_t> fuse_{-1};  // so many rows are made before one throws
+  std::unique_ptr<Loader> loader_;
+  std::vector<Batch> kept_;
+};
+
+TEST(LoaderChainTest, ALoaderMayBeLeftInAnyState) {
+  const std::uint64_t runs = from_environment("SHARDWISE_CHAINS", 600);
+  for (std::uint64_t seed = 0; seed < runs && !HasFailure(); ++seed) {
+    SCOPED_TRACE("run " + std::to_string(seed));
+    Exits(seed).run();
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
