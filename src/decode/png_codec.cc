@@ -4,7 +4,6 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
@@ -137,9 +136,7 @@ class PngReader {
   }
 
   void read_whole(RgbImage& image) {
-    std::vector<png_bytep> rows(image.height());
-    for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = image.row(y);
-    if (!read_rows(rows.data()) || !read_end()) forgive();
+    if (!read_rows(image) || !read_end()) forgive();
   }
 
   void read_part(const Box& box, RgbImage& image) {
@@ -175,9 +172,12 @@ class PngReader {
                : png_get_current_pass_number(png_) >= kPasses;
   }
 
-  bool read_rows(png_bytepp rows) noexcept {
+  /// As png_read_image(), which wants a pointer to each row: more memory than a narrow row itself.
+  bool read_rows(RgbImage& image) noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
-    png_read_image(png_, rows);
+    for (int passes = png_set_interlace_handling(png_); passes > 0; --passes) {
+      for (std::size_t y = 0; y < image.height(); ++y) png_read_row(png_, image.row(y), nullptr);
+    }
     return true;
   }
 

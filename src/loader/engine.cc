@@ -317,16 +317,47 @@ void Engine::take_sizes(Work& work, std::size_t column) {
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
+  std::optional<std::uint64_t> first;  // its shape is right if another row has the same
+  std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
+    if (i >= rows.size() && shape) break;
     const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
-    try {
-      const Sample sample = sample_of(number);
-      return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
-    } catch (const Error& error) {
-      if (!is_bad_sample(error) || !options_.skip_bad) throw;
-    }
+    auto other = shape_of(number, maker);
+    if (!other) continue;
+    if (!options_.skip_bad || other == shape) return *other;
+    // Of two shapes one may be a lie, in a field that is bad.
+    if (shape && can_be_made(*first, maker, *shape)) break;
+    first = number;
+    shape = std::move(other);
   }
-  return maker.row_shape();
+  return shape ? *shape : maker.row_shape();
+}
+
+/// The shape of a sample's row; none if it is bad, and may be left out.
+std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
+                                                          const ColumnMaker& maker) const {
+  try {
+    const Sample sample = sample_of(number);
+    return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
+  } catch (const Error& error) {
+    if (!is_bad_sample(error) || !options_.skip_bad) throw;
+  }
+  return std::nullopt;
+}
+
+/// Whether a sample's row can be made, and has this shape.
+bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
+                         const std::vector<std::int64_t>& shape) const {
+  RowBuffer memory;
+  RowOutput output{memory.resize(shape, size_of(maker.dtype())), nullptr, maker.dtype(), shape};
+  try {
+    const Sample sample = sample_of(number);
+    maker.make({sample, options_.seed, options_.epoch, number, std::nullopt}, output);
+    return true;
+  } catch (const Error& error) {
+    if (!is_bad_sample(error)) throw;
+  }
+  return false;
 }
 
 bool Engine::is_bad_sample(const Error& error) noexcept {

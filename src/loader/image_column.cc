@@ -6,6 +6,7 @@
 #include "base/error_types.h"
 #include "decode/decode_failure.h"
 #include "decode/image_codec.h"
+#include "decode/image_formats.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/transform.h"
@@ -102,9 +103,7 @@ class ImageColumn final : public ColumnMaker {
 
   [[nodiscard]] ImageTransform::Size stored_size(std::string_view bytes) const {
     const ImageHeader header = detail::read_image_header(bytes);
-    if (header.height == 0 || header.width == 0) {
-      throw detail::DecodeFailure("the image has no pixels");
-    }
+    detail::require_pixels(header.height, header.width, decoding_.max_pixels);
     if (decoding_.apply_orientation && lies_on_its_side(header)) {
       return {header.width, header.height};
     }
@@ -114,7 +113,7 @@ class ImageColumn final : public ColumnMaker {
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
     const ImageTransform::Size stored = stored_size(bytes);
     const ImagePlan plan = transformer_.plan(stored, input.random());
-    require_shape(input.sample, plan, output);
+    require_narrow(plan);
     DecodeRequest request;
     request.max_pixels = decoding_.max_pixels;
     request.strict = decoding_.strict;
@@ -131,7 +130,20 @@ class ImageColumn final : public ColumnMaker {
     const detail::DecodeReport report = detail::decode_rgb(bytes, request, scratch);
     const RgbView source =
         request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);
+    require_shape(input.sample, plan, output);  // now that it is an image, and no header that lies
     transformer_.apply(plan, source, output.slot.data());
+  }
+
+  /// A resize makes its rows first, for all of the rows of the image that it needs: of an image that
+  /// is one pixel wide, and very high, many more than there are pixels.
+  void require_narrow(const ImagePlan& plan) const {
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
+    const std::uint64_t across = plan.part.window.width;
+    const std::uint64_t most = std::max(kMost, decoding_.max_pixels);
+    if (across == 0 || plan.source.height <= most / across) return;
+    throw detail::DecodeFailure("to resize it takes " + std::to_string(across) + " x " +
+                                std::to_string(plan.source.height) +
+                                " pixels between, more than the limit of " + std::to_string(most));
   }
 
   void require_shape(const Sample& sample, const ImagePlan& plan, const RowOutput& output) const {

@@ -55,6 +55,12 @@ std::string rule_text(const Loader::Options& options, const SampleLengths& lengt
          std::to_string(options.by_length->max_tokens);
 }
 
+void require_at_most(const std::string& option, std::uint64_t value, std::uint64_t most) {
+  if (value <= most) return;
+  throw InvalidArgument(option + " is out of range", std::to_string(value),
+                        "choose 0 to " + std::to_string(most));
+}
+
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      std::uint64_t rank, std::uint64_t world_size) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
@@ -62,6 +68,8 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
     throw InvalidArgument("the batch size is out of range", std::to_string(options.batch_size),
                           "choose 1 to 16,777,216");
   }
+  require_at_most("threads", options.threads, 1024);
+  require_at_most("prefetch", options.prefetch, 65536);
   if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
     throw InvalidArgument(
         "max_bad cannot be used with the order of wids", {},
@@ -466,7 +474,8 @@ ResumeToken Loader::state() {
   }
   const std::vector<EpochAudit::Sum> sums = impl.agree();
   ResumeToken token = impl.token_after(impl.steps_taken);
-  token.audit = sums.front();
+  // Of replicas that got the same it does not matter which; what one of them lacks is not proven.
+  token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);
   return token;
 }
 

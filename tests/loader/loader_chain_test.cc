@@ -754,5 +754,35 @@ TEST(LoaderChainTest, ALoaderMayBeLeftInAnyState) {
   }
 }
 
+TEST(LoaderChainTest, WhatOneReplicaLacksIsNotProvenAfterAResumeEither) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", std::vector<test::Fields>(20, {{"txt", "x"}}));
+  for (const std::uint64_t unlucky : {0U, 1U}) {
+    test::ThreadRanks ranks(2);
+    test::on_ranks(2, [&](std::uint64_t rank) {
+      const auto make = [&](const Sample& sample, const Hash128&, columns::Row&) {
+        if (rank == unlucky && sample.index() == 5) throw std::runtime_error("out of luck");
+      };
+      Loader loader(data,
+                    {.columns = {columns::function("f", DType::kInt8, {}, make)},
+                     .order = {.kind = Sequential{}},
+                     .batch_size = 4,
+                     .replicas = 2},
+                    ranks.rank(rank));
+      for (int step = 0; step < 3; ++step) {
+        try {
+          loader.next();
+        } catch (const std::runtime_error& error) {
+          EXPECT_STREQ(error.what(), "out of luck");
+        }
+      }
+      const ResumeToken token = loader.state();
+      EXPECT_EQ(token.position, 12u);
+      EXPECT_THAT(test::error_text([&] { loader.restore(token); }),
+                  testing::HasSubstr("says that 8 samples were delivered, and 12 were due"));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace shardwise

@@ -224,9 +224,9 @@ OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_tr
 
 std::string png_bomb(std::uint32_t width, std::uint32_t height) {
   PngWriter writer;
+  png_set_user_limits(writer.png(), 0x7FFFFFFF, 0x7FFFFFFF);
   png_set_IHDR(writer.png(), writer.info(), width, height, 8, PNG_COLOR_TYPE_RGB,
                PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  png_set_user_limits(writer.png(), 0x7FFFFFFF, 0x7FFFFFFF);
   png_write_info(writer.png(), writer.info());
   // An empty IDAT, so that the header is complete.
   png_write_chunk(writer.png(), reinterpret_cast<png_const_bytep>("IDAT"), nullptr, 0);

@@ -81,13 +81,13 @@ class SHARDWISE_EXPORT Loader {
     /// Batches by length, instead of consecutive samples of the order. Not with global_batch_size,
     /// balanced bytes, another tail than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
-    /// Threads that make rows ahead. 0: the work is done when a batch is asked for.
+    /// Threads that make rows ahead, 1024 at most. 0: the work is done when a batch is asked for.
     unsigned threads = 2;
     /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run. They are
     /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,
     /// and later epochs do without them. One more is an error, as is the first one by default.
     std::uint64_t max_bad = 0;
-    /// Batches in flight at most. 0: two a thread.
+    /// Batches in flight at most, up to 65,536. 0: two a thread.
     std::size_t prefetch = 0;
     /// No batch is begun while those in flight take this many bytes, as far as it is known ahead.
     std::uint64_t max_bytes_ahead = std::uint64_t{4} << 30;
@@ -136,7 +136,7 @@ class SHARDWISE_EXPORT Loader {
   ///         of one batch differ in size. Cancelled after stop().
   std::optional<Batch> next();
   /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
-  /// Any thread.
+  /// state() stands behind the batches that were handed out before. Any thread.
   void stop() noexcept;
 
   /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
