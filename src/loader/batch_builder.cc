@@ -106,7 +106,7 @@ void BatchBuilder::join(Rows& rows, const std::vector<bool>& good, Batch::Array&
   std::size_t total = 0;
   bool has_rank = false;
   for (std::size_t i = 0; i < num_rows_; ++i) {
-    if (!good[i]) continue;
+    if (!good[i] || !rows.row_buffers[i].has_shape()) continue;
     const RowBuffer& row = rows.row_buffers[i];
     total += row.bytes().size();
     if (std::exchange(has_rank, true) && array.rank_ != row.shape().size()) {
@@ -126,7 +126,11 @@ void BatchBuilder::join(Rows& rows, const std::vector<bool>& good, Batch::Array&
     }
     at += row.bytes().size();
     rows.offsets.push_back(static_cast<std::int64_t>(at / value_bytes));
-    array.shapes_.insert(array.shapes_.end(), row.shape().begin(), row.shape().end());
+    if (row.has_shape()) {
+      array.shapes_.insert(array.shapes_.end(), row.shape().begin(), row.shape().end());
+    } else {
+      array.shapes_.insert(array.shapes_.end(), array.rank_, 0);
+    }
   }
 }
 

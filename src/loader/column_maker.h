@@ -43,6 +43,8 @@ class SHARDWISE_EXPORT RowBuffer {
   /// As a user's function sees it.
   [[nodiscard]] static columns::Row row(RowOutput& output) noexcept;
 
+  /// Whether it was given one. A row without is empty, of as many dimensions as the others.
+  [[nodiscard]] bool has_shape() const noexcept { return bytes_ != nullptr; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
 

@@ -336,8 +336,8 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
 /// The shape of a sample's row; none if it is bad, and may be left out.
 std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
                                                           const ColumnMaker& maker) const {
+  const Sample sample = sample_of(number);
   try {
-    const Sample sample = sample_of(number);
     return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
   } catch (const Error& error) {
     if (!is_bad_sample(error) || !options_.skip_bad) throw;
@@ -350,8 +350,8 @@ bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
                          const std::vector<std::int64_t>& shape) const {
   RowBuffer memory;
   RowOutput output{memory.resize(shape, size_of(maker.dtype())), nullptr, maker.dtype(), shape};
+  const Sample sample = sample_of(number);
   try {
-    const Sample sample = sample_of(number);
     maker.make({sample, options_.seed, options_.epoch, number, std::nullopt}, output);
     return true;
   } catch (const Error& error) {
@@ -384,10 +384,15 @@ void Engine::make_rows(const Claim& claim) {
 }
 
 void Engine::make_row(Work& work, std::size_t row, RowReader& reader) {
+  const Sample* sample = nullptr;
   try {
-    const Sample& sample = reader.at(row);
-    work.read[row] = reader.first_of_part() + sample.index();
-    const RowInput input = input_of(sample, work, row);
+    sample = &reader.at(row);
+  } catch (...) {
+    return fail(work, row, std::current_exception());  // its shard is not there, say: not its fault
+  }
+  try {
+    work.read[row] = reader.first_of_part() + sample->index();
+    const RowInput input = input_of(*sample, work, row);
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       RowOutput output = work.builder.output(c, row);
       columns_[c].maker()->make(input, output);

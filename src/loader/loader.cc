@@ -550,7 +550,7 @@ void throw_epoch_ended(std::uint64_t epoch) {
 
 void throw_loader_moved_on(std::uint64_t epoch) {
   throw NotExact("the loader has moved on", "epoch " + std::to_string(epoch),
-                 "prove an epoch before the next one begins");
+                 "walk through an epoch, and prove it, before the next one begins");
 }
 
 }  // namespace detail

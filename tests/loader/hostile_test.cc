@@ -1,8 +1,11 @@
 // Fields that lie, and options at their limits: errors name what is wrong, in bounded time and
 // memory, and nothing crashes.
 
-#include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <limits>
+#include <map>
+#include <optional>
 #include <random>
 
 #include "decode/image_codec.h"
@@ -185,6 +188,62 @@ TEST(HostileTest, AfterAnImageThatFoundNoMemoryTheNextOneFindsItsOwn) {
   EXPECT_THROW(image.reshape(std::size_t{1} << 31, std::size_t{1} << 31), std::bad_alloc);
   image.reshape(10, 10);
   ASSERT_NE(image.data(), nullptr);
+}
+
+TEST(HostileTest, AShardThatIsNotThereIsAnErrorAndNotManyBadSamples) {
+  const test::TempDir dir;
+  test::make_dataset(dir, "gone", std::vector<test::Fields>(30, {{"png", picture()}}), 10);
+  std::filesystem::remove(dir / "gone-1.tar");
+  const Dataset data = Dataset::open(dir / "gone.idx");
+  for (const Column& column :
+       {columns::bytes("png"), columns::image("png"), columns::image("png", {.resize = {2, 2}})}) {
+    for (const unsigned threads : {0U, 2U}) {
+      Loader loader(data, {.columns = {column},
+                           .order = {.kind = Sequential{}},
+                           .batch_size = 5,
+                           .threads = threads,
+                           .max_bad = 30});
+      std::size_t lost = 0;
+      for (bool more = true; more;) {
+        try {
+          more = loader.next().has_value();
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), AllOf(HasSubstr("shard not found"), HasSubstr("gone-1.tar")));
+          ++lost;
+        }
+      }
+      EXPECT_EQ(lost, 2u);
+      EXPECT_EQ(test::error_code([&] { loader.prove(); }), ErrorCode::kNotExact);
+      EXPECT_TRUE(loader.bad_samples().empty());
+    }
+  }
+}
+
+TEST(HostileTest, ARaggedRowThatIsNotGivenAShapeIsEmpty) {
+  const test::TempDir dir;
+  const Dataset data =
+      test::make_dataset(dir, "rows", std::vector<test::Fields>(4, {{"txt", "x"}}));
+  const auto column = columns::ragged_function(
+      "f", DType::kInt16, [](const Sample& sample, const Hash128&, columns::Row& row) {
+        const std::int64_t shape[] = {2, 1};
+        if (sample.index() % 2 == 1) std::memset(row.resize(shape).data(), 1, 4);
+      });
+  Loader loader(data, {.columns = {column}, .order = {.kind = Sequential{}}, .batch_size = 4});
+  const auto batch = loader.next();
+  EXPECT_THAT(batch->arrays()[0].offsets(), testing::ElementsAre(0, 0, 2, 2, 4));
+  EXPECT_THAT(batch->arrays()[0].row_shape(0), testing::ElementsAre(0, 0));
+  EXPECT_THAT(batch->arrays()[0].row_shape(3), testing::ElementsAre(2, 1));
+}
+
+TEST(HostileTest, AnEpochThatTheLoaderHasLeftGivesNoBatchesOfAnother) {
+  const test::TempDir dir;
+  Loader loader(test::make_dataset(dir, "d", {{{"txt", "x"}}}),
+                {.columns = {columns::bytes("txt")}});
+  const auto epoch = loader.epoch();
+  loader.set_epoch(1);
+  EXPECT_THAT(test::error_text([&] { (void)epoch.begin(); }),
+              AllOf(HasSubstr("the loader has moved on"), HasSubstr("epoch 0")));
+  EXPECT_EQ(loader.steps_left(), 1u);
 }
 
 // --------------------------------------------------------------------------------------- arrays

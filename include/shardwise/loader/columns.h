@@ -94,7 +94,7 @@ SHARDWISE_EXPORT Column image(const std::string& fields, const ImageTransform& t
 /// What a function makes a row in.
 class SHARDWISE_EXPORT Row {
  public:
-  /// The row's memory; of a ragged column none, until resize().
+  /// The row's memory; of a ragged column none, until resize(): without it the row is empty.
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return bytes_; }
   template <class T>
   [[nodiscard]] std::span<T> values() noexcept {

@@ -52,9 +52,10 @@ class EpochRange {
 
   /// Starts, or goes on with, the epoch.
   /// Errors: those of the loader's next(); InvalidArgument if the end of the epoch was reached: the
-  ///         loader's set_epoch() or epochs() go on.
+  ///         loader's set_epoch() or epochs() go on; NotExact if the loader has moved on.
   [[nodiscard]] Iterator begin() const {
-    if (loader_->has_ended() && loader_->epoch_number() == number_) throw_epoch_ended(number_);
+    if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
+    if (loader_->has_ended()) throw_epoch_ended(number_);
     return Iterator(*loader_);
   }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
