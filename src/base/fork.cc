@@ -127,11 +127,14 @@ WorkerThreads::~WorkerThreads() {
   if (!are_here()) join();
 }
 
-void WorkerThreads::start(std::function<void()> work) {
+void WorkerThreads::start(std::function<void()> work, const char* name) {
   if (!are_here()) join();
   if (!threads_) threads_ = std::make_unique<std::vector<std::thread>>();
   try {
     threads_->emplace_back(std::move(work));
+    // The kernel takes 15 characters. A thread without a name works as well.
+    const std::string full = std::string(name) + "-" + std::to_string(threads_->size() - 1);
+    ::pthread_setname_np(threads_->back().native_handle(), full.substr(0, 15).c_str());
   } catch (const std::system_error& e) {
     throw Error(ErrorCode::kIo, "cannot start a thread", e.code().message(),
                 "use fewer threads, or raise the limit on processes (ulimit -u)");

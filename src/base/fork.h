@@ -130,8 +130,10 @@ class SHARDWISE_EXPORT WorkerThreads {
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
+  /// @param name  what debuggers and profilers show, with "-0" and so on behind it; 12 characters
+  ///   at most.
   /// Errors: kIo if the system has no thread left.
-  void start(std::function<void()> work);
+  void start(std::function<void()> work, const char* name);
   bool empty() const noexcept { return threads_ == nullptr; }
   /// False in a child of the process that started them: there they do not exist.
   bool are_here() const noexcept { return generation_ == process_generation(); }

@@ -47,7 +47,7 @@ class OrderedPipeline {
         work_(std::move(work)),
         prefetch_(options.prefetch != 0 ? options.prefetch : std::size_t{2} * options.threads) {
     try {
-      for (unsigned i = 0; i < options.threads; ++i) threads_.start([this] { run(); });
+      for (unsigned i = 0; i < options.threads; ++i) threads_.start([this] { run(); }, "sw-work");
     } catch (...) {
       stop();
       throw;

@@ -150,7 +150,7 @@ void ShardPrefetcher::Impl::require_crew() {
   static_cast<void>(crew.release());
   crew = std::make_unique<Crew>();
   for (unsigned i = 0; i < options.fetch_threads; ++i) {
-    crew->threads.start([this, of = crew.get()] { run(*of); });
+    crew->threads.start([this, of = crew.get()] { run(*of); }, "sw-fetch");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "shardwise/libtorch/image_loader.h"
 
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <utility>
@@ -85,6 +86,8 @@ void ImageLoader::start() {
 }
 
 std::optional<ImageLoader::Batch> ImageLoader::next() {
+  // What PyTorch's profiler shows.
+  RECORD_USER_SCOPE("shardwise::ImageLoader::next");
   impl_->warn();
   const std::optional<shardwise::Batch> batch = impl_->loader.next();
   if (!batch) return std::nullopt;
@@ -107,5 +110,6 @@ std::uint64_t ImageLoader::steps() const noexcept { return impl_->loader.steps()
 std::uint64_t ImageLoader::steps_left() const noexcept { return impl_->loader.steps_left(); }
 bool ImageLoader::has_ended() const noexcept { return impl_->loader.has_ended(); }
 std::chrono::nanoseconds ImageLoader::waited() const noexcept { return impl_->loader.waited(); }
+Loader::Stats ImageLoader::stats() const { return impl_->loader.stats(); }
 
 }  // namespace shardwise::libtorch

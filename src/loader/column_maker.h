@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/field_choice.h"
+#include "loader/stage_times.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/data/sample.h"
@@ -25,10 +26,20 @@ struct RowInput {
   std::uint64_t number = 0;  ///< of the sample, in the loader's data
   /// In the epoch, where a sample may come twice in one.
   std::optional<std::uint64_t> position;
+  /// Of the thread, for what takes long; none: nobody counts.
+  StageTimes* times = nullptr;
 
   /// The key of what is random about the row.
   [[nodiscard]] Hash128 random() const noexcept {
     return position ? sample_key(seed, epoch, number, *position) : sample_key(seed, epoch, number);
+  }
+  /// From now on the time belongs to this stage.
+  void enter(Stage stage) const noexcept {
+    if (times != nullptr) times->enter(stage);
+  }
+  /// So many bytes of a field are read.
+  void add_bytes(std::size_t bytes) const noexcept {
+    if (times != nullptr) times->add_bytes(bytes);
   }
 };
 
@@ -79,6 +90,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
+  /// Whether a row takes so long, some us, that the clock may be read for each.
+  [[nodiscard]] virtual bool takes_long() const { return false; }
   /// Of kFixed.
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return {}; }
   /// Of kLikeFirst. Errors: as make().

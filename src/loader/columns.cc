@@ -29,6 +29,7 @@ class BytesColumn final : public ColumnMaker {
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     detail::SampleAccess::copy(input.sample, place, output.slot);
+    input.add_bytes(output.slot.size());
     const auto* text = reinterpret_cast<const char*>(output.slot.data());
     if (is_text_ && !is_utf8({text, output.slot.size()})) {
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
@@ -46,8 +47,9 @@ class IntegerColumn final : public ColumnMaker {
       : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(fields) {}
 
   void make(const RowInput& input, RowOutput& output) const override {
-    const std::int64_t value =
-        input.sample.integer(input.sample.field(fields_.in(input.sample)).name);
+    const Sample::Field field = input.sample.field(fields_.in(input.sample));
+    const std::int64_t value = input.sample.integer(field.name);
+    input.add_bytes(field.bytes.size());
     std::memcpy(output.slot.data(), &value, sizeof value);
   }
 
@@ -104,10 +106,12 @@ class ArrayColumn final : public ColumnMaker {
         fields_(fields),
         shape_(std::move(shape)) {}
 
+  [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const std::string_view bytes = input.sample.field(place).bytes;
+    input.add_bytes(bytes.size());
     try {
       const detail::NpyHeader header = detail::parse_npy_header(bytes);
       if (dtype_of(header) != dtype()) {
@@ -137,10 +141,13 @@ class FunctionColumn final : public ColumnMaker {
   FunctionColumn(DType dtype, Layout layout, std::vector<std::int64_t> shape, MakeRow make)
       : ColumnMaker(dtype, layout), shape_(std::move(shape)), make_(std::move(make)) {}
 
+  [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   void make(const RowInput& input, RowOutput& output) const override {
     Row row = detail::RowBuffer::row(output);
+    input.enter(detail::Stage::kFunctions);
     make_(input.sample, input.random(), row);
+    input.enter(detail::Stage::kReading);
   }
 
  private:

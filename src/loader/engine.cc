@@ -7,6 +7,7 @@
 
 #include "base/error_types.h"
 #include "data/sample_cursor.h"
+#include "storage/opening_time.h"
 
 // One batch is a Work. Its way through works_:
 //
@@ -22,6 +23,8 @@
 // to the thread that claimed it, and what all share (errors, counts) to mutex_; after the last row,
 // to the thread that made that; after `ready`, to the consumer. Work objects stay where they are,
 // so threads keep pointers to those that have rows of theirs.
+//
+// The meter has a lock of its own, which is never taken with mutex_ held.
 //
 // A thread that fails tells so at its row; rows behind it need not be made. The first row that
 // failed is the batch's error, whichever thread was first.
@@ -54,10 +57,14 @@ class Engine::RowReader {
 
   /// Valid until the next call.
   const Sample& at(std::size_t row) {
-    if (cursor_) return cursor_->at(samples_[row]);
+    current_ = nullptr;
+    if (cursor_) return *(current_ = &cursor_->at(samples_[row]));
     part_ = data_.part_of(samples_[row]);
-    return sample_.emplace(data_.part(part_)[samples_[row] - data_.first_sample(part_)]);
+    return *(current_ =
+                 &sample_.emplace(data_.part(part_)[samples_[row] - data_.first_sample(part_)]));
   }
+  /// The last one; none, if it could not be read.
+  [[nodiscard]] const Sample* current() const noexcept { return current_; }
   /// The number of the first sample in the data set of the last one.
   [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
 
@@ -69,6 +76,7 @@ class Engine::RowReader {
   const std::span<const std::uint64_t> samples_;
   std::optional<SampleCursor> cursor_;  // of a single data set
   std::optional<Sample> sample_;        // of a mixture
+  const Sample* current_ = nullptr;
   std::size_t part_ = 0;
 };
 
@@ -93,17 +101,22 @@ struct Engine::Work {
 };
 
 Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
-               Source source, EngineOptions options)
+               Source source, EngineOptions options, std::shared_ptr<LoadMeter> meter)
     : data_(std::move(data)),
       columns_(std::move(columns)),
       pool_(std::move(pool)),
       source_(std::move(source)),
-      options_(options) {
+      options_(options),
+      meter_(std::move(meter)),
+      times_rows_(std::ranges::any_of(
+          columns_, [](const Column& column) { return column.maker()->takes_long(); })) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
   }
   try {
-    for (unsigned i = 0; i < options_.threads; ++i) threads_.start([this] { run(); });
+    for (unsigned i = 0; i < options_.threads; ++i) {
+      threads_.start([this, i] { run(i + 1); }, "sw-load");
+    }
   } catch (...) {
     stop();
     threads_.join();
@@ -136,6 +149,14 @@ bool Engine::may_plan() const {
 }
 
 std::optional<MadeBatch> Engine::next() {
+  const auto asked = LoadMeter::Clock::now();
+  std::size_t ready = 0;
+  bool had_answer = false;
+  {
+    const Lock lock(mutex_);
+    ready = num_ready_;
+    had_answer = has_answer();
+  }
   if (threads_.empty()) {
     // The same way through works_, by the consumer alone.
     for (;;) {
@@ -151,14 +172,30 @@ std::optional<MadeBatch> Engine::next() {
     throw Unsupported("a loader's threads stay with the process that made it", "",
                       "make the loader in the forked child, or give it no threads");
   }
-  std::unique_ptr<Work> work;
-  {
+  if (!had_answer) {
     const Lock lock(mutex_);
     if (!has_answer()) {
       const auto start = std::chrono::steady_clock::now();
       while (!has_answer()) ready_.wait(mutex_);
       waited_ += std::chrono::steady_clock::now() - start;
     }
+  }
+  note_answer(asked, ready, had_answer);
+  return take_front();
+}
+
+/// The answer is there, though it may be that there is no batch.
+void Engine::note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer) {
+  const auto now = had_answer ? asked : LoadMeter::Clock::now();
+  const auto used = answered_ ? asked - *answered_ : std::chrono::nanoseconds{};
+  meter_->add_answer(asked, used, ready, now - asked);
+  answered_ = now;
+}
+
+std::optional<MadeBatch> Engine::take_front() {
+  std::unique_ptr<Work> work;
+  {
+    const Lock lock(mutex_);
     if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
     if (works_.empty()) {
       if (end_error_) std::rethrow_exception(std::exchange(end_error_, nullptr));
@@ -166,6 +203,7 @@ std::optional<MadeBatch> Engine::next() {
     }
     work = std::move(works_.front());
     works_.pop_front();
+    --num_ready_;
     if (claimed_ > 0) --claimed_;  // no claim may have come by since its last row
     bytes_ahead_ -= work->builder.size_bytes();
   }
@@ -174,7 +212,8 @@ std::optional<MadeBatch> Engine::next() {
   return std::move(work->made);
 }
 
-void Engine::run() noexcept {
+void Engine::run(unsigned thread) noexcept {
+  LoadMeter::number_thread(thread);
   for (;;) {
     const Claim claim = wait_for_claim();
     if (claim.work == nullptr) return;
@@ -185,20 +224,29 @@ void Engine::run() noexcept {
 /// Rows to make, planning a batch if there are none; no rows at the end.
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
-    {
-      const Lock lock(mutex_);
-      for (;;) {
-        if (stopping_.load(std::memory_order_relaxed)) return {};
-        if (const Claim claim = next_claim(); claim.work != nullptr) return claim;
-        if (options_.threads == 0) return {};  // next() plans
-        if (may_plan()) break;
-        if (source_ended_) return {};
-        work_there_.wait(mutex_);
-      }
-      planning_ = true;
-    }
+    std::chrono::nanoseconds idle{};
+    const std::optional<Claim> claim = claim_or_plan(idle);
+    if (idle.count() > 0) meter_->add_idle(idle);
+    if (claim) return *claim;
     plan_one();
   }
+}
+
+/// As wait_for_claim(); nothing: the caller is to plan.
+std::optional<Engine::Claim> Engine::claim_or_plan(std::chrono::nanoseconds& idle) {
+  const Lock lock(mutex_);
+  for (;;) {
+    if (stopping_.load(std::memory_order_relaxed)) return Claim{};
+    if (const Claim claim = next_claim(); claim.work != nullptr) return claim;
+    if (options_.threads == 0) return Claim{};  // next() plans
+    if (may_plan()) break;
+    if (source_ended_) return Claim{};
+    const auto start = LoadMeter::Clock::now();
+    work_there_.wait(mutex_);
+    idle += LoadMeter::Clock::now() - start;
+  }
+  planning_ = true;
+  return std::nullopt;
 }
 
 Engine::Claim Engine::next_claim() {
@@ -218,6 +266,7 @@ Engine::Claim Engine::next_claim() {
 
 /// Appends the next plan's Work, or notes the end. REQUIRES: the caller set planning_.
 void Engine::plan_one() noexcept {
+  const auto begin = LoadMeter::Clock::now();
   std::unique_ptr<Work> work;
   try {
     std::optional<BatchPlan> plan = source_();
@@ -232,12 +281,14 @@ void Engine::plan_one() noexcept {
   } catch (...) {
     work->error = std::current_exception();
   }
+  meter_->add(TraceEvent::Kind::kPlan, begin);
   {
     const Lock lock(mutex_);
     planning_ = false;
     if (work->error || work->num_rows() == 0) {
       work->next_row = work->num_rows();
       work->ready = true;
+      ++num_ready_;
     }
     work->rows_left = work->num_rows();
     bytes_ahead_ += work->builder.size_bytes();
@@ -366,24 +417,40 @@ bool Engine::is_bad_sample(const Error& error) noexcept {
 }
 
 void Engine::make_rows(const Claim& claim) {
-  const auto start = std::chrono::steady_clock::now();
+  StageTimes times;
+  const auto opening_before = opening_time();
+  auto row_begin = times.begin();
   Work& work = *claim.work;
   RowReader reader(data_, work.plan.samples);
   for (std::size_t row = claim.first; row < claim.last; ++row) {
     if (stopping_.load(std::memory_order_relaxed)) break;
     if (work.failed_row.load(std::memory_order_relaxed) < row) break;
     reader.expect(row, claim.last);
-    make_row(work, row, reader);
+    make_row(work, row, reader, times);
+    if (!times_rows_) continue;
+    const auto end = times.enter(Stage::kReading);
+    times.add_samples(end - row_begin, 1);
+    note_slowest(end - std::exchange(row_begin, end), reader.current());
   }
-  const auto took = std::chrono::steady_clock::now() - start;
+  const auto took = times.enter(Stage::kReading) - times.begin();
+  times.move_to_opening(opening_time() - opening_before);
   const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
   const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
   claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), 1, kMaxClaim),
                     std::memory_order_relaxed);
+  if (!times_rows_) {
+    times.add_samples(took / rows, claim.last - claim.first);
+    note_slowest(took / rows, reader.current());
+  }
+  meter_->add(times, claim.last - claim.first, work.plan.samples[claim.first]);
   finish(claim);
 }
 
-void Engine::make_row(Work& work, std::size_t row, RowReader& reader) {
+void Engine::note_slowest(std::chrono::nanoseconds time, const Sample* sample) {
+  if (sample != nullptr && meter_->is_slowest(time)) meter_->add_slowest(time, sample->describe());
+}
+
+void Engine::make_row(Work& work, std::size_t row, RowReader& reader, StageTimes& times) {
   const Sample* sample = nullptr;
   try {
     sample = &reader.at(row);
@@ -392,7 +459,8 @@ void Engine::make_row(Work& work, std::size_t row, RowReader& reader) {
   }
   try {
     work.read[row] = reader.first_of_part() + sample->index();
-    const RowInput input = input_of(*sample, work, row);
+    RowInput input = input_of(*sample, work, row);
+    input.times = &times;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       RowOutput output = work.builder.output(c, row);
       columns_[c].maker()->make(input, output);
@@ -425,15 +493,18 @@ void Engine::finish(const Claim& claim) {
     if (work.rows_left > 0 || stopping_.load(std::memory_order_relaxed)) return;
   }
   if (!work.error) {
+    const auto begin = LoadMeter::Clock::now();
     try {
       close_up(work);
     } catch (...) {
       work.error = std::current_exception();
     }
+    meter_->add(TraceEvent::Kind::kCollate, begin);
   }
   {
     const Lock lock(mutex_);
     work.ready = true;
+    ++num_ready_;
   }
   ready_.notify_one();
 }

@@ -16,6 +16,7 @@
 #include "data/field_sizes.h"
 #include "loader/batch_builder.h"
 #include "loader/buffer_pool.h"
+#include "loader/load_meter.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/batch.h"
@@ -69,7 +70,7 @@ class Engine {
   using Source = std::function<std::optional<BatchPlan>()>;
 
   Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
-         Source source, EngineOptions options);
+         Source source, EngineOptions options, std::shared_ptr<LoadMeter> meter);
   /// Stops, and waits for the threads.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -94,8 +95,12 @@ class Engine {
     std::size_t last = 0;
   };
 
-  void run() noexcept;
+  void run(unsigned thread) noexcept;
+  /// What next() does once there is something to hand out, or nothing to wait for.
+  std::optional<MadeBatch> take_front();
+  void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
   Claim wait_for_claim();
+  std::optional<Claim> claim_or_plan(std::chrono::nanoseconds& idle);
   [[nodiscard]] Claim next_claim() SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool may_plan() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
@@ -111,10 +116,11 @@ class Engine {
   void take_sizes(Work& work, std::size_t column);
 
   void make_rows(const Claim& claim);
-  void make_row(Work& work, std::size_t row, RowReader& reader);
+  void make_row(Work& work, std::size_t row, RowReader& reader, StageTimes& times);
+  void note_slowest(std::chrono::nanoseconds time, const Sample* sample);
   void fail(Work& work, std::size_t row, std::exception_ptr error);
   void finish(const Claim& claim);
-  static void close_up(Work& work);
+  void close_up(Work& work);
   /// True if `error` is about the contents of a sample, not about its shard, the disk or options.
   [[nodiscard]] static bool is_bad_sample(const Error& error) noexcept;
   [[nodiscard]] RowInput input_of(const Sample& sample, const Work& work, std::size_t row) const;
@@ -125,6 +131,8 @@ class Engine {
   const std::shared_ptr<BufferPool> pool_;
   const Source source_;
   const EngineOptions options_;
+  const std::shared_ptr<LoadMeter> meter_;
+  const bool times_rows_;          // one by one
   std::vector<FieldSizes> sizes_;  // of each part of data_
 
   Mutex mutex_;
@@ -134,12 +142,14 @@ class Engine {
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
-  bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;  // a thread is in plan_one()
+  std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // of works_
+  bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
   std::atomic<bool> stopping_{false};  // written under mutex_
   std::atomic<std::size_t> claim_rows_{1};
-  std::chrono::nanoseconds waited_{};  // of the consumer's own
+  std::chrono::nanoseconds waited_{};                     // of the consumer's own
+  std::optional<LoadMeter::Clock::time_point> answered_;  // the same, when it had its last batch
   WorkerThreads threads_;
 };
 

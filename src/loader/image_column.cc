@@ -26,6 +26,7 @@ using detail::RgbView;
 using detail::RowInput;
 using detail::RowOutput;
 using detail::ScaleRule;
+using detail::Stage;
 
 DType dtype_of(ImageTransform::Type type) {
   switch (type) {
@@ -45,6 +46,15 @@ DType dtype_of(ImageTransform::Type type) {
 bool lies_on_its_side(const ImageHeader& header) { return header.orientation >= 5; }
 
 constexpr unsigned kWholeScale = 8;
+
+/// Has the bytes of a mapped shard come from the disk now, so that a decoder does not wait for
+/// them: that time is reading.
+void read_pages(std::string_view bytes) {
+  constexpr std::size_t kPageBytes = 4096;
+  const volatile char* const begin = bytes.data();
+  for (std::size_t at = 0; at < bytes.size(); at += kPageBytes) static_cast<void>(begin[at]);
+  if (!bytes.empty()) static_cast<void>(begin[bytes.size() - 1]);
+}
 
 /// The part of a scaled image in `box`, whose edges may lie within pixels: to the nearest ones.
 RgbView part_of(const RgbView& image, const detail::RealBox& box) {
@@ -79,6 +89,7 @@ class ImageColumn final : public ColumnMaker {
         transformer_(transformer),
         decoding_(decoding) {}
 
+  [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
     return shape_of(size.height, size.width);
@@ -111,6 +122,9 @@ class ImageColumn final : public ColumnMaker {
   }
 
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
+    input.add_bytes(bytes.size());
+    if (input.times != nullptr) read_pages(bytes);
+    input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);
     const ImagePlan plan = transformer_.plan(stored, input.random());
     require_narrow(plan);
@@ -128,10 +142,12 @@ class ImageColumn final : public ColumnMaker {
     }
     thread_local RgbImage scratch;
     const detail::DecodeReport report = detail::decode_rgb(bytes, request, scratch);
+    input.enter(Stage::kTransforming);
     const RgbView source =
         request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);
     require_shape(input.sample, plan, output);  // now that it is an image, and no header that lies
     transformer_.apply(plan, source, output.slot.data());
+    input.enter(Stage::kReading);
   }
 
   /// A resize makes its rows first, for all of the rows of the image that it needs: of an image that

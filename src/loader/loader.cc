@@ -1,8 +1,11 @@
 #include "shardwise/loader/loader.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "base/error_types.h"
@@ -11,6 +14,8 @@
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
 #include "loader/length_batches.h"
+#include "loader/load_meter.h"
+#include "loader/loader_access.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -23,6 +28,7 @@ using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
 using detail::LengthBatches;
+using detail::LoadMeter;
 using detail::MadeBatch;
 using detail::SampleLengths;
 
@@ -91,6 +97,18 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
                        .replicas = options.replicas});
 }
 
+unsigned num_cores() noexcept {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return std::thread::hardware_concurrency();
+  return static_cast<unsigned>(CPU_COUNT(&cores));
+}
+
+std::uint64_t bytes_of(const Batch& batch) {
+  std::uint64_t bytes = 0;
+  for (const Batch::Array& array : batch.arrays()) bytes += array.bytes().size();
+  return bytes;
+}
+
 std::size_t batches_ahead(const Loader::Options& options) {
   if (options.prefetch != 0) return options.prefetch;
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
@@ -116,7 +134,13 @@ struct Loader::Impl {
         pool(std::make_shared<BufferPool>(options.memory,
                                           options.columns.size() * (batches_ahead(options) + 2))),
         sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
-        audit(data.fingerprint()) {
+        audit(data.fingerprint()),
+        meter(std::make_shared<LoadMeter>(Loader::Stats{
+            .threads = options.threads,
+            .fetch_threads =
+                data.num_parts() == 1 && data.part(0).cache() ? options.fetch_threads : 0,
+            .prefetch = batches_ahead(options),
+            .cores = num_cores()})) {
     if (options.by_length) {
       lengths = std::make_shared<const SampleLengths>(data, *options.by_length);
       rule = rule_text(options, *lengths);
@@ -208,7 +232,8 @@ struct Loader::Impl {
                               .max_batches = batches_ahead(options),
                               .max_bytes = options.max_bytes_ahead,
                               .skip_bad = options.max_bad > 0,
-                              .has_repeated_samples = !sampler->is_exact()});
+                              .has_repeated_samples = !sampler->is_exact()},
+        meter);
     const Lock lock(mutex);
     engine = std::move(started);
     if (stopped) engine->stop();
@@ -313,6 +338,7 @@ struct Loader::Impl {
   void deliver(MadeBatch& made) {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
     audit.add(samples_read);
+    meter->add_batch(samples_read.size(), made.bad.size(), bytes_of(made.batch));
     delivered += made.planned;
     if (by_length) delivered = window_begin() / num_shares();
     if (prefetcher) prefetcher->reached(delivered);
@@ -401,8 +427,9 @@ struct Loader::Impl {
   std::string rule;                              ///< of them
   std::unique_ptr<LengthBatches> by_length;      ///< from where the sampler stands
   EpochAudit audit;                              ///< of what this rank handed out
-  std::optional<EpochAudit::Sum> expected_all;   ///< of every sample once: the same in every epoch
-  std::uint64_t steps = 0;                       ///< from there to the end
+  const std::shared_ptr<LoadMeter> meter;
+  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
+  std::uint64_t steps = 0;                      ///< from there to the end
   std::uint64_t steps_taken = 0;
   bool ended = false;                         ///< next() has said so
   std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
@@ -526,6 +553,8 @@ std::chrono::nanoseconds Loader::waited() const noexcept {
          (impl_->engine ? impl_->engine->waited() : std::chrono::nanoseconds{});
 }
 
+Loader::Stats Loader::stats() const { return impl_->meter->stats(); }
+
 std::string Loader::prove() { return impl_->prove(); }
 
 std::uint64_t Loader::epoch_number() const noexcept { return impl_->sampler->epoch(); }
@@ -541,6 +570,14 @@ std::optional<std::string> Loader::cache_warning() const {
 }
 
 namespace detail {
+
+void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
+  loader.impl_->meter->keep_events(max_events);
+}
+
+std::vector<TraceEvent> LoaderAccess::events(const Loader& loader) {
+  return loader.impl_->meter->events();
+}
 
 void throw_epoch_ended(std::uint64_t epoch) {
   throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch),

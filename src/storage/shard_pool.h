@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/fork.h"
+#include "storage/opening_time.h"
 #include "storage/shard_handle.h"
 
 namespace shardwise {
@@ -116,6 +117,7 @@ class ShardPool {
   };
 
   Handle open(Slot& slot, std::uint64_t number) {
+    const detail::OpeningTimer timer;
     Turn turn(*this, slot, number);
     if (Handle opened = turn.wait()) return opened;
     std::unique_ptr<const Shard> shard = opener_(number);

@@ -187,7 +187,8 @@ TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
               WorkerThreads threads;
               std::string text = "no error";
               try {
-                for (int i = 0; i < 10'000; ++i) threads.start([] {});  // stacks stay until join()
+                for (int i = 0; i < 10'000; ++i)
+                  threads.start([] {}, "test");  // stacks stay until join()
               } catch (const Error& e) {
                 text = e.what();
               }

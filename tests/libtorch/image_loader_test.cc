@@ -1,7 +1,9 @@
 #include "shardwise/libtorch/image_loader.h"
 
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <set>
 
 #include "order/slot_samplers.h"
@@ -145,6 +147,26 @@ TEST(TorchSamplerTest, AnotherSizeIsRefused) {
 }
 
 // ------------------------------------------------------------------------------------ ImageLoader
+
+std::atomic<int> scopes_seen{0};
+
+std::unique_ptr<at::ObserverContext> see_scope(const at::RecordFunction& scope) {
+  if (std::string(scope.name()) == "shardwise::ImageLoader::next") ++scopes_seen;
+  return nullptr;
+}
+
+TEST(ImageLoaderTest, ProfilersSeeWhereItWaits) {
+  const test::TempDir dir;
+  ImageLoader loader(make_levels(dir, 10), {}, {.batch_size = 5});
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(see_scope).scopes({at::RecordScope::USER_SCOPE}));
+  while (loader.next()) {
+  }
+  at::removeCallback(handle);
+  EXPECT_EQ(scopes_seen, 3) << "two batches, and the end";
+  EXPECT_EQ(loader.stats().samples, 10u);
+  EXPECT_EQ(loader.stats().batches, 2u);
+}
 
 TEST(ImageLoaderTest, BatchesHaveTheSamplesImagesAndLabels) {
   const test::TempDir dir;

@@ -17,6 +17,7 @@
 #include "shardwise/loader/columns.h"
 #include "shardwise/loader/epochs.h"
 #include "shardwise/loader/image_transform.h"
+#include "shardwise/loader/loader.h"
 #include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
 #include "shardwise/order/sampler.h"
@@ -159,6 +160,8 @@ class SHARDWISE_EXPORT ImageLoader {
   [[nodiscard]] bool has_ended() const noexcept;
   /// How long next() has waited in total.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
+  /// What limits the run: stats().summary() says it in one line. Any thread. Cost: a lock.
+  [[nodiscard]] Loader::Stats stats() const;
 
  private:
   struct Impl;

@@ -1,0 +1,119 @@
+#include "loader/load_meter.h"
+
+#include <algorithm>
+
+namespace shardwise::detail {
+namespace {
+
+thread_local unsigned number_of_thread = 0;
+
+Stage stage_of(TraceEvent::Kind kind) noexcept {
+  return kind == TraceEvent::Kind::kCollate ? Stage::kCollating : Stage::kPlanning;
+}
+
+}  // namespace
+
+void LoadMeter::number_thread(unsigned number) noexcept { number_of_thread = number; }
+
+void LoadMeter::keep_events(std::size_t max_events) {
+  const Lock lock(mutex_);
+  events_.clear();
+  events_.reserve(max_events);
+  max_events_ = max_events;
+  next_event_ = 0;
+}
+
+std::vector<TraceEvent> LoadMeter::events() const {
+  const Lock lock(mutex_);
+  std::vector<TraceEvent> ordered = events_;
+  if (ordered.size() == max_events_) {
+    std::rotate(ordered.begin(), ordered.begin() + static_cast<std::ptrdiff_t>(next_event_),
+                ordered.end());
+  }
+  return ordered;
+}
+
+void LoadMeter::keep(const TraceEvent& event) {
+  if (max_events_ == 0) return;
+  if (events_.size() < max_events_) {
+    events_.push_back(event);
+    return;
+  }
+  events_[next_event_] = event;
+  next_event_ = (next_event_ + 1) % max_events_;
+}
+
+void LoadMeter::add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample) {
+  const Lock lock(mutex_);
+  for (std::size_t i = 0; i < kNumStages; ++i) times_[i] += times.times()[i];
+  for (std::size_t i = 0; i < stats_.sample_times.size(); ++i) {
+    stats_.sample_times[i] += times.samples()[i];
+  }
+  stats_.bytes_read += times.bytes_read();
+  keep({.kind = TraceEvent::Kind::kRows,
+        .thread = number_of_thread,
+        .begin = times.begin(),
+        .duration = times.last() - times.begin(),
+        .rows = rows,
+        .first_sample = first_sample,
+        .stages = times.times()});
+}
+
+void LoadMeter::add(TraceEvent::Kind kind, Clock::time_point begin) {
+  const auto duration = Clock::now() - begin;
+  const Lock lock(mutex_);
+  times_[static_cast<std::size_t>(stage_of(kind))] += duration;
+  keep({.kind = kind, .thread = number_of_thread, .begin = begin, .duration = duration});
+}
+
+void LoadMeter::add_idle(std::chrono::nanoseconds time) {
+  const Lock lock(mutex_);
+  stats_.idle += time;
+}
+
+void LoadMeter::add_slowest(std::chrono::nanoseconds time, const std::string& sample) {
+  const Lock lock(mutex_);
+  if (time <= stats_.slowest_time) return;
+  stats_.slowest_time = time;
+  stats_.slowest_sample = sample;
+  slowest_ns_.store(time.count(), std::memory_order_relaxed);
+}
+
+void LoadMeter::add_answer(Clock::time_point asked, std::chrono::nanoseconds used,
+                           std::size_t ready, std::chrono::nanoseconds waited) {
+  const Lock lock(mutex_);
+  stats_.elapsed += used + waited;
+  stats_.waited += waited;
+  ++answers_;
+  ready_ += ready;
+  if (waited.count() == 0) {
+    ++stats_.batches_ready;
+  } else {
+    keep({.kind = TraceEvent::Kind::kWait, .begin = asked, .duration = waited});
+  }
+}
+
+void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  ++stats_.batches;
+  stats_.samples += samples;
+  stats_.bad_samples += bad_samples;
+  stats_.bytes_made += bytes;
+}
+
+Loader::Stats LoadMeter::stats() const {
+  const Lock lock(mutex_);
+  Loader::Stats stats = stats_;
+  const auto time = [&](Stage stage) { return times_[static_cast<std::size_t>(stage)]; };
+  stats.planning = time(Stage::kPlanning);
+  stats.opening = time(Stage::kOpening);
+  stats.reading = time(Stage::kReading);
+  stats.decoding = time(Stage::kDecoding);
+  stats.transforming = time(Stage::kTransforming);
+  stats.functions = time(Stage::kFunctions);
+  stats.collating = time(Stage::kCollating);
+  if (answers_ > 0) stats.mean_ready = static_cast<double>(ready_) / static_cast<double>(answers_);
+  return stats;
+}
+
+}  // namespace shardwise::detail

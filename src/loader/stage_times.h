@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace shardwise::detail {
+
+/// What a loader's thread does; see Loader::Stats.
+enum class Stage : std::uint8_t {
+  kPlanning,
+  kOpening,
+  kReading,
+  kDecoding,
+  kTransforming,
+  kFunctions,
+  kCollating,
+};
+constexpr std::size_t kNumStages = 7;
+
+/// Samples by the time that each took: [0] of less than 1 us, [k] of 2^(k - 1) us to 2^k us, the
+/// last of more, too.
+using SampleTimes = std::array<std::uint64_t, 32>;
+
+constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept {
+  const auto us = static_cast<std::uint64_t>(time.count() < 0 ? 0 : time.count() / 1000);
+  const auto bucket = static_cast<std::size_t>(std::bit_width(us));
+  return bucket < SampleTimes{}.size() ? bucket : SampleTimes{}.size() - 1;
+}
+
+/// What one thread did while it made the rows of a claim. A thread is in one stage at a time; the
+/// clock is read when it goes to another, and never for a row of columns that take little time.
+class StageTimes {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Begins with reading.
+  StageTimes() noexcept : begin_(Clock::now()), last_(begin_) {}
+
+  /// The time since the last call belongs to the stage that the thread was in.
+  /// @return  now.
+  Clock::time_point enter(Stage stage) noexcept {
+    const Clock::time_point now = Clock::now();
+    times_[static_cast<std::size_t>(stage_)] += now - last_;
+    stage_ = stage;
+    return last_ = now;
+  }
+
+  /// So much of what was counted as reading was spent on opening shards.
+  void move_to_opening(std::chrono::nanoseconds time) noexcept {
+    auto& reading = times_[static_cast<std::size_t>(Stage::kReading)];
+    time = time < reading ? time : reading;
+    reading -= time;
+    times_[static_cast<std::size_t>(Stage::kOpening)] += time;
+  }
+
+  void add_bytes(std::size_t bytes) noexcept { bytes_read_ += bytes; }
+  void add_samples(std::chrono::nanoseconds time_each, std::uint64_t count) noexcept {
+    samples_[sample_time_bucket(time_each)] += count;
+  }
+
+  [[nodiscard]] Clock::time_point begin() const noexcept { return begin_; }
+  [[nodiscard]] Clock::time_point last() const noexcept { return last_; }
+  [[nodiscard]] const std::array<std::chrono::nanoseconds, kNumStages>& times() const noexcept {
+    return times_;
+  }
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+  [[nodiscard]] const SampleTimes& samples() const noexcept { return samples_; }
+
+ private:
+  Clock::time_point begin_;
+  Clock::time_point last_;
+  Stage stage_ = Stage::kReading;
+  std::array<std::chrono::nanoseconds, kNumStages> times_{};
+  std::uint64_t bytes_read_ = 0;
+  SampleTimes samples_{};
+};
+
+}  // namespace shardwise::detail

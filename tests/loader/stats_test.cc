@@ -1,0 +1,318 @@
+#include <atomic>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "loader/loader_access.h"
+#include "shardwise/loader/loader.h"
+#include "support/dataset.h"
+#include "support/images.h"
+
+namespace shardwise {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+Loader::Stats run_of(unsigned threads, int waited_percent) {
+  Loader::Stats stats;
+  stats.batches = 100;
+  stats.threads = threads;
+  stats.prefetch = 4;
+  stats.cores = 16;
+  stats.elapsed = milliseconds(1000);
+  stats.waited = milliseconds(10) * waited_percent;
+  return stats;
+}
+
+TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
+  using Change = void (*)(Loader::Stats&);
+  struct Case {
+    unsigned threads;
+    int waited_percent;
+    Change change;
+    const char* summary;
+  };
+  const std::vector<Case> cases = {
+      {2, 0, [](Loader::Stats& s) { s.elapsed = {}; }, "nothing was loaded yet"},
+      {2, 2, [](Loader::Stats& s) { s.decoding = milliseconds(900); },
+       "consumer-bound: batches were ready 98 % of the time"},
+      {2, 61,
+       [](Loader::Stats& s) {
+         s.decoding = milliseconds(1552);
+         s.transforming = milliseconds(388);
+         s.idle = milliseconds(60);
+       },
+       "decode-bound: 2 threads at 97 %, 80 % of it decoding; the consumer waited 61 % of the "
+       "time; "
+       "try threads = 4"},
+      {4, 20, [](Loader::Stats& s) { s.decoding = milliseconds(4000); },
+       "decode-bound: 4 threads at 100 %, 100 % of it decoding; the consumer waited 20 % of the "
+       "time; try threads = 5"},
+      {16, 90, [](Loader::Stats& s) { s.decoding = milliseconds(16000); },
+       "decode-bound: 16 threads at 100 %, 100 % of it decoding; the consumer waited 90 % of the "
+       "time; try smaller images, or ImageDecoding::Scaling::kFast, or more cores: all 16 have a "
+       "thread"},
+      {1, 100, [](Loader::Stats& s) { s.transforming = milliseconds(1000); },
+       "transform-bound: 1 thread at 100 %, 100 % of it transforming; the consumer waited 100 % of "
+       "the time; try threads = 2"},
+      {2, 50, [](Loader::Stats& s) { s.functions = milliseconds(2000); },
+       "function-bound: 2 threads at 100 %, 100 % of it in functions of columns; the consumer "
+       "waited "
+       "50 % of the time; try threads = 4"},
+      {2, 50,
+       [](Loader::Stats& s) {
+         s.collating = milliseconds(800);
+         s.planning = milliseconds(300);
+         s.reading = milliseconds(900);
+       },
+       "batch-bound: 2 threads at 100 %, 55 % of it putting batches together; the consumer waited "
+       "50 % of the time; try threads = 4"},
+      {2, 70,
+       [](Loader::Stats& s) {
+         s.fetch_threads = 2;
+         s.opening = milliseconds(1800);
+         s.decoding = milliseconds(200);
+       },
+       "fetch-bound: 2 threads at 100 %, 90 % of it opening shards; the consumer waited 70 % of "
+       "the "
+       "time; try fetch_threads = 4, or a larger cache"},
+      {2, 70, [](Loader::Stats& s) { s.opening = milliseconds(2000); },
+       "opening-bound: 2 threads at 100 %, 100 % of it opening shards; the consumer waited 70 % of "
+       "the time; try an order that stays longer in a shard, or a larger max_open_shards of the "
+       "data "
+       "set"},
+      {16, 70,
+       [](Loader::Stats& s) {
+         s.reading = milliseconds(16000);
+         s.bytes_read = 100'000'000;
+         s.sample_times[14] = 1000;
+       },
+       "read-bound (cold storage): 16 threads at 100 %, 100 % of it reading; the consumer waited "
+       "70 "
+       "% of the time; try threads = 32"},
+      {16, 70,
+       [](Loader::Stats& s) {
+         s.reading = milliseconds(16000);
+         s.bytes_read = 100'000'000'000;
+         s.sample_times[0] = 100'000'000;
+       },
+       "read-bound: 16 threads at 100 %, 100 % of it reading; the consumer waited 70 % of the "
+       "time; "
+       "try more cores: all 16 have a thread"},
+      {4, 40,
+       [](Loader::Stats& s) {
+         s.decoding = milliseconds(1600);
+         s.idle = milliseconds(2400);
+       },
+       "prefetch-bound: 4 threads at 40 %, though the consumer waited 40 % of the time; try "
+       "prefetch "
+       "= 8"},
+      {0, 61, [](Loader::Stats& s) { s.decoding = milliseconds(610); },
+       "decode-bound: no threads; the consumer loads by itself, 61 % of the time; try threads = 2"},
+  };
+  for (const Case& one : cases) {
+    Loader::Stats stats = run_of(one.threads, one.waited_percent);
+    one.change(stats);
+    EXPECT_EQ(stats.summary(), one.summary);
+  }
+}
+
+TEST(StatsSummaryTest, AFewBatchesDoNotTellThatMoreAheadWouldHelp) {
+  Loader::Stats stats = run_of(2, 80);
+  stats.batches = 3;
+  stats.decoding = milliseconds(200);
+  stats.idle = milliseconds(1800);
+  EXPECT_THAT(stats.summary(), testing::StartsWith("decode-bound: 2 threads at 10 %"));
+}
+
+TEST(SampleTimesTest, BucketsArePowersOfTwoOfMicroseconds) {
+  using std::chrono::nanoseconds;
+  EXPECT_EQ(detail::sample_time_bucket(nanoseconds(0)), 0u);
+  EXPECT_EQ(detail::sample_time_bucket(nanoseconds(999)), 0u);
+  EXPECT_EQ(detail::sample_time_bucket(nanoseconds(1000)), 1u);
+  EXPECT_EQ(detail::sample_time_bucket(nanoseconds(1999)), 1u);
+  EXPECT_EQ(detail::sample_time_bucket(nanoseconds(2000)), 2u);
+  EXPECT_EQ(detail::sample_time_bucket(milliseconds(1)), 10u);
+  EXPECT_EQ(detail::sample_time_bucket(std::chrono::hours(24)), 31u);
+}
+
+std::uint64_t sum(const std::array<std::uint64_t, 32>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+Dataset make_data(const test::TempDir& dir, std::size_t count, std::size_t broken) {
+  std::vector<test::Fields> samples;
+  const std::string image = test::encode_jpeg(test::test_picture(200, 150));
+  for (std::size_t i = 0; i < count; ++i) {
+    samples.push_back({{"jpg", i < broken ? "broken" : image}, {"txt", "twelve bytes"}});
+  }
+  return test::make_dataset(dir, "stats", samples, 10);
+}
+
+void load_all(Loader& loader) {
+  while (loader.next()) {
+  }
+}
+
+TEST(LoaderStatsTest, CountWhatWasHandedOutOverAllEpochs) {
+  const test::TempDir dir;
+  make_data(dir, 40, 0);
+  for (const unsigned threads : {0u, 1u, 3u}) {
+    Loader loader(Dataset::open(dir / "stats.idx"),
+                  {.columns = {columns::text("txt")}, .batch_size = 8, .threads = threads});
+    EXPECT_EQ(loader.stats().summary(), "nothing was loaded yet");
+    for (auto epoch : loader.epochs(2)) {
+      for (const Batch& batch : epoch) EXPECT_EQ(batch.size(), 8u);
+    }
+    const Loader::Stats stats = loader.stats();
+    EXPECT_EQ(stats.batches, 10u);
+    EXPECT_EQ(stats.samples, 80u);
+    EXPECT_EQ(stats.bad_samples, 0u);
+    EXPECT_EQ(stats.bytes_made, 80u * 12);
+    EXPECT_EQ(stats.bytes_read, 80u * 12);
+    EXPECT_EQ(sum(stats.sample_times), 80u);
+    EXPECT_GT(stats.opening.count(), 0);
+    EXPECT_GT(stats.reading.count(), 0);
+    EXPECT_GT(stats.planning.count(), 0);
+    EXPECT_GT(stats.collating.count(), 0);
+    EXPECT_EQ(stats.decoding.count(), 0);
+    EXPECT_EQ(stats.functions.count(), 0);
+    EXPECT_GE(stats.elapsed, stats.waited);
+    EXPECT_GT(stats.waited.count(), 0);
+    EXPECT_EQ(stats.threads, threads);
+    EXPECT_EQ(stats.prefetch, threads == 0 ? 1u : 2u * threads);
+    EXPECT_GE(stats.cores, 1u);
+    EXPECT_THAT(stats.slowest_sample, HasSubstr("stats-"));
+    if (threads == 0) {
+      EXPECT_EQ(stats.idle.count(), 0);
+      EXPECT_EQ(stats.batches_ready, 0u);
+      EXPECT_EQ(stats.mean_ready, 0);
+    }
+  }
+}
+
+TEST(LoaderStatsTest, ImagesAreDecodedAndTransformedAndBadOnesAreCounted) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 20, 3);
+  Loader loader(
+      data,
+      {.columns = {columns::image("jpg", {.resize = {32, 32}})}, .batch_size = 5, .max_bad = 3});
+  load_all(loader);
+  const Loader::Stats stats = loader.stats();
+  EXPECT_EQ(stats.samples, 17u);
+  EXPECT_EQ(stats.bad_samples, 3u);
+  EXPECT_EQ(stats.bytes_made, 17u * 32 * 32 * 3);
+  EXPECT_EQ(stats.bytes_read, 17 * data[5].copy("jpg").size() + 3 * 6);
+  EXPECT_EQ(sum(stats.sample_times), 20u);
+  EXPECT_GT(stats.decoding.count(), 0);
+  EXPECT_GT(stats.transforming.count(), 0);
+}
+
+TEST(LoaderStatsTest, TheSlowestSampleIsNamed) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 12, 0);
+  for (const unsigned threads : {0u, 1u}) {
+    std::optional<Loader> loader;
+    const auto slow = columns::function(
+        "slow", DType::kUInt8, {1}, [&](const Sample& sample, const Hash128&, columns::Row& row) {
+          row.values<std::uint8_t>()[0] = 0;
+          if (sample.key() != "s00011") return;
+          // The last one takes longer than all before.
+          const auto slowest = loader->stats().slowest_time + milliseconds(20);
+          const auto end = std::chrono::steady_clock::now() + slowest;
+          while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        });
+    loader.emplace(data, Loader::Options{.columns = {slow},
+                                         .order = {.kind = Sequential{}},
+                                         .batch_size = 4,
+                                         .threads = threads});
+    load_all(*loader);
+    const Loader::Stats stats = loader->stats();
+    EXPECT_GE(stats.slowest_time, milliseconds(20));
+    EXPECT_GE(stats.functions, milliseconds(20));
+    EXPECT_THAT(stats.slowest_sample,
+                testing::AllOf(HasSubstr("stats-1.tar"), HasSubstr("s00011")));
+  }
+}
+
+TEST(LoaderStatsTest, BatchesThatWereReadyAreTold) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 40, 0);
+  std::atomic<int> made = 0;
+  const auto counted = columns::function("n", DType::kUInt8, {1},
+                                         [&](const Sample&, const Hash128&, columns::Row& row) {
+                                           row.values<std::uint8_t>()[0] = 0;
+                                           ++made;
+                                         });
+  Loader loader(data, {.columns = {counted}, .batch_size = 8, .threads = 1, .prefetch = 3});
+  for (int batches = 0; loader.next(); ++batches) {
+    // All that may be made ahead has its rows; the last of them may still be collated.
+    const int ahead = std::min(40, 8 * (batches + 4));
+    while (made < ahead) std::this_thread::yield();
+  }
+  const Loader::Stats stats = loader.stats();
+  EXPECT_EQ(stats.batches, 5u);
+  EXPECT_GE(stats.batches_ready, 3u) << "all but the first, and perhaps the last";
+  EXPECT_GE(stats.mean_ready, 1);
+  EXPECT_LE(stats.mean_ready, 3);
+}
+
+TEST(LoaderStatsTest, AnyThreadMayAskWhileItRuns) {
+  const test::TempDir dir;
+  Loader loader(make_data(dir, 60, 0),
+                {.columns = {columns::image("jpg", {.resize = {8, 8}})}, .batch_size = 2});
+  std::atomic<bool> ended = false;
+  std::thread watcher([&] {
+    std::uint64_t samples = 0;
+    while (!ended) {
+      const std::uint64_t now = loader.stats().samples;
+      EXPECT_GE(now, samples);
+      samples = now;
+    }
+  });
+  load_all(loader);
+  ended = true;
+  watcher.join();
+  EXPECT_EQ(loader.stats().samples, 60u);
+}
+
+TEST(LoaderEventsTest, RowsAndWaitsAreKeptTheLastOnes) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 20, 0);
+  Loader loader(data, {.columns = {columns::image("jpg", {.resize = {8, 8}})}, .batch_size = 5});
+  EXPECT_TRUE(detail::LoaderAccess::events(loader).empty()) << "unless they are asked for";
+  detail::LoaderAccess::keep_events(loader, 1000);
+  load_all(loader);
+  std::uint64_t rows = 0;
+  std::uint64_t batches = 0;
+  using Kind = detail::TraceEvent::Kind;
+  const auto all = detail::LoaderAccess::events(loader);
+  for (const detail::TraceEvent& event : all) {
+    rows += event.rows;
+    if (event.kind == Kind::kCollate) ++batches;
+    if (event.kind == Kind::kWait) {
+      EXPECT_EQ(event.thread, 0u);
+    }
+    if (event.kind == Kind::kRows) {
+      EXPECT_TRUE(event.thread == 1 || event.thread == 2);
+      EXPECT_LE(
+          std::accumulate(event.stages.begin(), event.stages.end(), std::chrono::nanoseconds{}),
+          event.duration);
+    }
+  }
+  EXPECT_EQ(rows, 20u);
+  EXPECT_EQ(batches, 4u);
+
+  detail::LoaderAccess::keep_events(loader, 3);
+  loader.set_epoch(1);
+  load_all(loader);
+  const auto last = detail::LoaderAccess::events(loader);
+  ASSERT_EQ(last.size(), 3u);
+  for (std::size_t i = 1; i < last.size(); ++i) {
+    EXPECT_GE(last[i].begin + last[i].duration, all.back().begin);
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
