@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
+#include "loader/thread_ranks.h"
 #include "support/dataset.h"
-#include "support/thread_ranks.h"
 
 namespace shardwise {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "loader/thread_ranks.h"
 #include "support/dataset.h"
-#include "support/thread_ranks.h"
 
 namespace shardwise {
 namespace {
