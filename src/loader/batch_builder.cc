@@ -180,4 +180,24 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
   return batch;
 }
 
+void BatchBuilder::set_array(Batch& batch, const std::string& name, DType dtype,
+                             std::size_t num_rows, std::int64_t row_length,
+                             std::shared_ptr<std::byte> memory) {
+  Batch::Array array;
+  array.name_ = name;
+  array.dtype_ = dtype;
+  array.num_rows_ = num_rows;
+  array.num_bytes_ = num_rows * static_cast<std::size_t>(row_length) * size_of(dtype);
+  array.values_ = std::move(memory);
+  array.shapes_ = {row_length};
+  array.rank_ = 1;
+  const auto old = std::find_if(batch.arrays_.begin(), batch.arrays_.end(),
+                                [&](const Batch::Array& a) { return a.name() == name; });
+  if (old != batch.arrays_.end()) {
+    *old = std::move(array);
+  } else {
+    batch.arrays_.push_back(std::move(array));
+  }
+}
+
 }  // namespace shardwise::detail

@@ -277,7 +277,7 @@ void Engine::plan_one() noexcept {
   }
   try {
     prepare(*work);
-    if (work->num_rows() == 0) work->made.batch = work->builder.finish({}, {}, {});
+    if (work->num_rows() == 0) close_up(*work);
   } catch (...) {
     work->error = std::current_exception();
   }
@@ -509,7 +509,7 @@ void Engine::finish(const Claim& claim) {
   ready_.notify_one();
 }
 
-void Engine::close_up(Work& work) {
+void Engine::close_up(Work& work) const {
   std::sort(work.bad.begin(), work.bad.end());
   std::vector<bool> good(work.num_rows(), true);
   MadeBatch& made = work.made;
@@ -519,6 +519,7 @@ void Engine::close_up(Work& work) {
     made.bad.push_back({work.plan.samples[row], work.plan.positions[row], std::move(reason)});
   }
   made.batch = work.builder.finish(good, work.read, work.plan.positions);
+  if (options_.finish) options_.finish(made.batch, work.plan);
 }
 
 }  // namespace shardwise::detail

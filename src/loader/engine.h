@@ -35,6 +35,9 @@ struct BadRow {
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
+  // Of packed batches only: where each sample's sequence begins, and how long it is.
+  std::vector<std::uint64_t> starts{};
+  std::vector<std::uint64_t> lengths{};
 };
 
 struct MadeBatch {
@@ -54,6 +57,8 @@ struct EngineOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
   bool skip_bad = false;              ///< leave bad samples out, instead of failing
   bool has_repeated_samples = false;  ///< a sample may come twice: rows are told apart by position
+  /// What becomes of a batch when its rows are made, by whichever thread made the last; or nothing.
+  std::function<void(Batch&, const BatchPlan&)> finish{};
 };
 
 /// Makes the batches of plans, row by row, by several threads, and delivers them in order.
@@ -120,7 +125,7 @@ class Engine {
   void note_slowest(std::chrono::nanoseconds time, const Sample* sample);
   void fail(Work& work, std::size_t row, std::exception_ptr error);
   void finish(const Claim& claim);
-  void close_up(Work& work);
+  void close_up(Work& work) const;
   /// True if `error` is about the contents of a sample, not about its shard, the disk or options.
   [[nodiscard]] static bool is_bad_sample(const Error& error) noexcept;
   [[nodiscard]] RowInput input_of(const Sample& sample, const Work& work, std::size_t row) const;

@@ -126,6 +126,7 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
       window_size_(rule.window),
       max_rows_(batch_size),
       max_tokens_(rule.max_tokens),
+      pack_to_(rule.pack_to),
       kept_(std::move(kept)),
       whole_(std::move(whole)),
       begin_(begin) {
@@ -133,7 +134,7 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
   first_.push_back(0);
   for (std::uint64_t window = 0; window < divided_up(left, window_size_); ++window) {
     std::uint64_t batches = divided_up(rows_of(window), max_rows_);
-    if (max_tokens_ != 0) {
+    if (max_tokens_ != 0 || pack_to_ != 0) {
       load(window);
       batches = window_.batches.size();
     }
@@ -153,6 +154,7 @@ LengthBatches::LengthBatches(const LengthBatches& other)
       window_size_(other.window_size_),
       max_rows_(other.max_rows_),
       max_tokens_(other.max_tokens_),
+      pack_to_(other.pack_to_),
       kept_(other.kept_->clone()),
       whole_(other.whole_->clone()),
       begin_(other.begin_),
@@ -178,12 +180,36 @@ void LengthBatches::load(std::uint64_t window) {
   window_.samples.resize(rows_of(window));
   whole_->seek(position_of(window));
   whole_->next_batch(window_.samples);
-  std::vector<std::uint64_t> lengths(window_.samples.size());
-  lengths_->of(window_.samples, lengths);
-  window_.batches = length_batches(lengths, max_rows_, max_tokens_, whole_->order().seed,
-                                   whole_->epoch(), position_of(window) / window_size_);
+  window_.lengths.resize(window_.samples.size());
+  lengths_->of(window_.samples, window_.lengths);
   window_.is_kept.clear();
+  const std::uint64_t number = position_of(window) / window_size_;
+  if (pack_to_ != 0) {
+    pack(number);
+  } else {
+    window_.batches = length_batches(window_.lengths, max_rows_, max_tokens_, whole_->order().seed,
+                                     whole_->epoch(), number);
+  }
   window_.number = window;
+}
+
+void LengthBatches::pack(std::uint64_t window) {
+  const std::uint64_t most = max_rows_ * pack_to_;
+  for (std::size_t i = 0; i < window_.lengths.size(); ++i) {
+    if (window_.lengths[i] <= most) continue;
+    throw InvalidArgument("a sequence does not fit into a batch",
+                          "sample " + std::to_string(window_.samples[i]) + " has " +
+                              std::to_string(window_.lengths[i]) + " tokens, and a batch " +
+                              std::to_string(max_rows_) + " rows of " + std::to_string(pack_to_),
+                          "raise batch_size or pack_to, or make a view without the sample");
+  }
+  window_.batches.clear();
+  window_.starts.clear();
+  for (PackedBatch& batch : packed_batches(window_.lengths, max_rows_, pack_to_,
+                                           whole_->order().seed, whole_->epoch(), window)) {
+    window_.batches.push_back(std::move(batch.samples));
+    window_.starts.push_back(std::move(batch.starts));
+  }
 }
 
 /// Finds out which of the window's samples are left out.
@@ -219,10 +245,15 @@ BatchPlan LengthBatches::batch(std::uint64_t number) {
   load(window);
   load_kept();
   BatchPlan plan;
-  for (const std::uint32_t row : window_.batches[batch - first_[window]]) {
-    if (!window_.is_kept[row]) continue;
-    plan.samples.push_back(window_.samples[row]);
-    plan.positions.push_back(position_of(window) + row);
+  const std::uint64_t in_window = batch - first_[window];
+  const std::vector<std::uint32_t>& rows = window_.batches[in_window];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!window_.is_kept[rows[i]]) continue;
+    plan.samples.push_back(window_.samples[rows[i]]);
+    plan.positions.push_back(position_of(window) + rows[i]);
+    if (pack_to_ == 0) continue;
+    plan.starts.push_back(window_.starts[in_window][i]);
+    plan.lengths.push_back(window_.lengths[rows[i]]);
   }
   return plan;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/engine.h"
+#include "loader/packing.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/loader.h"
 #include "shardwise/order/sampler.h"
@@ -86,7 +87,9 @@ class LengthBatches {
     std::uint64_t number = ~std::uint64_t{0};
     std::vector<std::uint64_t> samples;  // by position, those that are left out among them
     std::vector<bool> is_kept;
+    std::vector<std::uint64_t> lengths;
     std::vector<std::vector<std::uint32_t>> batches;
+    std::vector<std::vector<std::uint64_t>> starts;  // of packed ones
   };
 
   [[nodiscard]] std::uint64_t position_of(std::uint64_t window) const noexcept {
@@ -94,12 +97,14 @@ class LengthBatches {
   }
   [[nodiscard]] std::uint64_t rows_of(std::uint64_t window) const noexcept;
   void load(std::uint64_t window);
+  void pack(std::uint64_t window);
   void load_kept();
 
   std::shared_ptr<const SampleLengths> lengths_;
   std::uint64_t window_size_;
   std::uint64_t max_rows_;
   std::uint64_t max_tokens_;
+  std::uint64_t pack_to_;
   std::unique_ptr<Sampler> kept_;
   std::unique_ptr<Sampler> whole_;
   Place begin_;

@@ -52,13 +52,32 @@ void require_by_length(const Loader::Options& options) {
   if (std::holds_alternative<Wids>(options.order.kind)) {
     refuse("the order is that of wids", "choose another order");
   }
+  const Loader::ByLength& rule = *options.by_length;
+  if (rule.pack.empty() != (rule.pack_to == 0)) {
+    refuse("of pack and pack_to only one is set",
+           "name the column to pack, and the length of rows");
+  }
+  if (rule.pack_to > std::uint64_t{1} << 31) {
+    refuse("pack_to is larger than 2^31", "choose shorter rows");
+  }
+  if (rule.pack_to != 0 && rule.max_tokens != 0) {
+    refuse("both pack_to and max_tokens are set",
+           "packed batches have batch_size * pack_to tokens: leave max_tokens out");
+  }
+  const auto is_packed = [&](const Column& column) { return column.name() == rule.pack; };
+  if (rule.pack_to != 0 && std::ranges::none_of(options.columns, is_packed)) {
+    refuse("there is no column " + in_quotes(rule.pack), "pack one of the loader's columns");
+  }
 }
 
 /// What tokens say of how batches are made: if it is the same, so are the batches.
 std::string rule_text(const Loader::Options& options, const SampleLengths& lengths) {
   return lengths.name() + ", window " + std::to_string(options.by_length->window) +
          ", batch_size " + std::to_string(options.batch_size) + ", max_tokens " +
-         std::to_string(options.by_length->max_tokens);
+         std::to_string(options.by_length->max_tokens) +
+         (options.by_length->pack_to == 0
+              ? ""
+              : ", pack_to " + std::to_string(options.by_length->pack_to));
 }
 
 void require_at_most(const std::string& option, std::uint64_t value, std::uint64_t most) {
@@ -130,9 +149,9 @@ struct Loader::Impl {
       : data(std::move(dataset)),
         options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : single_process()),
-        // For each column one block is with the consumer, and those of the batches ahead.
-        pool(std::make_shared<BufferPool>(options.memory,
-                                          options.columns.size() * (batches_ahead(options) + 2))),
+        // For each array one block is with the consumer, and those of the batches ahead.
+        pool(std::make_shared<BufferPool>(
+            options.memory, (options.columns.size() + 3) * (batches_ahead(options) + 2))),
         sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
         audit(data.fingerprint()),
         meter(std::make_shared<LoadMeter>(Loader::Stats{
@@ -221,19 +240,31 @@ struct Loader::Impl {
     };
   }
 
+  /// What is done with a batch whose rows are made.
+  std::function<void(Batch&, const BatchPlan&)> finish() const {
+    if (!options.by_length || options.by_length->pack_to == 0) return {};
+    const Loader::ByLength& packing = *options.by_length;
+    return
+        [to = pool, packer = detail::Packer(packing.pack, options.batch_size, packing.pack_to,
+                                            packing.padding)](Batch& batch, const BatchPlan& plan) {
+          packer.pack(batch, plan.positions, plan.starts, plan.lengths, *to);
+        };
+  }
+
   /// Starts the threads.
   void start() {
     follow();
-    auto started = std::make_unique<Engine>(
-        data, options.columns, pool, source(),
-        detail::EngineOptions{.seed = options.order.seed,
-                              .epoch = sampler->epoch(),
-                              .threads = options.threads,
-                              .max_batches = batches_ahead(options),
-                              .max_bytes = options.max_bytes_ahead,
-                              .skip_bad = options.max_bad > 0,
-                              .has_repeated_samples = !sampler->is_exact()},
-        meter);
+    auto started =
+        std::make_unique<Engine>(data, options.columns, pool, source(),
+                                 detail::EngineOptions{.seed = options.order.seed,
+                                                       .epoch = sampler->epoch(),
+                                                       .threads = options.threads,
+                                                       .max_batches = batches_ahead(options),
+                                                       .max_bytes = options.max_bytes_ahead,
+                                                       .skip_bad = options.max_bad > 0,
+                                                       .has_repeated_samples = !sampler->is_exact(),
+                                                       .finish = finish()},
+                                 meter);
     const Lock lock(mutex);
     engine = std::move(started);
     if (stopped) engine->stop();

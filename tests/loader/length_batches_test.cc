@@ -149,6 +149,115 @@ TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
   EXPECT_LT(padding(options_of()), 0.20);
 }
 
+/// Each sequence whole and in one piece, none over another.
+void expect_sound(const std::vector<detail::PackedBatch>& batches,
+                  const std::vector<std::uint64_t>& lengths, std::uint64_t num_rows,
+                  std::uint64_t row_length) {
+  std::set<std::uint32_t> seen;
+  for (const detail::PackedBatch& batch : batches) {
+    ASSERT_FALSE(batch.samples.empty());
+    ASSERT_EQ(batch.samples.size(), batch.starts.size());
+    std::vector<bool> taken(num_rows * row_length);
+    for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+      ASSERT_TRUE(seen.insert(batch.samples[i]).second);
+      const std::uint64_t length = lengths[batch.samples[i]];
+      ASSERT_LE(batch.starts[i] + length, taken.size());
+      // One that fits into a row is not cut by the end of a row.
+      if (length > 0 && length <= row_length) {
+        ASSERT_EQ(batch.starts[i] / row_length, (batch.starts[i] + length - 1) / row_length);
+      }
+      for (std::uint64_t k = 0; k < length; ++k) {
+        ASSERT_FALSE(taken[batch.starts[i] + k]);
+        taken[batch.starts[i] + k] = true;
+      }
+    }
+  }
+  ASSERT_EQ(seen.size(), lengths.size());
+}
+
+TEST(PackedBatchesTest, HoldEachSequenceWhole) {
+  std::mt19937_64 random(2);
+  for (int trial = 0; trial < 500; ++trial) {
+    const std::uint64_t num_rows = 1 + random() % 5;
+    const std::uint64_t row_length = 1 + random() % 30;
+    std::vector<std::uint64_t> lengths(random() % 60);
+    for (std::uint64_t& length : lengths) length = random() % (num_rows * row_length + 1);
+    expect_sound(detail::packed_batches(lengths, num_rows, row_length, 5, 0, random()), lengths,
+                 num_rows, row_length);
+  }
+}
+
+TEST(PackedBatchesTest, AreNearlyFull) {
+  std::mt19937_64 random(3);
+  std::vector<std::uint64_t> lengths(2000);
+  std::uint64_t tokens = 0;
+  for (std::uint64_t& length : lengths) tokens += length = 1 + random() % 700;
+  const auto batches = detail::packed_batches(lengths, 8, 1024, 5, 0, 0);
+  expect_sound(batches, lengths, 8, 1024);
+  EXPECT_GT(static_cast<double>(tokens), 0.98 * static_cast<double>(batches.size() * 8 * 1024));
+}
+
+// docs/formats/length-batches.md: Example. These never change.
+TEST(PackedBatchesTest, AreThoseOfTheSpecification) {
+  const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
+  const auto batches = detail::packed_batches(lengths, 2, 8, 17, 2, 4);
+  std::string text;
+  for (const auto& batch : batches) {
+    for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+      text += std::to_string(batch.samples[i]) + "@" + std::to_string(batch.starts[i]) + " ";
+    }
+    text += "| ";
+  }
+  EXPECT_EQ(text, "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
+}
+
+/// Packs the bytes of the texts into rows of 16.
+Loader::Options packing_options() {
+  Loader::Options options = options_of();
+  options.batch_size = 3;
+  options.by_length->pack = "txt";
+  options.by_length->pack_to = 16;
+  options.by_length->padding = '.';
+  return options;
+}
+
+TEST(PackedBatchesTest, ALoaderPutsTheTokensIntoTheirRows) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);  // of 1 to 23 bytes
+  Loader loader(data, packing_options());
+  for (auto epoch : loader.epochs(2)) {
+    std::size_t samples = 0;
+    for (const Batch& batch : epoch) {
+      samples += batch.size();
+      EXPECT_THAT(batch["txt"].shape(), ElementsAre(3, 16));
+      EXPECT_THAT(batch["txt_segments"].shape(), ElementsAre(3, 16));
+      const auto tokens = batch["txt"].values<std::uint8_t>();
+      const auto segments = batch["txt_segments"].values<std::int32_t>();
+      const auto positions = batch["txt_positions"].values<std::int32_t>();
+      // The lengths of the sequences, as the arrays tell them.
+      std::vector<std::int64_t> lengths;
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        EXPECT_EQ(tokens[i], segments[i] == 0 ? '.' : 'x');
+        if (segments[i] == 0) continue;
+        if (positions[i] == 0) lengths.push_back(0);
+        EXPECT_EQ(positions[i], lengths.back()++);
+        if (i % 16 == 0) {
+          EXPECT_EQ(segments[i], 1);
+        } else if (positions[i] > 0) {
+          EXPECT_EQ(segments[i], segments[i - 1]);
+        }
+      }
+      std::vector<std::int64_t> expected;
+      for (const std::int64_t sample : batch.samples()) expected.push_back(sample * 37 % 23 + 1);
+      std::sort(expected.begin(), expected.end());
+      std::sort(lengths.begin(), lengths.end());
+      EXPECT_EQ(lengths, expected);
+    }
+    EXPECT_EQ(samples, 75u);
+    EXPECT_THAT(epoch.prove(), HasSubstr("75 samples, each exactly once: proven"));
+  }
+}
+
 /// Runs an epoch of `data` on `world` ranks: from the token, if there is one, for so many steps.
 /// Gives what came, the token after it, and the proof of one that ended.
 struct Delivered {
@@ -222,6 +331,50 @@ TEST(LengthBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
       }
     }
   }
+}
+
+TEST(PackedBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75, {7, 30});
+  Loader::Options options = packing_options();
+  options.max_bad = 5;
+  const Batches all = dealt(run(data, options, 1).steps);
+  for (std::uint64_t steps = 0; steps * 2 < all.size(); ++steps) {
+    const Delivered first = run(data, options, 2, {}, steps);
+    const Delivered rest = run(data, options, 3, first.token);
+    Batches both = dealt(first.steps);
+    const Batches second = dealt(rest.steps);
+    both.insert(both.end(), second.begin(), second.end());
+    ASSERT_EQ(both, all) << steps << " steps";
+    ASSERT_THAT(rest.proof, AllOf(HasSubstr("73 samples"), HasSubstr("proven")));
+  }
+}
+
+TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 20);
+  const auto text = [&](const auto& change) {
+    Loader::Options options = packing_options();
+    change(options);
+    return test::error_text([&] {
+      Loader loader(data, options);
+      loader.next();
+    });
+  };
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = ""; }),
+              HasSubstr("of pack and pack_to only one is set"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->max_tokens = 5; }),
+              HasSubstr("both pack_to and max_tokens"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "png"; }),
+              HasSubstr("there is no column 'png'"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "cls"; }),
+              HasSubstr("only ragged columns of integers can be packed: 'cls'"));
+  EXPECT_THAT(
+      text([](Loader::Options& o) { o.by_length->unit = 2; }),
+      AllOf(HasSubstr("another length than it was packed with"), HasSubstr("column 'txt'")));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack_to = 7; }),
+              AllOf(HasSubstr("a sequence does not fit into a batch"),
+                    HasSubstr("tokens, and a batch 3 rows of 7")));
 }
 
 TEST(LengthBatchesTest, ReplicasGetTheSame) {

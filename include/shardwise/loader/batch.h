@@ -48,7 +48,8 @@ SHARDWISE_EXPORT std::string_view to_string(DType dtype) noexcept;
 ///       std::string_view caption = batch["txt"].text(0);   // of the first row
 ///     }
 ///
-/// The order and the number of rows are the same in every array. A Batch owns its memory, which
+/// The order and the number of rows are the same in every array, but for packed ones (see
+/// Loader::ByLength). A Batch owns its memory, which
 /// goes back to the loader, to be used again, when the last Batch, Array or memory() of it is gone;
 /// it may outlive its loader. One thread, as any value; different batches from different threads.
 class SHARDWISE_EXPORT Batch {

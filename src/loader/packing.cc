@@ -1,0 +1,154 @@
+#include "loader/packing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/text.h"
+#include "loader/batch_builder.h"
+#include "order/key.h"
+#include "order/permutation.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// Rows that must lie in one batch, one after another: those of a long sequence, or one.
+struct RowGroup {
+  std::uint64_t num_rows = 1;
+  std::uint64_t used = 0;  // tokens of the last row
+  PackedBatch content;     // starts count from the group's first row
+};
+
+/// Best fit, the longest first.
+std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uint64_t row_length) {
+  std::vector<std::uint32_t> sorted(lengths.size());
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return lengths[a] > lengths[b]; });
+  std::vector<RowGroup> groups;
+  std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> by_room;  // (tokens left, group)
+  for (const std::uint32_t sample : sorted) {
+    const std::uint64_t length = lengths[sample];
+    std::size_t group = groups.size();
+    if (const auto fit = by_room.lower_bound({length, 0}); fit != by_room.end()) {
+      group = fit->second;
+      by_room.erase(fit);
+    } else {
+      groups.emplace_back();
+    }
+    RowGroup& into = groups[group];
+    into.content.samples.push_back(sample);
+    into.content.starts.push_back((into.num_rows - 1) * row_length + into.used);
+    into.used += length;
+    while (into.used > row_length) {  // a new group's only
+      into.used -= row_length;
+      ++into.num_rows;
+    }
+    by_room.emplace(std::pair{row_length - into.used, group}, group);
+  }
+  return groups;
+}
+
+/// Of `count` integers of value_bytes each; the lowest bytes of `value` come first.
+void fill_with(std::byte* out, std::size_t count, std::size_t value_bytes, std::int64_t value) {
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * value_bytes, &value, value_bytes);
+}
+
+bool is_integer(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kUInt16:
+    case DType::kInt16:
+    case DType::kUInt32:
+    case DType::kInt32:
+    case DType::kUInt64:
+    case DType::kInt64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
+                                        std::uint64_t num_rows, std::uint64_t row_length,
+                                        std::uint64_t seed, std::uint64_t epoch,
+                                        std::uint64_t window) {
+  std::vector<RowGroup> groups = fill_rows(lengths, row_length);
+  const Permutation shuffled(groups.size(), derive_key(seed, epoch, KeyPurpose::kWindow, window));
+  std::vector<PackedBatch> batches;
+  std::uint64_t rows = num_rows;  // of the last batch that are taken
+  for (std::uint64_t i = 0; i < groups.size(); ++i) {
+    RowGroup& group = groups[shuffled(i)];
+    if (rows + group.num_rows > num_rows) {
+      batches.emplace_back();
+      rows = 0;
+    }
+    PackedBatch& batch = batches.back();
+    for (std::size_t s = 0; s < group.content.samples.size(); ++s) {
+      batch.samples.push_back(group.content.samples[s]);
+      batch.starts.push_back(rows * row_length + group.content.starts[s]);
+    }
+    rows += group.num_rows;
+  }
+  return batches;
+}
+
+void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
+                  std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
+                  BufferPool& pool) const {
+  const Batch::Array sequences = batch[column_];
+  if (!sequences.is_ragged() || !is_integer(sequences.dtype())) {
+    throw InvalidArgument("only ragged columns of integers can be packed", in_quotes(column_),
+                          "name a column of tokens");
+  }
+  const std::size_t value_bytes = size_of(sequences.dtype());
+  const std::uint64_t num_rows = batch.empty() ? 0 : num_rows_;
+  const std::size_t size = num_rows * row_length_;
+  const auto values = pool.take(size * value_bytes);
+  const auto segments = pool.take(size * sizeof(std::int32_t));
+  const auto places = pool.take(size * sizeof(std::int32_t));
+  fill_with(values.get(), size, value_bytes, padding_);
+  if (size > 0) {
+    std::memset(segments.get(), 0, size * sizeof(std::int32_t));
+    std::memset(places.get(), 0, size * sizeof(std::int32_t));
+  }
+  std::vector<std::int32_t> in_row(num_rows);  // sequences of each row so far
+  std::size_t planned = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    while (positions[planned] != static_cast<std::uint64_t>(batch.positions()[i])) ++planned;
+    const std::size_t length = sequences.bytes(i).size() / value_bytes;
+    if (length != lengths[planned]) {
+      throw InvalidArgument("a sequence has another length than it was packed with",
+                            "column " + in_quotes(column_) + ", sample " +
+                                std::to_string(batch.samples()[i]) + ": " + std::to_string(length) +
+                                " values, and " + std::to_string(lengths[planned]) + " by_length",
+                            "let by_length give the number of values in that column");
+    }
+    const std::size_t start = starts[planned];
+    if (length > 0) {
+      std::memcpy(values.get() + start * value_bytes, sequences.bytes(i).data(),
+                  length * value_bytes);
+    }
+    auto* const segment = reinterpret_cast<std::int32_t*>(segments.get());
+    auto* const place = reinterpret_cast<std::int32_t*>(places.get());
+    std::int32_t number = 0;
+    for (std::size_t k = 0; k < length; ++k) {
+      const std::size_t at = start + k;
+      if (k == 0 || at % row_length_ == 0) number = ++in_row[at / row_length_];
+      segment[at] = number;
+      place[at] = static_cast<std::int32_t>(k);
+    }
+  }
+  const auto shape = static_cast<std::int64_t>(row_length_);
+  BatchBuilder::set_array(batch, column_, sequences.dtype(), num_rows, shape, values);
+  BatchBuilder::set_array(batch, column_ + "_segments", DType::kInt32, num_rows, shape, segments);
+  BatchBuilder::set_array(batch, column_ + "_positions", DType::kInt32, num_rows, shape, places);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loader/buffer_pool.h"
+#include "shardwise/loader/batch.h"
+
+namespace shardwise::detail {
+
+/// Token sequences that lie, each in one piece, in the rows of a batch, row after row.
+struct PackedBatch {
+  std::vector<std::uint32_t> samples;  ///< numbers in the window, in the order of their places
+  std::vector<std::uint64_t> starts;   ///< of each: its first token, counted through all rows
+};
+
+/// The packed batches of one window. A sequence that is longer than a row begins one, and goes on
+/// in the next; sequences of one batch never overlap, and no sequence is cut between batches.
+///
+/// A pure function of its arguments, specified by docs/formats/length-batches.md.
+/// REQUIRES: no length is above num_rows * row_length.
+[[nodiscard]] std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
+                                                      std::uint64_t num_rows,
+                                                      std::uint64_t row_length, std::uint64_t seed,
+                                                      std::uint64_t epoch, std::uint64_t window);
+
+/// Puts the rows of a ragged array into [num_rows, row_length], and adds which token is of which
+/// sequence. Immutable; safe from any thread.
+class Packer {
+ public:
+  Packer(std::string column, std::uint64_t num_rows, std::uint64_t row_length, std::int64_t padding)
+      : column_(std::move(column)),
+        num_rows_(num_rows),
+        row_length_(row_length),
+        padding_(padding) {}
+
+  /// Replaces the column of `batch` by the packed one, and adds its "_segments" and "_positions".
+  /// @param positions, starts  of the batch as planned; what is not in the batch leaves a gap.
+  /// Errors: NotFound (no such column); InvalidArgument if it is no ragged column of integers, or
+  ///         its sequences have other lengths than were planned with.
+  void pack(Batch& batch, std::span<const std::uint64_t> positions,
+            std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
+            BufferPool& pool) const;
+
+ private:
+  std::string column_;
+  std::uint64_t num_rows_;
+  std::uint64_t row_length_;
+  std::int64_t padding_;
+};
+
+}  // namespace shardwise::detail
