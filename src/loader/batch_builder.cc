@@ -181,16 +181,17 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
 }
 
 void BatchBuilder::set_array(Batch& batch, const std::string& name, DType dtype,
-                             std::size_t num_rows, std::int64_t row_length,
+                             std::size_t num_rows, std::vector<std::int64_t> row_shape,
                              std::shared_ptr<std::byte> memory) {
   Batch::Array array;
   array.name_ = name;
   array.dtype_ = dtype;
   array.num_rows_ = num_rows;
-  array.num_bytes_ = num_rows * static_cast<std::size_t>(row_length) * size_of(dtype);
+  array.num_bytes_ = num_rows * size_of(dtype);
+  for (const std::int64_t n : row_shape) array.num_bytes_ *= static_cast<std::size_t>(n);
   array.values_ = std::move(memory);
-  array.shapes_ = {row_length};
-  array.rank_ = 1;
+  array.rank_ = row_shape.size();
+  array.shapes_ = std::move(row_shape);
   const auto old = std::find_if(batch.arrays_.begin(), batch.arrays_.end(),
                                 [&](const Batch::Array& a) { return a.name() == name; });
   if (old != batch.arrays_.end()) {

@@ -43,9 +43,9 @@ class BatchBuilder {
   [[nodiscard]] Batch finish(const std::vector<bool>& good, std::span<const std::uint64_t> samples,
                              std::span<const std::uint64_t> positions);
 
-  /// Puts an array [num_rows, row_length] in the place of the one of that name, or behind all.
+  /// Puts an array [num_rows, ...] in the place of the one of that name, or behind all.
   static void set_array(Batch& batch, const std::string& name, DType dtype, std::size_t num_rows,
-                        std::int64_t row_length, std::shared_ptr<std::byte> memory);
+                        std::vector<std::int64_t> row_shape, std::shared_ptr<std::byte> memory);
 
  private:
   /// One column's.

@@ -99,6 +99,11 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Of kSized: the field whose bytes a row is; none: the key.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
 
+  /// Of images: where the channels are.
+  [[nodiscard]] virtual std::optional<ImageTransform::Layout> image_layout() const {
+    return std::nullopt;
+  }
+
   /// Writes a row.
   /// Errors: NotFound, BadField, Unsupported if the sample is bad.
   virtual void make(const RowInput& input, RowOutput& output) const = 0;

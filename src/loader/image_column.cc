@@ -90,6 +90,9 @@ class ImageColumn final : public ColumnMaker {
         decoding_(decoding) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] std::optional<ImageTransform::Layout> image_layout() const override {
+    return transformer_.transform().layout;
+  }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
     return shape_of(size.height, size.width);
@@ -150,8 +153,8 @@ class ImageColumn final : public ColumnMaker {
     input.enter(Stage::kReading);
   }
 
-  /// A resize makes its rows first, for all of the rows of the image that it needs: of an image that
-  /// is one pixel wide, and very high, many more than there are pixels.
+  /// A resize makes its rows first, for all of the rows of the image that it needs: of an image
+  /// that is one pixel wide, and very high, many more than there are pixels.
   void require_narrow(const ImagePlan& plan) const {
     constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
     const std::uint64_t across = plan.part.window.width;

@@ -11,6 +11,7 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/text.h"
+#include "loader/batch_mixer.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
 #include "loader/length_batches.h"
@@ -101,6 +102,7 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
         "that order cannot leave samples out; choose another order, or max_bad 0");
   }
   if (options.by_length) require_by_length(options);
+  if (options.mix) detail::BatchMixer(*options.mix, options.columns, options.order.seed);
   std::set<std::string> names;
   for (const Column& column : options.columns) {
     if (!names.insert(column.name()).second) {
@@ -151,7 +153,7 @@ struct Loader::Impl {
         ranks(reducer ? std::move(reducer) : single_process()),
         // For each array one block is with the consumer, and those of the batches ahead.
         pool(std::make_shared<BufferPool>(
-            options.memory, (options.columns.size() + 3) * (batches_ahead(options) + 2))),
+            options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
         sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
         audit(data.fingerprint()),
         meter(std::make_shared<LoadMeter>(Loader::Stats{
@@ -242,12 +244,18 @@ struct Loader::Impl {
 
   /// What is done with a batch whose rows are made.
   std::function<void(Batch&, const BatchPlan&)> finish() const {
-    if (!options.by_length || options.by_length->pack_to == 0) return {};
-    const Loader::ByLength& packing = *options.by_length;
+    std::optional<detail::Packer> packer;
+    if (options.by_length && options.by_length->pack_to != 0) {
+      packer.emplace(options.by_length->pack, options.batch_size, options.by_length->pack_to,
+                     options.by_length->padding);
+    }
+    std::optional<detail::BatchMixer> mixer;
+    if (options.mix) mixer.emplace(*options.mix, options.columns, options.order.seed);
+    if (!packer && !mixer) return {};
     return
-        [to = pool, packer = detail::Packer(packing.pack, options.batch_size, packing.pack_to,
-                                            packing.padding)](Batch& batch, const BatchPlan& plan) {
-          packer.pack(batch, plan.positions, plan.starts, plan.lengths, *to);
+        [to = pool, packer, mixer, epoch = sampler->epoch()](Batch& batch, const BatchPlan& plan) {
+          if (packer) packer->pack(batch, plan.positions, plan.starts, plan.lengths, *to);
+          if (mixer) mixer->mix(batch, epoch, plan.positions.empty() ? 0 : plan.positions[0], *to);
         };
   }
 

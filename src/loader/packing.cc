@@ -146,9 +146,9 @@ void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
     }
   }
   const auto shape = static_cast<std::int64_t>(row_length_);
-  BatchBuilder::set_array(batch, column_, sequences.dtype(), num_rows, shape, values);
-  BatchBuilder::set_array(batch, column_ + "_segments", DType::kInt32, num_rows, shape, segments);
-  BatchBuilder::set_array(batch, column_ + "_positions", DType::kInt32, num_rows, shape, places);
+  BatchBuilder::set_array(batch, column_, sequences.dtype(), num_rows, {shape}, values);
+  BatchBuilder::set_array(batch, column_ + "_segments", DType::kInt32, num_rows, {shape}, segments);
+  BatchBuilder::set_array(batch, column_ + "_positions", DType::kInt32, num_rows, {shape}, places);
 }
 
 }  // namespace shardwise::detail

@@ -19,6 +19,7 @@ enum class Operation : std::uint64_t {
   kRandomErasing = 7,
   kMixup = 8,
   kCutmix = 9,
+  kMixing = 10,
 };
 
 /// The random numbers of one operation on one sample (or batch): a function of its key alone, so

@@ -80,6 +80,21 @@ class SHARDWISE_EXPORT Loader {
     std::int64_t padding = 0;  ///< the value where there is no token
   };
 
+  /// Mixup and cutmix: each image of a batch is mixed with the one before it, the first with the
+  /// last. One draw holds for the batch, a function of seed, epoch and the position of its first
+  /// sample: the same for any number of threads and after a resume, with the same batch size and
+  /// ranks. The arrays "x_lambda", float32 [N], and "x_partner", int64 [N], say how labels follow:
+  ///
+  ///     loss = lambda * f(output, label) + (1 - lambda) * f(output, label[partner])
+  ///
+  /// docs/formats/transforms.md specifies it.
+  struct Mix {
+    std::string column{};     ///< of images, all of one size; for mixup uint8 or float32
+    double mixup_alpha = 0;   ///< of Beta(alpha, alpha); 0: no mixup
+    double cutmix_alpha = 0;  ///< likewise; where both are set, half the batches get either
+    double probability = 1;   ///< that a batch is mixed at all; lambda is 1 where not
+  };
+
   struct Options {
     /// What is made of each sample: one array of the batches each. Names differ.
     std::vector<Column> columns{};
@@ -95,6 +110,7 @@ class SHARDWISE_EXPORT Loader {
     /// Batches by length, instead of consecutive samples of the order. Not with global_batch_size,
     /// balanced bytes, another tail than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
+    std::optional<Mix> mix{};
     /// Threads that make rows ahead, 1024 at most. 0: the work is done when a batch is asked for.
     unsigned threads = 2;
     /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run. They are
