@@ -1,5 +1,6 @@
 #include "decode/image_codec.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -79,6 +80,8 @@ void DecodeWarnings::add(const char* text) noexcept {
 std::vector<std::string> DecodeWarnings::texts() const { return {texts_, texts_ + num_kinds_}; }
 
 void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // whose bytes can be counted, in 64 bits
+  max_pixels = std::min(max_pixels, kMost);
   if (height == 0 || width == 0) throw DecodeFailure("the image has no pixels");
   if (width > max_pixels / height) {
     throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +

@@ -80,6 +80,19 @@ TEST(HostileTest, ImagesThatClaimToBeHugeAreRefusedBeforeMemoryIsTaken) {
   }
 }
 
+TEST(HostileTest, WithoutALimitOfPixelsTheirBytesAreCountedAllTheSame) {
+  // Its pixels are 2 bytes, in 64 bits.
+  const std::string bytes = "P6 6148914691236517206 1 255\nab";
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"ppm", bytes}}});
+  const ImageDecoding unlimited{.max_pixels = ~std::uint64_t{0}};
+  for (const ImageTransform& transform : {ImageTransform{}, ImageTransform{.resize = {4, 4}},
+                                          ImageTransform{.random_crop = {4, 4}}}) {
+    EXPECT_THAT(text_of(data, columns::image("ppm", transform, unlimited)),
+                AllOf(HasSubstr("limit of 281474976710656"), HasSubstr("s00000")));
+  }
+}
+
 TEST(HostileTest, AHeaderThatLiesIsABadFieldAndTheOthersAreDelivered) {
   const test::TempDir dir;
   const std::string lies[] = {"",

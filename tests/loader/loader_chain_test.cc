@@ -15,6 +15,8 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <memory_resource>
+#include <new>
 #include <optional>
 #include <random>
 #include <set>
@@ -662,10 +664,35 @@ TEST(LoaderChainTest, WhateverIsDoneEachSampleComesAsTheModelSays) {
             << " epochs proven, " << tally.refused << " refused\n";
 }
 
+/// Gives memory only so many times; counts what was not given back.
+class ScarceMemory : public std::pmr::memory_resource {
+ public:
+  explicit ScarceMemory(std::int64_t times) : times_(times) {}
+
+  std::atomic<int> held{0};
+
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    if (times_.fetch_sub(1) == 0) throw std::bad_alloc();
+    ++held;
+    return std::pmr::new_delete_resource()->allocate(size, alignment);
+  }
+  void do_deallocate(void* p, std::size_t size, std::size_t alignment) override {
+    --held;
+    std::pmr::new_delete_resource()->deallocate(p, size, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  std::atomic<std::int64_t> times_;
+};
+
 /// Lives of a loader that end anywhere: left, stopped, thrown out of, destroyed.
 class Exits {
  public:
-  explicit Exits(std::uint64_t seed) : dice_(seed) {
+  explicit Exits(std::uint64_t seed)
+      : dice_(seed),
+        memory_(std::make_shared<ScarceMemory>(
+            dice_.percent(30) ? static_cast<std::int64_t>(dice_.below(20)) : -1)) {
     const Numbered& set = shelf().any(dice_);
     fuse_ = dice_.percent(50) ? static_cast<std::int64_t>(dice_.below(100)) : -1;
     const auto light = [this](const Sample&, const Hash128&, columns::Row& row) {
@@ -678,7 +705,8 @@ class Exits {
         .batch_size = 1 + dice_.below(9),
         .threads = static_cast<unsigned>(dice_.below(8)),
         .max_bad = dice_.below(3),
-        .prefetch = dice_.below(5)};
+        .prefetch = dice_.below(5),
+        .memory = memory_};
     if (dice_.percent(50)) options.columns.push_back(columns::integer("cls"));
     if (dice_.percent(30)) options.max_bytes_ahead = dice_.below(100);
     loader_ = std::make_unique<Loader>(*set.data, options);
@@ -701,6 +729,7 @@ class Exits {
             error.code() == ErrorCode::kNotExact || error.code() == ErrorCode::kMismatch ||
             error.code() == ErrorCode::kInvalidArgument;
         EXPECT_TRUE(is_expected) << error.what();
+      } catch (const std::bad_alloc&) {
       } catch (const std::runtime_error& error) {
         EXPECT_STREQ(error.what(), "the fuse");
       }
@@ -711,6 +740,8 @@ class Exits {
     for (const Batch& batch : kept_) {
       for (std::size_t i = 0; i < batch.size(); ++i) EXPECT_EQ(batch["light"].text(i), "\a");
     }
+    kept_.clear();
+    EXPECT_EQ(memory_->held, 0);
   }
 
  private:
@@ -741,6 +772,7 @@ class Exits {
   }
 
   Dice dice_;
+  std::shared_ptr<ScarceMemory> memory_;
   std::atomic<std::int64_t> fuse_{-1};  // so many rows are made before one throws
   std::unique_ptr<Loader> loader_;
   std::vector<Batch> kept_;
