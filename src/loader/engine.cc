@@ -373,7 +373,8 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;
     const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
-    auto other = shape_of(number, maker);
+    // Behind the rows come samples that are not of the batch: none of them fails it.
+    auto other = shape_of(number, maker, options_.skip_bad || i >= rows.size());
     if (!other) continue;
     if (!options_.skip_bad || other == shape) return *other;
     // Of two shapes one may be a lie, in a field that is bad.
@@ -386,12 +387,13 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
 
 /// The shape of a sample's row; none if it is bad, and may be left out.
 std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
-                                                          const ColumnMaker& maker) const {
+                                                          const ColumnMaker& maker,
+                                                          bool may_leave_out) const {
   const Sample sample = sample_of(number);
   try {
     return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
   } catch (const Error& error) {
-    if (!is_bad_sample(error) || !options_.skip_bad) throw;
+    if (!is_bad_sample(error) || !may_leave_out) throw;
   }
   return std::nullopt;
 }

@@ -115,7 +115,8 @@ class Engine {
   [[nodiscard]] std::vector<std::int64_t> shape_like_first(const Work& work,
                                                            const ColumnMaker& maker) const;
   [[nodiscard]] std::optional<std::vector<std::int64_t>> shape_of(std::uint64_t number,
-                                                                  const ColumnMaker& maker) const;
+                                                                  const ColumnMaker& maker,
+                                                                  bool may_leave_out) const;
   [[nodiscard]] bool can_be_made(std::uint64_t number, const ColumnMaker& maker,
                                  const std::vector<std::int64_t>& shape) const;
   void take_sizes(Work& work, std::size_t column);

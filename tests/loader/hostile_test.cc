@@ -9,6 +9,7 @@
 #include <random>
 
 #include "decode/image_codec.h"
+#include "loader/thread_ranks.h"
 #include "loader/transform.h"
 #include "shardwise/loader/loader.h"
 #include "shardwise/order/sample_key.h"
@@ -201,6 +202,26 @@ TEST(HostileTest, AfterAnImageThatFoundNoMemoryTheNextOneFindsItsOwn) {
   EXPECT_THROW(image.reshape(std::size_t{1} << 31, std::size_t{1} << 31), std::bad_alloc);
   image.reshape(10, 10);
   ASSERT_NE(image.data(), nullptr);
+}
+
+TEST(HostileTest, ABatchWithoutRowsDoesNotFailForASampleThatIsLeftOut) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples(4, {{"png", picture()}});
+  samples[0][0].second = "broken";
+  const Dataset data = test::make_dataset(dir, "d", samples);
+  Order order{.kind = Sequential{}};
+  order.skip.add_sample(0, "it is broken");
+  test::ThreadRanks ranks(2);
+  test::on_ranks(2, [&](std::uint64_t rank) {
+    Loader loader(data, {.columns = {columns::image("png")}, .order = order, .batch_size = 1},
+                  ranks.rank(rank));
+    EXPECT_EQ(loader.next()->size(), 1u);
+    const auto last = loader.next();
+    EXPECT_EQ(last->size(), 1 - rank);
+    EXPECT_THAT(last->arrays()[0].shape(),
+                testing::ElementsAre(1 - static_cast<std::int64_t>(rank), 3, 6, 8));
+    EXPECT_THAT(loader.prove(), HasSubstr("3 samples, each exactly once, 1 left out as asked"));
+  });
 }
 
 TEST(HostileTest, AShardThatIsNotThereIsAnErrorAndNotManyBadSamples) {
