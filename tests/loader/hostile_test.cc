@@ -407,6 +407,48 @@ class AnyTransform {
   std::mt19937_64 random_;
 };
 
+TEST(HostileTest, AnImageWithWrongBytesIsAPictureOrABadFieldForAnyTransform) {
+  const test::TempDir dir;
+  AnyTransform any(23);
+  const test::Rgb original = test::test_picture(33, 21);
+  const std::string formats[] = {test::encode_png(original),
+                                 test::encode_jpeg(original),
+                                 test::encode_jpeg(original, 90, true),
+                                 test::encode_cmyk_jpeg(original),
+                                 test::encode_webp(original, true),
+                                 test::encode_webp(original, false),
+                                 test::encode_ppm(original),
+                                 test::make_odd_png(3, 4, true, true).bytes};
+  for (std::size_t round = 0; round < 24; ++round) {
+    std::vector<test::Fields> samples;
+    for (std::size_t i = 0; i < 40; ++i) {
+      std::string bytes = formats[any.below(std::size(formats))];
+      // Most of what matters lies at the beginning.
+      for (std::size_t flips = any.below(4); flips > 0; --flips) {
+        const std::size_t end =
+            any.below(2) == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 200);
+        bytes[any.below(end)] = static_cast<char>(any.below(256));
+      }
+      if (any.below(8) == 0) bytes.resize(any.below(bytes.size()));
+      samples.push_back({{"img", bytes}});
+    }
+    const Dataset data = test::make_dataset(dir, "wrong" + std::to_string(round), samples);
+    ImageTransform transform = any.draw();
+    transform.resize_shorter_side = 0;  // of an image that is said to be very long it is longer
+    const ImageDecoding decoding{.max_pixels = 1 << 20,
+                                 .strict = any.below(3) == 0,
+                                 .apply_orientation = any.below(2) == 0,
+                                 .scaling = static_cast<ImageDecoding::Scaling>(any.below(3))};
+    Loader loader(data, {.columns = {columns::image("img", transform, decoding)},
+                         .batch_size = 1,
+                         .max_bad = samples.size()});
+    std::size_t good = 0;
+    while (const auto batch = loader.next()) good += batch->size();
+    EXPECT_THAT(loader.prove(), HasSubstr("proven"));
+    EXPECT_EQ(good + loader.bad_samples().samples().size(), samples.size());
+  }
+}
+
 TEST(HostileTest, NoValidTransformOfATinyImageLeavesItsMemory) {
   // The memory is as large as the result, so that AddressSanitizer sees a byte beside it.
   AnyTransform any(7);
