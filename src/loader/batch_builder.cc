@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/text.h"
 
 namespace shardwise::detail {
 namespace {
@@ -42,7 +44,7 @@ void BatchBuilder::set_row_shape(std::size_t column, const std::vector<std::int6
   }
   rows.shape = shape;
   rows.row_bytes = row_bytes;
-  rows.memory = pool_.take(total);
+  rows.memory = take(columns_[column].name(), total);
   size_bytes_ += total;
 }
 
@@ -53,8 +55,20 @@ void BatchBuilder::set_sizes(std::size_t column, std::span<const std::uint64_t> 
     rows.offsets[i + 1] = rows.offsets[i] + static_cast<std::int64_t>(sizes[i]);
   }
   const auto total = static_cast<std::uint64_t>(rows.offsets.back());
-  rows.memory = pool_.take(total);
+  rows.memory = take(columns_[column].name(), total);
   size_bytes_ += total;
+}
+
+std::shared_ptr<std::byte> BatchBuilder::take(const std::string& column,
+                                              std::uint64_t num_bytes) const {
+  try {
+    return pool_.take(num_bytes);
+  } catch (const std::bad_alloc&) {
+    throw InvalidArgument(
+        "a batch does not fit into memory",
+        column + ", " + human_bytes(num_bytes) + " for " + std::to_string(num_rows_) + " rows",
+        "choose a smaller batch size or smaller rows");
+  }
 }
 
 RowOutput BatchBuilder::output(std::size_t column, std::size_t row) noexcept {
@@ -115,7 +129,7 @@ void BatchBuilder::join(Rows& rows, const std::vector<bool>& good, Batch::Array&
     }
     array.rank_ = row.shape().size();
   }
-  rows.memory = pool_.take(total);
+  rows.memory = take(array.name_, total);
   rows.offsets.assign(1, 0);
   std::size_t at = 0;
   for (std::size_t i = 0; i < num_rows_; ++i) {

@@ -26,8 +26,8 @@ class BatchBuilder {
   /// REQUIRES: `columns` and `pool` outlive it.
   BatchBuilder(std::span<const Column> columns, std::size_t num_rows, BufferPool& pool);
 
-  /// Takes the memory of a column of kFixed or kLikeFirst. Errors: InvalidArgument if a batch of
-  /// this shape cannot be; std::bad_alloc.
+  /// Takes the memory of a column of kFixed or kLikeFirst. Errors (of all that take memory):
+  /// InvalidArgument if a batch of this shape cannot be, or there is no memory for it.
   void set_row_shape(std::size_t column, const std::vector<std::int64_t>& shape);
   /// Takes that of a column of kSized. @param sizes  of each row, in bytes.
   void set_sizes(std::size_t column, std::span<const std::uint64_t> sizes);
@@ -59,6 +59,8 @@ class BatchBuilder {
     std::vector<RowBuffer> row_buffers;  // kRagged
   };
 
+  [[nodiscard]] std::shared_ptr<std::byte> take(const std::string& column,
+                                                std::uint64_t num_bytes) const;
   void close_up_fixed(Rows& rows, const std::vector<bool>& good) const;
   void close_up_sized(Rows& rows, const std::vector<bool>& good) const;
   void join(Rows& rows, const std::vector<bool>& good, Batch::Array& array) const;

@@ -5,8 +5,12 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
+#include <memory_resource>
+#include <new>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "decode/image_codec.h"
 #include "loader/thread_ranks.h"
@@ -224,6 +228,42 @@ TEST(HostileTest, ABatchWithoutRowsDoesNotFailForASampleThatIsLeftOut) {
                 testing::ElementsAre(1 - static_cast<std::int64_t>(rank), 3, 6, 8));
     EXPECT_THAT(loader.prove(), HasSubstr("3 samples, each exactly once, 1 left out as asked"));
   });
+}
+
+TEST(HostileTest, ABatchThatFindsNoMemoryNamesItsColumnAndTheNextOneComes) {
+  class OnceEmpty : public std::pmr::memory_resource {
+   private:
+    void* do_allocate(std::size_t size, std::size_t alignment) override {
+      if (!std::exchange(was_asked_, true)) throw std::bad_alloc();
+      return std::pmr::new_delete_resource()->allocate(size, alignment);
+    }
+    void do_deallocate(void* p, std::size_t size, std::size_t alignment) override {
+      std::pmr::new_delete_resource()->deallocate(p, size, alignment);
+    }
+    bool do_is_equal(const memory_resource& other) const noexcept override {
+      return this == &other;
+    }
+    bool was_asked_ = false;
+  };
+  const test::TempDir dir;
+  const Dataset data =
+      test::make_dataset(dir, "d", std::vector<test::Fields>(8, {{"txt", std::string(512, 'x')}}));
+  const Column columns[] = {columns::bytes("txt").named("wide"),
+                            columns::function("wide", DType::kInt8, {512},
+                                              [](const Sample&, const Hash128&, columns::Row&) {}),
+                            columns::ragged_function("wide", DType::kInt8,
+                                                     [](const Sample&, const Hash128&,
+                                                        columns::Row& row) { row.resize(512); })};
+  for (const Column& column : columns) {
+    Loader loader(data, {.columns = {column},
+                         .batch_size = 4,
+                         .threads = 0,
+                         .memory = std::make_shared<OnceEmpty>()});
+    EXPECT_THAT(test::error_text([&] { loader.next(); }),
+                AllOf(HasSubstr("does not fit into memory: wide, 2.0 KiB for 4 rows"),
+                      HasSubstr("smaller batch size")));
+    EXPECT_EQ(loader.next()->size(), 4u);
+  }
 }
 
 TEST(HostileTest, AShardThatIsNotThereIsAnErrorAndNotManyBadSamples) {
