@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <set>
 #include <thread>
@@ -254,6 +255,14 @@ TEST(VideoReaderTest, ARangeTakesEachStepthFrame) {
   EXPECT_EQ((VideoReader::Range{.begin = 3, .end = 11, .step = 4}).size(), 2);
   EXPECT_EQ((VideoReader::Range{.begin = 3, .end = 3}).size(), 0);
   EXPECT_EQ((VideoReader::Range{.begin = 4, .end = 3}).size(), 0);
+  EXPECT_EQ((VideoReader::Range{.begin = 3, .end = 9, .step = 0}).size(), 0);
+  EXPECT_EQ((VideoReader::Range{.begin = 3, .end = 9, .step = -2}).size(), 0);
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  for (const VideoReader::Range& wrong : {VideoReader::Range{.begin = -1, .end = 4},
+                                          VideoReader::Range{.begin = -kMost - 1, .end = kMost},
+                                          VideoReader::Range{.begin = 3, .end = kMost}}) {
+    EXPECT_EQ(test::error_code([&] { video.read(wrong, frames); }), ErrorCode::kOutOfRange);
+  }
 }
 
 // ------------------------------------------------------------------------------------------ times

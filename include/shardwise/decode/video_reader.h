@@ -61,8 +61,9 @@ class SHARDWISE_EXPORT VideoReader {
     std::int64_t end = 0;
     std::int64_t step = 1;
 
+    /// 0 also for a step below 1. REQUIRES: begin >= 0.
     [[nodiscard]] std::int64_t size() const noexcept {
-      return end > begin ? (end - begin - 1) / step + 1 : 0;
+      return end > begin && step > 0 ? (end - begin - 1) / step + 1 : 0;
     }
   };
 

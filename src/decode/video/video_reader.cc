@@ -93,7 +93,7 @@ void VideoReader::read(const Range& range, std::span<std::uint8_t> frames) {
     throw InvalidArgument("frames cannot be taken in steps of " + std::to_string(range.step),
                           impl_->where, "choose 1 or more");
   }
-  if (range.size() > 0) {
+  if (range.end > range.begin) {
     impl_->require_frame(range.begin);
     impl_->require_frame(range.end - 1);
   }
