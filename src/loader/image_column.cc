@@ -148,7 +148,8 @@ class ImageColumn final : public ColumnMaker {
     input.enter(Stage::kTransforming);
     const RgbView source =
         request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);
-    require_shape(input.sample, plan, output);  // now that it is an image, and no header that lies
+    // Now it is an image: a header that lies about its size would not have come so far.
+    require_shape(input.sample, plan, output);
     transformer_.apply(plan, source, output.slot.data());
     input.enter(Stage::kReading);
   }

@@ -132,8 +132,6 @@ struct Tally {
 struct Said {
   std::string text;
   std::optional<ErrorCode> error;
-
-  friend bool operator==(const Said&, const Said&) = default;
 };
 
 class Chain {
