@@ -5,13 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/export.h"
 #include "shardwise/data/sample.h"
 
 namespace shardwise::detail {
 
 /// The fields that a column may be made of: the first of them that a sample has, or the sample's
 /// one image. Immutable.
-class FieldChoice {
+class SHARDWISE_EXPORT FieldChoice {
  public:
   /// @param names  with semicolons between them: "jpg;png".
   /// Errors: InvalidArgument if there is none.

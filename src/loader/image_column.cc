@@ -47,15 +47,6 @@ bool lies_on_its_side(const ImageHeader& header) { return header.orientation >= 
 
 constexpr unsigned kWholeScale = 8;
 
-/// Has the bytes of a mapped shard come from the disk now, so that a decoder does not wait for
-/// them: that time is reading.
-void read_pages(std::string_view bytes) {
-  constexpr std::size_t kPageBytes = 4096;
-  const volatile char* const begin = bytes.data();
-  for (std::size_t at = 0; at < bytes.size(); at += kPageBytes) static_cast<void>(begin[at]);
-  if (!bytes.empty()) static_cast<void>(begin[bytes.size() - 1]);
-}
-
 /// The part of a scaled image in `box`, whose edges may lie within pixels: to the nearest ones.
 RgbView part_of(const RgbView& image, const detail::RealBox& box) {
   const auto nearest = [](double at, std::size_t most) {
@@ -126,7 +117,7 @@ class ImageColumn final : public ColumnMaker {
 
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
     input.add_bytes(bytes.size());
-    if (input.times != nullptr) read_pages(bytes);
+    if (input.times != nullptr) detail::read_pages(bytes);
     input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);
     const ImagePlan plan = transformer_.plan(stored, input.random());

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace shardwise::detail {
 
@@ -28,6 +29,15 @@ constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept
   const auto us = static_cast<std::uint64_t>(time.count() < 0 ? 0 : time.count() / 1000);
   const auto bucket = static_cast<std::size_t>(std::bit_width(us));
   return bucket < SampleTimes{}.size() ? bucket : SampleTimes{}.size() - 1;
+}
+
+/// Has the bytes of a mapped shard come from the disk now, so that a decoder does not wait for
+/// them: that time is reading.
+inline void read_pages(std::string_view bytes) noexcept {
+  constexpr std::size_t kPageBytes = 4096;
+  const volatile char* const begin = bytes.data();
+  for (std::size_t at = 0; at < bytes.size(); at += kPageBytes) static_cast<void>(begin[at]);
+  if (!bytes.empty()) static_cast<void>(begin[bytes.size() - 1]);
 }
 
 /// What one thread did while it made the rows of a claim. A thread is in one stage at a time; the

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "decoded_epoch.h"
 #include "interrupt.h"
 #include "options.h"
 #include "order_options.h"
@@ -32,7 +33,7 @@ struct EpochOptions {
   RunArguments run;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t batch = 64;
-  std::string decode = "none";
+  DecodeArguments decode;
   std::string access = "map";
   Index::Lookup lookup;
   CacheArguments cache;
@@ -69,7 +70,9 @@ struct EpochReport {
 
   EpochAudit audit;
   std::uint64_t bytes = 0;
-  std::uint64_t checksum = 0;  ///< of all contents; does not depend on their order
+  /// Of all contents; does not depend on their order. Not of what is decoded.
+  std::uint64_t checksum = 0;
+  std::uint64_t images = 0;
   std::chrono::duration<double> waited{};
 };
 
@@ -100,6 +103,20 @@ void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& s
                     [&] { return human_bytes(report.bytes); });
   }
   report.waited += loader.waited();
+}
+
+/// The same with --decode.
+void load_decoded_rank(DecodedEpoch& decoded, const Run& run, const Sampler& sampler,
+                       std::uint64_t num_samples, Progress& progress, EpochReport& report) {
+  decoded.load(*run.data, sampler, run.delivered_before, [&](const DecodedEpoch::Loaded& loaded) {
+    report.audit.add(loaded.samples);
+    report.images += loaded.images;
+    report.bytes = loaded.bytes_read;
+    progress.update(report.audit.sum().count, num_samples,
+                    [&] { return human_bytes(report.bytes); });
+  });
+  report.bytes = decoded.bytes_read();
+  report.waited = decoded.waited();
 }
 
 /// The ranks whose parts are loaded: one of each group of replicas.
@@ -229,8 +246,62 @@ Run open_epoch(const EpochOptions& options) {
   return open_run(arguments, {.batch_size = options.batch}, open);
 }
 
+DecodedEpoch::Settings decode_settings(const EpochOptions& options) {
+  return {.batch_size = options.batch,
+          .threads = options.threads,
+          .fetch_threads = options.prefetch.fetch_threads};
+}
+
+double per_second(std::uint64_t count, double seconds) {
+  return static_cast<double>(count) / std::max(seconds, 1e-9);
+}
+
+void print_images(std::uint64_t images, double seconds, Output& out) {
+  out.print("images    {}, {} images/s\n", human_count(images),
+            human_count(static_cast<std::uint64_t>(per_second(images, seconds))));
+}
+
+/// --replay: of one rank, its first batch.
+void replay(const EpochOptions& options, const Run& run, Output& out) {
+  DecodedEpoch decoded(options.decode, decode_settings(options));
+  const std::uint64_t times = *options.decode.replay;
+  EpochReport report(run.data->fingerprint());
+  const double seconds = decoded
+                             .replay(*run.data, *run.sampler, run.delivered_before, times,
+                                     [&](const DecodedEpoch::Loaded& loaded) {
+                                       report.audit.add(loaded.samples);
+                                       report.images += loaded.images;
+                                     })
+                             .count();
+  const std::uint64_t samples = report.audit.sum().count;
+  constexpr const char* kNotProven = "one batch was handed out again and again: nothing is proven";
+  if (options.json) {
+    const nlohmann::ordered_json json = {
+        {"samples", samples},
+        {"images", report.images},
+        {"seconds", seconds},
+        {"samples_per_second", per_second(samples, seconds)},
+        {"images_per_second", per_second(report.images, seconds)},
+        {"decode", options.decode.decode},
+        {"replayed", times},
+        {"proof", nullptr},
+        {"note", kNotProven},
+    };
+    out.print("{}\n", json_text(json));
+    return;
+  }
+  out.print("samples   {}: one batch, {}\n", human_count(samples), counted(times, "time"));
+  print_images(report.images, seconds, out);
+  out.print("seconds   {:.3f}\n", seconds);
+  out.print("rate      {} samples/s without loading\n",
+            human_count(static_cast<std::uint64_t>(per_second(samples, seconds))));
+  out.print("{}\n", kNotProven);
+}
+
 void run(const EpochOptions& options, Output& out) {
+  check_decode_options(options.decode);
   const Run run = open_epoch(options);
+  if (options.decode.replay) return replay(options, run, out);
   const MixedDataset& data = *run.data;
   const std::shared_ptr<ShardCache> cache = data.part(0).cache();
   const Sampler* const first = run.sampler.get();
@@ -247,15 +318,23 @@ void run(const EpochOptions& options, Output& out) {
 
   Progress progress("loading", Unit::kSamples, options.run.first_use.quiet);
   EpochReport report(data.fingerprint());
+  std::optional<DecodedEpoch> decoded;
+  if (options.decode.is_on()) decoded.emplace(options.decode, decode_settings(options));
   for (const std::uint64_t rank : ranks) {
-    load_rank(options, data, *first->for_rank(rank), num_samples, progress, report);
+    const auto sampler = first->for_rank(rank);
+    if (decoded) {
+      load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
+    } else {
+      load_rank(options, data, *sampler, num_samples, progress, report);
+    }
   }
   const double seconds = progress.seconds();
   progress.clear();
+  if (!options.decode.trace.empty()) decoded->write_trace(options.decode.trace);
   const std::string proof = prove(run, whole, report);
 
   const std::uint64_t samples = report.audit.sum().count;
-  const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
+  const double rate = per_second(samples, seconds);
   std::uint64_t opened = 0;
   for (std::size_t i = 0; i < data.num_parts(); ++i) opened += data.part(i).pool_stats().opened;
   if (options.json) {
@@ -275,12 +354,21 @@ void run(const EpochOptions& options, Output& out) {
         {"rank", nullptr},
         {"proof", proof},
     };
+    if (decoded) {
+      json["checksum"] = nullptr;
+      json["decode"] = options.decode.decode;
+      json["images"] = report.images;
+      json["images_per_second"] = per_second(report.images, seconds);
+      json["limit"] = decoded->limit();
+      json["stages"] = decoded->stages_json();
+    }
     if (!whole) json["rank"] = first->rank();
     if (cache) json["cache"] = cache_json(cache->stats());
     out.print("{}\n", json_text(json));
     return;
   }
   out.print("samples   {}\n", human_count(samples));
+  if (decoded) print_images(report.images, seconds, out);
   out.print("bytes     {}, {}/s\n", human_bytes(report.bytes),
             human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
                                                    std::max(seconds, 1e-9))));
@@ -288,6 +376,7 @@ void run(const EpochOptions& options, Output& out) {
             report.waited.count());
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
+  if (decoded) out.print("limit     {}\n", decoded->limit());
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
@@ -318,9 +407,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 24))
       ->type_name("B")
       ->capture_default_str();
-  command->add_option("--decode", options->decode, "decoding; none: the bytes are only read")
-      ->check(CLI::IsMember({"none"}))
-      ->capture_default_str();
+  add_decode_options(*command, options->decode);
   command->add_flag("--json", options->json, "print one JSON object");
   command->add_option("--access", options->access, kAccessHelp)
       ->check(CLI::IsMember({"map", "read", "range"}))
@@ -334,7 +421,11 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->type_name("N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
-  command->footer("Example:\n  shardwise epoch train.idx --world 8 --threads 4");
+  command->footer(
+      "With --decode the samples are loaded as a training run loads them, by the library's Loader, "
+      "and the line \"limit\" says what limits it.\n\n"
+      "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"
+      "  shardwise epoch train.idx --decode rgb --resize 224x224 --crop random --threads 8");
   command->callback([options, &out] { run(*options, out); });
 }
 

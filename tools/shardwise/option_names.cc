@@ -38,6 +38,10 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {" (Dataset::Options::accept_times)", ""},
     {" (BuildOptions::accept_times)", ""},
     {" (BuildOptions::drop_missing)", ""},
+    {", or a larger max_open_shards of the data set", ""},
+    {"smaller images, or ImageDecoding::Scaling::kFast", "smaller images"},
+    {"fetch_threads = ", "--prefetch "},
+    {"threads = ", "--threads "},
     // Options whose names are also words.
     {"rank is", "--rank is"},
     {"window is", "--window is"},

@@ -1,0 +1,314 @@
+// `shardwise epoch --decode`: the loader, from the command line.
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/loader/loader.h"
+#include "shardwise/order/sampler.h"
+#include "shardwise_program.h"
+#include "support/images.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// What numpy.save() makes of three bytes.
+std::string small_npy() {
+  std::string head = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }";
+  head.resize(118 - 1, ' ');
+  head += '\n';
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(head.size()) +
+         std::string(1, '\0') + head + "abc";
+}
+
+/// Two shards of ten samples: an image of its own size, a label, and in one of them each an array,
+/// a text, JSON, and bytes.
+class ImageIndex {
+ public:
+  explicit ImageIndex(const std::map<int, std::pair<std::string, std::string>>& other_fields = {}) {
+    for (int shard = 0; shard < 2; ++shard) {
+      TarBuilder tar;
+      for (int i = 10 * shard; i < 10 * shard + 10; ++i) {
+        const std::string key = "s" + std::to_string(i);
+        const auto picture = test_picture(40 + 3 * i, 30 + i, unsigned(i) + 1);
+        std::map<std::string, std::string> fields = {
+            {i % 2 == 0 ? "jpg" : "png", i % 2 == 0 ? encode_jpeg(picture) : encode_png(picture)},
+            {"cls", std::to_string(i)}};
+        if (i == 3) fields["npy"] = small_npy();
+        if (i == 4) fields["txt"] = "caf\xc3\xa9";
+        if (i == 5) fields["json"] = "{}";
+        if (i == 6) fields["bin"] = std::string("\xff\xfe", 2);
+        if (const auto other = other_fields.find(i); other != other_fields.end()) {
+          fields[other->second.first] = other->second.second;
+        }
+        for (const auto& [field, bytes] : fields) tar.file(key + "." + field, bytes);
+      }
+      shards_.push_back(dir_ / (shard == 0 ? "a.tar" : "b.tar"));
+      write_file(shards_.back(), tar.end().bytes());
+    }
+    shardwise_output({"index", "-o", path(), shards_[0], shards_[1]});
+  }
+
+  std::string path() const { return dir_ / "all.idx"; }
+  const TempDir& dir() const { return dir_; }
+
+ private:
+  TempDir dir_;
+  std::vector<std::string> shards_;
+};
+
+nlohmann::json decoded(const std::string& index, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"epoch", "--json", "--quiet", index, "--decode"});
+  return nlohmann::json::parse(shardwise_output(std::move(arguments)));
+}
+
+/// Whether the process has a thread of this name.
+bool has_thread(pid_t pid, const std::string& name) {
+  std::error_code gone;
+  const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", gone);
+  return std::any_of(begin(threads), end(threads), [&](const auto& thread) {
+    std::string found;
+    std::ifstream(thread.path() / "comm") >> found;
+    return found == name;
+  });
+}
+
+TEST(EpochDecodeTest, EveryImageIsDecodedOnceWhateverRanksAndThreads) {
+  const ImageIndex index;
+  for (const char* world : {"1", "3"}) {
+    for (const char* threads : {"0", "2"}) {
+      const auto epoch = decoded(index.path(), {"rgb", "--world", world, "--threads", threads,
+                                                "--batch", "4", "--epoch", "2"});
+      EXPECT_EQ(epoch["samples"], 20);
+      EXPECT_EQ(epoch["images"], 20);
+      EXPECT_EQ(epoch["decode"], "rgb");
+      EXPECT_EQ(epoch["proof"], "epoch 2: 20 samples, each exactly once: proven");
+      EXPECT_TRUE(epoch["checksum"].is_null());
+      EXPECT_GT(epoch["images_per_second"], 0);
+      EXPECT_GT(epoch["stages"]["decoding_seconds"], 0);
+      EXPECT_EQ(epoch["stages"]["transforming_seconds"], 0) << "no size was asked for";
+      EXPECT_THAT(epoch["stages"]["slowest_sample"].get<std::string>(), HasSubstr(".tar"));
+    }
+  }
+  const auto part = decoded(index.path(), {"rgb", "--world", "3", "--rank", "1"});
+  EXPECT_EQ(part["samples"], 7);
+  EXPECT_EQ(part["rank"], 1);
+  EXPECT_EQ(part["proof"], "epoch 0: rank 1 of 3: 7 samples as ordered: proven");
+}
+
+TEST(EpochDecodeTest, ImagesAreResizedAndCropped) {
+  const ImageIndex index;
+  for (const char* decode : {"rgb", "auto"}) {
+    const std::vector<std::vector<std::string>> ways = {
+        {decode, "--resize", "24x32"},
+        {decode, "--resize", "24x32", "--crop", "random"},
+        {decode, "--resize", "24x32", "--crop", "centre"}};
+    for (const auto& way : ways) {
+      const auto epoch = decoded(index.path(), way);
+      EXPECT_EQ(epoch["images"], 20);
+      EXPECT_GT(epoch["stages"]["transforming_seconds"], 0);
+      EXPECT_EQ(epoch["proof"], "epoch 0: 20 samples, each exactly once: proven");
+    }
+  }
+}
+
+TEST(EpochDecodeTest, AutoReadsEveryFieldAndRgbTheImages) {
+  const ImageIndex index;
+  const auto read =
+      nlohmann::json::parse(shardwise_output({"epoch", "--json", "--quiet", index.path()}));
+  const auto all = decoded(index.path(), {"auto"});
+  EXPECT_EQ(all["bytes"], read["bytes"]);
+  EXPECT_EQ(all["images"], 20);
+  const auto images = decoded(index.path(), {"rgb"});
+  EXPECT_LT(images["bytes"], read["bytes"]);
+  EXPECT_GT(images["bytes"], 0);
+}
+
+TEST(EpochDecodeTest, ASampleThatCannotBeDecodedIsNamed) {
+  const std::vector<std::pair<std::pair<std::string, std::string>, std::string>> bad = {
+      {{"png", "broken"}, "cannot decode field 'png' as an image ("},
+      {{"npy", "broken"}, "cannot decode field 'npy' as an array ("},
+      {{"cls", "seven"}, "field 'cls'"},
+      {{"txt", "\xff"}, "cannot decode field 'txt' as text (it is not UTF-8)"},
+      {{"json", "\xff"}, "cannot decode field 'json' as text (it is not UTF-8)"},
+  };
+  for (const auto& [field, text] : bad) {
+    const ImageIndex index({{13, field}});
+    expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "auto"}),
+                   {text, "b.tar", "s13"});
+  }
+  const ImageIndex broken({{13, {"png", "broken"}}});
+  for (const char* resize : {"", "8x8"}) {
+    std::vector<std::string> arguments = {"epoch", "--quiet", broken.path(), "--decode", "rgb"};
+    if (*resize != '\0') arguments.insert(arguments.end(), {"--resize", resize});
+    expect_failure(shardwise(arguments), {"cannot decode field 'png' as an image (", "s13"});
+  }
+}
+
+TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
+  const ImageIndex two({{4, {"seg.png", solid_png(4, 4, 9)}}});
+  expect_failure(shardwise({"epoch", "--quiet", two.path(), "--decode", "rgb"}),
+                 {"the sample has several images", "s4", "seg.png"});
+  EXPECT_EQ(decoded(two.path(), {"auto"})["images"], 21);
+}
+
+TEST(EpochDecodeTest, PrintsForPeople) {
+  const ImageIndex index;
+  const std::string text =
+      shardwise_output({"epoch", index.path(), "--decode", "rgb", "--resize", "16x16"});
+  EXPECT_THAT(text, AllOf(HasSubstr("samples   20\nimages    20, "), HasSubstr(" images/s\nbytes "),
+                          HasSubstr("\nlimit     "), HasSubstr("-bound")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("ImageDecoding")));
+  EXPECT_EQ(lines_of(text).back(), "epoch 0: 20 samples, each exactly once: proven");
+  EXPECT_THAT(shardwise_output({"epoch", index.path()}), testing::Not(HasSubstr("limit")));
+}
+
+TEST(EpochDecodeTest, GoesOnWhereATokenStands) {
+  const ImageIndex index;
+  Loader loader(Dataset::open(index.path()),
+                {.columns = {columns::key()}, .order = {.seed = 5}, .batch_size = 4});
+  for (int i = 0; i < 2; ++i) loader.next();
+  const std::string token = loader.state().to_text();
+  const auto rest = decoded(index.path(), {"rgb", "--token", token, "--world", "2"});
+  EXPECT_EQ(rest["samples"], 12);
+  EXPECT_EQ(rest["proof"], "epoch 0: 20 samples, each exactly once: proven");
+  const auto next = decoded(index.path(), {"auto", "--token", token, "--epoch", "4"});
+  EXPECT_EQ(next["proof"], "epoch 4: 20 samples, each exactly once: proven");
+}
+
+TEST(EpochDecodeTest, WithinAnEpochTheTokenSaysWhatWasDelivered) {
+  const ImageIndex index;
+  const Dataset data = Dataset::open(index.path());
+  ChunkedSampler sampler(data, {.seed = 5}, {.batch_size = 4});
+  expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", "--token",
+                            sampler.token_after(2).to_text()}),
+                 {"does not say what was delivered"});
+}
+
+TEST(EpochDecodeTest, CtrlCEndsIt) {
+  const ImageIndex index;
+  Process epoch({SHARDWISE_PROGRAM, "epoch", "--quiet", index.path(), "--decode", "rgb",
+                 "--sampler", "resampled", "--epoch-size", "1000000000000", "--threads", "1"});
+  while (!has_thread(epoch.pid(), "sw-load-0")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  epoch.send(SIGINT);
+  const Finished finished = epoch.wait();
+  EXPECT_EQ(finished.code, 130);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
+}
+
+TEST(EpochDecodeTest, SamplesAreLeftOut) {
+  const ImageIndex index;
+  const std::string skip = index.dir() / "skip";
+  write_file(skip, "3\n7 # blurred\n");
+  const auto others = decoded(index.path(), {"rgb", "--skip", skip, "--world", "2"});
+  EXPECT_EQ(others["samples"], 18);
+  EXPECT_THAT(others["proof"].get<std::string>(), HasSubstr("18 samples"));
+}
+
+TEST(EpochTraceTest, IsChromesFormat) {
+  const ImageIndex index;
+  const std::string path = index.dir() / "trace.json";
+  decoded(index.path(), {"rgb", "--resize", "16x16", "--batch", "5", "--threads", "2", "--world",
+                         "2", "--trace", path});
+  const auto trace = nlohmann::json::parse(read_file(path));
+  ASSERT_TRUE(trace.is_array());
+  std::map<int, std::string> threads;
+  std::map<std::string, int> events;
+  std::uint64_t samples = 0;
+  for (const auto& event : trace) {
+    EXPECT_EQ(event["pid"], 1);
+    if (event["ph"] == "M") {
+      EXPECT_EQ(event["name"], "thread_name");
+      threads[event["tid"]] = event["args"]["name"];
+      continue;
+    }
+    ASSERT_EQ(event["ph"], "X");
+    EXPECT_TRUE(threads.contains(event["tid"])) << "names come first";
+    EXPECT_GE(event["ts"], 0);
+    EXPECT_GE(event["dur"], 0);
+    ++events[event["name"]];
+    if (event["name"] == "load samples") {
+      samples += event["args"]["samples"].get<std::uint64_t>();
+      EXPECT_LT(event["args"]["first_sample"], 20);
+    }
+  }
+  EXPECT_EQ(samples, 20u);
+  EXPECT_EQ(events["plan batch"], 4) << "two of each rank";
+  EXPECT_EQ(events["collate batch"], 4);
+  EXPECT_GE(events["wait for batch"], 1);
+  for (const auto& [thread, name] : threads) {
+    EXPECT_EQ(name, thread == 0 ? "consumer" : "sw-load-" + std::to_string(thread - 1));
+  }
+}
+
+TEST(EpochTraceTest, AFileThatCannotBeWrittenIsAnError) {
+  const ImageIndex index;
+  const Finished finished = shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb",
+                                       "--trace", index.dir() / "no/such/trace.json"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("no/such"));
+}
+
+TEST(EpochReplayTest, HandsOutOneBatchAndProvesNothing) {
+  const ImageIndex index;
+  const auto replay =
+      decoded(index.path(), {"rgb", "--resize", "16x16", "--batch", "8", "--replay", "50"});
+  EXPECT_EQ(replay["samples"], 400);
+  EXPECT_EQ(replay["images"], 400);
+  EXPECT_EQ(replay["replayed"], 50);
+  EXPECT_TRUE(replay["proof"].is_null());
+  EXPECT_GT(replay["samples_per_second"], 0);
+  const std::string text =
+      shardwise_output({"epoch", index.path(), "--decode", "auto", "--replay", "1"});
+  EXPECT_THAT(text, StartsWith("samples   20: one batch, 1 time\n"));
+  EXPECT_EQ(lines_of(text).back(), "one batch was handed out again and again: nothing is proven");
+}
+
+TEST(EpochReplayTest, NeedsABatch) {
+  const ImageIndex index;
+  expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", "--replay", "2",
+                            "--where", "key = 'none'"}),
+                 {"there is no batch to replay"});
+}
+
+TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {
+  const ImageIndex index;
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+      {{"--resize", "8x8"}, "--resize needs --decode rgb or --decode auto"},
+      {{"--crop", "random"}, "--crop needs --decode rgb or --decode auto"},
+      {{"--trace", "t.json"}, "--trace needs --decode rgb or --decode auto"},
+      {{"--replay", "2"}, "--replay needs --decode rgb or --decode auto"},
+      {{"--decode", "rgb", "--crop", "random"}, "--crop needs --resize HxW"},
+      {{"--decode", "rgb", "--resize", "8"},
+       "--resize: '8' is no height and width; write them as 224x224"},
+      {{"--decode", "rgb", "--resize", "0x8"}, "--resize: '0x8' is no height and width"},
+      {{"--decode", "rgb", "--resize", "8x-8"}, "--resize: '8x-8' is no height and width"},
+      {{"--decode", "rgb", "--replay", "2", "--trace", "t.json"},
+       "--trace does not go together with --replay, which loads one batch"},
+      {{"--decode", "rgb", "--replay", "0"}, "--replay"},
+      {{"--decode", "rgb", "--resize", "8x8", "--crop", "left"}, "--crop"},
+  };
+  for (const auto& [options, text] : wrong) {
+    std::vector<std::string> arguments = {"epoch", index.path()};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Finished finished = shardwise(arguments);
+    EXPECT_EQ(finished.code, 2) << testing::PrintToString(options);
+    EXPECT_EQ(finished.out, "");
+    EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: "), HasSubstr(text)));
+  }
+}
+
+}  // namespace
+}  // namespace shardwise::test

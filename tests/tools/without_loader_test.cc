@@ -1,0 +1,16 @@
+// `shardwise epoch --decode` of a program that was built without the loader.
+
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+
+TEST(WithoutLoaderTest, DecodingSaysSo) {
+  const SmallIndex index;
+  expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb"}),
+                 {"this program was built without the loader", "leave out --decode"});
+  EXPECT_EQ(shardwise({"epoch", "--quiet", index.path()}).code, 0);
+}
+
+}  // namespace
+}  // namespace shardwise::test

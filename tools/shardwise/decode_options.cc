@@ -1,0 +1,82 @@
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "decoded_epoch.h"
+#include "options.h"
+
+namespace shardwise::tools {
+namespace {
+
+[[noreturn]] void throw_wrong_decoding(const std::string& text) {
+  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
+}
+
+/// Whether `text` is "224x224".
+bool is_image_size(const std::string& text) {
+  const std::size_t x = text.find('x');
+  if (x == std::string::npos) return false;
+  const auto is_side = [](const std::string& side) {
+    return !side.empty() && side.size() <= 5 && side.front() != '0' &&
+           side.find_first_not_of("0123456789") == std::string::npos;
+  };
+  return is_side(text.substr(0, x)) && is_side(text.substr(x + 1));
+}
+
+}  // namespace
+
+void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
+  command
+      .add_option(
+          "--decode", arguments.decode,
+          "decoding; none: the bytes are only read; rgb: each sample's image, to RGB; auto: "
+          "every field by its name: images, npy, integers, and text and JSON, which are "
+          "checked to be UTF-8")
+      ->check(CLI::IsMember({"none", "rgb", "auto"}))
+      ->capture_default_str();
+  command
+      .add_option("--resize", arguments.resize,
+                  "resize images to this height and width; without it each is decoded at its own "
+                  "size, and dropped")
+      ->type_name("HxW");
+  command
+      .add_option(
+          "--crop", arguments.crop,
+          "what is resized; random: a part of random area and shape, as in training; centre: "
+          "the middle, after the shorter side was resized to 8/7 of the larger side of "
+          "--resize, as in evaluation; without it the whole image")
+      ->check(CLI::IsMember({"random", "centre"}));
+  command
+      .add_option("--trace", arguments.trace,
+                  "write a time line of the last 100,000 events, for chrome://tracing or Perfetto")
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--replay", arguments.replay,
+          "load one batch, and hand it out N times: how fast the reading loop is if loading "
+          "costs nothing; proves nothing")
+      ->check(kPositiveNumber)
+      ->type_name("N");
+}
+
+void check_decode_options(const DecodeArguments& arguments) {
+  const bool resizes = !arguments.resize.empty();
+  const std::pair<const char*, bool> needing[] = {{"--resize", resizes},
+                                                  {"--crop", !arguments.crop.empty()},
+                                                  {"--trace", !arguments.trace.empty()},
+                                                  {"--replay", arguments.replay.has_value()}};
+  for (const auto& [option, is_given] : needing) {
+    if (is_given && !arguments.is_on()) {
+      throw_wrong_decoding(std::string(option) + " needs --decode rgb or --decode auto");
+    }
+  }
+  if (resizes && !is_image_size(arguments.resize)) {
+    throw_wrong_decoding("--resize: '" + arguments.resize +
+                         "' is no height and width; write them as 224x224");
+  }
+  if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
+  if (!arguments.trace.empty() && arguments.replay) {
+    throw_wrong_decoding("--trace does not go together with --replay, which loads one batch");
+  }
+}
+
+}  // namespace shardwise::tools

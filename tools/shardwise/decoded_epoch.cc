@@ -1,0 +1,211 @@
+#include "decoded_epoch.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "base/file.h"
+#include "decoded_fields.h"
+#include "interrupt.h"
+#include "loader/loader_access.h"
+#include "option_names.h"
+#include "shardwise/base/error.h"
+#include "shardwise/loader/loader.h"
+#include "trace_text.h"
+
+namespace shardwise::tools {
+namespace {
+
+using detail::LoaderAccess;
+using detail::TraceEvent;
+
+/// Events kept: some 10 MB.
+constexpr std::size_t kMaxEvents = 100'000;
+
+/// One of several ranks whose parts are loaded by this process, one after another. Nothing is
+/// agreed on: the command proves the epoch by itself.
+class OneRank final : public Reducer {
+ public:
+  OneRank(std::uint64_t rank, std::uint64_t world_size) : rank_(rank), world_size_(world_size) {}
+
+  [[nodiscard]] std::uint64_t rank() const noexcept override { return rank_; }
+  [[nodiscard]] std::uint64_t world_size() const noexcept override { return world_size_; }
+  [[nodiscard]] std::uint64_t local_rank() const noexcept override { return 0; }
+  [[nodiscard]] std::uint64_t local_world_size() const noexcept override { return 1; }
+  void add(std::span<std::int64_t>) override {}
+
+ private:
+  const std::uint64_t rank_;
+  const std::uint64_t world_size_;
+};
+
+std::optional<ImageTransform> transform_of(const DecodeArguments& arguments) {
+  if (arguments.resize.empty()) return std::nullopt;
+  const std::size_t x = arguments.resize.find('x');
+  const ImageTransform::Size size{std::stoul(arguments.resize.substr(0, x)),
+                                  std::stoul(arguments.resize.substr(x + 1))};
+  ImageTransform transform;
+  if (arguments.crop == "random") {
+    transform.random_resized_crop = ImageTransform::RandomResizedCrop{.size = size};
+    transform.horizontal_flip = 0.5;
+  } else if (arguments.crop == "centre") {
+    transform.resize_shorter_side = std::max(size.height, size.width) * 8 / 7;
+    transform.centre_crop = size;
+  } else {
+    transform.resize = size;
+  }
+  return transform;
+}
+
+Column column_of(const DecodeArguments& arguments) {
+  const auto transform = transform_of(arguments);
+  if (arguments.decode == "rgb" && transform) return columns::image("", *transform);
+  return decoded_fields(arguments.decode == "auto", transform);
+}
+
+DecodedEpoch::Loaded loaded_of(const Batch& batch) {
+  DecodedEpoch::Loaded loaded;
+  loaded.samples.assign(batch.samples().begin(), batch.samples().end());
+  const Batch::Array& array = batch.arrays()[0];
+  if (array.name() != "images") {
+    loaded.images = batch.size();
+    return loaded;
+  }
+  for (const std::int64_t images : array.values<std::int64_t>()) {
+    loaded.images += static_cast<std::uint64_t>(images);
+  }
+  return loaded;
+}
+
+/// Of several loaders, one after another.
+void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
+  for (auto member : {&Loader::Stats::planning, &Loader::Stats::opening, &Loader::Stats::reading,
+                      &Loader::Stats::decoding, &Loader::Stats::transforming,
+                      &Loader::Stats::functions, &Loader::Stats::collating, &Loader::Stats::idle,
+                      &Loader::Stats::elapsed, &Loader::Stats::waited}) {
+    sum.*member += more.*member;
+  }
+  sum.batches += more.batches;
+  sum.samples += more.samples;
+  sum.bytes_read += more.bytes_read;
+  for (std::size_t i = 0; i < sum.sample_times.size(); ++i) {
+    sum.sample_times[i] += more.sample_times[i];
+  }
+  if (more.slowest_time > sum.slowest_time) {
+    sum.slowest_time = more.slowest_time;
+    sum.slowest_sample = more.slowest_sample;
+  }
+  sum.threads = more.threads;
+  sum.fetch_threads = more.fetch_threads;
+  sum.prefetch = more.prefetch;
+  sum.cores = more.cores;
+}
+
+double seconds_of(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+struct DecodedEpoch::Impl {
+  /// A loader that stands where `sampler` does.
+  std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler,
+                                    const std::optional<EpochAudit::Sum>& delivered_before) const {
+    auto loader =
+        std::make_unique<Loader>(data,
+                                 Loader::Options{.columns = {column_of(arguments)},
+                                                 .order = sampler.order(),
+                                                 .batch_size = settings.batch_size,
+                                                 .replicas = sampler.replicas(),
+                                                 .threads = settings.threads,
+                                                 .fetch_threads = settings.fetch_threads},
+                                 std::make_shared<OneRank>(sampler.rank(), sampler.world_size()));
+    ResumeToken token = sampler.token_after(0);
+    token.audit = delivered_before;
+    loader->restore(token);
+    if (!arguments.trace.empty()) LoaderAccess::keep_events(*loader, kMaxEvents);
+    return loader;
+  }
+
+  void keep_events(const Loader& loader) {
+    const std::vector<TraceEvent> more = LoaderAccess::events(loader);
+    events.insert(events.end(), more.begin(), more.end());
+    if (events.size() <= kMaxEvents) return;
+    events.erase(events.begin(), events.end() - static_cast<std::ptrdiff_t>(kMaxEvents));
+  }
+
+  const DecodeArguments arguments;
+  const Settings settings;
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  Loader::Stats stats{};
+  std::vector<TraceEvent> events{};
+};
+
+DecodedEpoch::DecodedEpoch(const DecodeArguments& arguments, const Settings& settings)
+    : impl_(new Impl{.arguments = arguments, .settings = settings}) {}
+DecodedEpoch::~DecodedEpoch() = default;
+
+void DecodedEpoch::load(const MixedDataset& data, const Sampler& sampler,
+                        const std::optional<EpochAudit::Sum>& delivered_before, const Use& use) {
+  const auto loader = impl_->loader_at(data, sampler, delivered_before);
+  while (const auto batch = loader->next()) {
+    throw_if_interrupted();
+    Loaded loaded = loaded_of(*batch);
+    loaded.bytes_read = impl_->stats.bytes_read + loader->stats().bytes_read;
+    use(loaded);
+  }
+  add_stats(impl_->stats, loader->stats());
+  if (!impl_->arguments.trace.empty()) impl_->keep_events(*loader);
+}
+
+std::chrono::duration<double> DecodedEpoch::replay(
+    const MixedDataset& data, const Sampler& sampler,
+    const std::optional<EpochAudit::Sum>& delivered_before, std::uint64_t times, const Use& use) {
+  std::optional<Batch> batch;
+  {
+    const auto loader = impl_->loader_at(data, sampler, delivered_before);
+    batch = loader->next();
+  }
+  if (!batch) {
+    throw InvalidArgument("there is no batch to replay", "--replay",
+                          "name an index that has samples for this rank");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < times; ++i) {
+    throw_if_interrupted();
+    use(loaded_of(*batch));
+  }
+  return std::chrono::steady_clock::now() - begin;
+}
+
+std::chrono::duration<double> DecodedEpoch::waited() const { return impl_->stats.waited; }
+std::uint64_t DecodedEpoch::bytes_read() const { return impl_->stats.bytes_read; }
+
+std::string DecodedEpoch::limit() const {
+  std::string text = impl_->stats.summary();
+  // How many batches are in flight is no option of this program.
+  if (text.starts_with("prefetch-bound")) text.erase(text.find("; try "));
+  return with_option_names(text);
+}
+
+nlohmann::ordered_json DecodedEpoch::stages_json() const {
+  const Loader::Stats& stats = impl_->stats;
+  return {{"planning_seconds", seconds_of(stats.planning)},
+          {"opening_seconds", seconds_of(stats.opening)},
+          {"reading_seconds", seconds_of(stats.reading)},
+          {"decoding_seconds", seconds_of(stats.decoding)},
+          {"transforming_seconds", seconds_of(stats.transforming)},
+          {"collating_seconds", seconds_of(stats.collating)},
+          {"idle_seconds", seconds_of(stats.idle)},
+          {"slowest_sample", stats.slowest_sample},
+          {"slowest_seconds", seconds_of(stats.slowest_time)}};
+}
+
+void DecodedEpoch::write_trace(const std::string& path) const {
+  AtomicFile file(path);
+  file.file().write(trace_text(impl_->events, impl_->start));
+  file.commit();
+}
+
+}  // namespace shardwise::tools

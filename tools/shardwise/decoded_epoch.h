@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/sampler.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace shardwise::tools {
+
+/// What `shardwise epoch` does with the samples beside reading them.
+struct DecodeArguments {
+  std::string decode = "none";
+  std::string resize;  // "HxW"
+  std::string crop;
+  std::string trace;
+  std::optional<std::uint64_t> replay;
+
+  [[nodiscard]] bool is_on() const noexcept { return decode != "none"; }
+};
+
+/// Adds --decode, --resize, --crop, --trace and --replay. `arguments` must live as long as
+/// `command` does.
+void add_decode_options(CLI::App& command, DecodeArguments& arguments);
+
+/// Errors: CLI::ValidationError for options that do not go together.
+void check_decode_options(const DecodeArguments& arguments);
+
+/// Parts of an epoch, loaded by shardwise::loader. One thread.
+class DecodedEpoch {
+ public:
+  struct Settings {
+    std::uint64_t batch_size = 1;
+    unsigned threads = 0;
+    unsigned fetch_threads = 0;
+  };
+  /// What one batch was.
+  struct Loaded {
+    std::vector<std::uint64_t> samples;
+    std::uint64_t images = 0;
+    std::uint64_t bytes_read = 0;  ///< of fields, up to now, by all batches
+  };
+  using Use = std::function<void(const Loaded&)>;
+
+  /// Errors: Unsupported if the program was built without the loader.
+  DecodedEpoch(const DecodeArguments& arguments, const Settings& settings);
+  ~DecodedEpoch();
+  DecodedEpoch(const DecodedEpoch&) = delete;
+  DecodedEpoch& operator=(const DecodedEpoch&) = delete;
+
+  /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`.
+  /// @param delivered_before  in this epoch, as the token says where the run stands within one.
+  /// Errors: BadField and others, naming the sample; Cancelled after Ctrl-C.
+  void load(const MixedDataset& data, const Sampler& sampler,
+            const std::optional<EpochAudit::Sum>& delivered_before, const Use& use);
+  /// Loads the first batch of that, and gives it to `use` so many times.
+  /// @return  the time that those took.
+  /// Errors: as load(); InvalidArgument if there is no batch.
+  std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
+                                       const std::optional<EpochAudit::Sum>& delivered_before,
+                                       std::uint64_t times, const Use& use);
+
+  [[nodiscard]] std::chrono::duration<double> waited() const;
+  [[nodiscard]] std::uint64_t bytes_read() const;
+  /// What limited the loading, and what to try, by options of the command line.
+  [[nodiscard]] std::string limit() const;
+  /// Where the time went.
+  [[nodiscard]] nlohmann::ordered_json stages_json() const;
+  /// Writes the last events of all ranks as Chrome's trace format. Errors: those of writing.
+  void write_trace(const std::string& path) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardwise::tools

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+
+#include "shardwise/loader/columns.h"
+
+namespace shardwise::tools {
+
+/// A column that decodes what is in a sample, drops it, and says how many images that were: int64
+/// [N].
+/// @param every_field  each by its name; otherwise the sample's one image.
+/// @param transform    of the images.
+/// Errors, when a sample is loaded: BadField, NotFound.
+Column decoded_fields(bool every_field, const std::optional<ImageTransform>& transform);
+
+}  // namespace shardwise::tools
