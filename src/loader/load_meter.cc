@@ -104,7 +104,8 @@ void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std:
 Loader::Stats LoadMeter::stats() const {
   const Lock lock(mutex_);
   Loader::Stats stats = stats_;
-  const auto time = [&](Stage stage) { return times_[static_cast<std::size_t>(stage)]; };
+  const auto times = times_;
+  const auto time = [&](Stage stage) { return times[static_cast<std::size_t>(stage)]; };
   stats.planning = time(Stage::kPlanning);
   stats.opening = time(Stage::kOpening);
   stats.reading = time(Stage::kReading);
