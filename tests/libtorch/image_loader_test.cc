@@ -148,22 +148,28 @@ TEST(TorchSamplerTest, AnotherSizeIsRefused) {
 
 // ------------------------------------------------------------------------------------ ImageLoader
 
-std::atomic<int> scopes_seen{0};
+std::atomic<int> loader_scopes{0};
+std::atomic<int> sampler_scopes{0};
 
 std::unique_ptr<at::ObserverContext> see_scope(const at::RecordFunction& scope) {
-  if (std::string(scope.name()) == "shardwise::ImageLoader::next") ++scopes_seen;
+  if (std::string(scope.name()) == "shardwise::ImageLoader::next") ++loader_scopes;
+  if (std::string(scope.name()) == "shardwise::TorchSampler::next") ++sampler_scopes;
   return nullptr;
 }
 
 TEST(ImageLoaderTest, ProfilersSeeWhereItWaits) {
   const test::TempDir dir;
-  ImageLoader loader(make_levels(dir, 10), {}, {.batch_size = 5});
+  const auto data = make_levels(dir, 10);
+  ImageLoader loader(data, {}, {.batch_size = 5});
+  TorchSampler sampler(ChunkedSampler(data, {}));
   const auto handle = at::addThreadLocalCallback(
       at::RecordFunctionCallback(see_scope).scopes({at::RecordScope::USER_SCOPE}));
   while (loader.next()) {
   }
+  sampler.next(4);
   at::removeCallback(handle);
-  EXPECT_EQ(scopes_seen, 3) << "two batches, and the end";
+  EXPECT_EQ(loader_scopes, 3) << "two batches, and the end";
+  EXPECT_EQ(sampler_scopes, 1);
   EXPECT_EQ(loader.stats().samples, 10u);
   EXPECT_EQ(loader.stats().batches, 2u);
 }
