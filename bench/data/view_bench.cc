@@ -6,6 +6,8 @@
 //     Bare       the limit: an array of offsets, and the mapped shards' addresses
 //     Lmdb       the peer: mdb_get of the same bytes by an 8-byte integer key, one read transaction
 //     Dataset    data[i], then the field by name
+//     Samples    data.samples() of 65,536 numbers at a time, then the field by name
+//     Gather     data.gather() of 512 numbers at a time: each copied, then its first byte read
 //     FindByKey  data.find(key), then the field by name
 //   BM_ImageEpoch_*                 all images in order, each hashed
 //     PlainLoop  for (i...) work(data[i])
@@ -21,8 +23,10 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hasher.h"
@@ -207,6 +211,56 @@ void BM_View_Dataset(benchmark::State& state, GetFixture get_fixture) {
   });
 }
 
+/// Runs of the common random order, again and again: each thread from its own place in it.
+class Runs {
+ public:
+  Runs(const benchmark::State& state, const std::vector<std::uint64_t>& order, std::size_t length)
+      : order_(order),
+        length_(std::min(length, order.size())),
+        at_(order.size() * static_cast<std::size_t>(state.thread_index()) /
+            static_cast<std::size_t>(state.threads())) {}
+
+  [[nodiscard]] std::size_t length() const { return length_; }
+  std::span<const std::uint64_t> next() {
+    if (order_.size() - at_ < length_) at_ = 0;
+    return {order_.data() + std::exchange(at_, at_ + length_), length_};
+  }
+
+ private:
+  const std::vector<std::uint64_t>& order_;
+  const std::size_t length_;
+  std::size_t at_;
+};
+
+void BM_View_Samples(benchmark::State& state, GetFixture get_fixture) {
+  const Fixture& fixture = get_fixture();
+  Runs runs(state, fixture.order, 65536);
+  unsigned sum = 0;
+  while (state.KeepRunningBatch(static_cast<std::int64_t>(runs.length()))) {
+    for (const Sample& sample : fixture.data.samples(runs.next())) {
+      sum += static_cast<unsigned char>(sample[fixture.set.field][0]);
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations());
+}
+
+void BM_View_Gather(benchmark::State& state, GetFixture get_fixture) {
+  const Fixture& fixture = get_fixture();
+  Runs runs(state, fixture.order, 512);
+  std::vector<std::int64_t> offsets;
+  std::vector<std::byte> bytes;
+  unsigned sum = 0;
+  while (state.KeepRunningBatch(static_cast<std::int64_t>(runs.length()))) {
+    fixture.data.gather(runs.next(), fixture.set.field, offsets, bytes);
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+      sum += static_cast<unsigned>(bytes[static_cast<std::size_t>(offsets[i])]);
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations());
+}
+
 void BM_View_FindByKey(benchmark::State& state, GetFixture get_fixture) {
   const Fixture& fixture = get_fixture();
   random_views(state, fixture, [&, field = fixture.set.field](std::uint64_t i) {
@@ -236,10 +290,8 @@ void BM_ImageEpoch_PlainLoop(benchmark::State& state) {
 
 void register_views(const std::string& subject, GetFixture get_fixture) {
   const std::pair<const char*, void (*)(benchmark::State&, GetFixture)> rows[] = {
-      {"Bare", BM_View_Bare},
-      {"Lmdb", BM_View_Lmdb},
-      {"Dataset", BM_View_Dataset},
-      {"FindByKey", BM_View_FindByKey},
+      {"Bare", BM_View_Bare},       {"Lmdb", BM_View_Lmdb},     {"Dataset", BM_View_Dataset},
+      {"Samples", BM_View_Samples}, {"Gather", BM_View_Gather}, {"FindByKey", BM_View_FindByKey},
   };
   for (const auto& [variant, row] : rows) {
     benchmark::RegisterBenchmark(("BM_" + subject + "_" + variant).c_str(), row, get_fixture)

@@ -7,6 +7,8 @@
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
+#include "data/field_sizes.h"
+#include "data/sample_access.h"
 #include "index/segment_of.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/index/query.h"
@@ -98,6 +100,44 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
                            sample.shard_->segment, {sample.members_, sample.num_members_});
   }
   return sample;
+}
+
+detail::SampleRange Dataset::samples(std::span<const std::uint64_t> numbers) const {
+  return {*this, numbers};
+}
+
+void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view field,
+                     std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const {
+  offsets.resize(numbers.size() + 1);
+  gather(numbers, field, offsets, [&](std::size_t size_bytes) {
+    bytes.resize(size_bytes);
+    return bytes.data();
+  });
+}
+
+void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view field,
+                     std::span<std::int64_t> offsets,
+                     const std::function<std::byte*(std::size_t)>& take_memory) const {
+  if (offsets.size() != numbers.size() + 1) {
+    throw InvalidArgument("the number of offsets does not fit",
+                          std::to_string(offsets.size()) + " offsets for " +
+                              std::to_string(numbers.size()) + " samples",
+                          "give one more than there are samples");
+  }
+  const std::string name(field);
+  std::vector<std::uint64_t> sizes(numbers.size());
+  detail::FieldSizes(*this).of(numbers, std::span(&name, 1), sizes);
+  offsets[0] = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    offsets[i + 1] = offsets[i] + static_cast<std::int64_t>(sizes[i]);
+  }
+  std::byte* to = take_memory(static_cast<std::size_t>(offsets.back()));
+  for (std::size_t i = 0; const Sample& sample : samples(numbers)) {
+    const auto place = detail::SampleAccess::find(sample, std::span(&name, 1));
+    if (!place) sample.throw_missing(field);
+    detail::SampleAccess::copy(sample, *place, {to, sizes[i]});
+    to += sizes[i++];
+  }
 }
 
 std::optional<Sample> Dataset::find(std::string_view key) const {
@@ -223,8 +263,7 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
 }
 
 std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
-  return [segments = std::make_shared<detail::CheckedSegments>(impl_->index),
-          view = *this](std::uint64_t sample) -> std::uint64_t {
+  return [segments = impl_->records(), view = *this](std::uint64_t sample) -> std::uint64_t {
     const std::uint64_t number = view.number_in_index(sample);
     const Index& index = segments->index();
     const std::uint64_t shard = index.shard_of(number);
@@ -247,6 +286,10 @@ Dataset::PoolStats Dataset::pool_stats() const {
   return {stats.opened, stats.evicted, stats.open_shards, stats.open_bytes};
 }
 const std::shared_ptr<ShardCache>& Dataset::cache() const noexcept { return impl_->cache; }
+
+std::shared_ptr<detail::CheckedSegments> detail::DatasetAccess::records(const Dataset& data) {
+  return data.impl_->records();
+}
 
 bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard) {
   const Index& index = data.index();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "data/checked_segments.h"
 #include "data/shard_future.h"
 #include "shardwise/data/dataset.h"
 
@@ -16,6 +17,8 @@ struct DatasetAccess {
   /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);
+  /// The records of all its shards, which all that ask share.
+  static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };
 
 }  // namespace detail

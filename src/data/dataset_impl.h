@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +13,7 @@
 
 #include "base/fork.h"
 #include "base/hasher.h"
+#include "data/checked_segments.h"
 #include "data/open_shard.h"
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
@@ -27,6 +30,7 @@ struct Dataset::Impl {
         access(options.access),
         cache(options.cache),
         cancel(options.cancel),
+        max_open_shards(options.max_open_shards),
         reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
         pool(
             index->num_shards(),
@@ -77,6 +81,21 @@ struct Dataset::Impl {
     return future;
   }
 
+  /// How many shards one reader of many samples may keep from being evicted: a power of two.
+  [[nodiscard]] std::size_t shards_to_hold() const noexcept {
+    constexpr std::size_t kMost = 1024;
+    const std::size_t share = std::clamp<std::size_t>(max_open_shards / 4, 1, kMost);
+    const std::uint64_t all = std::bit_ceil(std::max<std::uint64_t>(index->num_shards(), 1));
+    return std::min<std::uint64_t>(std::bit_floor(share), all);
+  }
+
+  /// The records of all shards, for what needs no bytes.
+  [[nodiscard]] std::shared_ptr<detail::CheckedSegments> records() {
+    const Lock lock(mutex);
+    if (!segments) segments = std::make_shared<detail::CheckedSegments>(index);
+    return segments;
+  }
+
   /// Closes a shard for a cache that needs room.
   bool release(const std::string& name) {
     std::uint64_t number = 0;
@@ -93,11 +112,13 @@ struct Dataset::Impl {
   const Dataset::Access access;
   const std::shared_ptr<ShardCache> cache;
   const CancelToken cancel;
+  const std::size_t max_open_shards;
   detail::ShardReader reader;
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
+  std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed
   ShardPool<detail::OpenShard> pool;  // last: its shards use all the others
 };
 

@@ -1,13 +1,16 @@
 #include "data/field_sizes.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "data/dataset_access.h"
+
 namespace shardwise::detail {
 
 FieldSizes::FieldSizes(Dataset data)
-    : data_(std::move(data)), segments_(std::make_shared<CheckedSegments>(data_.shared_index())) {}
+    : data_(std::move(data)), segments_(DatasetAccess::records(data_)) {}
 
 /// The shards that a call has met: where samples of many shards are mixed, each is looked at once.
 class FieldSizes::Shards {
@@ -61,10 +64,17 @@ class FieldSizes::Shards {
 template <class SizeOf>
 void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                       std::span<std::uint64_t> sizes, SizeOf&& size_of) const {
-  constexpr std::size_t kAhead = 16;  // samples whose records are on their way
+  constexpr std::size_t kGroup =
+      16;  // samples whose records are asked for at once, see SampleRange
   Shards shards(*segments_, names);
+  const auto expect = [&](std::size_t first) {
+    for (std::size_t i = first; i < std::min(first + kGroup, samples.size()); ++i) {
+      shards.prefetch(data_.number_in_index(samples[i]));
+    }
+  };
+  expect(0);
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (i + kAhead < samples.size()) shards.prefetch(data_.number_in_index(samples[i + kAhead]));
+    if (i % kGroup == 0) expect(i + kGroup);
     const std::uint64_t number = data_.number_in_index(samples[i]);
     const Shards::Entry& entry = shards.of(number);
     sizes[i] = size_of(entry, static_cast<std::uint32_t>(number - entry.first));

@@ -16,7 +16,7 @@ void SampleCursor::release() noexcept {
 
 const OpenShard* SampleCursor::open_shard_of(std::uint64_t number) noexcept {
   const std::uint64_t shard = data_.impl_->index->shard_of(number);
-  Held& held = held_[shard % kMaxShards];
+  Held& held = place_of(shard);
   if (held.shard && held.number == shard) return held.shard.get();
   if (held.shard) return nullptr;  // of another one, which sample_ may be of
   auto found = data_.impl_->pool.find(shard);
@@ -29,7 +29,7 @@ const Sample& SampleCursor::at(std::uint64_t index) {
   if (index >= data_.size()) data_.throw_out_of_range(index);
   const std::uint64_t number = data_.selection_ ? data_.selection_->numbers[index] : index;
   const std::uint64_t shard = data_.impl_->index->shard_of(number);
-  const Held& held = held_[shard % kMaxShards];
+  const Held& held = place_of(shard);
   if (!held.shard || held.number != shard) return open(index, number, shard);
   return borrow(held, index, number);
 }
@@ -56,7 +56,7 @@ const Sample& SampleCursor::open(std::uint64_t index, std::uint64_t number, std:
   release();
   sample_.reset();
   if (from_cache_ != nullptr) std::exchange(from_cache_, nullptr)->shard = {};
-  Held& held = held_[shard % kMaxShards];
+  Held& held = place_of(shard);
   held.shard = {};
   auto opened = data_.impl_->pool.get(shard);
   if (opened->data == nullptr) return sample_.emplace(data_[index]);  // it has bytes of its own
@@ -86,6 +86,14 @@ void SampleCursor::prefetch_bytes(std::uint64_t index) noexcept {
     const std::uint64_t most = std::min(member.size_bytes, kPrefetchBytes);
     for (std::uint64_t at = 0; at < most; at += 64) __builtin_prefetch(bytes + at);
   }
+}
+
+void SampleCursor::prefetch_records(std::span<const std::uint64_t> indices) noexcept {
+  for (const std::uint64_t index : indices) prefetch_records(index);
+}
+
+void SampleCursor::prefetch_bytes(std::span<const std::uint64_t> indices) noexcept {
+  for (const std::uint64_t index : indices) prefetch_bytes(index);
 }
 
 }  // namespace shardwise::detail

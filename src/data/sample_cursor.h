@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "data/open_shard.h"
 #include "shardwise/base/export.h"
@@ -20,11 +21,13 @@ namespace shardwise::detail {
 /// ShardCache, whose room is scarce, it holds only the one that is read.
 class SHARDWISE_EXPORT SampleCursor {
  public:
-  /// Shards held at most.
+  /// Shards held at most, if nothing else is said.
   static constexpr std::size_t kMaxShards = 64;
 
+  /// @param max_shards  held at most; a power of two.
   /// REQUIRES: `data` outlives it.
-  explicit SampleCursor(const Dataset& data) : data_(data) {}
+  explicit SampleCursor(const Dataset& data, std::size_t max_shards = kMaxShards)
+      : data_(data), held_(max_shards) {}
   ~SampleCursor() { release(); }
   SampleCursor(const SampleCursor&) = delete;
   SampleCursor& operator=(const SampleCursor&) = delete;
@@ -36,6 +39,9 @@ class SHARDWISE_EXPORT SampleCursor {
   /// bytes. Nothing, if its shard is not open.
   void prefetch_records(std::uint64_t index) noexcept;
   void prefetch_bytes(std::uint64_t index) noexcept;
+  /// The same for several samples at once.
+  void prefetch_records(std::span<const std::uint64_t> indices) noexcept;
+  void prefetch_bytes(std::span<const std::uint64_t> indices) noexcept;
 
  private:
   struct Held {
@@ -43,6 +49,10 @@ class SHARDWISE_EXPORT SampleCursor {
     std::uint64_t number = 0;
   };
 
+  /// Where a shard is held, if it is.
+  [[nodiscard]] Held& place_of(std::uint64_t shard) noexcept {
+    return held_[shard & (held_.size() - 1)];
+  }
   [[nodiscard]] const OpenShard* open_shard_of(std::uint64_t number) noexcept;
   const Sample& borrow(const Held& held, std::uint64_t index, std::uint64_t number);
   const Sample& open(std::uint64_t index, std::uint64_t number, std::uint64_t shard);
@@ -51,7 +61,7 @@ class SHARDWISE_EXPORT SampleCursor {
   const Dataset& data_;
   std::optional<Sample> sample_;  // its pin is one of those held, and not counted again
   bool is_borrowed_ = false;      // the pin of sample_
-  std::array<Held, kMaxShards> held_{};
+  std::vector<Held> held_;
   Held* from_cache_ = nullptr;  // of held_: the one shard that lies in a cache
 };
 

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,7 @@ namespace shardwise {
 namespace detail {
 struct DatasetAccess;
 class SampleCursor;
+class SampleRange;
 }  // namespace detail
 
 /// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
@@ -117,6 +120,40 @@ class SHARDWISE_EXPORT Dataset {
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   [[nodiscard]] Sample operator[](std::uint64_t index) const;
 
+  /// Many samples, one after another, in the order of `numbers`:
+  ///
+  ///     for (const Sample& sample : data.samples(numbers)) sum += sample["bin"].size();
+  ///
+  /// To be gone through once, by one thread; threads make ranges of their own. Each Sample is valid
+  /// until the next one comes; a copy of it is a Sample of its own, and its views live as long.
+  /// Holds up to 1,024 of the shards that it met, and no more than a quarter of max_open_shards;
+  /// of those in a cache, only the last.
+  /// @param numbers  in [0, size()), in any order; outlive the range. One may come twice.
+  /// Errors, when its turn comes: as operator[].
+  /// Cost: about half of operator[] where samples are tiny and in random order: records and bytes
+  ///   of those that follow are on their way into the CPU's caches. Of mapped shards nothing
+  ///   that threads share is written but once a shard, so they do not slow each other down.
+  [[nodiscard]] detail::SampleRange samples(std::span<const std::uint64_t> numbers) const;
+
+  /// Copies one field of many samples into memory of the caller, one after another, in Arrow's
+  /// layout: that of numbers[i] is bytes[offsets[i]] to bytes[offsets[i + 1]], without the last.
+  /// @param numbers  in [0, size()), in any order. One may come twice.
+  /// @param offsets  is given numbers.size() + 1 values; the last is the size of all bytes.
+  /// @param bytes    is given that size.
+  /// Errors: as operator[]; NotFound, naming the first sample that has no such field; StaleIndex
+  ///   and kIo as Sample::copy. What offsets and bytes then hold is not specified.
+  /// Cost: as samples(), about 20 ns a sample more, and the copy.
+  void gather(std::span<const std::uint64_t> numbers, std::string_view field,
+              std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const;
+  /// The same for memory of any kind.
+  /// @param offsets  of numbers.size() + 1 values.
+  /// @param take_memory  is called once with the size of all bytes, which the index tells: before
+  ///   a shard is read. Returns where they are written.
+  /// Errors: InvalidArgument too, if there is another number of offsets.
+  void gather(std::span<const std::uint64_t> numbers, std::string_view field,
+              std::span<std::int64_t> offsets,
+              const std::function<std::byte*(std::size_t size_bytes)>& take_memory) const;
+
   /// The first sample with this key, or nothing. Errors: as operator[]. Cost: about a microsecond.
   [[nodiscard]] std::optional<Sample> find(std::string_view key) const;
   /// The sample with this key, see find(). Errors: NotFound.
@@ -169,6 +206,7 @@ class SHARDWISE_EXPORT Dataset {
  private:
   friend struct detail::DatasetAccess;
   friend class detail::SampleCursor;
+  friend class detail::SampleRange;
   struct Impl;
   struct Selection;
   [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
@@ -179,6 +217,58 @@ class SHARDWISE_EXPORT Dataset {
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const Selection> selection_;  // none: all samples
 };
+
+namespace detail {
+
+/// What Dataset::samples() returns: an input range of const Sample&.
+class SHARDWISE_EXPORT SampleRange {
+ public:
+  class Iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using difference_type = std::ptrdiff_t;
+    using value_type = Sample;
+
+    const Sample& operator*() const noexcept { return *sample_; }
+    const Sample* operator->() const noexcept { return sample_; }
+    Iterator& operator++() {
+      sample_ = range_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& at, std::default_sentinel_t) noexcept {
+      return at.sample_ == nullptr;
+    }
+
+   private:
+    friend class SampleRange;
+    explicit Iterator(SampleRange& range) : range_(&range), sample_(range.next()) {}
+
+    SampleRange* range_;
+    const Sample* sample_;  // none: the end
+  };
+
+  SampleRange(Dataset data, std::span<const std::uint64_t> numbers);
+  ~SampleRange();
+  SampleRange(const SampleRange&) = delete;
+  SampleRange& operator=(const SampleRange&) = delete;
+
+  /// Goes on where the last iterator was; the first time, at the first sample.
+  [[nodiscard]] Iterator begin() { return Iterator(*this); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  /// The next sample, valid until the next call; none after the last.
+  const Sample* next();
+  void expect_group() noexcept;
+
+  const Dataset data_;
+  const std::span<const std::uint64_t> numbers_;
+  std::size_t at_ = 0;  // of the next one
+  const std::unique_ptr<SampleCursor> cursor_;
+};
+
+}  // namespace detail
 
 /// "map", "read" or "range", as command lines say it. Errors: InvalidArgument; the text lists them.
 SHARDWISE_EXPORT Dataset::Access parse_access(std::string_view name);
