@@ -1,6 +1,7 @@
 #include "loader/length_batches.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <random>
@@ -21,13 +22,13 @@ using Batches = std::vector<std::vector<std::uint32_t>>;
 
 /// Sample i has a text of (i * 37) % 23 + 1 bytes, and the number i; `broken` has no number.
 Dataset make_texts(const test::TempDir& dir, std::size_t count,
-                   const std::set<std::size_t>& broken = {}) {
+                   const std::set<std::size_t>& broken = {}, const std::string& name = "texts") {
   std::vector<test::Fields> samples;
   for (std::size_t i = 0; i < count; ++i) {
     samples.push_back({{"txt", std::string(i * 37 % 23 + 1, 'x')},
                        {"cls", broken.contains(i) ? "?" : std::to_string(i)}});
   }
-  return test::make_dataset(dir, "texts", samples, 10);
+  return test::make_dataset(dir, name, samples, 10);
 }
 
 Loader::Options options_of(std::uint64_t max_tokens = 0) {
@@ -347,6 +348,69 @@ TEST(PackedBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
     both.insert(both.end(), second.begin(), second.end());
     ASSERT_EQ(both, all) << steps << " steps";
     ASSERT_THAT(rest.proof, AllOf(HasSubstr("73 samples"), HasSubstr("proven")));
+  }
+}
+
+/// The batches of an epoch, of a run that ends and goes on with other ranks again and again.
+void expect_chain(const test::TempDir& dir, std::uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const std::size_t count = 1 + random() % 90;
+  std::set<std::size_t> bad;
+  for (std::uint64_t left = random() % 4; left > 0; --left) bad.insert(random() % count);
+  const std::string name = "chain" + std::to_string(seed);
+  const Dataset data = make_texts(dir, count, bad, name);
+  Loader::Options options = random() % 3 == 0 ? packing_options() : options_of(random() % 2 * 40);
+  options.batch_size = 2 + random() % 6;
+  options.by_length->window = 1 + random() % 40;
+  options.order.seed = random();
+  options.threads = static_cast<unsigned>(random() % 3);
+  options.max_bad = 4;
+  for (std::uint64_t left = random() % 3; left > 0; --left) {
+    options.order.skip.add_sample(random() % count);
+  }
+  // The same without anything left out, and what is left out taken out of it.
+  Loader::Options whole = options;
+  whole.order.skip = {};
+  std::optional<ResumeToken> token;
+  std::size_t delivered = 0;
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    Batches expected;
+    {
+      Loader loader(make_texts(dir, count, {}, name + "-whole"), whole);
+      loader.set_epoch(epoch);
+      while (const auto batch = loader.next()) {
+        auto& samples = expected.emplace_back(batch->samples().begin(), batch->samples().end());
+        std::erase_if(samples, [&](std::uint32_t i) {
+          return bad.contains(i) || options.order.skip.samples().contains(i);
+        });
+      }
+    }
+    while (!expected.empty() && expected.back().empty()) expected.pop_back();
+    Batches all;
+    for (std::string proof; proof.empty();) {
+      const std::uint64_t world = 1 + random() % 4;
+      const Delivered part = run(data, options, world, token, random() % 9);
+      for (const auto& step : part.steps) {
+        for (const auto& batch : step) all.emplace_back(batch.begin(), batch.end());
+      }
+      token = part.token;
+      proof = part.proof;
+    }
+    while (!all.empty() && all.back().empty()) all.pop_back();
+    ASSERT_EQ(all, expected) << "epoch " << epoch;
+    for (const auto& batch : all) delivered += batch.size();
+  }
+  ASSERT_EQ(token->epoch, 2u);
+  ASSERT_LE(delivered, 2 * count);
+}
+
+TEST(LengthBatchesTest, ChainsOfRunsDeliverTheSameBatches) {
+  const test::TempDir dir;
+  const char* const asked = std::getenv("SHARDWISE_CHAINS");
+  const std::uint64_t chains = asked != nullptr ? std::stoull(asked) : 25;
+  for (std::uint64_t seed = 0; seed < chains && !HasFatalFailure(); ++seed) {
+    expect_chain(dir, seed);
   }
 }
 
