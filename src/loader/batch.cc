@@ -13,24 +13,25 @@ struct TypeRow {
   std::string_view name;
   std::size_t bytes;
   std::size_t alignment;
+  char kind;  ///< as kind_of_number of what values() gives
 };
 
 // In the order of DType.
-constexpr std::array<TypeRow, 15> kTypes = {{{"bool", 1, 1},
-                                             {"uint8", 1, 1},
-                                             {"int8", 1, 1},
-                                             {"uint16", 2, 2},
-                                             {"int16", 2, 2},
-                                             {"uint32", 4, 4},
-                                             {"int32", 4, 4},
-                                             {"uint64", 8, 8},
-                                             {"int64", 8, 8},
-                                             {"float16", 2, 2},
-                                             {"bfloat16", 2, 2},
-                                             {"float32", 4, 4},
-                                             {"float64", 8, 8},
-                                             {"complex64", 8, 4},
-                                             {"complex128", 16, 8}}};
+constexpr std::array<TypeRow, 15> kTypes = {{{"bool", 1, 1, 'u'},
+                                             {"uint8", 1, 1, 'u'},
+                                             {"int8", 1, 1, 'i'},
+                                             {"uint16", 2, 2, 'u'},
+                                             {"int16", 2, 2, 'i'},
+                                             {"uint32", 4, 4, 'u'},
+                                             {"int32", 4, 4, 'i'},
+                                             {"uint64", 8, 8, 'u'},
+                                             {"int64", 8, 8, 'i'},
+                                             {"float16", 2, 2, 'u'},
+                                             {"bfloat16", 2, 2, 'u'},
+                                             {"float32", 4, 4, 'f'},
+                                             {"float64", 8, 8, 'f'},
+                                             {"complex64", 8, 4, 'f'},
+                                             {"complex128", 16, 8, 'f'}}};
 static_assert(kTypes.size() == static_cast<std::size_t>(DType::kComplex128) + 1);
 
 const TypeRow& row_of(DType dtype) noexcept { return kTypes[static_cast<std::size_t>(dtype)]; }
@@ -81,9 +82,10 @@ std::string_view Batch::Array::text(std::size_t row) const noexcept {
   return {reinterpret_cast<const char*>(found.data()), found.size()};
 }
 
-void Batch::Array::require_size(std::size_t size, std::size_t alignment) const {
+void Batch::Array::require_type(std::size_t size, std::size_t alignment, char kind) const {
   const TypeRow& type = row_of(dtype_);
-  if (alignment == type.alignment && (size == type.bytes || size == type.alignment)) return;
+  const bool fits = alignment == type.alignment && (size == type.bytes || size == type.alignment);
+  if (fits && (kind == type.kind || kind == '?')) return;
   throw InvalidArgument("the values of column " + in_quotes(name_) + " are " +
                             std::string(type.name) + ", " + std::to_string(type.bytes) +
                             " bytes each",

@@ -198,7 +198,7 @@ std::optional<MadeBatch> Engine::take_front() {
     const Lock lock(mutex_);
     if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
     if (works_.empty()) {
-      if (end_error_) std::rethrow_exception(std::exchange(end_error_, nullptr));
+      if (end_error_) std::rethrow_exception(end_error_);
       return std::nullopt;
     }
     work = std::move(works_.front());

@@ -65,8 +65,8 @@ struct EngineOptions {
 ///
 /// Threads: next() is for one consumer; stop() any thread.
 /// Errors: what a row throws is thrown by next() in its batch's place, that of the first such row;
-///   the engine goes on with the next batch. What the source throws is thrown in its place, and is
-///   the end.
+///   the engine goes on with the next batch. What the source throws is thrown in its place, and in
+///   that of all that would have come after it.
 /// Processes: its threads stay with the process that made it. In a forked child next() throws
 ///   Unsupported, unless there are none; destroying it and stop() do no harm.
 class Engine {

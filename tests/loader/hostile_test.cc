@@ -266,6 +266,23 @@ TEST(HostileTest, ABatchThatFindsNoMemoryNamesItsColumnAndTheNextOneComes) {
   }
 }
 
+TEST(HostileTest, ValuesAreNotReadAsThoseOfAnotherType) {
+  const test::TempDir dir;
+  Loader loader(test::make_dataset(dir, "d", {{{"txt", "x"}, {"cls", "-1"}}}),
+                {.columns = {columns::bytes("txt"), columns::integer("cls")}});
+  const auto batch = loader.next();
+  const Batch::Array& number = (*batch)["cls"];
+  EXPECT_EQ(number.values<std::int64_t>()[0], -1);
+  EXPECT_THAT(test::error_text([&] { number.values<double>(); }),
+              HasSubstr("the values of column 'cls' are int64, 8 bytes each"));
+  EXPECT_THAT(test::error_text([&] { number.values<std::uint64_t>(); }), HasSubstr("int64"));
+  const Batch::Array& text = (*batch)["txt"];
+  EXPECT_EQ(text.values<char>()[0], 'x');
+  EXPECT_EQ(text.values<std::uint8_t>()[0], 'x');
+  EXPECT_EQ(text.values<std::byte>()[0], std::byte{'x'});
+  EXPECT_THAT(test::error_text([&] { text.values<std::int8_t>(); }), HasSubstr("uint8"));
+}
+
 TEST(HostileTest, AShardThatIsNotThereIsAnErrorAndNotManyBadSamples) {
   const test::TempDir dir;
   test::make_dataset(dir, "gone", std::vector<test::Fields>(30, {{"png", picture()}}), 10);

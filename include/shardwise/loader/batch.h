@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -14,6 +15,14 @@ namespace shardwise {
 
 namespace detail {
 class BatchBuilder;
+
+/// 'f', 'i' and 'u', as of a real number, one with a sign and one without; '?' of what else there
+/// is.
+template <class T>
+inline constexpr char kind_of_number = std::is_floating_point_v<T>                           ? 'f'
+                                       : !std::is_arithmetic_v<T> || std::is_same_v<T, char> ? '?'
+                                       : std::is_signed_v<T>                                 ? 'i'
+                                                                                             : 'u';
 }  // namespace detail
 
 /// The type of an array's values, in the machine's byte order (little-endian).
@@ -98,11 +107,11 @@ class SHARDWISE_EXPORT Batch::Array {
   [[nodiscard]] std::span<const std::int64_t> row_shape(std::size_t row) const noexcept;
 
   /// All values. For kFloat16 and kBFloat16 T is std::uint16_t, for complex numbers their real
-  /// type.
+  /// type. A type that is no number, or char, goes with any values of its size.
   /// Errors: InvalidArgument if T is not the type of the values.
   template <class T>
   [[nodiscard]] std::span<const T> values() const {
-    require_size(sizeof(T), alignof(T));
+    require_type(sizeof(T), alignof(T), detail::kind_of_number<T>);
     return {reinterpret_cast<const T*>(values_.get()), num_bytes_ / sizeof(T)};
   }
   /// All values as bytes.
@@ -123,7 +132,7 @@ class SHARDWISE_EXPORT Batch::Array {
  private:
   friend class detail::BatchBuilder;
 
-  void require_size(std::size_t size, std::size_t alignment) const;
+  void require_type(std::size_t size, std::size_t alignment, char kind) const;
 
   std::string name_;
   DType dtype_ = DType::kUInt8;
