@@ -106,7 +106,7 @@ Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<B
       columns_(std::move(columns)),
       pool_(std::move(pool)),
       source_(std::move(source)),
-      options_(options),
+      options_(std::move(options)),
       meter_(std::move(meter)),
       times_rows_(std::ranges::any_of(
           columns_, [](const Column& column) { return column.maker()->takes_long(); })) {
