@@ -1,6 +1,7 @@
 #include "shardwise/loader/columns.h"
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error_types.h"
@@ -20,31 +21,77 @@ using detail::RowInput;
 using detail::RowOutput;
 using Layout = ColumnMaker::Layout;
 
+/// A choice of fields that a column looks into.
+FieldChoice readable(const std::string& fields) {
+  FieldChoice choice(fields);
+  detail::refuse_pickles(choice);
+  return choice;
+}
+
 class BytesColumn final : public ColumnMaker {
  public:
-  BytesColumn(const std::string& fields, bool is_text)
-      : ColumnMaker(DType::kUInt8, Layout::kSized), fields_(fields), is_text_(is_text) {}
+  enum class Content : std::uint8_t { kAny, kText, kJson };
+
+  BytesColumn(FieldChoice fields, Content content)
+      : ColumnMaker(DType::kUInt8, Layout::kSized), fields_(std::move(fields)), content_(content) {}
 
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     detail::SampleAccess::copy(input.sample, place, output.slot);
     input.add_bytes(output.slot.size());
-    const auto* text = reinterpret_cast<const char*>(output.slot.data());
-    if (is_text_ && !is_utf8({text, output.slot.size()})) {
+    const auto* first = reinterpret_cast<const char*>(output.slot.data());
+    const std::string_view text(first, output.slot.size());
+    if (content_ == Content::kText && !is_utf8(text)) {
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+    }
+    if (content_ == Content::kJson && !nlohmann::json::accept(text)) {
+      detail::throw_bad_field(input.sample, place, "JSON", "it is not valid");
     }
   }
 
  private:
   const FieldChoice fields_;
-  const bool is_text_;
+  const Content content_;
+};
+
+class TokensColumn final : public ColumnMaker {
+ public:
+  TokensColumn(const std::string& fields, DType dtype)
+      : ColumnMaker(required(dtype), Layout::kRagged), fields_(readable(fields)) {}
+
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::size_t place = fields_.in(input.sample);
+    const std::size_t size_bytes = input.sample.field(place).bytes.size();
+    const std::size_t value_bytes = size_of(dtype());
+    if (size_bytes % value_bytes != 0) {
+      detail::throw_bad_field(input.sample, place, "tokens",
+                              "its " + std::to_string(size_bytes) + " bytes are no multiple of " +
+                                  std::to_string(value_bytes) + ", the size of " +
+                                  std::string(to_string(dtype())));
+    }
+    const auto count = static_cast<std::int64_t>(size_bytes / value_bytes);
+    detail::SampleAccess::copy(input.sample, place,
+                               output.ragged->resize(std::span(&count, 1), value_bytes));
+  }
+
+ private:
+  static DType required(DType dtype) {
+    if (dtype == DType::kUInt16 || dtype == DType::kInt32 || dtype == DType::kUInt32 ||
+        dtype == DType::kInt64) {
+      return dtype;
+    }
+    throw InvalidArgument("tokens cannot be of this type", to_string(dtype),
+                          "choose uint16, int32, uint32 or int64");
+  }
+
+  const FieldChoice fields_;
 };
 
 class IntegerColumn final : public ColumnMaker {
  public:
   explicit IntegerColumn(const std::string& fields)
-      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(fields) {}
+      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(readable(fields)) {}
 
   void make(const RowInput& input, RowOutput& output) const override {
     const Sample::Field field = input.sample.field(fields_.in(input.sample));
@@ -103,7 +150,7 @@ class ArrayColumn final : public ColumnMaker {
  public:
   ArrayColumn(const std::string& fields, DType dtype, std::vector<std::int64_t> shape)
       : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
-        fields_(fields),
+        fields_(readable(fields)),
         shape_(std::move(shape)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
@@ -138,19 +185,37 @@ class ArrayColumn final : public ColumnMaker {
 
 class FunctionColumn final : public ColumnMaker {
  public:
-  FunctionColumn(DType dtype, Layout layout, std::vector<std::int64_t> shape, MakeRow make)
-      : ColumnMaker(dtype, layout), shape_(std::move(shape)), make_(std::move(make)) {}
+  FunctionColumn(std::string name, DType dtype, Layout layout, std::vector<std::int64_t> shape,
+                 MakeRow make)
+      : ColumnMaker(dtype, layout),
+        name_(std::move(name)),
+        shape_(std::move(shape)),
+        make_(std::move(make)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   void make(const RowInput& input, RowOutput& output) const override {
     Row row = detail::RowBuffer::row(output);
     input.enter(detail::Stage::kFunctions);
-    make_(input.sample, input.random(), row);
+    try {
+      make_(input.sample, input.random(), row);
+    } catch (const BadField& error) {
+      throw BadField(with_place(error, input.sample));
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(with_place(error, input.sample));
+    }
     input.enter(detail::Stage::kReading);
   }
 
  private:
+  [[nodiscard]] std::string with_place(const Error& error, const Sample& sample) const {
+    const std::string text = error.what();
+    const std::string where = sample.describe();
+    const bool has_sample = text.find(where) != std::string::npos;
+    return "column " + in_quotes(name_) + (has_sample ? "" : ", " + where) + ": " + text;
+  }
+
+  const std::string name_;
   const std::vector<std::int64_t> shape_;
   const MakeRow make_;
 };
@@ -168,11 +233,22 @@ MakeRow required(MakeRow make, const std::string& name) {
 }  // namespace
 
 Column bytes(const std::string& fields) {
-  return {first_of(fields), std::make_shared<BytesColumn>(fields, false)};
+  return {first_of(fields),
+          std::make_shared<BytesColumn>(FieldChoice(fields), BytesColumn::Content::kAny)};
 }
 
 Column text(const std::string& fields) {
-  return {first_of(fields), std::make_shared<BytesColumn>(fields, true)};
+  return {first_of(fields),
+          std::make_shared<BytesColumn>(readable(fields), BytesColumn::Content::kText)};
+}
+
+Column json(const std::string& fields) {
+  return {first_of(fields),
+          std::make_shared<BytesColumn>(readable(fields), BytesColumn::Content::kJson)};
+}
+
+Column tokens(const std::string& fields, DType dtype) {
+  return {first_of(fields), std::make_shared<TokensColumn>(fields, dtype)};
 }
 
 Column integer(const std::string& fields) {
@@ -187,14 +263,14 @@ Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> s
 
 Column function(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
                 MakeRow make) {
-  return {name, std::make_shared<FunctionColumn>(dtype, Layout::kFixed, std::move(shape),
+  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kFixed, std::move(shape),
                                                  required(std::move(make), name))};
 }
 
 Column ragged_function(const std::string& name, DType dtype, MakeRow make) {
-  return {name,
-          std::make_shared<FunctionColumn>(dtype, Layout::kRagged, std::vector<std::int64_t>{},
-                                           required(std::move(make), name))};
+  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kRagged,
+                                                 std::vector<std::int64_t>{},
+                                                 required(std::move(make), name))};
 }
 
 std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error_types.h"
+#include "base/expanding_reader.h"
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "decode/field_kind.h"
@@ -58,6 +59,18 @@ std::size_t FieldChoice::in(const Sample& sample) const {
   for (const std::string& name : names_) wanted += (wanted.empty() ? "" : ";") + name;
   throw NotFound("the sample has no field " + in_quotes(wanted), sample.describe(),
                  "its fields are " + fields_of(sample));
+}
+
+void refuse_pickles(const FieldChoice& fields) {
+  for (const std::string& name : fields.names()) {
+    const std::string_view file = without_compression_suffix(name);
+    const std::string_view suffix = file.substr(file.rfind('.') + 1);
+    if (suffix != "pt" && suffix != "pth" && suffix != "pkl" && suffix != "pickle") continue;
+    throw InvalidArgument("pickles are not read, for they can run code when they are",
+                          "field " + in_quotes(name),
+                          "convert them to .npy, or take columns::bytes, which gives them as "
+                          "they are");
+  }
 }
 
 }  // namespace shardwise::detail

@@ -33,4 +33,9 @@ class SHARDWISE_EXPORT FieldChoice {
   std::vector<std::string> names_;
 };
 
+/// For columns that look into a field: files that are pickles by their names are not read, for
+/// reading one can run code that lies in it.
+/// Errors: InvalidArgument if a name is that of a pickle.
+void refuse_pickles(const FieldChoice& fields);
+
 }  // namespace shardwise::detail

@@ -90,7 +90,7 @@ class ImageColumn final : public ColumnMaker {
   }
   [[nodiscard]] std::vector<std::int64_t> row_shape_of(const RowInput& input) const override {
     return decoded(input.sample, [&](std::string_view bytes) {
-      const ImagePlan plan = transformer_.plan(stored_size(bytes), input.random());
+      const ImagePlan plan = plan_of(stored_size(bytes), input);
       return shape_of(plan.height, plan.width);
     });
   }
@@ -115,12 +115,26 @@ class ImageColumn final : public ColumnMaker {
     return {header.height, header.width};
   }
 
+  /// Where the size of the result depends on the image, a strange one can make it huge.
+  [[nodiscard]] ImagePlan plan_of(const ImageTransform::Size& stored, const RowInput& input) const {
+    ImagePlan plan = transformer_.plan(stored, input.random());
+    if (layout() != Layout::kFixed && plan.height > 0 &&
+        plan.width > decoding_.max_pixels / plan.height) {
+      throw detail::DecodeFailure("the transform makes " + std::to_string(plan.width) + " x " +
+                                  std::to_string(plan.height) + " pixels of " +
+                                  std::to_string(stored.width) + " x " +
+                                  std::to_string(stored.height) + ", more than the limit of " +
+                                  std::to_string(decoding_.max_pixels));
+    }
+    return plan;
+  }
+
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
     input.add_bytes(bytes.size());
     if (input.times != nullptr) detail::read_pages(bytes);
     input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);
-    const ImagePlan plan = transformer_.plan(stored, input.random());
+    const ImagePlan plan = plan_of(stored, input);
     require_narrow(plan);
     DecodeRequest request;
     request.max_pixels = decoding_.max_pixels;
@@ -182,6 +196,7 @@ class ImageColumn final : public ColumnMaker {
 Column image(const std::string& fields, const ImageTransform& transform,
              const ImageDecoding& decoding) {
   FieldChoice choice = fields.empty() ? FieldChoice::only_image() : FieldChoice(fields);
+  detail::refuse_pickles(choice);
   std::string name = fields.empty() ? "image" : choice.names().front();
   return {std::move(name),
           std::make_shared<ImageColumn>(std::move(choice), ImageTransformer(transform), decoding)};

@@ -98,6 +98,60 @@ TEST(ColumnsTest, ArraysHaveTheTypeAndShapeThatTheColumnSays) {
       AllOf(HasSubstr("[2, 2]"), HasSubstr("[4]")));
 }
 
+TEST(ColumnsTest, TokensAreRawIntegers) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d",
+                                          {{{"ids", std::string("\1\0\0\0\xFF\xFF\xFF\xFF", 8)}},
+                                           {{"ids", ""}},
+                                           {{"ids", std::string("\2\0\1\0", 4)}}});
+  const Batch batch = one_batch(data, {columns::tokens("ids")});
+  EXPECT_EQ(batch["ids"].dtype(), DType::kInt32);
+  EXPECT_THAT(batch["ids"].offsets(), ElementsAre(0, 2, 2, 3));
+  EXPECT_THAT(batch["ids"].values<std::int32_t>(), ElementsAre(1, -1, 65538));
+  const Batch shorts = one_batch(data, {columns::tokens("ids", DType::kUInt16)});
+  EXPECT_THAT(shorts["ids"].offsets(), ElementsAre(0, 4, 4, 6));
+  EXPECT_THAT(shorts["ids"].values<std::uint16_t>(), ElementsAre(1, 0, 65535, 65535, 2, 1));
+  EXPECT_THAT(
+      test::error_text([&] { one_batch(data, {columns::tokens("ids", DType::kInt64)}); }),
+      AllOf(HasSubstr("4 bytes are no multiple of 8"), HasSubstr("s00002"), HasSubstr("'ids'")));
+  EXPECT_THAT(test::error_text([] { columns::tokens("ids", DType::kFloat32); }),
+              AllOf(HasSubstr("float32"), HasSubstr("choose uint16")));
+}
+
+TEST(ColumnsTest, JsonIsCheckedAndGivenAsItIs) {
+  const test::TempDir dir;
+  const std::vector<std::string> good = {R"({"a": [1, 2.5, null]})", " 7\n", "\"\xC3\xB6\"",
+                                         std::string(50000, '[') + std::string(50000, ']')};
+  std::vector<test::Fields> samples;
+  for (const std::string& text : good) samples.push_back({{"json", text}});
+  const Batch batch = one_batch(test::make_dataset(dir, "good", samples), {columns::json("json")});
+  for (std::size_t i = 0; i < good.size(); ++i) EXPECT_EQ(batch["json"].text(i), good[i]);
+  for (const std::string bad : {"", "{", "{} {}", "nan", "\"\xFF\""}) {
+    const Dataset data = test::make_dataset(dir, "bad", {{{"json", bad}}});
+    EXPECT_THAT(test::error_text([&] { one_batch(data, {columns::json("json")}); }),
+                AllOf(HasSubstr("cannot decode field 'json' as JSON"), HasSubstr("s00000")))
+        << bad;
+  }
+}
+
+TEST(ColumnsTest, PicklesAreGivenAsBytesOnly) {
+  for (const std::string field : {"pt", "emb.pth", "txt;pkl", "pickle", "emb.pt.gz"}) {
+    const auto refused = AllOf(HasSubstr("can run code"), HasSubstr("columns::bytes"));
+    EXPECT_THAT(test::error_text([&] { columns::array(field, DType::kFloat32); }), refused);
+    EXPECT_THAT(test::error_text([&] { columns::image(field); }), refused);
+    EXPECT_THAT(test::error_text([&] { columns::text(field); }), refused);
+    EXPECT_THAT(test::error_text([&] { columns::json(field); }), refused);
+    EXPECT_THAT(test::error_text([&] { columns::tokens(field); }), refused);
+    EXPECT_THAT(test::error_text([&] { columns::integer(field); }), refused);
+    EXPECT_NO_THROW(columns::bytes(field));
+  }
+  EXPECT_EQ(columns::text("ptx").name(), "ptx");
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"pt", "\x80\x02."}}});
+  const Batch batch = one_batch(data, {columns::bytes("pt")});
+  EXPECT_EQ(batch["pt"].text(0), "\x80\x02.");
+}
+
 TEST(ColumnsTest, RaggedArraysKeepTheirShapes) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d",
@@ -172,7 +226,15 @@ TEST(ColumnsTest, ErrorsNameTheSampleTheFieldAndTheReason) {
   EXPECT_THAT(text(columns::function(
                   "f", DType::kInt8, {},
                   [](const Sample&, const Hash128&, columns::Row& row) { row.resize(1); })),
-              HasSubstr("have a shape already"));
+              AllOf(HasSubstr("column 'f', sample 0 ('s00000') in shard"), HasSubstr("d-0.tar"),
+                    HasSubstr("have a shape already")));
+  const Column bad = columns::ragged_function(
+      "g", DType::kInt8, [](const Sample& sample, const Hash128&, columns::Row&) {
+        throw BadField("odd: " + sample.describe());
+      });
+  EXPECT_THAT(text(bad), AllOf(testing::StartsWith("column 'g': odd: sample 0"),
+                               HasSubstr("('s00000') in shard")));
+  EXPECT_EQ(one_batch(data, {bad}, 1).size(), 0u) << "it stays a bad sample";
   EXPECT_THAT(test::error_text([] { columns::bytes(""); }), HasSubstr("name of a field"));
   EXPECT_THAT(test::error_text([] { columns::function("f", DType::kInt8, {}, nullptr); }),
               HasSubstr("has no function"));

@@ -130,6 +130,22 @@ TEST(ImageColumnTest, ImagesOfSeveralSizesNeedOne) {
   EXPECT_THAT(text({.resize = {9, 9}}, {.max_pixels = 100}), HasSubstr("limit of 100"));
 }
 
+TEST(ImageColumnTest, AStrangeImageDoesNotMakeAHugeResult) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "thin", {{{"png", test::solid_png(60000, 1, 7)}}});
+  const auto batch_of = [&](const ImageTransform& transform) {
+    Loader loader(data, {.columns = {columns::image("png", transform)}, .batch_size = 1});
+    return *loader.next();
+  };
+  EXPECT_THAT(test::error_text([&] { batch_of({.resize_shorter_side = 256}); }),
+              AllOf(HasSubstr("cannot decode field 'png'"), HasSubstr("15360000 x 256 pixels"),
+                    HasSubstr("of 60000 x 1"), HasSubstr("limit of 268435456")));
+  const Batch small = batch_of({.resize_shorter_side = 4});
+  EXPECT_THAT(small["png"].shape(), ElementsAre(1, 3, 4, 240000));
+  const Batch cut = batch_of({.resize_shorter_side = 256, .centre_crop = {32, 32}});
+  EXPECT_THAT(cut["png"].shape(), ElementsAre(1, 3, 32, 32));
+}
+
 TEST(ImageColumnTest, ScaledDecodingComesCloseToTheExactOne) {
   const test::TempDir dir;
   std::vector<test::Fields> samples;

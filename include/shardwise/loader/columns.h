@@ -47,7 +47,8 @@ class SHARDWISE_EXPORT Column {
 
 /// How images are decoded.
 struct ImageDecoding {
-  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB).
+  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB); so are
+  /// results of a transform, where their size depends on the image.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   /// Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end marker.
   bool strict = false;
@@ -67,12 +68,22 @@ struct ImageDecoding {
 ///
 /// Errors, when a sample is loaded: NotFound (no such field); BadField, if its bytes are not what
 /// the column says. See Loader::Options::max_bad.
+///
+/// Pickles (.pt, .pth, .pkl, .pickle) can run code when they are read. Only bytes() takes fields of
+/// such names; the others refuse them with InvalidArgument when the column is made.
 namespace columns {
 
 /// The bytes of a field: uint8, ragged.
 SHARDWISE_EXPORT Column bytes(const std::string& fields);
 /// As bytes(), checked to be UTF-8.
 SHARDWISE_EXPORT Column text(const std::string& fields);
+/// As text(), checked to be valid JSON: one value, of any kind.
+SHARDWISE_EXPORT Column json(const std::string& fields);
+/// A field that is an array of little-endian integers and nothing else, as numpy.tofile() writes
+/// token ids: ragged. A size in bytes that is no multiple of an integer's is a BadField.
+/// @param dtype  kUInt16, kInt32, kUInt32 or kInt64; nothing in the field tells it.
+/// Errors: InvalidArgument for another type.
+SHARDWISE_EXPORT Column tokens(const std::string& fields, DType dtype = DType::kInt32);
 /// A field that holds a decimal number: int64 [N].
 SHARDWISE_EXPORT Column integer(const std::string& fields);
 /// The keys of the samples: uint8, ragged.
@@ -119,7 +130,8 @@ class SHARDWISE_EXPORT Row {
 /// of its own for each epoch and sample, whatever thread, batch and rank: the seed of whatever is
 /// random in it.
 /// Errors: what `make` throws is thrown by the loader's next(); throw BadField for a sample that
-/// may be left out.
+/// may be left out. To the texts of BadField and InvalidArgument the column and the sample are
+/// added.
 using MakeRow = std::function<void(const Sample& sample, const Hash128& random, Row& row)>;
 /// [N, ...], each row of `shape`.
 SHARDWISE_EXPORT Column function(const std::string& name, DType dtype,
