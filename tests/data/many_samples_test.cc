@@ -72,7 +72,7 @@ TEST(ManySamplesTest, AreThoseOfTheLoopByEveryAccess) {
                           Dataset::open(shards.index_path(), {.access = Dataset::Access::kRange}),
                           all.subset(odd)};
   for (const Dataset& data : sets) {
-    for (const std::size_t count : {0, 1, 15, 16, 17, 33, 1500}) {
+    for (const std::size_t count : {0u, 1u, 15u, 16u, 17u, 33u, 1500u}) {
       EXPECT_EQ(differs_from_the_loop(data, random_numbers(data.size(), count, 7)), "") << count;
     }
   }
