@@ -130,8 +130,8 @@ class SHARDWISE_EXPORT Dataset {
   /// of those in a cache, only the last.
   /// @param numbers  in [0, size()), in any order; outlive the range. One may come twice.
   /// Errors, when its turn comes: as operator[].
-  /// Cost: about half of operator[] where samples are tiny and in random order: records and bytes
-  ///   of those that follow are on their way into the CPU's caches. Of mapped shards nothing
+  /// Cost: less than operator[], by a fifth to a half where samples are tiny and in random order:
+  ///   records and bytes of those that follow are on their way into the CPU's caches. Of mapped shards nothing
   ///   that threads share is written but once a shard, so they do not slow each other down.
   [[nodiscard]] detail::SampleRange samples(std::span<const std::uint64_t> numbers) const;
 
