@@ -131,8 +131,9 @@ class SHARDWISE_EXPORT Dataset {
   /// @param numbers  in [0, size()), in any order; outlive the range. One may come twice.
   /// Errors, when its turn comes: as operator[].
   /// Cost: less than operator[], by a fifth to a half where samples are tiny and in random order:
-  ///   records and bytes of those that follow are on their way into the CPU's caches. Of mapped shards nothing
-  ///   that threads share is written but once a shard, so they do not slow each other down.
+  ///   records and bytes of those that follow are on their way into the CPU's caches. Of mapped
+  ///   shards nothing that threads share is written but once a shard, so they do not slow each
+  ///   other down.
   [[nodiscard]] detail::SampleRange samples(std::span<const std::uint64_t> numbers) const;
 
   /// Copies one field of many samples into memory of the caller, one after another, in Arrow's
