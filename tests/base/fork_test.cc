@@ -184,9 +184,11 @@ TEST(ForkTest, AWorkThatTakesLongGivesWay) {
 TEST(ForkTest, WorkerThreadsAreForgottenInAChild) {
   std::atomic<bool> stop{false};
   WorkerThreads workers;
-  workers.start([&] {
-    while (!stop) std::this_thread::yield();
-  });
+  workers.start(
+      [&] {
+        while (!stop) std::this_thread::yield();
+      },
+      "test");
   EXPECT_TRUE(workers.are_here());
   EXPECT_EQ(in_child([&]() -> std::string {
               const AtMost limit(60);
@@ -194,7 +196,7 @@ TEST(ForkTest, WorkerThreadsAreForgottenInAChild) {
               workers.join();
               if (!workers.empty() || !workers.are_here()) return "not forgotten";
               std::atomic<bool> ran{false};
-              workers.start([&] { ran = true; });
+              workers.start([&] { ran = true; }, "test");
               workers.join();
               return ran ? "" : "a new one did not run";
             }),
