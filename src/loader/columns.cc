@@ -225,6 +225,16 @@ std::string first_of(const std::string& fields) {
   return detail::FieldChoice(fields).names().front();
 }
 
+std::vector<std::int64_t> required(std::vector<std::int64_t> shape, const std::string& name) {
+  for (const std::int64_t n : shape) {
+    if (n >= 0) continue;
+    throw InvalidArgument("a column's shape has a negative number",
+                          in_quotes(name) + ": " + std::to_string(n),
+                          "give the sizes of one row, each 0 or more");
+  }
+  return shape;
+}
+
 MakeRow required(MakeRow make, const std::string& name) {
   if (make) return make;
   throw InvalidArgument("a column has no function", in_quotes(name), "give one");
@@ -258,12 +268,14 @@ Column integer(const std::string& fields) {
 Column key(const std::string& name) { return {name, std::make_shared<KeyColumn>()}; }
 
 Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
-  return {first_of(fields), std::make_shared<ArrayColumn>(fields, dtype, std::move(shape))};
+  return {first_of(fields),
+          std::make_shared<ArrayColumn>(fields, dtype, required(std::move(shape), fields))};
 }
 
 Column function(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
                 MakeRow make) {
-  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kFixed, std::move(shape),
+  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kFixed,
+                                                 required(std::move(shape), name),
                                                  required(std::move(make), name))};
 }
 

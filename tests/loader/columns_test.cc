@@ -152,6 +152,16 @@ TEST(ColumnsTest, PicklesAreGivenAsBytesOnly) {
   EXPECT_EQ(batch["pt"].text(0), "\x80\x02.");
 }
 
+TEST(ColumnsTest, ANegativeShapeIsRefusedAtOnce) {
+  const auto make = [](const Sample&, const Hash128&, columns::Row&) {};
+  EXPECT_THAT(test::error_text([&] {
+                columns::function("f", DType::kInt32, {2, -3}, make);
+              }),
+              HasSubstr("a column's shape has a negative number: 'f': -3"));
+  EXPECT_THAT(test::error_text([&] { columns::array("npy", DType::kInt32, {-1}); }),
+              HasSubstr("a column's shape has a negative number: 'npy': -1"));
+}
+
 TEST(ColumnsTest, RaggedArraysKeepTheirShapes) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d",

@@ -113,9 +113,10 @@ class SHARDWISE_EXPORT Loader {
     std::optional<Mix> mix{};
     /// Threads that make rows ahead, 1024 at most. 0: the work is done when a batch is asked for.
     unsigned threads = 2;
-    /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run. They are
-    /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,
-    /// and later epochs do without them. One more is an error, as is the first one by default.
+    /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run; one that
+    /// goes on from a token counts anew. They are left out: their batches are smaller, the proof
+    /// expects it, tokens list them with the reason, and later epochs do without them. One more is
+    /// an error, as is the first one by default.
     std::uint64_t max_bad = 0;
     /// Batches in flight at most, up to 65,536. 0: two a thread.
     std::size_t prefetch = 0;
