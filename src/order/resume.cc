@@ -503,9 +503,10 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
     take(in, stage.spec);
   }
   if (expected == kBatchesVersion) {
-    Batches& window = token.batches.emplace();
+    Batches window;
     window.rule = in.string();
     window.delivered = in.varint();
+    token.batches = std::move(window);
   }
   if (!in.at_end()) throw_damaged("bytes follow its end");
   return token;

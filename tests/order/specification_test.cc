@@ -789,7 +789,7 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
     ask_of_token(text, all);
   }
   ResumeToken in_window;
-  in_window.batches.emplace();
+  in_window.batches = ResumeToken::Batches();
   ask_of_token(in_window.to_text(), all);
   ask_of_token("sw2" + in_window.to_text().substr(3), all);
   ask_of_token("sw3" + ResumeToken().to_text().substr(3), all);
