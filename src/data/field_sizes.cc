@@ -64,8 +64,8 @@ class FieldSizes::Shards {
 template <class SizeOf>
 void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                       std::span<std::uint64_t> sizes, SizeOf&& size_of) const {
-  constexpr std::size_t kGroup =
-      16;  // samples whose records are asked for at once, see SampleRange
+  // Samples whose records are asked for at once, as in SampleRange.
+  constexpr std::size_t kGroup = 16;
   Shards shards(*segments_, names);
   const auto expect = [&](std::size_t first) {
     for (std::size_t i = first; i < std::min(first + kGroup, samples.size()); ++i) {

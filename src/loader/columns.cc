@@ -70,6 +70,7 @@ class TokensColumn final : public ColumnMaker {
                                   std::to_string(value_bytes) + ", the size of " +
                                   std::string(to_string(dtype())));
     }
+    input.add_bytes(size_bytes);
     const auto count = static_cast<std::int64_t>(size_bytes / value_bytes);
     detail::SampleAccess::copy(input.sample, place,
                                output.ragged->resize(std::span(&count, 1), value_bytes));

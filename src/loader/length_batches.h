@@ -35,7 +35,7 @@ class SampleLengths {
   /// column, or a number in the column is no length.
   SampleLengths(const MixedDataset& data, const Loader::ByLength& rule);
 
-  /// lengths[i] = that of samples[i]. Cost: 20 ns a sample.
+  /// lengths[i] = that of samples[i]. Cost: a look-up in the index.
   void of(std::span<const std::uint64_t> samples, std::span<std::uint64_t> lengths) const;
   /// Which lengths these are, for a token.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -51,8 +51,8 @@ class SampleLengths {
 
 /// The rest of an epoch from a point on, as batches by length, over all ranks.
 ///
-/// Memory: 8 bytes a window, and one window. Cost of making it: with a budget of tokens about 100
-/// ns a sample, otherwise nothing.
+/// Memory: 8 bytes a window, and one window. Cost of making it: with a budget of tokens, or packed,
+/// every window is made once; otherwise nothing.
 /// Threads: one. A copy serves another thread.
 class LengthBatches {
  public:

@@ -103,7 +103,11 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
   }
   if (options.by_length) require_by_length(options);
   if (options.mix) detail::BatchMixer(*options.mix, options.columns, options.order.seed);
-  std::set<std::string> names;
+  std::set<std::string> names;  // of all arrays
+  if (options.mix) names = {options.mix->column + "_lambda", options.mix->column + "_partner"};
+  if (options.by_length && options.by_length->pack_to != 0) {
+    names.insert({options.by_length->pack + "_segments", options.by_length->pack + "_positions"});
+  }
   for (const Column& column : options.columns) {
     if (!names.insert(column.name()).second) {
       throw InvalidArgument("two columns have one name", in_quotes(column.name()),
@@ -192,8 +196,9 @@ struct Loader::Impl {
 
   void begin_steps() {
     steps = sampler->steps();
-    if (by_length)
+    if (by_length) {
       steps = by_length->size() / num_shares() + (by_length->size() % num_shares() != 0);
+    }
     steps_taken = 0;
     ended = false;
     bad_here.clear();
@@ -490,6 +495,7 @@ Loader::~Loader() = default;
 
 void Loader::validate(const MixedDataset& data, const Options& options, std::uint64_t world_size) {
   sampler_for(data, options, 0, world_size);
+  if (options.by_length) SampleLengths(data, *options.by_length);
 }
 
 void Loader::set_epoch(std::uint64_t epoch) {

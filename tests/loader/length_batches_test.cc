@@ -431,6 +431,8 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
               HasSubstr("both pack_to and max_tokens"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "png"; }),
               HasSubstr("there is no column 'png'"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.columns.push_back(columns::key("txt_segments")); }),
+              HasSubstr("two columns have one name: 'txt_segments'"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "cls"; }),
               HasSubstr("only ragged columns of integers can be packed: 'cls'"));
   EXPECT_THAT(
@@ -550,6 +552,10 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
     return test::error_text([&] { Loader loader(data, options); });
   };
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->window = 0; }), HasSubstr("window is 0"));
+  Loader::Options nameless = options_of();
+  nameless.by_length->field.clear();
+  EXPECT_THAT(test::error_text([&] { Loader::validate(data, nameless, 2); }),
+              HasSubstr("none is named"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->unit = 0; }), HasSubstr("unit"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->field = ""; }),
               HasSubstr("none is named"));

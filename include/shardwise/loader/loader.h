@@ -55,6 +55,8 @@ class SHARDWISE_EXPORT Loader {
   /// batches depend on order, lengths and rule alone: not on the ranks, nor on what is left out.
   /// Each sample still comes exactly once, and state() may be asked for after any step.
   /// docs/formats/length-batches.md specifies them (version 1).
+  /// Cost: with max_tokens or pack, all lengths are looked up in the index, and sorted, when an
+  /// epoch begins. Errors: InvalidArgument, NotFound (no such column) from the constructor.
   struct ByLength {
     /// A sample's length is the size in bytes of this field, divided by `unit` and rounded up.
     /// "a;b": of the first that the sample has. A sample that has none has length 0.
@@ -110,6 +112,7 @@ class SHARDWISE_EXPORT Loader {
     /// Batches by length, instead of consecutive samples of the order. Not with global_batch_size,
     /// balanced bytes, another tail than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
+    /// Mixup and cutmix over the images of each batch.
     std::optional<Mix> mix{};
     /// Threads that make rows ahead, 1024 at most. 0: the work is done when a batch is asked for.
     unsigned threads = 2;
