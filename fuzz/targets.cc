@@ -11,6 +11,7 @@ const std::vector<NamedTarget>& all_targets() {
       {"descriptor", descriptor_target, descriptor_seeds},
       {"expand", expand_target, expand_seeds},
 #ifdef SHARDWISE_FUZZ_IMAGES
+      {"array", array_target, array_seeds},
       {"image", image_target, image_seeds},
 #endif
 #ifdef SHARDWISE_WITH_VIDEO

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardwise::fuzz {
+
+/// A zip archive of these members, as numpy.savez() or numpy.savez_compressed() writes it.
+std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflated);
+
+}  // namespace shardwise::fuzz
