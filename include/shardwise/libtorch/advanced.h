@@ -8,6 +8,8 @@
 ///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}));
 ///     Loader loader(data, {.columns = {columns::image("jpg")}}, make_reducer(group));
 ///     torch::Tensor images = to_tensor((*loader.next())["jpg"]);   // over the same memory
+///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
+///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
 ///     GradientAverager averager(model->parameters());               // average() after backward()
 
 #include "shardwise/advanced.h"
@@ -15,5 +17,6 @@
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"
+#include "shardwise/libtorch/device_copier.h"
 #include "shardwise/libtorch/tensors.h"
 #include "shardwise/loader.h"

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include <torch/types.h>
 
@@ -19,6 +22,24 @@ namespace shardwise::libtorch {
 SHARDWISE_EXPORT torch::Tensor to_tensor(const Batch::Array& array);
 /// The offsets of a ragged array: int64 [N + 1], a copy. Of another one, empty.
 SHARDWISE_EXPORT torch::Tensor offsets_tensor(const Batch::Array& array);
+
+/// Which member of a struct gets the tensor of which column.
+template <class Struct>
+using Members = std::initializer_list<std::pair<std::string_view, torch::Tensor Struct::*>>;
+
+/// The tensors of a batch in a struct of your own, as to_tensor() makes them; other members are as
+/// `Struct{}` has them.
+///
+///     struct Pairs { torch::Tensor images, captions; };
+///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
+///
+/// Errors: NotFound, listing the columns that there are; as to_tensor().
+template <class Struct>
+Struct to_struct(const Batch& batch, Members<Struct> members) {
+  Struct result{};
+  for (const auto& [column, member] : members) result.*member = to_tensor(batch[column]);
+  return result;
+}
 
 /// A process group for a Loader, which then is one rank of it.
 SHARDWISE_EXPORT std::shared_ptr<Reducer> make_reducer(ProcessGroup group);
