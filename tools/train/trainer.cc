@@ -268,8 +268,11 @@ class Reporter {
     std::fflush(stdout);
   }
 
-  void run_done(std::uint64_t epochs, const SkipList& bad) {
+  void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
     if (!speaks_) return;
+    if (progress_ && loading.batches > 0) {
+      std::fprintf(stderr, "shardwise-train: loading: %s\n", loading.summary().c_str());
+    }
     for (const auto& [sample, entry] : bad.samples()) {
       std::fprintf(stderr, "shardwise-train: note: sample %llu was left out: %s\n",
                    static_cast<unsigned long long>(sample), entry.reason.c_str());
@@ -278,6 +281,7 @@ class Reporter {
       nlohmann::ordered_json line = {{"epochs", epochs}};
       add_accuracy(line, accuracy_);
       line["bad_samples"] = bad.samples().size();
+      line["loading"] = loading.summary();
       line["proofs"] = proofs_;
       std::printf("%s\n", line.dump().c_str());
     } else {
@@ -594,7 +598,7 @@ void train(const Options& options) {
     run.samples = 0;
     if (!options.checkpoint.empty()) save();
   }
-  reporter.run_done(options.epochs, loader.bad_samples());
+  reporter.run_done(options.epochs, loader.bad_samples(), loader.stats());
   group.barrier();
 }
 
