@@ -1,5 +1,5 @@
-// The two loaders of README.md: what lies between the marks is what stands there. They run here, are
-// ended in the middle, go on from their tokens, and prove their epochs.
+// The two loaders of README.md, as they stand there between the marks. They run here, are ended in
+// the middle, go on from their tokens, and prove their epochs.
 
 // clang-format off
 // [README]
