@@ -19,7 +19,12 @@ std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
                             "its numbers are 0 or more, and their product fits into memory");
     }
   }
-  bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  try {
+    bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  } catch (const std::bad_alloc&) {
+    throw InvalidArgument("there is no memory for a row", std::to_string(size) + " bytes",
+                          "make rows smaller, or batches and prefetch");
+  }
   size_ = size;
   shape_.assign(shape.begin(), shape.end());
   return {bytes_.get(), size_};

@@ -208,6 +208,18 @@ TEST(HostileTest, AfterAnImageThatFoundNoMemoryTheNextOneFindsItsOwn) {
   image.reshape(10, 10);
   ASSERT_NE(image.data(), nullptr);
 }
+
+TEST(HostileTest, ARowThatFindsNoMemorySaysHowMuchItWas) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"txt", "x"}}});
+  const auto make = [](const Sample&, const Hash128&, columns::Row& row) {
+    row.resize(std::int64_t{1} << 61);
+  };
+  Loader loader(data, {.columns = {columns::ragged_function("f", DType::kUInt8, make)}});
+  EXPECT_THAT(test::error_text([&] { loader.next(); }),
+              AllOf(HasSubstr("column 'f'"), HasSubstr("no memory for a row"),
+                    HasSubstr("2305843009213693952 bytes")));
+}
 #endif
 
 TEST(HostileTest, ABatchWithoutRowsDoesNotFailForASampleThatIsLeftOut) {
