@@ -4,11 +4,15 @@ include(CMakePackageConfigHelpers)
 
 set(SHARDWISE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardwise)
 
-install(TARGETS shardwise EXPORT shardwise-core
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(EXPORT shardwise-core NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+function(shardwise_install_library target component)
+  install(TARGETS ${target} EXPORT shardwise-${component}
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT shardwise-${component} NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+endfunction()
+
+shardwise_install_library(shardwise core)
 install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h"
         PATTERN libtorch EXCLUDE
@@ -18,30 +22,18 @@ install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         PATTERN video_reader.h EXCLUDE)
 
 if(TARGET shardwise_loader)
-  install(TARGETS shardwise_loader EXPORT shardwise-loader
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(EXPORT shardwise-loader NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+  shardwise_install_library(shardwise_loader loader)
 endif()
 
 if(TARGET shardwise_video)
-  install(TARGETS shardwise_video EXPORT shardwise-video
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(EXPORT shardwise-video NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+  shardwise_install_library(shardwise_video video)
   install(FILES include/shardwise/video.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise)
   install(FILES include/shardwise/decode/audio_reader.h include/shardwise/decode/video_reader.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise/decode)
 endif()
 
 if(TARGET shardwise_libtorch)
-  install(TARGETS shardwise_libtorch EXPORT shardwise-libtorch
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(EXPORT shardwise-libtorch NAMESPACE shardwise:: DESTINATION ${SHARDWISE_PACKAGE_DIR})
+  shardwise_install_library(shardwise_libtorch libtorch)
   install(FILES include/shardwise/libtorch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise)
   install(DIRECTORY include/shardwise/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shardwise
           FILES_MATCHING PATTERN "*.h")
