@@ -22,5 +22,6 @@
 #include "shardwise/loader/epochs.h"
 #include "shardwise/loader/image_transform.h"
 #include "shardwise/loader/loader.h"
+#include "shardwise/loader/media_columns.h"
 #include "shardwise/loader/reducer.h"
 #include "shardwise/shardwise.h"

@@ -36,6 +36,6 @@ class SHARDWISE_EXPORT FieldChoice {
 /// For columns that look into a field: files that are pickles by their names are not read, for
 /// reading one can run code that lies in it.
 /// Errors: InvalidArgument if a name is that of a pickle.
-void refuse_pickles(const FieldChoice& fields);
+SHARDWISE_EXPORT void refuse_pickles(const FieldChoice& fields);
 
 }  // namespace shardwise::detail

@@ -9,6 +9,7 @@
 #include "decode/image_formats.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/image_rows.h"
 #include "loader/transform.h"
 #include "shardwise/loader/columns.h"
 
@@ -27,20 +28,6 @@ using detail::RowInput;
 using detail::RowOutput;
 using detail::ScaleRule;
 using detail::Stage;
-
-DType dtype_of(ImageTransform::Type type) {
-  switch (type) {
-    case ImageTransform::Type::kFloat32:
-      return DType::kFloat32;
-    case ImageTransform::Type::kFloat16:
-      return DType::kFloat16;
-    case ImageTransform::Type::kBfloat16:
-      return DType::kBFloat16;
-    case ImageTransform::Type::kUint8:
-      break;
-  }
-  return DType::kUInt8;
-}
 
 /// Exif's orientations from 5 on lie on their side.
 bool lies_on_its_side(const ImageHeader& header) { return header.orientation >= 5; }
@@ -74,7 +61,7 @@ class ImageColumn final : public ColumnMaker {
  public:
   ImageColumn(FieldChoice fields, const ImageTransformer& transformer,
               const ImageDecoding& decoding)
-      : ColumnMaker(dtype_of(transformer.transform().type),
+      : ColumnMaker(detail::dtype_of(transformer.transform().type),
                     transformer.fixed_size() ? Layout::kFixed : Layout::kLikeFirst),
         fields_(std::move(fields)),
         transformer_(transformer),
@@ -100,10 +87,7 @@ class ImageColumn final : public ColumnMaker {
 
  private:
   [[nodiscard]] std::vector<std::int64_t> shape_of(std::size_t height, std::size_t width) const {
-    const auto h = static_cast<std::int64_t>(height);
-    const auto w = static_cast<std::int64_t>(width);
-    if (transformer_.transform().layout == ImageTransform::Layout::kChannelsLast) return {h, w, 3};
-    return {3, h, w};
+    return detail::image_shape(transformer_.transform(), height, width);
   }
 
   [[nodiscard]] ImageTransform::Size stored_size(std::string_view bytes) const {
@@ -115,18 +99,8 @@ class ImageColumn final : public ColumnMaker {
     return {header.height, header.width};
   }
 
-  /// Where the size of the result depends on the image, a strange one can make it huge.
   [[nodiscard]] ImagePlan plan_of(const ImageTransform::Size& stored, const RowInput& input) const {
-    ImagePlan plan = transformer_.plan(stored, input.random());
-    if (layout() != Layout::kFixed && plan.height > 0 &&
-        plan.width > decoding_.max_pixels / plan.height) {
-      throw detail::DecodeFailure("the transform makes " + std::to_string(plan.width) + " x " +
-                                  std::to_string(plan.height) + " pixels of " +
-                                  std::to_string(stored.width) + " x " +
-                                  std::to_string(stored.height) + ", more than the limit of " +
-                                  std::to_string(decoding_.max_pixels));
-    }
-    return plan;
+    return detail::plan_within(transformer_, stored, input.random(), decoding_.max_pixels);
   }
 
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
@@ -135,7 +109,7 @@ class ImageColumn final : public ColumnMaker {
     input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);
     const ImagePlan plan = plan_of(stored, input);
-    require_narrow(plan);
+    detail::require_narrow(plan, decoding_.max_pixels);
     DecodeRequest request;
     request.max_pixels = decoding_.max_pixels;
     request.strict = decoding_.strict;
@@ -159,31 +133,14 @@ class ImageColumn final : public ColumnMaker {
     input.enter(Stage::kReading);
   }
 
-  /// A resize makes its rows first, for all of the rows of the image that it needs: of an image
-  /// that is one pixel wide, and very high, many more than there are pixels.
-  void require_narrow(const ImagePlan& plan) const {
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
-    const std::uint64_t across = plan.part.window.width;
-    const std::uint64_t most = std::max(kMost, decoding_.max_pixels);
-    if (across == 0 || plan.source.height <= most / across) return;
-    throw detail::DecodeFailure("to resize it takes " + std::to_string(across) + " x " +
-                                std::to_string(plan.source.height) +
-                                " pixels between, more than the limit of " + std::to_string(most));
-  }
-
   void require_shape(const Sample& sample, const ImagePlan& plan, const RowOutput& output) const {
     if (layout() == Layout::kFixed) return;
-    const std::vector<std::int64_t> shape = shape_of(plan.height, plan.width);
-    if (std::ranges::equal(shape, output.shape)) return;
+    if (std::ranges::equal(shape_of(plan.height, plan.width), output.shape)) return;
     const std::size_t down =
         transformer_.transform().layout == ImageTransform::Layout::kChannelsLast ? 0 : 1;
-    const auto text = [&](std::span<const std::int64_t> sizes) {
-      return std::to_string(sizes[down + 1]) + " x " + std::to_string(sizes[down]);
-    };
-    throw InvalidArgument(
-        "the images of one batch differ in size",
-        sample.describe() + " is " + text(shape) + ", the batch's first " + text(output.shape),
-        "set resize, or a crop");
+    detail::throw_other_size(sample, "images", {plan.height, plan.width},
+                             {static_cast<std::size_t>(output.shape[down]),
+                              static_cast<std::size_t>(output.shape[down + 1])});
   }
 
   const FieldChoice fields_;

@@ -20,6 +20,8 @@ enum class Operation : std::uint64_t {
   kMixup = 8,
   kCutmix = 9,
   kMixing = 10,
+  kVideoClip = 11,
+  kAudioClip = 12,
 };
 
 /// The random numbers of one operation on one sample (or batch): a function of its key alone, so

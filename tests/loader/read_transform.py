@@ -325,16 +325,35 @@ def cutmix(k, alpha, height, width):
     return [[top, left, h, w], 1 - h * w / (height * width)]
 
 
+# Clips
+
+
+def clip_start(k, operation, size, span, start):
+    if span >= size or start == 0:
+        return 0
+    return (size - span) // 2 if start == 1 else Draws(k, operation).below(size - span + 1)
+
+
+def clip_frames(k, size, frames, every, start):
+    if every == 0:
+        return [i * (size - 1) // max(frames - 1, 1) for i in range(frames)]
+    begin = clip_start(k, 11, size, (frames - 1) * every + 1, start)
+    taken = [begin + i * every for i in range(frames) if begin + i * every < size]
+    return taken + [taken[-1]] * (frames - len(taken))
+
+
 def answer(request):
     """{"image": rows, "transform": its members by name, "seed", "epoch", "sample"} gives the plan, with its "values" from left to
     right and top to bottom; {"draws": operation, ...} three words; {"mixup": alpha, "seed", "epoch", "position"} lambda, and
-    {"cutmix": alpha, "size", ...} box and lambda."""
+    {"cutmix": alpha, "size", ...} box and lambda; {"clip": {"size", "frames", "every", "start": 0, 1 or 2}, ...} frames."""
     seed, epoch = request["seed"], request["epoch"]
     if "mixup" in request:
         return beta(Draws(key(seed, epoch, 13, request["position"]), MIXUP), request["mixup"])
     if "cutmix" in request:
         return cutmix(key(seed, epoch, 13, request["position"]), request["cutmix"], *request["size"])
     k = key(seed, epoch, 11, request["sample"])
+    if "clip" in request:
+        return clip_frames(k, **request["clip"])
     if "draws" in request:
         draws = Draws(k, request["draws"])
         return [str(draws.word()) for _ in range(3)]

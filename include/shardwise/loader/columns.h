@@ -29,6 +29,12 @@ class RowBuffer;
 /// Cheap to copy; immutable.
 class SHARDWISE_EXPORT Column {
  public:
+  /// Where a clip begins in a video or sound, or in a part of it. A random start is a function of
+  /// seed, epoch and sample, each place equally likely: docs/formats/transforms.md says which.
+  enum class ClipStart : std::uint8_t { kFirst, kCentre, kRandom };
+  struct VideoClip;  ///< see media_columns.h
+  struct AudioClip;
+
   /// For the loader, and for columns of other libraries of this project.
   Column(std::string name, std::shared_ptr<const detail::ColumnMaker> maker)
       : name_(std::move(name)), maker_(std::move(maker)) {}

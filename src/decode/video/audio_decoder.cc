@@ -169,6 +169,7 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   if (channels_ <= 0 || channels_ > kMostChannels) {
     throw DecodeFailure(std::to_string(channels_) + " channels are out of range");
   }
+  first_sample_ = number_of_first();
 }
 
 void AudioDecoder::choose_stream() {
@@ -260,6 +261,11 @@ std::optional<std::int64_t> AudioDecoder::first_frame() {
     if (!receive()) return std::nullopt;
   }
   has_frame_ = false;
+  return number_of_first();
+}
+
+/// Where frame_ is the first one.
+std::int64_t AudioDecoder::number_of_first() const {
   // MP3 has no times: a player's first sample is the first that is not padding.
   if (demuxer_.container() == Container::kMp3) return 0;
   return number_of_frame().value_or(0);
@@ -315,6 +321,17 @@ AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
   return converted(std::move(taken), first_time);
 }
 
+std::int64_t AudioDecoder::count() {
+  const LibavMessages messages;
+  std::int64_t count = 0;
+  for (bool is_frame = first_frame().has_value(); is_frame; is_frame = receive()) {
+    require_same_format();
+    count += frame_->nb_samples;
+  }
+  require_whole(count);
+  return count;
+}
+
 void AudioDecoder::require_whole(std::int64_t num_decoded) {
   const AVStream& stream = demuxer_.stream(stream_);
   // Of the containers that say how many samples there are, this one is not checked elsewhere.
@@ -331,6 +348,7 @@ AudioDecoder::Samples AudioDecoder::converted(std::vector<std::vector<float>> ta
   samples.channels = format_.channels > 0 ? format_.channels : channels_;
   samples.sample_rate = format_.sample_rate > 0 ? format_.sample_rate : sample_rate_;
   const std::size_t size = taken.front().size();
+  samples.num_stored = static_cast<std::int64_t>(size);
   if (size > 0 && (samples.channels != channels_ || samples.sample_rate != sample_rate_)) {
     const double ratio = static_cast<double>(samples.sample_rate) / sample_rate_;
     require_few(static_cast<double>(size) * ratio, samples.channels, format_.max_samples);

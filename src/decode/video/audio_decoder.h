@@ -9,6 +9,10 @@
 
 namespace shardwise::detail {
 
+/// Errors: InvalidArgument: a rate or a number of channels that cannot be; 0 stands for the stored
+/// one.
+void require_audio_format(int sample_rate, int channels);
+
 /// What AudioReader does, with DecodeFailures without a place. Not for several threads at once.
 class AudioDecoder {
  public:
@@ -21,6 +25,7 @@ class AudioDecoder {
     std::vector<float> values;  ///< [channels, num_samples]
     int channels = 0;
     std::int64_t num_samples = 0;
+    std::int64_t num_stored = 0;  ///< before they were resampled
     int sample_rate = 0;
     double begin = 0;  ///< seconds
   };
@@ -32,6 +37,10 @@ class AudioDecoder {
   int channels() const noexcept { return channels_; }
   double duration() noexcept;
   std::string_view codec() const noexcept;
+  /// The number of the first sample: its time, in samples.
+  std::int64_t first_sample() const noexcept { return first_sample_; }
+  /// How many samples there are. Cost: decodes them all. Errors: DecodeFailure.
+  std::int64_t count();
 
   /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
   Samples read(double begin, double end);
@@ -48,6 +57,7 @@ class AudioDecoder {
   void restart_decoder();
   void go_to_start();
   std::optional<std::int64_t> first_frame();
+  std::int64_t number_of_first() const;
   std::optional<std::int64_t> frame_before(std::int64_t begin);
   void require_whole(std::int64_t num_decoded);
   Samples converted(std::vector<std::vector<float>> taken, double begin) const;
@@ -61,6 +71,7 @@ class AudioDecoder {
   LibavPtr<AVFrame> like_;  ///< the first frame, whose format all others must have
   int sample_rate_ = 0;
   int channels_ = 0;
+  std::int64_t first_sample_ = 0;
   bool has_frame_ = false;  ///< frame_ is the first one, and nothing was read since
 };
 

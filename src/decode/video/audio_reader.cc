@@ -7,23 +7,19 @@
 #include "decode/video/failure.h"
 
 namespace shardwise {
-namespace {
 
-void require_options(const AudioReader::Options& options) {
+void detail::require_audio_format(int sample_rate, int channels) {
   constexpr int kMostRate = 1'000'000;
   constexpr int kMostChannels = 64;
-  if (options.sample_rate < 0 || options.sample_rate > kMostRate) {
-    throw InvalidArgument("the sample rate is out of range", std::to_string(options.sample_rate),
+  if (sample_rate < 0 || sample_rate > kMostRate) {
+    throw InvalidArgument("the sample rate is out of range", std::to_string(sample_rate),
                           "choose 1 to 1,000,000, or 0 for the stored one");
   }
-  if (options.channels < 0 || options.channels > kMostChannels) {
-    throw InvalidArgument("the number of channels is out of range",
-                          std::to_string(options.channels),
+  if (channels < 0 || channels > kMostChannels) {
+    throw InvalidArgument("the number of channels is out of range", std::to_string(channels),
                           "choose 1 to 64, or 0 for the stored one");
   }
 }
-
-}  // namespace
 
 struct AudioReader::Impl {
   Impl(std::string_view bytes, const Options& options)
@@ -43,7 +39,7 @@ struct AudioReader::Impl {
 AudioReader::AudioReader(std::string_view bytes) : AudioReader(bytes, Options{}) {}
 
 AudioReader::AudioReader(std::string_view bytes, Options options) {
-  require_options(options);
+  detail::require_audio_format(options.sample_rate, options.channels);
   impl_ = detail::with_place("the sound cannot be read", options.where,
                              [&] { return std::make_unique<Impl>(bytes, options); });
 }

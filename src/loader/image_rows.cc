@@ -1,0 +1,66 @@
+#include "loader/image_rows.h"
+
+#include <algorithm>
+#include <string>
+
+#include "decode/decode_failure.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::detail {
+
+DType dtype_of(ImageTransform::Type type) noexcept {
+  switch (type) {
+    case ImageTransform::Type::kFloat32:
+      return DType::kFloat32;
+    case ImageTransform::Type::kFloat16:
+      return DType::kFloat16;
+    case ImageTransform::Type::kBfloat16:
+      return DType::kBFloat16;
+    case ImageTransform::Type::kUint8:
+      break;
+  }
+  return DType::kUInt8;
+}
+
+std::vector<std::int64_t> image_shape(const ImageTransform& transform, std::size_t height,
+                                      std::size_t width) {
+  const auto h = static_cast<std::int64_t>(height);
+  const auto w = static_cast<std::int64_t>(width);
+  if (transform.layout == ImageTransform::Layout::kChannelsLast) return {h, w, 3};
+  return {3, h, w};
+}
+
+ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform::Size& stored,
+                      const Hash128& key, std::uint64_t max_pixels) {
+  ImagePlan plan = transformer.plan(stored, key);
+  if (!transformer.fixed_size() && plan.height > 0 && plan.width > max_pixels / plan.height) {
+    throw DecodeFailure("the transform makes " + std::to_string(plan.width) + " x " +
+                        std::to_string(plan.height) + " pixels of " + std::to_string(stored.width) +
+                        " x " + std::to_string(stored.height) + ", more than the limit of " +
+                        std::to_string(max_pixels));
+  }
+  return plan;
+}
+
+void require_narrow(const ImagePlan& plan, std::uint64_t max_pixels) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
+  const std::uint64_t across = plan.part.window.width;
+  const std::uint64_t most = std::max(kMost, max_pixels);
+  if (across == 0 || plan.source.height <= most / across) return;
+  throw DecodeFailure("to resize it takes " + std::to_string(across) + " x " +
+                      std::to_string(plan.source.height) +
+                      " pixels between, more than the limit of " + std::to_string(most));
+}
+
+void throw_other_size(const Sample& sample, std::string_view images,
+                      const ImageTransform::Size& size, const ImageTransform::Size& first) {
+  const auto text = [](const ImageTransform::Size& pixels) {
+    return std::to_string(pixels.width) + " x " + std::to_string(pixels.height);
+  };
+  throw InvalidArgument(
+      "the " + std::string(images) + " of one batch differ in size",
+      sample.describe() + " is " + text(size) + ", the batch's first " + text(first),
+      "set resize, or a crop");
+}
+
+}  // namespace shardwise::detail
