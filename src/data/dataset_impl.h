@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancel_scope.h"
 #include "base/fork.h"
 #include "base/hasher.h"
 #include "data/checked_segments.h"
@@ -57,7 +58,7 @@ struct Dataset::Impl {
     detail::ShardOpening how{.access = access,
                              .cache = cache,
                              .next_use = nullptr,
-                             .cancel = cancel,
+                             .cancel = detail::CancelScope::joined(cancel),
                              .require_first_block = [this](const Index::Shard& info) {
                                reader.require_first_block(info);
                              }};

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -190,7 +191,7 @@ void ShardReader::fetch_run(const Index::Shard& info, const Run& run, char* to) 
   fetchers_->fetch({.url = info.path,
                     .range = {run.offset, run.offset + run.size},
                     .validator = info.validator,
-                    .cancel = cancel_},
+                    .cancel = CancelScope::joined(cancel_)},
                    sink);
 }
 

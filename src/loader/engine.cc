@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "data/sample_cursor.h"
 #include "storage/opening_time.h"
@@ -159,6 +160,7 @@ std::optional<MadeBatch> Engine::next() {
   }
   if (threads_.empty()) {
     // The same way through works_, by the consumer alone.
+    const CancelScope scope(stopping_);
     for (;;) {
       {
         const Lock lock(mutex_);
@@ -214,6 +216,7 @@ std::optional<MadeBatch> Engine::take_front() {
 
 void Engine::run(unsigned thread) noexcept {
   LoadMeter::number_thread(thread);
+  const CancelScope scope(stopping_);
   for (;;) {
     const Claim claim = wait_for_claim();
     if (claim.work == nullptr) return;

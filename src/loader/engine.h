@@ -17,6 +17,7 @@
 #include "loader/batch_builder.h"
 #include "loader/buffer_pool.h"
 #include "loader/load_meter.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/batch.h"
@@ -84,7 +85,8 @@ class Engine {
   /// The next batch, or nothing at the end, or after stop(). Waits for it.
   std::optional<MadeBatch> next();
 
-  /// Ends the threads after the rows in hand; next() gives nothing from now on. Idempotent.
+  /// Ends the threads after the rows in hand, and what they wait for in storage within about a
+  /// second; next() gives nothing from now on. Idempotent.
   void stop() noexcept;
 
   /// How long next() has waited for the threads, in total. For the consumer.
@@ -152,7 +154,7 @@ class Engine {
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
-  std::atomic<bool> stopping_{false};  // written under mutex_
+  CancelToken::Flag stopping_{false};  // written under mutex_; what waits in storage asks it
   std::atomic<std::size_t> claim_rows_{1};
   std::chrono::nanoseconds waited_{};                     // of the consumer's own
   std::optional<LoadMeter::Clock::time_point> answered_;  // the same, when it had its last batch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/cancel_scope.h"
 #include "base/fork.h"
 #include "storage/opening_time.h"
 #include "storage/shard_handle.h"
@@ -112,6 +114,8 @@ class ShardPool {
     std::atomic<std::uint64_t> last_use{0};
   };
   static constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
+  /// A thread that waits for a shard looks this often whether it was cancelled.
+  static constexpr std::chrono::milliseconds kLookAgain{50};
   struct LeavePool {
     void operator()(Slot* slot) const noexcept { slot->leave_pool(); }
   };
@@ -142,11 +146,15 @@ class ShardPool {
     Turn& operator=(const Turn&) = delete;
 
     /// The shard, if another thread has opened it; nothing: this one is to.
+    /// Errors: Cancelled, by this thread's CancelScope.
     Handle wait() {
       const Lock lock(pool_.mutex_);
       // A thread that began in the process that this one was forked from does not exist here.
       std::uint64_t& opening = pool_.opening_[number_];
-      while (opening == process_generation()) pool_.opened_.wait(pool_.mutex_);
+      while (opening == process_generation()) {
+        detail::CancelScope::throw_if_cancelled();
+        pool_.opened_.wait_for(pool_.mutex_, kLookAgain);
+      }
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       process_ = opening = process_generation();
       return {};

@@ -1,5 +1,8 @@
 #include "shardwise/base/cancel.h"
 
+#include <thread>
+
+#include "base/cancel_scope.h"
 #include "shardwise/base/error.h"
 #include "support/support.h"
 
@@ -31,6 +34,37 @@ TEST(CancelTokenTest, MayBeAllThatKeepsTheFlag) {
   flag.reset();
   EXPECT_FALSE(watched.expired());
   EXPECT_TRUE(token.is_cancelled());
+}
+
+TEST(CancelScopeTest, IsJoinedToTokensOfItsThread) {
+  CancelToken::Flag own{false}, of_thread{false}, inner{false};
+  EXPECT_FALSE(detail::CancelScope::joined({}).can_be_cancelled());
+  CancelToken joined, alone, nested;
+  {
+    const detail::CancelScope scope(of_thread);
+    joined = detail::CancelScope::joined(&own);
+    alone = detail::CancelScope::joined({});
+    EXPECT_TRUE(alone.can_be_cancelled());
+    {
+      const detail::CancelScope innermost(inner);
+      nested = detail::CancelScope::joined({});
+    }
+    EXPECT_FALSE(alone.is_cancelled());
+    std::thread([] { EXPECT_FALSE(detail::CancelScope::joined({}).can_be_cancelled()); }).join();
+    of_thread = true;
+    EXPECT_EQ(test::error_code([] { detail::CancelScope::throw_if_cancelled(); }),
+              ErrorCode::kCancelled);
+  }
+  EXPECT_NO_THROW(detail::CancelScope::throw_if_cancelled());
+  EXPECT_TRUE(joined.is_cancelled());
+  EXPECT_TRUE(alone.is_cancelled());
+  EXPECT_FALSE(nested.is_cancelled());
+  of_thread = false;
+  own = true;
+  EXPECT_TRUE(joined.is_cancelled());
+  EXPECT_FALSE(alone.is_cancelled());
+  inner = true;
+  EXPECT_TRUE(nested.is_cancelled());
 }
 
 }  // namespace

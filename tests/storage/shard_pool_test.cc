@@ -55,6 +55,31 @@ class ShardPoolTest : public ::testing::Test {
   std::atomic<int> alive_{0};
 };
 
+TEST_F(ShardPoolTest, AThreadThatIsCancelledDoesNotWaitForTheOneThatOpens) {
+  std::atomic<bool> is_opening{false}, may_open{false};
+  Pool pool(1, [&](std::uint64_t number) {
+    is_opening = true;
+    while (!may_open) std::this_thread::yield();
+    return std::make_unique<FakeShard>(number, 10, alive_);
+  });
+  std::thread opens([&] { EXPECT_EQ(pool.get(0)->number, 0u); });
+  while (!is_opening) std::this_thread::yield();
+  CancelToken::Flag flag{false}, other_flag{false};
+  std::thread waits([&] {
+    const detail::CancelScope scope(other_flag);
+    EXPECT_EQ(pool.get(0)->number, 0u) << "only the other one was cancelled";
+  });
+  std::thread is_cancelled([&] {
+    const detail::CancelScope scope(flag);
+    EXPECT_EQ(test::error_code([&] { pool.get(0); }), ErrorCode::kCancelled);
+  });
+  flag = true;
+  is_cancelled.join();  // while the shard is still being opened
+  may_open = true;
+  opens.join();
+  waits.join();
+}
+
 TEST_F(ShardPoolTest, OpensAShardOnceWhileItFits) {
   Pool pool(3, opener());
   const auto first = pool.get(1);

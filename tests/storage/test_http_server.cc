@@ -202,6 +202,9 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
     }
     file = entry.file;
   }
+  while (request.method == "GET" && file.hangs && *file.hangs && !stops) {
+    sleep(std::chrono::milliseconds(1));
+  }
   if (!file.redirect_to.empty()) {
     return send_status(302, "Location: " + file.redirect_to + "\r\n" + file.extra_headers, "there");
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,8 @@ struct ServedFile {
   /// After so many body bytes of an answer nothing comes any more, for the first `num_stalls`.
   std::optional<std::size_t> stall_after = {};
   int num_stalls = 1 << 20;
+  /// While it is true, answers to GET do not begin.
+  std::shared_ptr<const std::atomic<bool>> hangs = {};
   /// The body comes in pieces of so many bytes with a wait before each.
   std::size_t drip_bytes = 0;
   std::chrono::milliseconds drip_wait{0};

@@ -42,7 +42,7 @@ struct LoaderAccess;
 /// meet; see Batch::size(). A batch's memory is used again when the batch is gone.
 ///
 /// One thread uses a loader; only stop() and stats() may be called from others. It is not copied or
-/// moved. Leaving a loop early, or destroying the loader, does not hang. Samples count for the
+/// moved. Leaving a loop early, or destroying the loader, does not hang, even if a server does. Samples count for the
 /// proof when their batch is handed out. Memory: (prefetch + 1) batches, and what the columns need
 /// a thread. Errors: as next().
 class SHARDWISE_EXPORT Loader {
@@ -217,7 +217,8 @@ class SHARDWISE_EXPORT Loader {
   ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
   ///         of one batch differ in size. Cancelled after stop().
   std::optional<Batch> next();
-  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
+  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore();
+  /// within about a second also one that waits for a server. Other loaders of the same data go on.
   /// state() stands behind the batches that were handed out before. Any thread.
   void stop() noexcept;
 

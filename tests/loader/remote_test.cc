@@ -1,0 +1,357 @@
+// The Loader over shards behind a server, through a shard cache and without one. Nothing here
+// ends by a timeout: where the server hangs, it does so until the test lets it go on.
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/data/make_remote_access.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/loader/loader.h"
+#include "shardwise/storage/shard_cache.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using testing::HasSubstr;
+
+constexpr int kShards = 6;
+constexpr int kSamples = 10;
+
+/// How a loader comes by its samples.
+struct Way {
+  bool has_cache;
+  unsigned fetch_threads;  // of the cache
+  unsigned threads;
+};
+
+std::ostream& operator<<(std::ostream& to, const Way& way) {
+  if (way.has_cache) {
+    to << "a cache, " << way.fetch_threads << " fetch_threads";
+  } else {
+    to << "single samples";
+  }
+  return to << ", " << way.threads << " threads";
+}
+
+const std::vector<Way>& all_ways() {
+  static const std::vector<Way> ways = {{true, 0, 0}, {true, 0, 1},  {true, 0, 3},  {true, 2, 0},
+                                        {true, 2, 3}, {false, 0, 0}, {false, 0, 1}, {false, 0, 3}};
+  return ways;
+}
+
+Fetchers::Options patient_options() {
+  Fetchers::Options options = test::quick_options();
+  options.connect_timeout = std::chrono::hours(1);
+  options.low_speed_time = std::chrono::hours(1);
+  return options;
+}
+
+/// Sample i of all has the text "text <i>" and the number i.
+class RemoteLoaderTest : public testing::Test {
+ protected:
+  RemoteLoaderTest()
+      : hang_(std::make_shared<std::atomic<bool>>(false)),
+        fetchers_(std::make_shared<const Fetchers>(patient_options())) {
+    std::vector<std::string> urls;
+    for (int shard = 0; shard < kShards; ++shard) {
+      test::TarBuilder tar;
+      for (int i = kSamples * shard; i < kSamples * (shard + 1); ++i) {
+        const std::string key = std::to_string(1000 + i);
+        tar.file(key + ".txt", "text " + std::to_string(i)).file(key + ".cls", std::to_string(i));
+      }
+      tar.end();
+      shard_bytes_ = tar.size();
+      server_.serve(path(shard), {.body = tar.bytes(), .hangs = shard == 3 ? hang_ : nullptr});
+      urls.push_back(server_.url(path(shard)));
+    }
+    build_index(dir_ / "x.idx", urls, {.remote = make_remote_access(fetchers_)});
+  }
+
+  static std::string path(int shard) { return "/" + std::to_string(shard) + ".tar"; }
+
+  Dataset open(bool has_cache, std::uint64_t budget_bytes = 1 << 30) {
+    if (!has_cache) {
+      return Dataset::open(dir_ / "x.idx",
+                           {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+    }
+    const std::string name = "cache" + std::to_string(num_caches_++);
+    return Dataset::open(dir_ / "x.idx",
+                         {.cache = ShardCache::open({.directory = dir_ / name,
+                                                     .budget_bytes = budget_bytes,
+                                                     .room_timeout = std::chrono::milliseconds(1),
+                                                     .fetchers = fetchers_})});
+  }
+  static Loader::Options options(const Way& way) {
+    return {.columns = {columns::text("txt"), columns::integer("cls")},
+            .order = {.kind = Sequential{}},
+            .batch_size = kSamples,
+            .threads = way.threads,
+            .fetch_threads = way.fetch_threads};
+  }
+  /// Waits until shard 3, which hangs, is asked for more often than `before`.
+  void wait_for_request(int before) const {
+    while (server_.gets(path(3)) == before) std::this_thread::yield();
+  }
+
+  test::TempDir dir_;
+  std::shared_ptr<std::atomic<bool>> hang_;  // of shard 3
+  test::TestHttpServer server_;
+  std::shared_ptr<const Fetchers> fetchers_;
+  std::uint64_t shard_bytes_ = 0;
+  int num_caches_ = 0;
+};
+
+/// Takes the rest of the epoch; each of its samples is to be as the server has it.
+std::size_t take_rest(Loader& loader) {
+  std::size_t count = 0;
+  while (const auto batch = loader.next()) {
+    for (std::size_t i = 0; i < batch->size(); ++i, ++count) {
+      const std::int64_t number = batch->samples()[i];
+      EXPECT_EQ((*batch)["txt"].text(i), "text " + std::to_string(number));
+      EXPECT_EQ((*batch)["cls"].values<std::int64_t>()[i], number);
+    }
+  }
+  return count;
+}
+
+TEST_F(RemoteLoaderTest, StopEndsAWaitForAServerThatHangs) {
+  for (const Way& way : all_ways()) {
+    SCOPED_TRACE(testing::PrintToString(way));
+    const Dataset data = open(way.has_cache);
+    *hang_ = true;
+    const int before = server_.gets(path(3));
+    Loader loader(data, options(way));
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(loader.next().has_value());
+    std::thread stopper([&] {
+      wait_for_request(before);
+      loader.stop();
+    });
+    EXPECT_EQ(error_code([&] { loader.next(); }), ErrorCode::kCancelled);
+    stopper.join();
+    EXPECT_EQ(error_code([&] { loader.next(); }), ErrorCode::kCancelled);
+    const ResumeToken token = loader.state();
+    EXPECT_EQ(token.position, 3u * kSamples);
+
+    *hang_ = false;
+    loader.restore(token);
+    EXPECT_EQ(take_rest(loader), 3u * kSamples);
+    EXPECT_THAT(loader.prove(), HasSubstr("60 samples, each exactly once: proven"));
+  }
+}
+
+TEST_F(RemoteLoaderTest, DestructionAndAnotherEpochDoNotWaitForAServerThatHangs) {
+  for (const Way& way : all_ways()) {
+    if (way.threads == 0 && way.fetch_threads == 0) continue;  // nothing goes on beside next()
+    SCOPED_TRACE(testing::PrintToString(way));
+    const Dataset data = open(way.has_cache);
+    *hang_ = true;
+    const int before = server_.gets(path(3));
+    auto loader = std::make_unique<Loader>(data, options(way));
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(loader->next().has_value());
+    wait_for_request(before);
+    loader->set_epoch(1);
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(loader->next().has_value());
+    loader.reset();  // comes to its end, though the server hangs
+    *hang_ = false;
+  }
+}
+
+TEST_F(RemoteLoaderTest, WhatOneLoaderStopsAnotherOfTheSameDataDoesNotFeel) {
+  for (const Way& way : all_ways()) {
+    SCOPED_TRACE(testing::PrintToString(way));
+    const Dataset data = open(way.has_cache);
+    *hang_ = true;
+    const int before = server_.gets(path(3));
+    auto left = std::make_unique<Loader>(data, options(way));
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(left->next().has_value());
+    std::thread waiting(
+        [&] { EXPECT_EQ(error_code([&] { left->next(); }), ErrorCode::kCancelled); });
+    wait_for_request(before);
+    Loader other(data, options(way));
+    std::size_t count = 0;
+    std::atomic<bool> is_under_way{false};
+    std::thread going_on([&] {
+      for (int step = 0; step < 3; ++step) count += other.next()->size();
+      is_under_way = true;
+      count += take_rest(other);
+    });
+    while (!is_under_way) std::this_thread::yield();
+    left->stop();
+    waiting.join();
+    left.reset();
+    *hang_ = false;
+    going_on.join();
+    EXPECT_EQ(count, std::size_t{kShards} * kSamples);
+    EXPECT_THAT(other.prove(), HasSubstr("60 samples, each exactly once: proven"));
+  }
+}
+
+TEST_F(RemoteLoaderTest, StartFetchesAndReadsBeforeTheFirstNext) {
+  for (const Way& way : all_ways()) {
+    if (way.threads == 0 && way.fetch_threads == 0) continue;
+    SCOPED_TRACE(testing::PrintToString(way));
+    const Dataset data = open(way.has_cache);
+    const int before = server_.gets(path(1));
+    Loader loader(data, options(way));
+    loader.start();
+    while (server_.gets(path(1)) == before) std::this_thread::yield();
+    loader.start();
+    EXPECT_EQ(take_rest(loader), std::size_t{kShards} * kSamples);
+    EXPECT_THAT(loader.prove(), HasSubstr("proven"));
+  }
+}
+
+TEST_F(RemoteLoaderTest, AnythingMayFollowStartAtOnce) {
+  for (const Way& way : all_ways()) {
+    SCOPED_TRACE(testing::PrintToString(way));
+    const Dataset data = open(way.has_cache);
+    ResumeToken token;
+    {
+      Loader loader(data, options(way));
+      loader.next();
+      token = loader.state();
+    }
+    const auto all = std::size_t{kShards} * kSamples;
+    {
+      Loader loader(data, options(way));
+      loader.start();
+    }
+    {
+      Loader loader(data, options(way));
+      loader.start();
+      loader.stop();
+      EXPECT_EQ(error_code([&] { loader.next(); }), ErrorCode::kCancelled);
+      loader.start();
+      EXPECT_EQ(error_code([&] { loader.next(); }), ErrorCode::kCancelled);
+      loader.set_epoch(0);
+      loader.start();
+      EXPECT_EQ(take_rest(loader), all);
+    }
+    {
+      Loader loader(data, options(way));
+      loader.start();
+      loader.restore(token);
+      loader.start();
+      EXPECT_EQ(take_rest(loader), all - kSamples);
+      EXPECT_THAT(loader.prove(), HasSubstr("60 samples, each exactly once: proven"));
+    }
+    {
+      Loader loader(data, options(way));
+      loader.start();
+      loader.set_epoch(2);
+      EXPECT_EQ(take_rest(loader), all);
+      EXPECT_THAT(loader.prove(), HasSubstr("epoch 2: 60 samples, each exactly once: proven"));
+      loader.start();  // at the end there is nothing to start
+      EXPECT_FALSE(loader.next().has_value());
+    }
+  }
+}
+
+/// Lives of a loader that end anywhere: left, stopped, thrown out of, destroyed; while its shards
+/// are fetched, evicted, or waited for.
+class RemoteExits : public RemoteLoaderTest {
+ protected:
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  bool percent(std::uint64_t chance) { return below(100) < chance; }
+
+  /// Room for all shards, or for two or three of them; not always a fresh one.
+  const Dataset& any_data() {
+    if (!data_ || percent(20)) data_ = open(true, shard_bytes_ * (percent(30) ? 10 : 2 + below(2)));
+    return *data_;
+  }
+
+  void live_once(std::uint64_t seed) {
+    random_.seed(seed);
+    std::atomic<std::int64_t> fuse{percent(40) ? static_cast<std::int64_t>(below(60)) : -1};
+    const auto light = [&fuse](const Sample&, const Hash128&, columns::Row& row) {
+      if (fuse >= 0 && fuse.fetch_sub(1) == 0) throw std::runtime_error("the fuse");
+      row.values<std::int8_t>()[0] = 7;
+    };
+    Loader::Options how =
+        options({true, static_cast<unsigned>(below(3)), static_cast<unsigned>(below(5))});
+    how.columns.push_back(columns::function("light", DType::kInt8, {}, light));
+    how.order = {.seed = seed, .kind = Chunked{.chunk_size = 1 + below(20)}};
+    how.batch_size = 1 + below(15);
+    auto loader = std::make_unique<Loader>(any_data(), how);
+    *hang_ = percent(30);
+    const auto after = [](std::uint64_t turns, const auto& act) {
+      return std::thread([turns, act] {
+        for (std::uint64_t i = 0; i < turns; ++i) std::this_thread::yield();
+        act();
+      });
+    };
+    std::thread releaser = after(below(3000), [this] { *hang_ = false; });
+    std::optional<std::thread> stopper;
+    if (percent(40)) stopper = after(below(3000), [&] { loader->stop(); });
+    for (std::uint64_t ops = below(12); ops > 0; --ops) one_op(*loader);
+    if (stopper) stopper->join();
+    loader.reset();
+    releaser.join();
+  }
+
+  void one_op(Loader& loader) {
+    try {
+      switch (below(8)) {
+        case 0:
+          return loader.start();
+        case 1:
+          return percent(30) ? loader.stop() : loader.start();
+        case 2:
+          return loader.set_epoch(below(4));
+        case 3:
+          return loader.restore(loader.state());
+        case 4:
+          for (auto epoch : loader.epochs(2)) {
+            for (const Batch& batch : epoch) {
+              num_batches_ += batch.size() > 0;
+              if (percent(20)) return;
+            }
+          }
+          return;
+        default:
+          num_batches_ += loader.next().has_value();
+      }
+    } catch (const Error& error) {
+      const bool is_expected =
+          error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kNotExact ||
+          error.code() == ErrorCode::kMismatch || error.code() == ErrorCode::kInvalidArgument;
+      EXPECT_TRUE(is_expected) << error.what();
+      num_cancelled_ += error.code() == ErrorCode::kCancelled;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "the fuse");
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::optional<Dataset> data_;
+  std::uint64_t num_batches_ = 0;
+  std::uint64_t num_cancelled_ = 0;
+};
+
+TEST_F(RemoteExits, ALoaderMayBeLeftInAnyState) {
+  const char* const text = std::getenv("SHARDWISE_CHAINS");
+  const std::uint64_t runs = text == nullptr ? 200 : std::strtoull(text, nullptr, 10);
+  for (std::uint64_t seed = 0; seed < runs && !HasFailure(); ++seed) {
+    SCOPED_TRACE("run " + std::to_string(seed));
+    live_once(seed);
+  }
+  std::cout << runs << " lives, " << num_batches_ << " batches, " << num_cancelled_
+            << " calls cancelled\n";
+  Loader loader(*data_, options({true, 2, 2}));
+  EXPECT_EQ(take_rest(loader), std::size_t{kShards} * kSamples) << "the data set is as before";
+}
+
+}  // namespace
+}  // namespace shardwise
