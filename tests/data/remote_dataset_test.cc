@@ -108,6 +108,51 @@ TEST_F(RemoteDatasetTest, IsIndexedInOnePassAndReadThroughTheCache) {
   expect_all_samples(data);
 }
 
+TEST_F(RemoteDatasetTest, ManySamplesAndFieldsOfThemComeThroughACacheAndWithoutOne) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  // From all shards to and fro, one twice, and none.
+  std::vector<std::uint64_t> numbers = {999, 0, 50, 49, 500, 0, 730, 731};
+  for (std::uint64_t i = 0; i < 200; ++i) numbers.push_back(i * 37 % (kShards * kSamples));
+  const std::vector<Dataset> ways = {
+      Dataset::open(index_path(), {.cache = cache()}),
+      Dataset::open(index_path(), {.cache = ShardCache::open({.directory = dir_ / "small",
+                                                              .budget_bytes = 4 * shard_bytes_,
+                                                              .fetchers = fetchers_})}),
+      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_})};
+  for (const Dataset& data : ways) {
+    std::vector<std::string> expected;
+    for (const std::uint64_t i : numbers) {
+      expected.push_back("text s" + std::to_string(1000 * (i / kSamples) + i % kSamples));
+    }
+    std::vector<std::string> seen, gathered;
+    for (const Sample& sample : data.samples(numbers)) {
+      EXPECT_EQ(sample.index(), numbers[seen.size()]);
+      seen.emplace_back(sample["txt"]);
+    }
+    EXPECT_EQ(seen, expected);
+
+    std::vector<std::int64_t> offsets;
+    std::vector<std::byte> bytes;
+    data.gather(numbers, "txt", offsets, bytes);
+    ASSERT_EQ(offsets.size(), numbers.size() + 1);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      gathered.emplace_back(reinterpret_cast<const char*>(bytes.data()) + offsets[i],
+                            static_cast<std::size_t>(offsets[i + 1] - offsets[i]));
+    }
+    EXPECT_EQ(gathered, expected);
+    EXPECT_EQ(static_cast<std::size_t>(offsets.back()), bytes.size());
+    data.gather({}, "txt", offsets, bytes);
+    EXPECT_TRUE(bytes.empty());
+    const std::vector<std::uint64_t> one = {7};
+    EXPECT_THAT(error_text([&] { data.gather(one, "jpg", offsets, bytes); }), HasSubstr("jpg"));
+  }
+  const auto without = Dataset::open(index_path());
+  EXPECT_THAT(error_text([&] {
+                for (const Sample& sample : without.samples(numbers)) EXPECT_FALSE(sample.index());
+              }),
+              HasSubstr("the shard is remote, and there is no shard cache"));
+}
+
 TEST_F(RemoteDatasetTest, UrlsInPlaceOfAnIndexWillDo) {
   std::string list;
   for (const std::string& url : serve()) list += url + "\n";

@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "served_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/loader/loader.h"
 #include "shardwise/order/sampler.h"
@@ -307,6 +308,42 @@ TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {
     EXPECT_EQ(finished.out, "");
     EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: "), HasSubstr(text)));
   }
+}
+
+TEST(EpochDecodeTest, ShardsBehindAServerComeThroughTheCacheOnceAndAreProven) {
+  const TempDir dir;
+  TestHttpServer server;
+  std::vector<std::string> urls;
+  for (int shard = 0; shard < 3; ++shard) {
+    TarBuilder tar;
+    for (int i = 0; i < 6; ++i) {
+      const std::string key = "s" + std::to_string(6 * shard + i);
+      tar.file(key + ".png", encode_png(test_picture(20 + i, 24, unsigned(i) + 1)))
+          .file(key + ".cls", std::to_string(i));
+    }
+    const std::string path = "/" + std::to_string(shard) + ".tar";
+    server.serve(path, {.body = tar.end().bytes()});
+    urls.push_back(server.url(path));
+  }
+  const std::string index = dir / "x.idx", cache = dir / "cache";
+  std::vector<std::string> build = {"index", "--quiet", "-o", index};
+  build.insert(build.end(), urls.begin(), urls.end());
+  shardwise_output(build);
+  const auto gets = [&] {
+    return server.gets("/0.tar") + server.gets("/1.tar") + server.gets("/2.tar");
+  };
+  const int before = gets();
+  for (const char* const threads : {"0", "2"}) {
+    const auto report = decoded(index, {"rgb", "--resize", "16x16", "--cache", cache, "--threads",
+                                        threads, "--batch", "4"});
+    EXPECT_EQ(report["samples"], 18) << report;
+    EXPECT_THAT(report["proof"].get<std::string>(), HasSubstr("each exactly once: proven"));
+    EXPECT_EQ(gets(), before + 3) << "each shard is fetched once, and found again";
+  }
+  const Finished without =
+      shardwise({"epoch", index, "--quiet", "--decode", "rgb", "--resize", "16x16"});
+  EXPECT_EQ(without.code, 1);
+  EXPECT_THAT(without.err, HasSubstr("the shard is remote, and there is no shard cache"));
 }
 
 }  // namespace
