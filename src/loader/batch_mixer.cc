@@ -74,11 +74,13 @@ double BatchMixer::mix_pixels(const Batch::Array& images, const Hash128& key) co
   return lambda;
 }
 
-void BatchMixer::mix(Batch& batch, std::uint64_t epoch, std::uint64_t position,
-                     BufferPool& pool) const {
+void BatchMixer::mix(Batch& batch, std::uint64_t epoch, BufferPool& pool) const {
   const std::size_t n = batch.size();
-  const double lambda =
-      n == 0 ? 1 : mix_pixels(batch[mix_.column], batch_key(seed_, epoch, position));
+  double lambda = 1;
+  if (n > 0) {
+    const auto position = static_cast<std::uint64_t>(batch.positions()[0]);
+    lambda = mix_pixels(batch[mix_.column], batch_key(seed_, epoch, position));
+  }
   const auto lambdas = pool.take(n * sizeof(float));
   const auto partners = pool.take(n * sizeof(std::int64_t));
   std::fill_n(reinterpret_cast<float*>(lambdas.get()), n, static_cast<float>(lambda));

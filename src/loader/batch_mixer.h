@@ -16,9 +16,9 @@ class BatchMixer {
   /// Errors: InvalidArgument if `mix` cannot be done to one of `columns`.
   BatchMixer(const Loader::Mix& mix, std::span<const Column> columns, std::uint64_t seed);
 
-  /// Mixes in place, and adds the arrays "_lambda" and "_partner".
-  /// @param position  of the batch's first sample as planned.
-  void mix(Batch& batch, std::uint64_t epoch, std::uint64_t position, BufferPool& pool) const;
+  /// Mixes in place, and adds the arrays "_lambda" and "_partner". The draw is that of the first
+  /// sample that is there: a bad one before it is left out at once, or by a later run's skip list.
+  void mix(Batch& batch, std::uint64_t epoch, BufferPool& pool) const;
 
  private:
   /// Returns lambda.

@@ -260,7 +260,7 @@ struct Loader::Impl {
     return
         [to = pool, packer, mixer, epoch = sampler->epoch()](Batch& batch, const BatchPlan& plan) {
           if (packer) packer->pack(batch, plan.positions, plan.starts, plan.lengths, *to);
-          if (mixer) mixer->mix(batch, epoch, plan.positions.empty() ? 0 : plan.positions[0], *to);
+          if (mixer) mixer->mix(batch, epoch, *to);
         };
   }
 
