@@ -65,10 +65,12 @@ void require_by_length(const Loader::Options& options) {
     refuse("both pack_to and max_tokens are set",
            "packed batches have batch_size * pack_to tokens: leave max_tokens out");
   }
-  const auto is_packed = [&](const Column& column) { return column.name() == rule.pack; };
-  if (rule.pack_to != 0 && std::ranges::none_of(options.columns, is_packed)) {
+  if (rule.pack_to == 0) return;
+  const auto packed = std::ranges::find(options.columns, rule.pack, &Column::name);
+  if (packed == options.columns.end()) {
     refuse("there is no column " + in_quotes(rule.pack), "pack one of the loader's columns");
   }
+  detail::Packer::require(*packed, rule.padding);
 }
 
 /// What tokens say of how batches are made: if it is the same, so are the batches.
@@ -413,6 +415,7 @@ struct Loader::Impl {
       token = sampler->token_after(sampler->steps());
     } else {
       token = sampler->token_after(0);
+      token.epoch = sampler->epoch();  // if all is left out, it stands in the next one
       const LengthBatches::Place place = place_after(num_steps);
       token.position = place.position;
       if (place.position > 0 || place.batches > 0) token.batches = {rule, place.batches};
@@ -440,6 +443,10 @@ struct Loader::Impl {
       throw Mismatch("within an epoch, batches by length must be made as before",
                      where + ": " + shown(there) + " there, " + shown(rule) + " here",
                      "go on with the same by_length and batch_size, or at the end of the epoch");
+    }
+    if (token.batches && token.position % options.by_length->window != 0) {
+      throw Mismatch("the resume token says that a window begins where none does", where,
+                     "take tokens from the loader's state()");
     }
     ResumeToken plain = token;
     plain.batches.reset();
@@ -504,6 +511,8 @@ void Loader::set_epoch(std::uint64_t epoch) {
   token.epoch = epoch;
   token.position = 0;
   token.batches.reset();
+  // After a token within a window the sampler's list holds behind that window only.
+  token.skip.merge_from(impl.options.order.skip, {epoch, 0});
   auto at = impl.sampler->clone();
   at->resume(token);
   auto batches = impl.by_length ? impl.batches_from(*at, {}) : nullptr;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <new>
 #include <numeric>
 #include <utility>
 
 #include "base/error_types.h"
 #include "base/text.h"
 #include "loader/batch_builder.h"
+#include "loader/column_maker.h"
 #include "order/key.h"
 #include "order/permutation.h"
 
@@ -57,19 +59,28 @@ void fill_with(std::byte* out, std::size_t count, std::size_t value_bytes, std::
   for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * value_bytes, &value, value_bytes);
 }
 
-bool is_integer(DType dtype) {
+/// Whether an integer type has the value. Errors: InvalidArgument if it is none.
+bool has_value(DType dtype, std::int64_t value, const std::string& column) {
   switch (dtype) {
     case DType::kUInt8:
+      return std::in_range<std::uint8_t>(value);
     case DType::kInt8:
+      return std::in_range<std::int8_t>(value);
     case DType::kUInt16:
+      return std::in_range<std::uint16_t>(value);
     case DType::kInt16:
+      return std::in_range<std::int16_t>(value);
     case DType::kUInt32:
+      return std::in_range<std::uint32_t>(value);
     case DType::kInt32:
+      return std::in_range<std::int32_t>(value);
     case DType::kUInt64:
+      return std::in_range<std::uint64_t>(value);
     case DType::kInt64:
       return true;
     default:
-      return false;
+      throw InvalidArgument("only ragged columns of integers can be packed", in_quotes(column),
+                            "name a column of tokens");
   }
 }
 
@@ -99,20 +110,43 @@ std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
   return batches;
 }
 
+void Packer::require(const Column& column, std::int64_t padding) {
+  const ColumnMaker& maker = *column.maker();
+  const bool is_ragged = maker.layout() == ColumnMaker::Layout::kRagged ||
+                         maker.layout() == ColumnMaker::Layout::kSized;
+  if (!is_ragged) {
+    throw InvalidArgument("only ragged columns of integers can be packed", in_quotes(column.name()),
+                          "name a column of tokens");
+  }
+  if (!has_value(maker.dtype(), padding, column.name())) {
+    throw InvalidArgument("the padding is no value of the column that is packed",
+                          std::to_string(padding) + ", column " + in_quotes(column.name()) + ": " +
+                              std::string(to_string(maker.dtype())),
+                          "give by_length.padding a value of that type");
+  }
+}
+
+std::shared_ptr<std::byte> Packer::take(std::size_t size, BufferPool& pool) const {
+  try {
+    return pool.take(size);
+  } catch (const std::bad_alloc&) {
+    throw InvalidArgument("a batch does not fit into memory",
+                          column_ + ", " + human_bytes(size) + " for " + std::to_string(num_rows_) +
+                              " rows of " + std::to_string(row_length_) + " tokens",
+                          "choose a smaller batch_size or pack_to");
+  }
+}
+
 void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
                   std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
                   BufferPool& pool) const {
   const Batch::Array sequences = batch[column_];
-  if (!sequences.is_ragged() || !is_integer(sequences.dtype())) {
-    throw InvalidArgument("only ragged columns of integers can be packed", in_quotes(column_),
-                          "name a column of tokens");
-  }
   const std::size_t value_bytes = size_of(sequences.dtype());
   const std::uint64_t num_rows = batch.empty() ? 0 : num_rows_;
   const std::size_t size = num_rows * row_length_;
-  const auto values = pool.take(size * value_bytes);
-  const auto segments = pool.take(size * sizeof(std::int32_t));
-  const auto places = pool.take(size * sizeof(std::int32_t));
+  const auto values = take(size * value_bytes, pool);
+  const auto segments = take(size * sizeof(std::int32_t), pool);
+  const auto places = take(size * sizeof(std::int32_t), pool);
   fill_with(values.get(), size, value_bytes, padding_);
   if (size > 0) {
     std::memset(segments.get(), 0, size * sizeof(std::int32_t));

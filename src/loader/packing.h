@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "loader/buffer_pool.h"
 #include "shardwise/loader/batch.h"
+#include "shardwise/loader/columns.h"
 
 namespace shardwise::detail {
 
@@ -30,6 +33,11 @@ struct PackedBatch {
 /// sequence. Immutable; safe from any thread.
 class Packer {
  public:
+  /// Errors: InvalidArgument if the rows of `column` cannot be packed, or if its type does not have
+  ///         the value `padding`.
+  static void require(const Column& column, std::int64_t padding);
+
+  /// REQUIRES: require() of the column and the padding.
   Packer(std::string column, std::uint64_t num_rows, std::uint64_t row_length, std::int64_t padding)
       : column_(std::move(column)),
         num_rows_(num_rows),
@@ -38,13 +46,15 @@ class Packer {
 
   /// Replaces the column of `batch` by the packed one, and adds its "_segments" and "_positions".
   /// @param positions, starts  of the batch as planned; what is not in the batch leaves a gap.
-  /// Errors: NotFound (no such column); InvalidArgument if it is no ragged column of integers, or
-  ///         its sequences have other lengths than were planned with.
+  /// Errors: NotFound (no such column); InvalidArgument if its sequences have other lengths than
+  ///         were planned with, or if the batch does not fit into memory.
   void pack(Batch& batch, std::span<const std::uint64_t> positions,
             std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
             BufferPool& pool) const;
 
  private:
+  [[nodiscard]] std::shared_ptr<std::byte> take(std::size_t size, BufferPool& pool) const;
+
   std::string column_;
   std::uint64_t num_rows_;
   std::uint64_t row_length_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <memory_resource>
 #include <mutex>
+#include <new>
 #include <random>
 #include <set>
 
@@ -414,6 +416,18 @@ TEST(LengthBatchesTest, ChainsOfRunsDeliverTheSameBatches) {
   }
 }
 
+/// Gives blocks of 1 MiB at most.
+class LittleMemory : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    if (size > std::size_t{1} << 20) throw std::bad_alloc();
+    return std::pmr::new_delete_resource()->allocate(size, alignment);
+  }
+  void do_deallocate(void* p, std::size_t size, std::size_t alignment) override {
+    std::pmr::new_delete_resource()->deallocate(p, size, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
 TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
   const test::TempDir dir;
   const Dataset data = make_texts(dir, 20);
@@ -435,6 +449,19 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
               HasSubstr("two columns have one name: 'txt_segments'"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "cls"; }),
               HasSubstr("only ragged columns of integers can be packed: 'cls'"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->padding = 256; }),
+              AllOf(HasSubstr("the padding is no value of the column that is packed"),
+                    HasSubstr("256, column 'txt': uint8")));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->padding = -1; }),
+              HasSubstr("-1, column 'txt': uint8"));
+  // 36 GiB, and this memory gives 1 MiB.
+  EXPECT_THAT(text([](Loader::Options& o) {
+                o.batch_size = 4;
+                o.by_length->pack_to = std::uint64_t{1} << 30;
+                o.memory = std::make_shared<LittleMemory>();
+              }),
+              AllOf(HasSubstr("a batch does not fit into memory"), HasSubstr("txt, 4.0 GiB"),
+                    HasSubstr("4 rows of 1073741824 tokens"), HasSubstr("pack_to")));
   EXPECT_THAT(
       text([](Loader::Options& o) { o.by_length->unit = 2; }),
       AllOf(HasSubstr("another length than it was packed with"), HasSubstr("column 'txt'")));
@@ -513,6 +540,41 @@ TEST(LengthBatchesTest, LengthsComeFromAColumnToo) {
               HasSubstr("no column 'none'"));
 }
 
+TEST(LengthBatchesTest, ATokenStandsInItsEpochAlsoIfAllTheRestIsLeftOut) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  Loader::Options options = options_of();
+  options.order.skip.add_positions(0, 32, 75);
+  const Delivered first = run(data, options, 1, {}, 7);  // one into the second window
+  ASSERT_EQ(first.token.position, 32u);
+  // The sampler of this run has nothing to deliver.
+  const Delivered second = run(data, options, 2, first.token, 1);
+  EXPECT_EQ(second.token.epoch, 0u);
+  EXPECT_EQ(second.token.position, 32u);
+  ASSERT_TRUE(second.token.batches.has_value());
+  EXPECT_EQ(second.token.batches->delivered, 3u);
+  EXPECT_THAT(run(data, options, 1, second.token).proof, HasSubstr("epoch 0: 32 samples"));
+}
+
+TEST(LengthBatchesTest, TheSkipListHoldsInAnEpochThatIsBegunAgainAfterAResume) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  const ResumeToken token = run(data, options_of(), 1, {}, 2).token;
+  Loader::Options options = options_of();
+  options.order.skip.add_sample(7);
+  options.order.skip.add_positions(0, 0, 10);
+  Loader loader(data, options);
+  loader.restore(token);
+  loader.set_epoch(0);
+  std::set<std::int64_t> seen;
+  for (const Batch& batch : loader.epoch()) {
+    for (const std::int64_t position : batch.positions()) EXPECT_GE(position, 10);
+    seen.insert(batch.samples().begin(), batch.samples().end());
+  }
+  EXPECT_FALSE(seen.contains(7));
+  EXPECT_THAT(loader.prove(), HasSubstr("left out as asked: proven"));
+}
+
 TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   const test::TempDir dir;
   const Dataset data = make_texts(dir, 75);
@@ -535,6 +597,11 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   forged = token;
   forged.batches->delivered = 1;
   EXPECT_THAT(text(options_of(), forged), HasSubstr("12 samples were delivered, and 6 were due"));
+  forged = token;
+  forged.position = 12;
+  forged.batches->delivered = 0;
+  EXPECT_THAT(text(options_of(), forged),
+              AllOf(HasSubstr("a window begins where none does"), HasSubstr("position 12")));
   EXPECT_THAT(test::error_text([&] { make_sampler(data, options_of().order, {})->resume(token); }),
               HasSubstr("go on with a Loader whose by_length is the same"));
   // At the end of an epoch the rule may change.

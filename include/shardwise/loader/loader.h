@@ -72,14 +72,14 @@ class SHARDWISE_EXPORT Loader {
     /// A longer sample comes alone.
     std::uint64_t max_tokens = 0;
     /// A ragged column of integers, a value for each token, whose sequences are packed into rows of
-    /// `pack_to` tokens; empty: none. A batch then has batch_size such rows. Its array "x" is
-    /// [batch_size, pack_to]; "x_segments" says which sequence of its row a token is of, from 1,
+    /// `pack_to` tokens; empty: none. A batch then has batch_size such rows, or none if it has no
+    /// sample. Its array "x" is [batch_size, pack_to]; "x_segments" says which sequence of its row a token is of, from 1,
     /// and 0 where there is none; "x_positions" says where in its sequence it lies; both int32, of
     /// the same shape. A sequence that is longer than a row goes on in the next one. The other
     /// columns still have a row for each sample, in the order of their places.
     std::string pack{};
     std::uint64_t pack_to = 0;
-    std::int64_t padding = 0;  ///< the value where there is no token
+    std::int64_t padding = 0;  ///< the value where there is no token, one of the column's type
   };
 
   /// Mixup and cutmix: each image of a batch is mixed with the one before it, the first with the
