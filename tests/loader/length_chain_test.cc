@@ -1,0 +1,1090 @@
+// Random chains of what may be done with loaders of batches by length, against a simple model.
+//
+// As loader_chain_test.cc, with a model that is written from docs/formats/length-batches.md and
+// order.md alone: windows, lengths, batches, packed rows, their shuffle, ranks, and the points of
+// tokens. A proof must succeed if what was delivered in an epoch, by all runs that had a part in
+// it, is what the order promises; and otherwise it must not. Some tokens are changed by hand.
+//
+//     SHARDWISE_CHAINS=20000 loader_length_chain_test      that many chains
+//     SHARDWISE_CHAIN_SEED=17 loader_length_chain_test     one, in detail
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error_types.h"
+#include "base/hasher.h"
+#include "loader/thread_ranks.h"
+#include "shardwise/loader/loader.h"
+#include "support/dataset.h"
+
+namespace shardwise {
+namespace {
+
+// ---------------------------------------------------------------------------- from order.md
+
+std::string words_of(std::initializer_list<std::uint64_t> words) {
+  std::string bytes;
+  for (const std::uint64_t word : words) {
+    for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(word >> (8 * i)));
+  }
+  return bytes;
+}
+
+Hash128 model_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose,
+                  std::uint64_t index) {
+  return hash128(words_of({seed, epoch, purpose, index}));
+}
+
+std::uint64_t model_scatter(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+std::uint32_t low32(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+
+/// The images of 0 to n - 1.
+std::vector<std::uint64_t> model_permutation(std::uint64_t n, const Hash128& key) {
+  const std::uint64_t k0 = key.low;
+  const std::uint64_t k1 = key.high | 1;
+  std::vector<std::uint64_t> images(n);
+  std::iota(images.begin(), images.end(), 0);
+  if (n <= 64) {
+    for (std::uint64_t i = n; i-- > 1;) {
+      const std::uint64_t c = n - 1 - i;
+      const std::uint64_t word = model_scatter(k0 + c / 2 * k1);
+      const std::uint64_t u = c % 2 == 0 ? low32(word) : word >> 32;
+      std::swap(images[i], images[(u * (i + 1)) >> 32]);
+    }
+    return images;
+  }
+  std::uint64_t a = 1;
+  while (a * a < n) ++a;
+  const std::uint64_t b = (n + a - 1) / a;
+  const auto f = [&](std::uint64_t t, std::uint64_t x, std::uint64_t m) {
+    const std::uint64_t w = k0 + t * k1;
+    std::uint64_t y = std::uint64_t{low32(x ^ w)} * 0x9e3779b1U + w;
+    y = std::uint64_t{low32(y ^ (y >> 32))} * 0x85ebca77U;
+    return (low32(y) * m) >> 32;
+  };
+  for (std::uint64_t& image : images) {
+    do {
+      std::uint64_t l = image / b;
+      std::uint64_t r = image % b;
+      for (std::uint64_t t = 0; t < (n < 512 ? 12U : 8U); t += 2) {
+        l = (l + f(t, r, a)) % a;
+        r = (r + f(t + 1, l, b)) % b;
+      }
+      image = l * b + r;
+    } while (image >= n);
+  }
+  return images;
+}
+
+// --------------------------------------------------------------------- from length-batches.md
+
+/// A sample of a batch: its number in the window, and where its first token lies.
+struct Placed {
+  std::uint64_t number = 0;
+  std::uint64_t start = 0;
+
+  friend bool operator==(const Placed&, const Placed&) = default;
+};
+using PlacedBatch = std::vector<Placed>;
+
+std::vector<std::uint64_t> sorted_by(const std::vector<std::uint64_t>& lengths, bool longest) {
+  std::vector<std::uint64_t> numbers(lengths.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::stable_sort(numbers.begin(), numbers.end(), [&](std::uint64_t a, std::uint64_t b) {
+    return longest ? lengths[a] > lengths[b] : lengths[a] < lengths[b];
+  });
+  return numbers;
+}
+
+template <class Thing>
+std::vector<Thing> shuffled(const std::vector<Thing>& things, const Hash128& key) {
+  std::vector<Thing> result;
+  for (const std::uint64_t from : model_permutation(things.size(), key)) {
+    result.push_back(things[from]);
+  }
+  return result;
+}
+
+std::vector<PlacedBatch> model_batches(const std::vector<std::uint64_t>& lengths,
+                                       std::uint64_t batch_size, std::uint64_t max_tokens,
+                                       const Hash128& key) {
+  std::vector<PlacedBatch> batches;
+  for (const std::uint64_t i : sorted_by(lengths, false)) {
+    const auto joins = [&](const PlacedBatch& batch) {
+      if (batch.size() >= batch_size) return false;
+      const std::uint64_t longest = std::max<std::uint64_t>(lengths[i], 1);
+      return max_tokens == 0 || longest <= max_tokens / (batch.size() + 1);
+    };
+    if (batches.empty() || !joins(batches.back())) batches.emplace_back();
+    batches.back().push_back({i, 0});
+  }
+  return shuffled(batches, key);
+}
+
+std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
+                                      std::uint64_t batch_size, std::uint64_t pack_to,
+                                      const Hash128& key) {
+  struct Group {
+    PlacedBatch samples;
+    std::uint64_t rows = 1;
+    std::uint64_t room = 0;  // in the last row
+  };
+  std::vector<Group> groups;
+  for (const std::uint64_t i : sorted_by(lengths, true)) {
+    Group* best = nullptr;
+    for (Group& group : groups) {
+      if (group.room < lengths[i]) continue;
+      if (best == nullptr || group.room < best->room) best = &group;
+    }
+    if (best == nullptr) {
+      const std::uint64_t rows = std::max<std::uint64_t>(1, (lengths[i] + pack_to - 1) / pack_to);
+      best = &groups.emplace_back(Group{{}, rows, rows * pack_to});
+    }
+    best->samples.push_back({i, best->rows * pack_to - best->room});
+    best->room -= lengths[i];
+  }
+  std::vector<PlacedBatch> batches;
+  std::uint64_t rows = 0;
+  for (const Group& group : shuffled(groups, key)) {
+    if (batches.empty() || rows + group.rows > batch_size) {
+      batches.emplace_back();
+      rows = 0;
+    }
+    for (const Placed& placed : group.samples) {
+      batches.back().push_back({placed.number, rows * pack_to + placed.start});
+    }
+    rows += group.rows;
+  }
+  return batches;
+}
+
+// ------------------------------------------------------------------------------------ the chains
+
+struct LengthChainBroken {
+  std::string text;
+};
+
+void require_that(bool holds, const std::string& what) {
+  if (!holds) throw LengthChainBroken{what};
+}
+
+template <class Value>
+void require_equal(const Value& actual, const Value& expected, const std::string& what) {
+  if (actual == expected) return;
+  std::ostringstream text;
+  text << what << ": " << actual << ", not " << expected;
+  throw LengthChainBroken{text.str()};
+}
+
+class LengthDice {
+ public:
+  explicit LengthDice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 7) {}
+
+  std::uint64_t number() { return engine_(); }
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  bool percent(std::uint64_t chance) { return below(100) < chance; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// A sample as it was written.
+struct Written {
+  std::string key;
+  std::string txt;
+  std::optional<std::string> alt;
+  std::optional<std::string> tok;  // int32, but for some of an odd size
+  std::uint64_t n = 0;             // the column n, rounded up
+  bool has_number = true;
+
+  [[nodiscard]] bool is_bad() const { return !has_number || !tok || tok->size() % 4 != 0; }
+};
+
+struct WrittenSet {
+  std::optional<Dataset> data;
+  std::vector<Written> samples;
+};
+
+std::string int32s(std::uint64_t first, std::uint64_t count) {
+  std::string bytes;
+  for (std::uint64_t k = 0; k < count; ++k) {
+    const auto value = static_cast<std::uint32_t>(first * 1000 + k);
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  return bytes;
+}
+
+/// Data sets, made once for all chains.
+class LengthShelf {
+ public:
+  LengthShelf() {
+    LengthDice dice(1);
+    for (const std::size_t size : {0U, 1U, 2U, 6U, 13U, 40U, 90U}) {
+      for (const std::uint64_t percent_bad : {0U, 0U, 6U, 30U}) add(size, percent_bad, dice);
+    }
+  }
+  const WrittenSet& any(LengthDice& dice) const { return sets_[dice.below(sets_.size())]; }
+
+ private:
+  static std::uint64_t draw_length(LengthDice& dice) {
+    if (dice.percent(10)) return 0;
+    return dice.percent(10) ? 30 + dice.below(40) : 1 + dice.below(12);
+  }
+
+  void add(std::size_t size, std::uint64_t percent_bad, LengthDice& dice) {
+    WrittenSet made;
+    std::vector<test::Fields> all;
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::string number = std::to_string(i);
+      Written sample;
+      sample.key = "s" + std::string(5 - number.size(), '0') + number;
+      sample.txt = std::string(draw_length(dice), 'x');
+      const std::uint64_t tokens = draw_length(dice);
+      sample.tok = int32s(i, tokens);
+      sample.n = tokens;
+      if (dice.percent(30)) sample.alt = std::string(draw_length(dice), 'y');
+      if (dice.percent(percent_bad)) {
+        const std::uint64_t kind = dice.below(3);
+        if (kind == 0) sample.has_number = false;
+        if (kind == 1) sample.tok.reset();
+        if (kind == 2) sample.tok->push_back('?');
+      }
+      test::Fields fields{{"txt", sample.txt},
+                          {"cls", sample.has_number ? std::to_string(i) : "?"},
+                          {"num", std::to_string(static_cast<double>(tokens) - 0.25)}};
+      if (tokens == 0) fields.back().second = "0";
+      if (sample.alt) fields.emplace_back("alt", *sample.alt);
+      if (sample.tok) fields.emplace_back("tok", *sample.tok);
+      all.push_back(std::move(fields));
+      made.samples.push_back(std::move(sample));
+    }
+    const bool is_empty = all.empty();
+    if (is_empty) all.push_back({{"num", "1"}});
+    const std::string name = "set" + std::to_string(sets_.size());
+    test::make_dataset(dir_, name, all, 9);
+    std::vector<std::string> shards;
+    for (std::size_t first = 0; first < all.size(); first += 9) {
+      shards.push_back(dir_ / (name + "-" + std::to_string(shards.size()) + ".tar"));
+    }
+    const std::string index = dir_ / (name + "-n.idx");
+    build_index(index, shards, {.content = {.columns = {parse_column("n=num")}}});
+    made.data = Dataset::open(index);
+    if (is_empty) made.data = made.data->subset(std::vector<std::uint64_t>{});
+    sets_.push_back(std::move(made));
+    if (size > 2) add_view(dice);
+  }
+
+  /// Some of the samples of the last data set.
+  void add_view(LengthDice& dice) {
+    const WrittenSet& whole = sets_.back();
+    WrittenSet made;
+    std::vector<std::uint64_t> numbers;
+    for (std::uint64_t i = 0; i < whole.samples.size(); ++i) {
+      if (dice.percent(40)) continue;
+      numbers.push_back(i);
+      made.samples.push_back(whole.samples[i]);
+    }
+    made.data = whole.data->subset(numbers);
+    sets_.push_back(std::move(made));
+  }
+
+  test::TempDir dir_;
+  std::vector<WrittenSet> sets_;
+};
+
+const LengthShelf& length_shelf() {
+  static const LengthShelf made;
+  return made;
+}
+
+/// What the chains did, for people.
+struct LengthTally {
+  std::uint64_t worlds = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t resumes = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t forged = 0;
+  std::uint64_t forged_taken = 0;
+  std::uint64_t proven = 0;
+  std::uint64_t disproven = 0;
+};
+
+class LengthChain {
+ public:
+  LengthChain(std::uint64_t seed, std::ostream* log, LengthTally& tally)
+      : dice_(seed), log_(log), tally_(tally) {
+    std::vector<Dataset> parts;
+    const std::uint64_t num_parts = dice_.percent(25) ? 2 + dice_.below(2) : 1;
+    for (std::uint64_t i = 0; i < num_parts; ++i) {
+      const WrittenSet& set = length_shelf().any(dice_);
+      samples_.insert(samples_.end(), set.samples.begin(), set.samples.end());
+      parts.push_back(*set.data);
+    }
+    data_.emplace(std::move(parts));
+    draw_order();
+    Order whole = order_;
+    whole.skip = {};
+    positions_ = make_sampler(*data_, whole);
+    draw_rule();
+    draw_world();
+  }
+
+  void run() {
+    for (std::uint64_t ops = 5 + dice_.below(40); ops > 0; --ops) {
+      op();
+      check_numbers();
+    }
+  }
+
+ private:
+  using Ledger = std::map<std::uint64_t, std::uint64_t>;  // sample -> deliveries
+  struct Rank {
+    std::unique_ptr<Loader> loader;
+    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
+  };
+  struct Saved {
+    ResumeToken token;
+    Ledger ledger;
+  };
+  /// One window of the current epoch: its batches hold numbers in the window.
+  struct Window {
+    std::uint64_t first = 0;  // position
+    std::vector<PlacedBatch> batches;
+  };
+  /// What a collective call said on a rank: a text, or an error.
+  struct Said {
+    std::string text;
+    std::optional<ErrorCode> error;
+  };
+
+  void say(const std::string& text) {
+    if (log_ != nullptr) *log_ << text << "\n";
+  }
+
+  // ------------------------------------------------------------------------------------ setting up
+
+  void draw_order() {
+    order_.seed = dice_.number();
+    const std::uint64_t n = data_->size();
+    const auto chunked = [&] {
+      return Chunked{.chunk_size = 1 + dice_.below(n + 2),
+                     .window = 1 + dice_.below(3),
+                     .phase = dice_.percent(20)};
+    };
+    if (data_->num_parts() > 1 && n > 0 && dice_.percent(60)) {
+      std::vector<double> weights;
+      for (std::size_t i = 0; i < data_->num_parts(); ++i) {
+        weights.push_back(data_->part(i).empty() ? 0.0 : dice_.one_of({0.5, 1.0, 3.0}));
+      }
+      order_.kind = data_->mixture(weights, chunked());
+      if (dice_.percent(50)) order_.epoch_size = 1 + dice_.below(2 * n);
+    } else {
+      const std::uint64_t kind = dice_.below(8);
+      order_.kind = chunked();
+      if (kind == 0) order_.kind = Sequential{};
+      if (kind == 1) order_.kind = Sharded{.window = 1 + dice_.below(3)};
+      if (kind == 2 && n > 0) {
+        order_.kind =
+            Resampled{.unit = dice_.one_of({Resampled::Unit::kSample, Resampled::Unit::kShard})};
+      }
+      if (n > 0 && dice_.percent(15)) order_.epoch_size = 1 + dice_.below(2 * n);
+      if (dice_.percent(15)) order_.streams = 2;
+    }
+    add_to_skip(10);
+  }
+
+  void add_to_skip(std::uint64_t chance) {
+    if (data_->empty()) return;
+    if (dice_.percent(chance)) {
+      for (std::uint64_t i = 1 + dice_.below(4); i > 0; --i) {
+        order_.skip.add_sample(dice_.below(data_->size()), "by choice");
+      }
+    }
+    if (dice_.percent(chance)) {
+      const std::uint64_t begin = dice_.below(num_positions() + 1);
+      order_.skip.add_positions(dice_.below(3), begin, begin + dice_.below(20));
+    }
+  }
+
+  void draw_rule() {
+    rule_ = {};
+    batch_size_ = dice_.one_of({1U, 2U, 3U, 5U, 8U, 64U});
+    rule_.window = dice_.one_of({1U, 2U, 7U, 16U, 30U, 100U, 8192U});
+    if (dice_.percent(30)) {
+      rule_.column = "n";
+    } else {
+      rule_.field = dice_.one_of({"txt", "tok", "alt", "alt;txt", "none", "tok;txt"});
+      rule_.unit = dice_.one_of({1U, 1U, 4U, 7U, 1000U});
+    }
+    if (dice_.percent(40)) rule_.max_tokens = dice_.one_of({1U, 5U, 20U, 64U, 1000000U});
+    if (dice_.percent(30)) {
+      if (rule_.column.empty()) {
+        rule_.field = "tok";
+        rule_.unit = 4;
+      }
+      rule_.max_tokens = 0;
+      rule_.pack = "tok";
+      rule_.pack_to = 1 + dice_.below(40);
+      rule_.padding = dice_.one_of({0, -1, 7});
+      while (batch_size_ * rule_.pack_to < 71) ++batch_size_;  // tokens of the longest
+    }
+    lengths_.clear();
+    for (const Written& sample : samples_) lengths_.push_back(length_of(sample));
+    say(rule_text());
+  }
+
+  std::uint64_t length_of(const Written& sample) const {
+    if (!rule_.column.empty()) return sample.n;
+    std::istringstream names(rule_.field);
+    for (std::string name; std::getline(names, name, ';');) {
+      std::optional<std::string> bytes;
+      if (name == "txt") bytes = sample.txt;
+      if (name == "alt") bytes = sample.alt;
+      if (name == "tok") bytes = sample.tok;
+      if (bytes) return (bytes->size() + rule_.unit - 1) / rule_.unit;
+    }
+    return 0;
+  }
+
+  std::string rule_text() const {
+    std::string text;
+    if (rule_.column.empty()) {
+      text = "field " + rule_.field + ", unit " + std::to_string(rule_.unit);
+    } else {
+      std::string bytes;
+      for (const std::uint64_t length : lengths_) bytes += words_of({length});
+      text = "column n (hash " + std::to_string(hash64(bytes)) + ")";
+    }
+    text += ", window " + std::to_string(rule_.window) + ", batch_size " +
+            std::to_string(batch_size_) + ", max_tokens " + std::to_string(rule_.max_tokens);
+    if (rule_.pack_to > 0) text += ", pack_to " + std::to_string(rule_.pack_to);
+    return text;
+  }
+
+  /// Loaders made anew, at the beginning of epoch 0.
+  void draw_world() {
+    ranks_.clear();  // in the middle of whatever they do
+    replicas_ = dice_.percent(15) ? 2 : 1;
+    const std::uint64_t shares = order_.streams == 2 ? dice_.one_of({1U, 2U, 4U})
+                                                     : dice_.one_of({1U, 1U, 1U, 2U, 3U, 5U, 7U});
+    const std::uint64_t world = replicas_ * shares;
+    group_ = std::make_unique<test::ThreadRanks>(world);
+    Loader::Options options;
+    options.columns = {columns::tokens("tok"), columns::integer("cls"), columns::key(),
+                       columns::text("txt")};
+    add_to_skip(8);
+    options.order = order_;
+    options.batch_size = batch_size_;
+    options.by_length = rule_;
+    options.replicas = replicas_;
+    max_bad_ = dice_.percent(30) ? 0 : dice_.one_of({1U, 3U, 1000U, 1000U, 1000U});
+    options.max_bad = max_bad_;
+    say(std::to_string(world) + " ranks, " + std::to_string(replicas_) + " replicas, max_bad " +
+        std::to_string(max_bad_));
+    for (std::uint64_t r = 0; r < world; ++r) {
+      Loader::Options own = options;
+      own.threads = dice_.one_of({0U, 0U, 1U, 2U});
+      own.prefetch = dice_.one_of({0U, 0U, 1U, 9U});
+      if (dice_.percent(20)) own.max_bytes_ahead = dice_.below(400);
+      ranks_.push_back({std::make_unique<Loader>(*data_, own, group_->rank(r)), {}});
+    }
+    agreed_ = {};
+    skip_ = order_.skip;
+    move_to(0, 0, {});
+    ++tally_.worlds;
+  }
+
+  // ---------------------------------------------------------------------------------- the model
+
+  std::uint64_t num_positions() const {
+    return order_.epoch_size != 0 ? order_.epoch_size : data_->size();
+  }
+  std::uint64_t shares() const { return ranks_.size() / replicas_; }
+  std::uint64_t num_batches() const { return dealt_.size(); }
+  std::uint64_t steps() const { return (num_batches() - first_ + shares() - 1) / shares(); }
+  bool has_ended() const { return has_said_end_ || (steps() > 0 && taken_ == steps()); }
+  std::uint64_t sample_at(std::uint64_t position) const { return samples_at_[position]; }
+
+  /// The model stands at a number of batches of an epoch.
+  void move_to(std::uint64_t epoch, std::uint64_t first, Ledger ledger) {
+    make_epoch(epoch);
+    first_ = first;
+    ledger_ = std::move(ledger);
+    is_stopped_ = false;
+    has_said_end_ = false;
+    taken_ = 0;
+    for (Rank& rank : ranks_) rank.found.clear();
+  }
+
+  void make_epoch(std::uint64_t epoch) {
+    epoch_ = epoch;
+    samples_at_.clear();
+    positions_->set_epoch(epoch);
+    for (std::uint64_t p = 0; p < num_positions(); ++p) samples_at_.push_back(positions_->at(p));
+    const std::uint64_t seed = std::holds_alternative<Sequential>(order_.kind) ? 0 : order_.seed;
+    windows_.clear();
+    dealt_.clear();
+    for (std::uint64_t w = 0; w * rule_.window < num_positions(); ++w) {
+      Window window{.first = w * rule_.window, .batches = {}};
+      std::vector<std::uint64_t> lengths;
+      for (std::uint64_t p = window.first; p < end_of(w); ++p)
+        lengths.push_back(lengths_[sample_at(p)]);
+      const Hash128 key = model_key(seed, epoch, 14, w);
+      window.batches = rule_.pack_to > 0
+                           ? model_packed(lengths, batch_size_, rule_.pack_to, key)
+                           : model_batches(lengths, batch_size_, rule_.max_tokens, key);
+      for (std::uint64_t i = 0; i < window.batches.size(); ++i) dealt_.emplace_back(w, i);
+      windows_.push_back(std::move(window));
+    }
+  }
+
+  std::uint64_t end_of(std::uint64_t window) const {
+    return std::min((window + 1) * rule_.window, num_positions());
+  }
+
+  bool is_left_out(const SkipList& skip, std::uint64_t epoch, std::uint64_t position) const {
+    for (const auto& [range, end] : skip.ranges()) {
+      if (range.first == epoch && range.second <= position && position < end) return true;
+    }
+    const auto found = skip.samples().find(sample_at(position));
+    return found != skip.samples().end() && found->second.from <= SkipList::Point{epoch, position};
+  }
+
+  /// The samples of the first `count` batches of the epoch that are not left out.
+  Ledger due(std::uint64_t count, const SkipList& skip) const {
+    Ledger ledger;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      for (const Placed& placed : batch(i)) {
+        const std::uint64_t position = windows_[dealt_[i].first].first + placed.number;
+        if (!is_left_out(skip, epoch_, position)) ++ledger[sample_at(position)];
+      }
+    }
+    return ledger;
+  }
+  static std::uint64_t count_of(const Ledger& ledger) {
+    std::uint64_t count = 0;
+    for (const auto& [sample, times] : ledger) count += times;
+    return count;
+  }
+  const PlacedBatch& batch(std::uint64_t i) const {
+    return windows_[dealt_[i].first].batches[dealt_[i].second];
+  }
+
+  void model_set_epoch(std::uint64_t epoch) {
+    skip_.merge(agreed_);
+    skip_.merge_from(order_.skip, {epoch, 0});
+    move_to(epoch, 0, {});
+  }
+
+  /// After a collective call all know the bad samples of each. True if there are too many.
+  bool model_agree() {
+    bool has_news = false;
+    for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
+      for (const auto& [sample, point] : ranks_[r].found) {
+        agreed_.add_sample(sample, "", point);
+        has_news = true;
+      }
+    }
+    return has_news && agreed_.samples().size() > max_bad_;
+  }
+
+  SkipList all_left_out() const {
+    SkipList all = skip_;
+    all.merge(agreed_);
+    return all;
+  }
+
+  void check_numbers() {
+    for (const Rank& rank : ranks_) {
+      const Loader& loader = *rank.loader;
+      require_equal(loader.epoch_number(), epoch_, "the epoch's number");
+      require_equal(loader.steps(), steps(), "steps");
+      require_equal(loader.steps_left(), steps() - taken_, "steps left");
+      require_equal(loader.has_ended(), has_ended(), "has_ended");
+    }
+  }
+
+  static void check_points(const SkipList& actual, const SkipList& expected,
+                           const std::string& what) {
+    require_equal(actual.samples().size(), expected.samples().size(), what);
+    for (const auto& [sample, entry] : expected.samples()) {
+      const auto found = actual.samples().find(sample);
+      require_that(found != actual.samples().end(), what + " lacks " + std::to_string(sample));
+      require_that(found->second.from == entry.from,
+                   what + ": " + std::to_string(sample) + " is from " +
+                       std::to_string(found->second.from.epoch) + ", " +
+                       std::to_string(found->second.from.position) + " on, not " +
+                       std::to_string(entry.from.epoch) + ", " +
+                       std::to_string(entry.from.position));
+    }
+    require_that(actual.ranges() == expected.ranges(), what + ": other ranges");
+  }
+
+  // ---------------------------------------------------------------------------------- operations
+
+  void op() {
+    const std::uint64_t what = dice_.below(100);
+    if (what < 50) return step();
+    if (what < 62) return save();
+    if (what < 72) return restore();
+    if (what < 78) return forge();
+    if (what < 83) return prove();
+    if (what < 88) return set_epoch(dice_.percent(60) ? epoch_ + 1 : dice_.below(4));
+    if (what < 90) return stop();
+    if (what < 92) return start();
+    say("other loaders");
+    if (dice_.percent(20)) draw_rule();
+    draw_world();
+  }
+
+  void start() {
+    for (Rank& rank : ranks_) {
+      if (dice_.percent(70)) rank.loader->start();
+    }
+  }
+
+  void stop() {
+    say("stop");
+    for (Rank& rank : ranks_) std::thread([&] { rank.loader->stop(); }).join();
+    is_stopped_ = true;
+  }
+
+  void set_epoch(std::uint64_t epoch) {
+    say("set_epoch " + std::to_string(epoch));
+    for (Rank& rank : ranks_) rank.loader->set_epoch(epoch);
+    model_set_epoch(epoch);
+  }
+
+  void step() {
+    const std::uint64_t steps_wanted = dice_.percent(30) ? steps() + 1 : 1;
+    for (std::uint64_t i = 0; i < steps_wanted && (i == 0 || taken_ < steps()); ++i) {
+      say("step " + std::to_string(taken_) + " of " + std::to_string(steps()));
+      if (is_stopped_) return must_be_cancelled();
+      if (taken_ == steps()) {
+        for (Rank& rank : ranks_) {
+          require_that(!rank.loader->next(), "a batch behind the last one");
+        }
+        has_said_end_ = true;
+        return;
+      }
+      for (std::size_t r = 0; r < ranks_.size(); ++r) take(r);
+      ++taken_;
+    }
+  }
+
+  void must_be_cancelled() {
+    for (Rank& rank : ranks_) {
+      try {
+        rank.loader->next();
+      } catch (const Cancelled&) {
+        continue;
+      }
+      throw LengthChainBroken{"next() after stop() is not Cancelled"};
+    }
+  }
+
+  /// A row of a batch: its sample, position, and where its first token lies.
+  struct Row {
+    std::uint64_t sample = 0;
+    std::uint64_t position = 0;
+    std::uint64_t start = 0;
+  };
+
+  void take(std::size_t r) {
+    Rank& rank = ranks_[r];
+    std::vector<Row> rows;
+    std::vector<Row> bad;
+    const std::uint64_t number = first_ + taken_ * shares() + r / replicas_;
+    if (number < num_batches()) {
+      for (const Placed& placed : batch(number)) {
+        const std::uint64_t position = windows_[dealt_[number].first].first + placed.number;
+        if (is_left_out(skip_, epoch_, position)) continue;
+        const Row row{sample_at(position), position, placed.start};
+        (samples_[row.sample].is_bad() ? bad : rows).push_back(row);
+      }
+    }
+    std::set<std::uint64_t> known;
+    for (const auto& [sample, entry] : agreed_.samples()) known.insert(sample);
+    for (const Row& row : bad) {
+      if (max_bad_ > 0) rank.found.emplace_back(row.sample, SkipList::Point{epoch_, row.position});
+    }
+    for (const auto& [sample, point] : rank.found) known.insert(sample);
+    const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
+    ++tally_.batches;
+    try {
+      const auto batch = rank.loader->next();
+      require_that(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
+      require_that(batch.has_value(), "no batch");
+      check_batch(*batch, rows);
+    } catch (const BadField& error) {
+      require_that(too_many || (max_bad_ == 0 && !bad.empty()),
+                   std::string("BadField without a reason: ") + error.what());
+      return;
+    } catch (const NotFound& error) {
+      require_that(max_bad_ == 0 && !bad.empty(),
+                   std::string("NotFound without a reason: ") + error.what());
+      return;
+    }
+    if (r % replicas_ != 0) return;
+    for (const Row& row : rows) ++ledger_[row.sample];
+  }
+
+  void check_batch(const Batch& batch, const std::vector<Row>& rows) {
+    require_equal(batch.size(), rows.size(), "rows of a batch");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Written& sample = samples_[rows[i].sample];
+      require_equal(batch.samples()[i], static_cast<std::int64_t>(rows[i].sample), "a sample");
+      require_equal(batch.positions()[i], static_cast<std::int64_t>(rows[i].position),
+                    "a position");
+      require_equal(batch["__key__"].text(i), std::string_view(sample.key), "a key");
+      require_equal(batch["txt"].text(i), std::string_view(sample.txt), "a text");
+      if (rule_.pack_to == 0) {
+        require_that(batch["tok"].text(i) == *sample.tok, "other tokens");
+      }
+      ++tally_.samples;
+    }
+    if (rule_.pack_to > 0) check_packed(batch, rows);
+  }
+
+  void check_packed(const Batch& batch, const std::vector<Row>& rows) {
+    const std::uint64_t num_rows = rows.empty() ? 0 : batch_size_;
+    const std::uint64_t size = num_rows * rule_.pack_to;
+    std::vector<std::int32_t> tokens(size, static_cast<std::int32_t>(rule_.padding));
+    std::vector<std::int32_t> positions(size);
+    std::vector<std::int32_t> segments(size);
+    std::map<std::uint64_t, const Row*> by_start;  // those of no tokens have no place
+    for (const Row& row : rows) {
+      if (!samples_[row.sample].tok->empty()) by_start[row.start] = &row;
+    }
+    std::map<std::uint64_t, std::int32_t> sequences;  // row of tokens -> those in it so far
+    for (const auto& [start, row] : by_start) {
+      const std::string& bytes = *samples_[row->sample].tok;
+      std::uint64_t last_row = ~std::uint64_t{0};
+      for (std::uint64_t k = 0; k < bytes.size() / 4; ++k) {
+        const std::uint64_t at = start + k;
+        if (at / rule_.pack_to != last_row) ++sequences[last_row = at / rule_.pack_to];
+        std::memcpy(&tokens[at], &bytes[4 * k], 4);
+        positions[at] = static_cast<std::int32_t>(k);
+        segments[at] = sequences[last_row];
+      }
+    }
+    const auto same = [&](const char* name, const std::vector<std::int32_t>& expected) {
+      const Batch::Array& array = batch[name];
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(num_rows),
+                                            static_cast<std::int64_t>(rule_.pack_to)};
+      require_that(array.shape() == shape, std::string(name) + " has another shape");
+      const auto values = array.values<std::int32_t>();
+      for (std::size_t i = 0; i < size; ++i) {
+        require_equal(values[i], expected[i], std::string(name) + " at " + std::to_string(i));
+      }
+    };
+    same("tok", tokens);
+    same("tok_positions", positions);
+    same("tok_segments", segments);
+  }
+
+  /// Calls `work(loader)` on all ranks at once.
+  template <class Work>
+  std::vector<Said> on_all(const Work& work) {
+    std::vector<Said> said(ranks_.size());
+    const auto one = [&](std::uint64_t r) {
+      try {
+        said[r].text = work(*ranks_[r].loader);
+      } catch (const Error& error) {
+        said[r].text = error.what();
+        said[r].error = error.code();
+      }
+    };
+    if (ranks_.size() == 1) {
+      one(0);
+    } else {
+      test::on_ranks(ranks_.size(), one);
+    }
+    return said;
+  }
+
+  /// @return  whether the call was to succeed, and did.
+  bool check_said(const std::vector<Said>& said, bool is_proof, const std::string& what) {
+    const bool too_many = model_agree();
+    // Batches of which nothing is left need not be taken.
+    const bool can_be_proven = ledger_ == due(num_batches(), all_left_out());
+    std::optional<ErrorCode> expected;
+    if (is_proof && !can_be_proven) expected = ErrorCode::kNotExact;
+    if (too_many) expected = ErrorCode::kBadField;
+    for (const Said& one : said) {
+      require_that(one.error == expected, what + " said " + one.text);
+      require_equal(one.text, said[0].text, what + " of another rank");
+    }
+    for (const Rank& rank : ranks_) {
+      check_points(rank.loader->bad_samples(), agreed_, "the bad samples");
+    }
+    if (is_proof) ++(expected ? tally_.disproven : tally_.proven);
+    return !expected;
+  }
+
+  void prove() {
+    say("prove");
+    const auto said = on_all([](Loader& loader) { return loader.prove(); });
+    if (!check_said(said, true, "prove()")) return;
+    const std::string begin =
+        "epoch " + std::to_string(epoch_) + ": " + std::to_string(count_of(ledger_)) + " samples";
+    require_that(said[0].text.starts_with(begin) && said[0].text.ends_with(": proven"),
+                 said[0].text + ", not " + begin);
+  }
+
+  void save() {
+    const bool at_end = taken_ == steps();
+    say(at_end ? "state at the end" : "state");
+    const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
+    if (!check_said(said, at_end, "state()")) return;
+    const ResumeToken token = ResumeToken::from_text(said[0].text);
+    const std::uint64_t reached = first_ + taken_ * shares();
+    require_equal(token.epoch, epoch_ + (at_end ? 1 : 0), "the token's epoch");
+    check_points(token.skip, all_left_out(), "what the token leaves out");
+    if (at_end || reached == 0) {
+      require_equal(token.position, std::uint64_t{0}, "the token's position");
+      require_that(!token.batches.has_value(), "a rule at the beginning of an epoch");
+    } else {
+      const auto [window, delivered] = dealt_[reached];
+      require_equal(token.position, windows_[window].first, "the token's position");
+      require_that(token.batches.has_value(), "no rule");
+      require_equal(token.batches->delivered, delivered, "batches delivered");
+      require_equal(token.batches->rule, rule_text(), "the rule");
+    }
+    saved_.push_back({token, at_end ? Ledger{} : ledger_});
+    ++tally_.tokens;
+  }
+
+  /// How many batches of its epoch come before a token; none, if there is no such point.
+  /// REQUIRES: the model is in the token's epoch.
+  std::optional<std::uint64_t> batches_before(const ResumeToken& token) const {
+    if (token.position == 0 && !token.batches) return 0;
+    if (!token.batches || token.batches->rule != rule_text()) return std::nullopt;
+    const std::uint64_t window = token.position / rule_.window;
+    if (token.position % rule_.window != 0 || window >= windows_.size()) return std::nullopt;
+    if (token.batches->delivered > windows_[window].batches.size()) return std::nullopt;
+    std::uint64_t before = token.batches->delivered;
+    for (std::uint64_t w = 0; w < window; ++w) before += windows_[w].batches.size();
+    return before;
+  }
+
+  void restore() {
+    if (saved_.empty()) return;
+    if (dice_.percent(60)) {
+      if (dice_.percent(10)) draw_rule();
+      draw_world();
+    }
+    const Saved& saved = saved_[dice_.below(saved_.size())];
+    go_on_from(saved.token, saved.ledger);
+  }
+
+  /// @return  whether the token was taken.
+  bool go_on_from(const ResumeToken& token, const Ledger& ledger) {
+    say("restore epoch " + std::to_string(token.epoch) + ", position " +
+        std::to_string(token.position) +
+        (token.batches ? ", " + std::to_string(token.batches->delivered) + " delivered of " +
+                             token.batches->rule
+                       : ""));
+    const std::uint64_t was_at = epoch_;
+    make_epoch(token.epoch);
+    const auto before = batches_before(token);
+    const bool is_within = before.value_or(0) > 0;
+    const auto due_before = before ? due(*before, token.skip) : Ledger{};
+    const bool is_taken =
+        before && (!is_within || (token.audit && token.audit->count == count_of(due_before)));
+    // All is delivered: the epoch is proven, and the next one begins.
+    const bool is_through = is_taken && is_within && *before == num_batches();
+    const bool is_proven = !is_through || ledger == due_before;
+    for (Rank& rank : ranks_) {
+      try {
+        rank.loader->restore(ResumeToken::from_text(token.to_text()));
+        require_that(is_taken && is_proven, "a token was taken that cannot be");
+      } catch (const Mismatch& error) {
+        require_that(!is_taken, error.what());
+      } catch (const NotExact& error) {
+        require_that(is_taken && !is_proven, error.what());
+      } catch (const OutOfRange& error) {
+        require_that(!is_taken && token.position > num_positions(), error.what());
+      }
+    }
+    if (!is_taken || !is_proven) {
+      make_epoch(was_at);
+      ++tally_.refused;
+      return false;
+    }
+    SkipList::Point from{token.epoch, token.position};
+    if (token.batches) from.position += rule_.window;
+    skip_ = token.skip;
+    skip_.merge_from(order_.skip, from);
+    if (is_through) {
+      move_to(token.epoch + 1, 0, {});
+    } else {
+      move_to(token.epoch, *before, is_within ? ledger : Ledger{});
+    }
+    ++tally_.resumes;
+    return true;
+  }
+
+  /// A token that somebody changed: it is refused, or what follows is proven only if it is true.
+  void forge() {
+    if (saved_.empty()) return;
+    const Saved& saved = saved_[dice_.below(saved_.size())];
+    ResumeToken token = saved.token;
+    Ledger ledger = saved.ledger;
+    switch (dice_.below(11)) {
+      case 0:
+        if (token.batches) token.batches->delivered = dice_.below(token.batches->delivered + 3);
+        break;
+      case 1:
+        if (token.batches) token.batches->delivered = dice_.number();
+        break;
+      case 2:
+        token.position = dice_.below(num_positions() + 3);
+        break;
+      case 3:
+        token.position = rule_.window * dice_.below(4);
+        break;
+      case 4:
+        token.batches.reset();
+        break;
+      case 5:
+        if (token.audit) token.audit->count += dice_.one_of({1U, ~0U});
+        break;
+      case 6:
+        token.audit.reset();
+        break;
+      case 7:
+        if (token.batches) token.batches->rule += " ";
+        break;
+      case 8:
+        if (token.audit) {
+          token.audit->hashes.low ^= 1;
+          ledger[~std::uint64_t{0}] = 1;  // so it never was
+        }
+        break;
+      case 9:
+        if (!data_->empty()) token.skip.add_sample(dice_.below(data_->size()), "forged");
+        break;
+      default:
+        if (token.position > 0) token.epoch += 1;
+    }
+    say("forged");
+    ++tally_.forged;
+    tally_.forged_taken += go_on_from(token, ledger) ? 1 : 0;
+  }
+
+  LengthDice dice_;
+  std::ostream* log_;
+  LengthTally& tally_;
+  std::optional<MixedDataset> data_;
+  std::vector<Written> samples_;
+  Order order_;
+  std::unique_ptr<Sampler> positions_;  // of one rank, with nothing left out
+  std::vector<Saved> saved_;
+
+  Loader::ByLength rule_;
+  std::uint64_t batch_size_ = 1;
+  std::vector<std::uint64_t> lengths_;  // by the rule
+
+  std::uint64_t replicas_ = 1;
+  std::uint64_t max_bad_ = 0;
+  std::unique_ptr<test::ThreadRanks> group_;
+  std::vector<Rank> ranks_;
+
+  std::uint64_t epoch_ = 0;
+  std::vector<std::uint64_t> samples_at_;  // by position
+  std::vector<Window> windows_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // window, its batch
+  std::uint64_t first_ = 0;                                     // batches before the piece began
+  std::uint64_t taken_ = 0;                                     // steps of the piece
+  SkipList skip_;                                               // in force since the piece began
+  SkipList agreed_;  // the bad samples that all ranks know
+  Ledger ledger_;    // of this epoch, by all runs
+  bool is_stopped_ = false;
+  bool has_said_end_ = false;
+};
+
+std::string run_length_chain(std::uint64_t seed, std::ostream* log, LengthTally& tally) {
+  try {
+    LengthChain(seed, log, tally).run();
+  } catch (const LengthChainBroken& broken) {
+    return broken.text;
+  } catch (const std::exception& error) {
+    return std::string("threw ") + error.what();
+  }
+  return "";
+}
+
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// docs/formats/length-batches.md: Example.
+TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
+  const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
+  const Hash128 key = model_key(17, 2, 14, 4);
+  const auto text = [](const std::vector<PlacedBatch>& batches) {
+    std::string all;
+    for (const PlacedBatch& batch : batches) {
+      for (const Placed& placed : batch) {
+        all += std::to_string(placed.number) + "@" + std::to_string(placed.start) + " ";
+      }
+      all += "| ";
+    }
+    return all;
+  };
+  EXPECT_EQ(text(model_batches(lengths, 3, 0, key)), "5@0 2@0 | 6@0 1@0 7@0 | 3@0 4@0 0@0 | ");
+  EXPECT_EQ(text(model_batches(lengths, 4, 9, key)), "5@0 | 2@0 | 0@0 | 6@0 1@0 7@0 | 3@0 4@0 | ");
+  EXPECT_EQ(text(model_packed(lengths, 2, 8, key)), "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
+}
+
+TEST(LengthChainTest, WhateverIsDoneTheBatchesAreThoseOfTheModel) {
+  LengthTally tally;
+  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
+    EXPECT_EQ(
+        run_length_chain(number_from_environment("SHARDWISE_CHAIN_SEED", 0), &std::cout, tally),
+        "");
+    return;
+  }
+  const std::uint64_t chains = number_from_environment("SHARDWISE_CHAINS", 300);
+  int failures = 0;
+  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
+    if (run_length_chain(seed, nullptr, tally).empty()) continue;
+    std::ostringstream log;
+    const std::string what = run_length_chain(seed, &log, tally);
+    ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
+    ++failures;
+  }
+  std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
+            << tally.samples << " samples, " << tally.tokens << " tokens, " << tally.resumes
+            << " resumes, " << tally.refused << " refused, " << tally.forged << " forged, of them "
+            << tally.forged_taken << " taken, " << tally.proven << " epochs proven, "
+            << tally.disproven << " not\n";
+}
+
+}  // namespace
+}  // namespace shardwise
