@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/decoder.h"
@@ -14,6 +16,12 @@ namespace {
 
 constexpr std::uint64_t kRatioFloorBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kDetectBytes = 512;
+
+/// Thrown where an expansion goes beyond its limits.
+struct TooLarge {
+  std::string than;  ///< "1.0 GiB"
+  bool is_beyond_max_bytes;
+};
 
 struct Format {
   Compression compression;
@@ -70,6 +78,13 @@ Compression parse_compression(std::string_view name) {
                         "valid are none, gzip, zstd, xz, bzip2 and lz4");
 }
 
+Compression detail::compression_by_suffix(std::string_view name) noexcept {
+  for (const Format& format : kFormats) {
+    if (name.ends_with(format.suffix)) return format.compression;
+  }
+  return Compression::kNone;
+}
+
 std::string_view detail::without_compression_suffix(std::string_view name) noexcept {
   for (const Format& format : kFormats) {
     if (name.ends_with(format.suffix)) return name.substr(0, name.size() - format.suffix.size());
@@ -89,6 +104,7 @@ Compression detail::detect_compression(std::string_view first_bytes) noexcept {
   return Compression::kNone;
 }
 
+// Its functions throw Decoder::Failure and TooLarge; named() makes errors of them that say where.
 struct ExpandingReader::Impl {
   Impl(std::string_view bytes, Compression compression, std::string file,
        const ExpansionLimits& expansion)
@@ -96,9 +112,7 @@ struct ExpandingReader::Impl {
         format(format_of(compression)),
         name(std::move(file)),
         limits(expansion),
-        decoder(make_decoder(compression, expansion)) {
-    begin_next();
-  }
+        decoder(make_decoder(compression, expansion)) {}
 
   std::string_view rest() const noexcept { return compressed.substr(at); }
 
@@ -112,10 +126,11 @@ struct ExpandingReader::Impl {
       }
       const std::size_t zeros = std::min(rest().find_first_not_of('\0'), rest().size());
       if (zeros == 0 || num_streams == 0) {
-        fail({ErrorCode::kCorruptShard, num_streams == 0
-                                            ? "it does not begin like " + std::string(format.name)
-                                            : "the bytes after its " + std::string(format.name) +
-                                                  " stream are neither another one nor zeros"});
+        throw Decoder::Failure{ErrorCode::kCorruptShard,
+                               num_streams == 0
+                                   ? "it does not begin like " + std::string(format.name)
+                                   : "the bytes after its " + std::string(format.name) +
+                                         " stream are neither another one nor zeros"};
       }
       at += zeros;
     }
@@ -123,13 +138,12 @@ struct ExpandingReader::Impl {
     if (at_end && num_streams == 0 && at == 0) truncated();
     if (at_end) return;
     ++num_streams;
-    expand([&] { unchecked = !decoder->begin(rest()) || unchecked; });
+    unchecked = !decoder->begin(rest()) || unchecked;
   }
 
   /// Expands into `buffer` until a stream ends or no more fits. @return  how much that was.
   std::size_t step(char* buffer, std::size_t size) {
-    Decoder::Step step{};
-    expand([&] { step = decoder->step(rest(), buffer, size); });
+    const Decoder::Step step = decoder->step(rest(), buffer, size);
     at += step.taken;
     position += step.given;
     check_limits();
@@ -141,18 +155,32 @@ struct ExpandingReader::Impl {
     return step.given;
   }
 
+  [[noreturn]] void truncated() const {
+    throw Decoder::Failure{ErrorCode::kCorruptShard, "truncated: it ends within a " +
+                                                         std::string(format.name) +
+                                                         (num_streams == 0 ? " frame" : " stream")};
+  }
+
+  void check_limits() const {
+    const bool too_large = position > limits.max_bytes;
+    const bool too_dense =
+        position > kRatioFloorBytes && position / limits.max_ratio > compressed.size();
+    if (!too_large && !too_dense) return;
+    throw TooLarge{too_large ? human_bytes(limits.max_bytes)
+                             : std::to_string(limits.max_ratio) + " times its size",
+                   too_large};
+  }
+
   template <class Call>
-  void expand(const Call& call) const {
+  void named(const Call& call) const {
     try {
       call();
     } catch (const Decoder::Failure& failure) {
       fail(failure);
+    } catch (const TooLarge& error) {
+      throw Unsupported("the file expands to more than " + error.than, in_quotes(name),
+                        "if that is intended, expand it yourself, and use the expanded file");
     }
-  }
-
-  [[noreturn]] void truncated() const {
-    fail({ErrorCode::kCorruptShard, "truncated: it ends within a " + std::string(format.name) +
-                                        (num_streams == 0 ? " frame" : " stream")});
   }
 
   [[noreturn]] void fail(const Decoder::Failure& failure) const {
@@ -164,18 +192,6 @@ struct ExpandingReader::Impl {
     }
     throw CorruptShard("the compressed file is damaged (" + failure.why + ")", where,
                        "copy or make it again");
-  }
-
-  void check_limits() const {
-    const bool too_large = position > limits.max_bytes;
-    const bool too_dense =
-        position > kRatioFloorBytes && position / limits.max_ratio > compressed.size();
-    if (!too_large && !too_dense) return;
-    throw Unsupported("the file expands to more than " +
-                          (too_large ? human_bytes(limits.max_bytes)
-                                     : std::to_string(limits.max_ratio) + " times its size"),
-                      in_quotes(name),
-                      "if that is intended, expand it yourself, and use the expanded file");
   }
 
   const std::string_view compressed;
@@ -192,19 +208,49 @@ struct ExpandingReader::Impl {
 
 ExpandingReader::ExpandingReader(std::string_view compressed, Compression compression,
                                  std::string name, const ExpansionLimits& limits)
-    : impl_(std::make_unique<Impl>(compressed, compression, std::move(name), limits)) {}
+    : impl_(std::make_unique<Impl>(compressed, compression, std::move(name), limits)) {
+  impl_->named([&] { impl_->begin_next(); });
+}
 ExpandingReader::~ExpandingReader() = default;
 ExpandingReader::ExpandingReader(ExpandingReader&&) noexcept = default;
 ExpandingReader& ExpandingReader::operator=(ExpandingReader&&) noexcept = default;
 
 std::size_t ExpandingReader::read(char* buffer, std::size_t size) {
   std::size_t done = 0;
-  while (done < size && !impl_->at_end) done += impl_->step(buffer + done, size - done);
+  impl_->named([&] {
+    while (done < size && !impl_->at_end) done += impl_->step(buffer + done, size - done);
+  });
   return done;
 }
 
 std::uint64_t ExpandingReader::position() const noexcept { return impl_->position; }
 std::uint64_t ExpandingReader::compressed_position() const noexcept { return impl_->at; }
 bool ExpandingReader::unchecked() const noexcept { return impl_->unchecked; }
+
+detail::ExpandedBytes detail::expand_all(std::string_view compressed, Compression compression,
+                                         const ExpansionLimits& limits) {
+  constexpr std::size_t kLeast = 4096;
+  ExpandedBytes all;
+  try {
+    ExpandingReader::Impl impl(compressed, compression, {}, limits);
+    impl.begin_next();
+    std::size_t room = 0;
+    while (!impl.at_end) {
+      if (all.size == room) {
+        const std::size_t wanted = room > 0 ? 2 * room : std::max(4 * compressed.size(), kLeast);
+        room = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, limits.max_bytes + 1));
+        auto larger = std::make_unique_for_overwrite<char[]>(room);
+        if (all.size > 0) std::memcpy(larger.get(), all.bytes.get(), all.size);
+        all.bytes = std::move(larger);
+      }
+      all.size += impl.step(all.bytes.get() + all.size, room - all.size);
+    }
+  } catch (const Decoder::Failure& failure) {
+    throw ExpansionFailure(failure.why, false);
+  } catch (const TooLarge& error) {
+    throw ExpansionFailure("it expands to more than " + error.than, error.is_beyond_max_bytes);
+  }
+  return all;
+}
 
 }  // namespace shardwise

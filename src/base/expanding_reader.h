@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace shardwise::detail {
 
 /// The name without the ".gz", ".zst", ".xz", ".bz2" or ".lz4" that it ends with, if it does.
 SHARDWISE_EXPORT std::string_view without_compression_suffix(std::string_view name) noexcept;
+
+/// What such a name says; kNone without one.
+SHARDWISE_EXPORT Compression compression_by_suffix(std::string_view name) noexcept;
 
 /// By content, never by name: from the first bytes of a file, of which 512 are looked at. Skippable
 /// frames in front, as pzstd writes them, are stepped over; where they reach further it is zstd.
@@ -27,6 +31,31 @@ struct ExpansionLimits {
   /// is asked for, what is used is touched. `zstd --long=31` has 2 GiB, its default is 8 MiB.
   std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
 };
+
+/// Why bytes cannot be expanded: a reason for an error text.
+class SHARDWISE_EXPORT ExpansionFailure : public std::runtime_error {
+ public:
+  ExpansionFailure(const std::string& why, bool is_beyond_max_bytes)
+      : std::runtime_error(why), is_beyond_max_bytes_(is_beyond_max_bytes) {}
+
+  /// Whether a larger ExpansionLimits::max_bytes would help.
+  [[nodiscard]] bool is_beyond_max_bytes() const noexcept { return is_beyond_max_bytes_; }
+
+ private:
+  bool is_beyond_max_bytes_;
+};
+
+struct ExpandedBytes {
+  std::unique_ptr<char[]> bytes;
+  std::size_t size = 0;
+};
+
+/// All that small compressed bytes expand to, at once; see ExpandingReader.
+/// REQUIRES: compression is not kNone.
+/// Errors: ExpansionFailure.
+/// Cost: up to twice limits.max_bytes of memory, if they expand to that much.
+SHARDWISE_EXPORT ExpandedBytes expand_all(std::string_view compressed, Compression compression,
+                                          const ExpansionLimits& limits);
 
 /// Reads the expanded bytes of a compressed file in memory, from front to back. The file is one
 /// stream (gzip's members, zstd's frames), or several that are read as one, as their command-line
@@ -58,6 +87,8 @@ class SHARDWISE_EXPORT ExpandingReader {
   bool unchecked() const noexcept;
 
  private:
+  friend ExpandedBytes expand_all(std::string_view compressed, Compression compression,
+                                  const ExpansionLimits& limits);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -65,8 +96,12 @@ class SHARDWISE_EXPORT ExpandingReader {
 }  // namespace shardwise::detail
 
 namespace shardwise {
+using detail::compression_by_suffix;
 using detail::detect_compression;
+using detail::expand_all;
+using detail::ExpandedBytes;
 using detail::ExpandingReader;
+using detail::ExpansionFailure;
 using detail::ExpansionLimits;
 using detail::without_compression_suffix;
 }  // namespace shardwise

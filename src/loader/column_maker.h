@@ -28,6 +28,8 @@ struct RowInput {
   std::optional<std::uint64_t> position;
   /// Of the thread, for what takes long; none: nobody counts.
   StageTimes* times = nullptr;
+  /// What a compressed field may expand to.
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;
 
   /// The key of what is random about the row.
   [[nodiscard]] Hash128 random() const noexcept {

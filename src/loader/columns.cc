@@ -4,13 +4,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error_types.h"
+#include "base/expanding_reader.h"
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "decode/decode_failure.h"
 #include "decode/npy.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/field_bytes.h"
 
 namespace shardwise::columns {
 namespace {
@@ -28,29 +31,50 @@ FieldChoice readable(const std::string& fields) {
   return choice;
 }
 
+/// Bytes of a field, sized by the index; of one that may be compressed by its name ragged, but for
+/// kAny, which gives it as it is.
 class BytesColumn final : public ColumnMaker {
  public:
   enum class Content : std::uint8_t { kAny, kText, kJson };
 
   BytesColumn(FieldChoice fields, Content content)
-      : ColumnMaker(DType::kUInt8, Layout::kSized), fields_(std::move(fields)), content_(content) {}
+      : ColumnMaker(DType::kUInt8, content != Content::kAny && detail::any_compressed(fields)
+                                       ? Layout::kRagged
+                                       : Layout::kSized),
+        fields_(std::move(fields)),
+        content_(content) {}
 
+  [[nodiscard]] bool takes_long() const override { return layout() == Layout::kRagged; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
-    detail::SampleAccess::copy(input.sample, place, output.slot);
-    input.add_bytes(output.slot.size());
-    const auto* first = reinterpret_cast<const char*>(output.slot.data());
-    const std::string_view text(first, output.slot.size());
-    if (content_ == Content::kText && !is_utf8(text)) {
-      detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+    std::span<std::byte> to = output.slot;
+    if (layout() == Layout::kRagged) {
+      const detail::FieldBytes bytes(input, place);
+      to = resized(output, bytes.size());
+      bytes.copy(to);
+    } else {
+      detail::SampleAccess::copy(input.sample, place, to);
+      input.add_bytes(to.size());
     }
-    if (content_ == Content::kJson && !nlohmann::json::accept(text)) {
-      detail::throw_bad_field(input.sample, place, "JSON", "it is not valid");
-    }
+    require_content(input.sample, place, {reinterpret_cast<const char*>(to.data()), to.size()});
   }
 
  private:
+  static std::span<std::byte> resized(RowOutput& output, std::size_t size) {
+    const auto count = static_cast<std::int64_t>(size);
+    return output.ragged->resize(std::span(&count, 1), 1);
+  }
+
+  void require_content(const Sample& sample, std::size_t place, std::string_view text) const {
+    if (content_ == Content::kText && !is_utf8(text)) {
+      detail::throw_bad_field(sample, place, "text", "it is not UTF-8");
+    }
+    if (content_ == Content::kJson && !nlohmann::json::accept(text)) {
+      detail::throw_bad_field(sample, place, "JSON", "it is not valid");
+    }
+  }
+
   const FieldChoice fields_;
   const Content content_;
 };
@@ -60,9 +84,11 @@ class TokensColumn final : public ColumnMaker {
   TokensColumn(const std::string& fields, DType dtype)
       : ColumnMaker(required(dtype), Layout::kRagged), fields_(readable(fields)) {}
 
+  [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
-    const std::size_t size_bytes = input.sample.field(place).bytes.size();
+    const detail::FieldBytes bytes(input, place);
+    const std::size_t size_bytes = bytes.size();
     const std::size_t value_bytes = size_of(dtype());
     if (size_bytes % value_bytes != 0) {
       detail::throw_bad_field(input.sample, place, "tokens",
@@ -70,10 +96,8 @@ class TokensColumn final : public ColumnMaker {
                                   std::to_string(value_bytes) + ", the size of " +
                                   std::string(to_string(dtype())));
     }
-    input.add_bytes(size_bytes);
     const auto count = static_cast<std::int64_t>(size_bytes / value_bytes);
-    detail::SampleAccess::copy(input.sample, place,
-                               output.ragged->resize(std::span(&count, 1), value_bytes));
+    bytes.copy(output.ragged->resize(std::span(&count, 1), value_bytes));
   }
 
  private:
@@ -94,14 +118,27 @@ class IntegerColumn final : public ColumnMaker {
   explicit IntegerColumn(const std::string& fields)
       : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(readable(fields)) {}
 
+  [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   void make(const RowInput& input, RowOutput& output) const override {
-    const Sample::Field field = input.sample.field(fields_.in(input.sample));
-    const std::int64_t value = input.sample.integer(field.name);
-    input.add_bytes(field.bytes.size());
+    const std::size_t place = fields_.in(input.sample);
+    const std::int64_t value = value_of(input, place);
     std::memcpy(output.slot.data(), &value, sizeof value);
   }
 
  private:
+  static std::int64_t value_of(const RowInput& input, std::size_t place) {
+    const Sample::Field field = input.sample.field(place);
+    if (compression_by_suffix(field.name) == Compression::kNone) {
+      input.add_bytes(field.bytes.size());
+      return input.sample.integer(field.name);
+    }
+    const detail::FieldBytes bytes(input, place);
+    if (const auto value = parse_int64(trimmed(bytes.view()))) return *value;
+    detail::throw_bad_field(
+        input.sample, place, "an integer",
+        "it holds no whole number but \"" + std::string(bytes.view().substr(0, 40)) + "\"");
+  }
+
   const FieldChoice fields_;
 };
 
@@ -158,8 +195,8 @@ class ArrayColumn final : public ColumnMaker {
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
-    const std::string_view bytes = input.sample.field(place).bytes;
-    input.add_bytes(bytes.size());
+    const detail::FieldBytes field(input, place);
+    const std::string_view bytes = field.view();
     try {
       const detail::NpyHeader header = detail::parse_npy_header(bytes);
       if (dtype_of(header) != dtype()) {

@@ -317,8 +317,18 @@ Sample Engine::sample_of(std::uint64_t number) const {
   return data_.part(part)[number - data_.first_sample(part)];
 }
 
+RowInput Engine::input_of(const Sample& sample, std::uint64_t number) const {
+  return {.sample = sample,
+          .seed = options_.seed,
+          .epoch = options_.epoch,
+          .number = number,
+          .position = std::nullopt,
+          .times = nullptr,
+          .max_expanded_bytes = options_.max_expanded_bytes};
+}
+
 RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t row) const {
-  RowInput input{sample, options_.seed, options_.epoch, work.plan.samples[row], std::nullopt};
+  RowInput input = input_of(sample, work.plan.samples[row]);
   if (options_.has_repeated_samples) input.position = work.plan.positions[row];
   return input;
 }
@@ -394,7 +404,7 @@ std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
                                                           bool may_leave_out) const {
   const Sample sample = sample_of(number);
   try {
-    return maker.row_shape_of({sample, options_.seed, options_.epoch, number, std::nullopt});
+    return maker.row_shape_of(input_of(sample, number));
   } catch (const Error& error) {
     if (!is_bad_sample(error) || !may_leave_out) throw;
   }
@@ -408,7 +418,7 @@ bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
   RowOutput output{memory.resize(shape, size_of(maker.dtype())), nullptr, maker.dtype(), shape};
   const Sample sample = sample_of(number);
   try {
-    maker.make({sample, options_.seed, options_.epoch, number, std::nullopt}, output);
+    maker.make(input_of(sample, number), output);
     return true;
   } catch (const Error& error) {
     if (!is_bad_sample(error)) throw;

@@ -56,6 +56,7 @@ struct EngineOptions {
   std::size_t max_batches = 4;
   /// No more is begun while those in flight take this much memory, as far as it is known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a compressed field
   bool skip_bad = false;              ///< leave bad samples out, instead of failing
   bool has_repeated_samples = false;  ///< a sample may come twice: rows are told apart by position
   /// What becomes of a batch when its rows are made, by whichever thread made the last; or nothing.
@@ -131,6 +132,7 @@ class Engine {
   void close_up(Work& work) const;
   /// True if `error` is about the contents of a sample, not about its shard, the disk or options.
   [[nodiscard]] static bool is_bad_sample(const Error& error) noexcept;
+  [[nodiscard]] RowInput input_of(const Sample& sample, std::uint64_t number) const;
   [[nodiscard]] RowInput input_of(const Sample& sample, const Work& work, std::size_t row) const;
   [[nodiscard]] Sample sample_of(std::uint64_t number) const;
 

@@ -24,7 +24,8 @@ std::size_t only_image_of(const Sample& sample) {
   const std::size_t none = sample.num_fields();
   std::size_t found = none;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-    if (field_kind(sample.field(i).name) != FieldKind::kImage) continue;
+    const std::string_view name = without_compression_suffix(sample.field(i).name);
+    if (field_kind(name) != FieldKind::kImage) continue;
     if (found != none) {
       throw InvalidArgument("the sample has several images", sample.describe(),
                             "name one of: " + fields_of(sample));

@@ -9,6 +9,7 @@
 #include "decode/image_formats.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/field_bytes.h"
 #include "loader/image_rows.h"
 #include "loader/transform.h"
 #include "shardwise/loader/columns.h"
@@ -49,12 +50,13 @@ RgbView part_of(const RgbView& image, const detail::RealBox& box) {
 class ImageColumn final : public ColumnMaker {
   /// Calls `work` with the bytes of the field; a DecodeFailure becomes a BadField.
   template <class Work>
-  auto decoded(const Sample& sample, Work&& work) const {
-    const std::size_t place = fields_.in(sample);
+  auto decoded(const RowInput& input, Work&& work) const {
+    const std::size_t place = fields_.in(input.sample);
+    const detail::FieldBytes bytes(input, place);
     try {
-      return work(sample.field(place).bytes);
+      return work(bytes.view());
     } catch (const detail::DecodeFailure& failure) {
-      detail::throw_bad_field(sample, place, "an image", failure.what());
+      detail::throw_bad_field(input.sample, place, "an image", failure.what());
     }
   }
 
@@ -76,13 +78,13 @@ class ImageColumn final : public ColumnMaker {
     return shape_of(size.height, size.width);
   }
   [[nodiscard]] std::vector<std::int64_t> row_shape_of(const RowInput& input) const override {
-    return decoded(input.sample, [&](std::string_view bytes) {
+    return decoded(input, [&](std::string_view bytes) {
       const ImagePlan plan = plan_of(stored_size(bytes), input);
       return shape_of(plan.height, plan.width);
     });
   }
   void make(const RowInput& input, RowOutput& output) const override {
-    decoded(input.sample, [&](std::string_view bytes) { make_of(bytes, input, output); });
+    decoded(input, [&](std::string_view bytes) { make_of(bytes, input, output); });
   }
 
  private:
@@ -104,7 +106,6 @@ class ImageColumn final : public ColumnMaker {
   }
 
   void make_of(std::string_view bytes, const RowInput& input, RowOutput& output) const {
-    input.add_bytes(bytes.size());
     if (input.times != nullptr) detail::read_pages(bytes);
     input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);

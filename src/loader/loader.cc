@@ -269,17 +269,18 @@ struct Loader::Impl {
   /// Starts the threads.
   void start() {
     follow();
-    auto started =
-        std::make_unique<Engine>(data, options.columns, pool, source(),
-                                 detail::EngineOptions{.seed = options.order.seed,
-                                                       .epoch = sampler->epoch(),
-                                                       .threads = options.threads,
-                                                       .max_batches = batches_ahead(options),
-                                                       .max_bytes = options.max_bytes_ahead,
-                                                       .skip_bad = options.max_bad > 0,
-                                                       .has_repeated_samples = !sampler->is_exact(),
-                                                       .finish = finish()},
-                                 meter);
+    auto started = std::make_unique<Engine>(
+        data, options.columns, pool, source(),
+        detail::EngineOptions{.seed = options.order.seed,
+                              .epoch = sampler->epoch(),
+                              .threads = options.threads,
+                              .max_batches = batches_ahead(options),
+                              .max_bytes = options.max_bytes_ahead,
+                              .max_expanded_bytes = options.max_expanded_bytes,
+                              .skip_bad = options.max_bad > 0,
+                              .has_repeated_samples = !sampler->is_exact(),
+                              .finish = finish()},
+        meter);
     const Lock lock(mutex);
     engine = std::move(started);
     if (stopped) engine->stop();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compressed_bytes.h"
 #include "decode/decode_failure.h"
 #include "loader/media/clip.h"
 #include "loader/thread_ranks.h"
@@ -485,6 +486,26 @@ TEST(AudioColumnTest, TheSoundOfAVideoIsRead) {
       data, {columns::video("mp4", {.frames = 2}),
              columns::audio("mp4", {.seconds = 1, .start = ClipStart::kRandom}).named("sound")});
   EXPECT_EQ(batch["sound"].row_shape(0)[1], AudioReader(bytes).info().sample_rate);
+}
+
+TEST(MediaColumnTest, CompressedFieldsAreExpanded) {
+  const test::TempDir dir;
+  const auto samples = make_media(1);
+  const auto packed = [&](const std::string& field) {
+    return fuzz::compressed_bytes(bytes_of(samples[0], field), Compression::kZstd);
+  };
+  const Dataset data =
+      test::make_dataset(dir, "d", {{{"mp4.zst", packed("mp4")}, {"flac.zst", packed("flac")}}});
+  const Batch found = one_batch(
+      data, {columns::video("mp4.zst", {.frames = 3}),
+             columns::video_times("mp4.zst", {.frames = 3}), columns::audio("flac.zst", {})});
+  const Batch expected =
+      one_batch(test::make_dataset(dir, "plain", samples),
+                {columns::video("mp4", {.frames = 3}), columns::video_times("mp4", {.frames = 3}),
+                 columns::audio("flac", {})});
+  for (std::size_t a = 0; a < 3; ++a) {
+    EXPECT_EQ(found.arrays()[a].text(0), expected.arrays()[a].text(0)) << a;
+  }
 }
 
 // ------------------------------------------------------------------------------- runs of a loader

@@ -75,6 +75,12 @@ struct ImageDecoding {
 /// Errors, when a sample is loaded: NotFound (no such field); BadField, if its bytes are not what
 /// the column says. See Loader::Options::max_bad.
 ///
+/// A field that is compressed by its name (.gz, .zst, .xz, .bz2 or .lz4 at the end, as "json.gz")
+/// is expanded, and every checksum in it is checked. It is a BadField if it is cut, damaged, of
+/// another compression, or expands to more than Loader::Options::max_expanded_bytes, to more than
+/// 1,100 times its size (beyond 64 MiB), or with a window of more than 128 MiB. Only bytes() gives
+/// it as it is.
+///
 /// Pickles (.pt, .pth, .pkl, .pickle) can run code when they are read. Only bytes() takes fields of
 /// such names; the others refuse them with InvalidArgument when the column is made.
 namespace columns {

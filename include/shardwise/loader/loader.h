@@ -125,6 +125,9 @@ class SHARDWISE_EXPORT Loader {
     std::size_t prefetch = 0;
     /// No batch is begun while those in flight take this many bytes, as far as it is known ahead.
     std::uint64_t max_bytes_ahead = std::uint64_t{4} << 30;
+    /// A compressed field ("json.gz") that expands to more bytes is bad. Each thread may hold up to
+    /// twice as many for it.
+    std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;
     /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
     /// rank. The ranks of a node share one cache, and each shard is fetched once.
     unsigned fetch_threads = 2;
@@ -145,11 +148,12 @@ class SHARDWISE_EXPORT Loader {
     /// Of the fields that columns read, also ahead; not those that functions read.
     std::uint64_t bytes_read = 0;
 
-    std::chrono::nanoseconds planning{};      ///< orders, and memory of batches
-    std::chrono::nanoseconds opening{};       ///< shards: fetched, unpacked, mapped, checked
-    std::chrono::nanoseconds reading{};       ///< samples and their bytes, copies among it
-    std::chrono::nanoseconds decoding{};      ///< images
-    std::chrono::nanoseconds transforming{};  ///< images
+    std::chrono::nanoseconds planning{};  ///< orders, and memory of batches
+    std::chrono::nanoseconds opening{};   ///< shards: fetched, unpacked, mapped, checked
+    std::chrono::nanoseconds reading{};   ///< samples and their bytes, copies among it
+    /// Images, videos, sounds, and compressed fields that are expanded.
+    std::chrono::nanoseconds decoding{};
+    std::chrono::nanoseconds transforming{};  ///< images, videos
     std::chrono::nanoseconds functions{};     ///< those of function columns
     std::chrono::nanoseconds collating{};     ///< batches of rows that were made
     std::chrono::nanoseconds idle{};          ///< threads that had nothing to do

@@ -8,6 +8,7 @@
 #include "decode/video/audio_decoder.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/field_bytes.h"
 #include "loader/media/clip.h"
 #include "shardwise/loader/media_columns.h"
 
@@ -96,11 +97,10 @@ class AudioColumn final : public ColumnMaker {
   }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
-    const std::string_view bytes = input.sample.field(place).bytes;
-    input.add_bytes(bytes.size());
+    const detail::FieldBytes bytes(input, place);
     input.enter(Stage::kDecoding);
     try {
-      AudioDecoder decoder(bytes, {clip_.sample_rate, clip_.channels, clip_.max_samples});
+      AudioDecoder decoder(bytes.view(), {clip_.sample_rate, clip_.channels, clip_.max_samples});
       write(AudioCutter(decoder, clip_, input.random()).cut(), output);
     } catch (const detail::DecodeFailure& failure) {
       detail::throw_bad_field(input.sample, place, "a sound", failure.what());

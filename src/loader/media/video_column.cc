@@ -7,6 +7,7 @@
 #include "decode/video/video_decoder.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/field_bytes.h"
 #include "loader/image_rows.h"
 #include "loader/media/clip.h"
 #include "loader/transform.h"
@@ -41,11 +42,10 @@ class ClipField {
   template <class Work>
   auto opened(const RowInput& input, const Work& work) const {
     const std::size_t place = fields_.in(input.sample);
-    const std::string_view bytes = input.sample.field(place).bytes;
-    input.add_bytes(bytes.size());
+    const detail::FieldBytes bytes(input, place);
     input.enter(Stage::kDecoding);
     try {
-      VideoDecoder decoder(bytes, clip_.max_pixels, clip_.max_frames);
+      VideoDecoder decoder(bytes.view(), clip_.max_pixels, clip_.max_frames);
       return work(decoder);
     } catch (const detail::DecodeFailure& failure) {
       detail::throw_bad_field(input.sample, place, "a video", failure.what());

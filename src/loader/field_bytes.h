@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "base/expanding_reader.h"
+#include "loader/column_maker.h"
+#include "loader/field_choice.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+/// Whether one of these fields is compressed by its name, "json.gz" say: then nothing is known of
+/// its size before it is expanded.
+SHARDWISE_EXPORT bool any_compressed(const FieldChoice& fields) noexcept;
+
+/// The bytes of a field as columns look into them: expanded, if it is compressed by its name, else
+/// those in the shard. One thread. Valid while the sample lives.
+class SHARDWISE_EXPORT FieldBytes {
+ public:
+  /// @param place  of the field in the sample.
+  /// Errors: BadField: it cannot be expanded, or to more than input.max_expanded_bytes.
+  FieldBytes(const RowInput& input, std::size_t place);
+
+  [[nodiscard]] std::string_view view() const noexcept { return view_; }
+  [[nodiscard]] std::size_t size() const noexcept { return view_.size(); }
+  /// Copies all to `to`, which is as large. Errors: those of SampleAccess::copy.
+  void copy(std::span<std::byte> to) const;
+
+ private:
+  void expand(const RowInput& input, Compression compression);
+
+  const Sample& sample_;
+  const std::size_t place_;
+  std::string_view view_;
+  ExpandedBytes expanded_;
+};
+
+}  // namespace shardwise::detail
