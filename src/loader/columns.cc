@@ -11,6 +11,7 @@
 #include "data/sample_access.h"
 #include "decode/decode_failure.h"
 #include "decode/npy.h"
+#include "decode/npz.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -186,9 +187,12 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
 
 class ArrayColumn final : public ColumnMaker {
  public:
-  ArrayColumn(const std::string& fields, DType dtype, std::vector<std::int64_t> shape)
+  /// @param member  of .npz files; of .npy files empty.
+  ArrayColumn(const std::string& fields, std::string member, DType dtype,
+              std::vector<std::int64_t> shape)
       : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
         fields_(readable(fields)),
+        member_(std::move(member)),
         shape_(std::move(shape)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
@@ -196,8 +200,12 @@ class ArrayColumn final : public ColumnMaker {
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const detail::FieldBytes field(input, place);
-    const std::string_view bytes = field.view();
+    std::string_view bytes = field.view();
+    std::string unpacked;
     try {
+      if (!member_.empty()) {
+        bytes = unpacked = detail::read_npz(bytes, member_, input.max_expanded_bytes);
+      }
       const detail::NpyHeader header = detail::parse_npy_header(bytes);
       if (dtype_of(header) != dtype()) {
         throw detail::DecodeFailure("npy: its values are " +
@@ -218,6 +226,7 @@ class ArrayColumn final : public ColumnMaker {
 
  private:
   const FieldChoice fields_;
+  const std::string member_;
   const std::vector<std::int64_t> shape_;
 };
 
@@ -307,7 +316,17 @@ Column key(const std::string& name) { return {name, std::make_shared<KeyColumn>(
 
 Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
   return {first_of(fields),
-          std::make_shared<ArrayColumn>(fields, dtype, required(std::move(shape), fields))};
+          std::make_shared<ArrayColumn>(fields, "", dtype, required(std::move(shape), fields))};
+}
+
+Column npz(const std::string& fields, const std::string& array, DType dtype,
+           std::vector<std::int64_t> shape) {
+  if (array.empty()) {
+    throw InvalidArgument("a column of .npz files needs the name of an array", in_quotes(fields),
+                          "name one as it was saved");
+  }
+  return {array,
+          std::make_shared<ArrayColumn>(fields, array, dtype, required(std::move(shape), array))};
 }
 
 Column function(const std::string& name, DType dtype, std::vector<std::int64_t> shape,

@@ -5,6 +5,7 @@
 
 #include "shardwise/loader/loader.h"
 #include "support/dataset.h"
+#include "zip_bytes.h"
 
 namespace shardwise {
 namespace {
@@ -96,6 +97,27 @@ TEST(ColumnsTest, ArraysHaveTheTypeAndShapeThatTheColumnSays) {
   EXPECT_THAT(
       test::error_text([&] { one_batch(data, {columns::array("npy", DType::kFloat32, {4})}); }),
       AllOf(HasSubstr("[2, 2]"), HasSubstr("[4]")));
+}
+
+TEST(ColumnsTest, AnArrayOfAnNpzFileIsReadByItsName) {
+  const test::TempDir dir;
+  const std::string pair = npy("<f4", "(2,)", floats({1, 2}));
+  const std::string other = npy("<i2", "(1,)", std::string("\7\0", 2));
+  const Dataset data =
+      test::make_dataset(dir, "d",
+                         {{{"npz", fuzz::zip({{"pair.npy", pair}, {"other.npy", other}}, false)}},
+                          {{"npz", fuzz::zip({{"other.npy", other}, {"pair.npy", pair}}, true)}}});
+  const Batch batch = one_batch(data, {columns::npz("npz", "pair", DType::kFloat32, {2}),
+                                       columns::npz("npz", "other", DType::kInt16)});
+  EXPECT_THAT(batch["pair"].shape(), ElementsAre(2, 2));
+  EXPECT_THAT(batch["pair"].values<float>(), ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(batch["other"].offsets(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(batch["other"].values<std::int16_t>(), ElementsAre(7, 7));
+  EXPECT_THAT(
+      test::error_text([&] { one_batch(data, {columns::npz("npz", "x", DType::kInt16)}); }),
+      AllOf(HasSubstr("s00000"), HasSubstr("'npz'"), HasSubstr("its arrays are pair, other")));
+  EXPECT_THAT(test::error_text([] { columns::npz("npz", "", DType::kInt16); }),
+              HasSubstr("needs the name of an array"));
 }
 
 TEST(ColumnsTest, TokensAreRawIntegers) {

@@ -105,6 +105,12 @@ SHARDWISE_EXPORT Column key(const std::string& name = "__key__");
 /// @param dtype  of every array; another is a BadField.
 SHARDWISE_EXPORT Column array(const std::string& fields, DType dtype,
                               std::vector<std::int64_t> shape = {});
+/// One array of a field that is a NumPy .npz file, as numpy.savez() and savez_compressed() write
+/// it; otherwise as array(). The column has the array's name.
+/// @param array  as it was saved: "tokens". A file without it is a BadField that lists what it has.
+/// Cost: a copy of the array, or inflating it, up to Loader::Options::max_expanded_bytes.
+SHARDWISE_EXPORT Column npz(const std::string& fields, const std::string& array, DType dtype,
+                            std::vector<std::int64_t> shape = {});
 
 /// An image: [N, 3, H, W] or [N, H, W, 3], of the type that the transform says. Unless it gives all
 /// images one size, those of a batch must be of one.
