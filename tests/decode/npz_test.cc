@@ -66,6 +66,38 @@ TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {
   }
 }
 
+/// numpy.savez(file, x=numpy.arange(3, dtype="i2")) of NumPy 2.4.6, and savez_compressed.
+const char* const kSaved =
+    "504b03042d0000000000000021006acff251ffffffffffffffff05001400782e6e707901001000860000"
+    "00000000008600000000000000934e554d5059010076007b276465736372273a20273c6932272c202766"
+    "6f727472616e5f6f72646572273a2046616c73652c20277368617065273a2028332c292c207d20202020"
+    "202020202020202020202020202020202020202020202020202020202020202020202020202020202020"
+    "20202020202020202020202020200a000001000200504b01022d032d0000000000000021006acff25186"
+    "00000086000000050000000000000000000000800100000000782e6e7079504b05060000000001000100"
+    "33000000bd0000000000";
+const char* const kDeflated =
+    "504b03042d0000000800000021006acff251ffffffffffffffff05001400782e6e707901001000860000"
+    "00000000004a000000000000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9369a4aea3a09e"
+    "965f54529498179f5f94920a12774bcc294e058a17672416a402f91ac63a9a3a0ab50a14002e06064606"
+    "260600504b01022d032d0000000800000021006acff2514a000000860000000500000000000000000000"
+    "00800100000000782e6e7079504b0506000000000100010033000000810000000000";
+
+std::string from_hex(std::string_view digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
+  }
+  return bytes;
+}
+
+TEST(NpzFileTest, NumpysFilesAreRead) {
+  for (const char* const file : {kSaved, kDeflated}) {
+    const std::string array = read_npz(from_hex(file), "x", kPlenty);
+    EXPECT_THAT(array, testing::StartsWith("\x93NUMPY"));
+    EXPECT_THAT(array, testing::EndsWith(std::string("\n\0\0\1\0\2\0", 7)));
+  }
+}
+
 TEST(NpzFileTest, OtherFilesAreRefused) {
   EXPECT_EQ(refusal("", "a"), "npz: it is not a zip archive");
   EXPECT_EQ(refusal("\x93NUMPY and so on", "a"), "npz: it is not a zip archive");
