@@ -1,6 +1,8 @@
 #include "shardwise/loader/columns.h"
 
 #include <cstring>
+#include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -267,6 +269,50 @@ class FunctionColumn final : public ColumnMaker {
   const MakeRow make_;
 };
 
+class DecodedColumn final : public ColumnMaker {
+ public:
+  DecodedColumn(FieldChoice fields, DType dtype, Layout layout, std::vector<std::int64_t> shape,
+                DecodeField decode)
+      : ColumnMaker(dtype, layout),
+        fields_(std::move(fields)),
+        shape_(std::move(shape)),
+        decode_(std::move(decode)) {}
+
+  [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::size_t place = fields_.in(input.sample);
+    const detail::FieldBytes bytes(input, place);
+    Row row = detail::RowBuffer::row(output);
+    input.enter(detail::Stage::kFunctions);
+    try {
+      decode_(bytes.view(), input.random(), row);
+    } catch (const BadField& error) {
+      refuse(input.sample, place, error);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument("the decoder of field " + in_quotes(input.sample.field(place).name) +
+                            ", " + input.sample.describe() + ": " + error.what());
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      refuse(input.sample, place, error);
+    }
+    input.enter(detail::Stage::kReading);
+  }
+
+ private:
+  [[noreturn]] static void refuse(const Sample& sample, std::size_t place,
+                                  const std::exception& error) {
+    detail::throw_bad_field(sample, place, "its decoder expects", error.what());
+  }
+
+  const FieldChoice fields_;
+  const std::vector<std::int64_t> shape_;
+  const DecodeField decode_;
+};
+
 /// "jpg" of "jpg;png".
 std::string first_of(const std::string& fields) {
   return detail::FieldChoice(fields).names().front();
@@ -282,7 +328,8 @@ std::vector<std::int64_t> required(std::vector<std::int64_t> shape, const std::s
   return shape;
 }
 
-MakeRow required(MakeRow make, const std::string& name) {
+template <class Function>
+Function required(Function make, const std::string& name) {
   if (make) return make;
   throw InvalidArgument("a column has no function", in_quotes(name), "give one");
 }
@@ -340,6 +387,19 @@ Column ragged_function(const std::string& name, DType dtype, MakeRow make) {
   return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kRagged,
                                                  std::vector<std::int64_t>{},
                                                  required(std::move(make), name))};
+}
+
+Column decoded(const std::string& fields, DType dtype, std::vector<std::int64_t> shape,
+               DecodeField decode) {
+  return {first_of(fields), std::make_shared<DecodedColumn>(readable(fields), dtype, Layout::kFixed,
+                                                            required(std::move(shape), fields),
+                                                            required(std::move(decode), fields))};
+}
+
+Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode) {
+  return {first_of(fields), std::make_shared<DecodedColumn>(
+                                readable(fields), dtype, Layout::kRagged,
+                                std::vector<std::int64_t>{}, required(std::move(decode), fields))};
 }
 
 std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {

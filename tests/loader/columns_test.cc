@@ -2,8 +2,11 @@
 
 #include <cstring>
 #include <memory_resource>
+#include <new>
+#include <stdexcept>
 
 #include "shardwise/loader/loader.h"
+#include "shardwise/order/sample_key.h"
 #include "support/dataset.h"
 #include "zip_bytes.h"
 
@@ -223,6 +226,77 @@ TEST(ColumnsTest, AFunctionMakesRowsOfItsOwn) {
   EXPECT_THAT(batch["length"].values<std::int32_t>(), ElementsAre(3, 0, 2, 1, 4, 2));
   EXPECT_EQ(batch["twice"].text(1), "dede");
   EXPECT_THAT(batch["nothing"].offsets(), ElementsAre(0, 0, 0, 0));
+}
+
+/// Numbers of one digit each, "3,1,4".
+void decode_digits(std::string_view bytes, const Hash128&, columns::Row& row) {
+  row.resize(static_cast<std::int64_t>((bytes.size() + 1) / 2));
+  for (std::size_t i = 0; i < bytes.size(); i += 2) {
+    if (bytes[i] < '0' || bytes[i] > '9')
+      throw std::out_of_range("no digit at " + std::to_string(i));
+    row.values<std::int16_t>()[i / 2] = static_cast<std::int16_t>(bytes[i] - '0');
+  }
+}
+
+TEST(ColumnsTest, ADecoderOfOnesOwnGetsTheBytesOfItsField) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(
+      dir, "d", {{{"digits", "3,1,4"}}, {{"digits", ""}}, {{"other", "x"}, {"numbers", "2"}}});
+  const Batch batch = one_batch(
+      data, {columns::ragged_decoded("digits;numbers", DType::kInt16, decode_digits),
+             columns::decoded("digits;numbers", DType::kUInt64, {2},
+                              [](std::string_view bytes, const Hash128& random, columns::Row& row) {
+                                row.values<std::uint64_t>()[0] = bytes.size();
+                                row.values<std::uint64_t>()[1] = random.low;
+                              })
+                 .named("sizes")});
+  EXPECT_THAT(batch["digits"].offsets(), ElementsAre(0, 3, 3, 4));
+  EXPECT_THAT(batch["digits"].values<std::int16_t>(), ElementsAre(3, 1, 4, 2));
+  EXPECT_THAT(batch["sizes"].shape(), ElementsAre(3, 2));
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(batch["sizes"].values<std::uint64_t>()[2 * i], (std::vector{5U, 0U, 1U}[i]));
+    EXPECT_EQ(batch["sizes"].values<std::uint64_t>()[2 * i + 1], sample_key(0, 0, i).low);
+  }
+}
+
+TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"digits", "3,x"}}, {{"digits", "5"}}});
+  const auto throwing = [](auto error) {
+    return columns::decoded(
+        "digits", DType::kInt8, {},
+        [error](std::string_view, const Hash128&, columns::Row&) { throw error; });
+  };
+  const Column digits = columns::ragged_decoded("digits", DType::kInt16, decode_digits);
+  EXPECT_THAT(
+      test::error_text([&] { one_batch(data, {digits}); }),
+      AllOf(HasSubstr("cannot decode field 'digits' as its decoder expects (no digit at 2): "
+                      "sample 0 ('s00000') in shard"),
+            HasSubstr("; mend the member, or leave the sample out")));
+  EXPECT_THAT(one_batch(data, {digits}, 1).samples(), ElementsAre(1)) << "left out";
+  EXPECT_THAT(test::error_text([&] { one_batch(data, {throwing(BadField("odd"))}); }),
+              HasSubstr("'digits' as its decoder expects (odd): sample 0"));
+  EXPECT_EQ(one_batch(data, {throwing(std::runtime_error("odd"))}, 2).size(), 0U);
+  EXPECT_THAT(test::error_text([&] { one_batch(data, {throwing(InvalidArgument("wrong"))}, 2); }),
+              HasSubstr("the decoder of field 'digits', sample 0 ('s00000') in shard"));
+  EXPECT_THROW(one_batch(data, {throwing(CorruptShard("torn"))}, 2), CorruptShard);
+  EXPECT_THROW(one_batch(data, {throwing(std::bad_alloc())}, 2), std::bad_alloc);
+  EXPECT_THAT(test::error_text([&] {
+                one_batch(data, {columns::decoded("digits", DType::kInt8, {1}, decode_digits)});
+              }),
+              AllOf(HasSubstr("the decoder of field 'digits'"), HasSubstr("have a shape already")));
+  EXPECT_THAT(test::error_text([&] {
+                one_batch(data, {columns::ragged_decoded("none", DType::kInt8, decode_digits)});
+              }),
+              HasSubstr("the sample has no field 'none'"));
+  EXPECT_THAT(test::error_text([] { columns::decoded("digits", DType::kInt8, {}, nullptr); }),
+              HasSubstr("has no function"));
+  EXPECT_THAT(
+      test::error_text([] { columns::decoded("digits", DType::kInt8, {-1}, decode_digits); }),
+      HasSubstr("has a negative number"));
+  EXPECT_THAT(
+      test::error_text([] { columns::ragged_decoded("x.pkl", DType::kInt8, decode_digits); }),
+      HasSubstr("can run code"));
 }
 
 TEST(ColumnsTest, BadRowsAreClosedUpInEveryKindOfColumn) {

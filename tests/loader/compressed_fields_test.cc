@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <map>
@@ -69,6 +70,11 @@ Batch one_batch(const Dataset& data, std::vector<Column> columns,
   return loader.next().value();
 }
 
+void copy_bytes(std::string_view bytes, const Hash128&, columns::Row& row) {
+  std::copy(bytes.begin(), bytes.end(),
+            reinterpret_cast<char*>(row.resize(static_cast<std::int64_t>(bytes.size())).data()));
+}
+
 TEST(CompressedFieldsTest, EveryColumnLooksIntoThem) {
   const test::TempDir dir;
   const std::string png = test::encode_png(test::test_picture(20, 16));
@@ -89,15 +95,17 @@ TEST(CompressedFieldsTest, EveryColumnLooksIntoThem) {
     }
     const auto columns = [](const std::string& end) {
       const ImageTransform cut{.resize = {8, 8}};
-      return std::vector<Column>{columns::text("txt" + end).named("txt"),
-                                 columns::json("json" + end).named("json"),
-                                 columns::tokens("ids" + end).named("ids"),
-                                 columns::integer("cls" + end).named("cls"),
-                                 columns::array("npy" + end, DType::kInt32, {2}).named("npy"),
-                                 columns::array("npy" + end, DType::kInt32).named("ragged"),
-                                 columns::image("png" + end).named("image"),
-                                 columns::image("png" + end, cut).named("small"),
-                                 columns::image("").named("only")};
+      return std::vector<Column>{
+          columns::text("txt" + end).named("txt"),
+          columns::json("json" + end).named("json"),
+          columns::tokens("ids" + end).named("ids"),
+          columns::integer("cls" + end).named("cls"),
+          columns::array("npy" + end, DType::kInt32, {2}).named("npy"),
+          columns::array("npy" + end, DType::kInt32).named("ragged"),
+          columns::image("png" + end).named("image"),
+          columns::image("png" + end, cut).named("small"),
+          columns::image("").named("only"),
+          columns::ragged_decoded("txt" + end, DType::kUInt8, copy_bytes).named("decoded")};
     };
     const Batch expected = one_batch(test::make_dataset(dir, "plain", plain), columns(""));
     const Batch found = one_batch(test::make_dataset(dir, "packed", packed), columns(suffix));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -156,6 +157,20 @@ SHARDWISE_EXPORT Column function(const std::string& name, DType dtype,
                                  std::vector<std::int64_t> shape, MakeRow make);
 /// Ragged.
 SHARDWISE_EXPORT Column ragged_function(const std::string& name, DType dtype, MakeRow make);
+
+/// A decoder of your own: writes the row that the bytes of a field stand for. `bytes` are those of
+/// the field, expanded if it is compressed, and valid for the call; `random` and the threads are as
+/// of MakeRow. What it does not write of a row is undefined.
+/// Errors: BadField, and whatever else derives from std::exception, say that these bytes are bad:
+/// next() throws a BadField with field, sample and that text, or the sample is left out. Other
+/// errors of Shardwise (InvalidArgument, say) and std::bad_alloc are not the sample's fault, and
+/// are thrown by next(); to the text of InvalidArgument field and sample are added.
+using DecodeField = std::function<void(std::string_view bytes, const Hash128& random, Row& row)>;
+/// [N, ...], each row of `shape`.
+SHARDWISE_EXPORT Column decoded(const std::string& fields, DType dtype,
+                                std::vector<std::int64_t> shape, DecodeField decode);
+/// Ragged.
+SHARDWISE_EXPORT Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode);
 
 }  // namespace columns
 
