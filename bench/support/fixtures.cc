@@ -102,6 +102,14 @@ ShardSet image_shards() {
   return make_shards("images", 10, num_tiny_samples() / 100, "jpg", 80'000);
 }
 
+ShardSet cold_shards(std::uint64_t field_bytes) {
+  constexpr std::uint64_t kOtherBytes = 1536;  // two headers, and the label
+  const std::uint64_t all_bytes = num_tiny_samples() * 640;
+  return make_shards("cold-" + std::to_string(field_bytes), 10,
+                     std::max<std::uint64_t>(all_bytes / (field_bytes + kOtherBytes), 10), "bin",
+                     field_bytes);
+}
+
 std::string key_of(std::uint64_t sample) {
   char key[32];
   std::snprintf(key, sizeof key, "s%09llu", static_cast<unsigned long long>(sample));

@@ -30,6 +30,9 @@ ShardSet tiny_shards();
 /// 10 shards; "jpg" of 80,000 bytes, one sample for every 100 tiny ones: 0.8 GB.
 ShardSet image_shards();
 
+/// 10 shards of 0.64 GB in all, for 1,000,000 tiny samples; "bin" of so many bytes.
+ShardSet cold_shards(std::uint64_t field_bytes);
+
 std::string key_of(std::uint64_t sample);
 
 /// Reads all files of `set` once, so that the page cache holds them.

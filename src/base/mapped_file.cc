@@ -49,10 +49,18 @@ MappedFile MappedFile::open(const File& file, Access access) {
   const FileIdentity identity = file_identity(file.fd(), file.path());
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());
-  if (access == Access::kSequential) region.advise(bi::mapped_region::advice_sequential);
-  if (access == Access::kRandom) region.advise(bi::mapped_region::advice_random);
   const std::string_view bytes(static_cast<const char*>(region.get_address()), region.get_size());
-  return MappedFile(std::make_unique<Region>(Region{std::move(region)}), bytes, identity);
+  MappedFile mapped(std::make_unique<Region>(Region{std::move(region)}), bytes, identity);
+  if (access != Access::kNormal) mapped.advise(access);
+  return mapped;
+}
+
+void MappedFile::advise(Access access) noexcept {
+  if (region_ == nullptr) return;
+  using Advised = bi::mapped_region;
+  region_->region.advise(access == Access::kSequential ? Advised::advice_sequential
+                         : access == Access::kRandom   ? Advised::advice_random
+                                                       : Advised::advice_normal);
 }
 
 MappedFile::MappedFile(std::unique_ptr<Region> region, std::string_view bytes,

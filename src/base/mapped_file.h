@@ -31,6 +31,9 @@ class SHARDWISE_EXPORT MappedFile {
   MappedFile(MappedFile&&) noexcept;
   MappedFile& operator=(MappedFile&&) noexcept;
 
+  /// Says how it will be read from now on.
+  void advise(Access access) noexcept;
+
   std::string_view bytes() const noexcept { return bytes_; }
   /// The identity of the mapped file, taken from the descriptor it was mapped through.
   const FileIdentity& identity() const noexcept { return identity_; }

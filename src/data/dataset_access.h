@@ -14,6 +14,8 @@ namespace detail {
 struct DatasetAccess {
   /// From now on the cache is told this future; none: that nothing is known of it.
   static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
+  /// For what reads a dataset's shards in ways of its own.
+  static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
   /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);

@@ -19,7 +19,8 @@ namespace {
 std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
   try {
-    file = MappedFile::open(info.path);
+    // Of a cold shard one page is read now, and not what the kernel would read around it.
+    file = MappedFile::open(info.path, MappedFile::Access::kRandom);
   } catch (const CannotMap&) {
     return std::nullopt;
   }
@@ -36,6 +37,7 @@ std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView&
     }
     return copy;
   });
+  file->advise(MappedFile::Access::kNormal);
   return file;
 }
 

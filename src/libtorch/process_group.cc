@@ -22,6 +22,9 @@
 #endif
 
 namespace shardwise::libtorch {
+
+#ifdef SHARDWISE_HAVE_GLOO
+
 namespace {
 
 /// The first line of what LibTorch says, without its stack trace.
@@ -32,8 +35,6 @@ std::string reason_of(const std::exception& e) {
 }
 
 }  // namespace
-
-#ifdef SHARDWISE_HAVE_GLOO
 
 struct ProcessGroup::Impl {
   RankEnvironment environment;

@@ -98,7 +98,7 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return {}; }
   /// Of kLikeFirst. Errors: as make().
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
-  /// Of kSized: the field whose bytes a row is; none: the key.
+  /// The field that a row is made of. None: of kSized the key, else perhaps several, or any.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
 
   /// Of images: where the channels are.

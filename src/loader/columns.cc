@@ -88,6 +88,7 @@ class TokensColumn final : public ColumnMaker {
       : ColumnMaker(required(dtype), Layout::kRagged), fields_(readable(fields)) {}
 
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const detail::FieldBytes bytes(input, place);
@@ -122,6 +123,7 @@ class IntegerColumn final : public ColumnMaker {
       : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(readable(fields)) {}
 
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const std::int64_t value = value_of(input, place);
@@ -199,6 +201,7 @@ class ArrayColumn final : public ColumnMaker {
 
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const detail::FieldBytes field(input, place);

@@ -70,6 +70,7 @@ class ImageColumn final : public ColumnMaker {
         decoding_(decoding) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   [[nodiscard]] std::optional<ImageTransform::Layout> image_layout() const override {
     return transformer_.transform().layout;
   }

@@ -17,6 +17,7 @@
 #include "loader/length_batches.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
+#include "loader/read_ahead.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -270,7 +271,8 @@ struct Loader::Impl {
   void start() {
     follow();
     auto started = std::make_unique<Engine>(
-        data, options.columns, pool, source(),
+        data, options.columns, pool, detail::ReadAheadSource(source(), data, options.columns),
+>>>>>>> a0eda22 (loader: local shards are read ahead while they are cold)
         detail::EngineOptions{.seed = options.order.seed,
                               .epoch = sampler->epoch(),
                               .threads = options.threads,

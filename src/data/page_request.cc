@@ -1,0 +1,108 @@
+#include "data/page_request.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/url.h"
+#include "data/dataset_access.h"
+#include "data/dataset_impl.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// Ranges with a smaller gap between them are read as one: the gap costs a disk less than another
+/// request, and as a rule it holds samples that come soon.
+constexpr std::uint64_t kMaxGap = std::uint64_t{32} * 1024;
+/// The kernel may leave out what is asked for at once beyond its own limit of reading ahead, which
+/// is 128 KiB where nobody raised it.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
+
+std::uint64_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
+  const Index& index = data_.index();
+  numbers_.clear();
+  for (const std::uint64_t sample : samples) numbers_.push_back(data_.number_in_index(sample));
+  std::ranges::sort(numbers_);  // by shard, and as they lie in it
+  std::size_t num_shards = 0;
+  for (std::size_t i = 0; i < numbers_.size(); ++num_shards) {
+    const std::uint64_t end = index.first_sample(index.shard_of(numbers_[i]) + 1);
+    while (i < numbers_.size() && numbers_[i] < end) ++i;
+  }
+  // More could not stay open until they are read.
+  const bool may_open = num_shards <= DatasetAccess::impl(data_).shards_to_hold();
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < numbers_.size();) {
+    const std::uint64_t number = index.shard_of(numbers_[i]);
+    const std::uint64_t end = index.first_sample(number + 1);
+    const ShardHandle<OpenShard> shard = open(number, may_open);
+    ranges_.clear();
+    wanted_.clear();
+    for (std::uint32_t field = 0; shard && fields_ && field < shard->segment.num_fields();
+         ++field) {
+      if (std::ranges::find(*fields_, shard->segment.field_name(field)) != fields_->end()) {
+        wanted_.push_back(field);
+      }
+    }
+    for (; i < numbers_.size() && numbers_[i] < end; ++i) {
+      if (shard) add_ranges(*shard, numbers_[i]);
+    }
+    if (shard) bytes += send_ranges(*shard);
+  }
+  return bytes;
+}
+
+/// The shard if it is mapped, or if it can be without being fetched.
+ShardHandle<OpenShard> PageRequest::open(std::uint64_t shard, bool may_open) const {
+  auto& impl = DatasetAccess::impl(data_);
+  ShardHandle<OpenShard> found = impl.pool.find(shard);
+  if (!found && may_open && impl.access == Dataset::Access::kMap) {
+    const Index::Shard info = impl.index->shard(shard);
+    if (info.compression == Compression::kNone && !is_fetched_url(info.path)) {
+      try {
+        found = impl.pool.get(shard);
+      } catch (const Error&) {  // whoever reads it will see the same
+      }
+    }
+  }
+  if (found && found->data == nullptr) return {};
+  return found;
+}
+
+void PageRequest::add_ranges(const OpenShard& shard, std::uint64_t number) {
+  const auto local = static_cast<std::uint32_t>(number - shard.first_sample);
+  for (const MemberRecord& member : shard.segment.members(local)) {
+    if (member.size_bytes == 0) continue;
+    if (fields_ && std::ranges::find(wanted_, member.field()) == wanted_.end()) continue;
+    ranges_.push_back({member.data_offset(), member.data_offset() + member.size_bytes});
+  }
+}
+
+std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
+  // As a rule they are in order; hard links may point anywhere.
+  std::ranges::sort(ranges_, {}, &Range::begin);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < ranges_.size();) {
+    Range whole = ranges_[i++];
+    for (; i < ranges_.size() && ranges_[i].begin <= whole.end + kMaxGap; ++i) {
+      whole.end = std::max(whole.end, ranges_[i].end);
+    }
+    whole.begin -= whole.begin % page_bytes();
+    for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
+      const std::uint64_t size = std::min(kPieceBytes, whole.end - at);
+      // If it fails, the bytes are merely read later.
+      static_cast<void>(::madvise(const_cast<char*>(shard.data) + at, size, MADV_WILLNEED));
+    }
+    bytes += whole.end - whole.begin;
+  }
+  return bytes;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,120 @@
+#include "loader/read_ahead.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "data/page_request.h"
+#include "loader/column_maker.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// While bytes are cold, so many samples are asked for ahead of the plan that the engine takes, or
+/// so many bytes, whatever comes first.
+constexpr std::size_t kRowsAhead = 64;
+constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
+/// Samples between two looks at what was read from disk: a look is a system call.
+constexpr std::size_t kRowsALook = 64;
+/// Plans that are asked for in vain before bytes count as warm.
+constexpr unsigned kMostInVain = 8;
+
+/// Grows whenever this thread reads from disk, or waits for what another one reads.
+std::int64_t disk_reads_of_thread() noexcept {
+  rusage usage{};
+  if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
+  return std::int64_t{usage.ru_inblock} + usage.ru_majflt;
+}
+
+/// What disk_reads_of_thread() was when this thread was here last.
+thread_local constinit std::int64_t reads_before = 0;
+
+/// The fields that the columns read; nothing if they may read any.
+std::optional<std::vector<std::string>> fields_of(std::span<const Column> columns) {
+  std::vector<std::string> names;
+  for (const Column& column : columns) {
+    const ColumnMaker& maker = *column.maker();
+    const FieldChoice* const fields = maker.fields();
+    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;  // the key
+    if (fields == nullptr || fields->names().empty()) return std::nullopt;
+    names.insert(names.end(), fields->names().begin(), fields->names().end());
+  }
+  return names;
+}
+
+}  // namespace
+
+ReadAheadSource::ReadAheadSource(Engine::Source source, MixedDataset data,
+                                 std::span<const Column> columns)
+    : source_(std::move(source)), data_(std::move(data)), fields_(fields_of(columns)) {}
+
+std::optional<BatchPlan> ReadAheadSource::operator()() {
+  look();
+  while (!has_ended_ && (plans_.empty() || (is_asking_ && !is_ahead()))) plan_one();
+  if (plans_.empty()) {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    return std::nullopt;
+  }
+  BatchPlan plan = std::move(plans_.front().plan);
+  plans_.pop_front();
+  return plan;
+}
+
+bool ReadAheadSource::is_ahead() const noexcept {
+  std::size_t rows = 0;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 1; i < plans_.size(); ++i) {
+    rows += plans_[i].plan.samples.size();
+    bytes += plans_[i].bytes;
+  }
+  return rows >= kRowsAhead || bytes >= kBytesAhead || plans_.size() > kRowsAhead;
+}
+
+void ReadAheadSource::look() {
+  if (!is_asking_ && rows_since_look_ < kRowsALook) return;
+  rows_since_look_ = 0;
+  if (std::exchange(reads_before, disk_reads_of_thread()) == reads_before) return;
+  is_asking_ = true;
+  asked_in_vain_ = 0;
+}
+
+void ReadAheadSource::plan_one() {
+  Asked next;
+  try {
+    std::optional<BatchPlan> plan = source_();
+    if (!plan) {
+      has_ended_ = true;
+      return;
+    }
+    next.plan = *std::move(plan);
+    rows_since_look_ += next.plan.samples.size();
+    if (is_asking_) next.bytes = ask(next.plan);
+    plans_.push_back(std::move(next));
+  } catch (...) {
+    error_ = std::current_exception();
+    has_ended_ = true;
+  }
+}
+
+std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
+  std::uint64_t bytes = 0;
+  if (data_.num_parts() == 1) {
+    bytes = PageRequest(data_.part(0), fields_).send(plan.samples);
+  } else {
+    std::vector<std::vector<std::uint64_t>> samples(data_.num_parts());
+    for (const std::uint64_t sample : plan.samples) {
+      const std::size_t part = data_.part_of(sample);
+      samples[part].push_back(sample - data_.first_sample(part));
+    }
+    for (std::size_t part = 0; part < samples.size(); ++part) {
+      bytes += PageRequest(data_.part(part), fields_).send(samples[part]);
+    }
+  }
+  const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
+  asked_in_vain_ = was_in_vain ? asked_in_vain_ + 1 : 0;
+  if (asked_in_vain_ == kMostInVain) is_asking_ = false;
+  return bytes;
+}
+
+}  // namespace shardwise::detail
