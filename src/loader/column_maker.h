@@ -100,6 +100,9 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
   /// The field that a row is made of. None: of kSized the key, else perhaps several, or any.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
+  /// Whether a row needs only some parts of its field, as a clip of a video does: then it is not
+  /// read ahead.
+  [[nodiscard]] virtual bool reads_parts() const { return false; }
 
   /// Of images: where the channels are.
   [[nodiscard]] virtual std::optional<ImageTransform::Layout> image_layout() const {

@@ -283,6 +283,7 @@ class DecodedColumn final : public ColumnMaker {
 
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
     const detail::FieldBytes bytes(input, place);

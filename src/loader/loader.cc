@@ -272,7 +272,6 @@ struct Loader::Impl {
     follow();
     auto started = std::make_unique<Engine>(
         data, options.columns, pool, detail::ReadAheadSource(source(), data, options.columns),
->>>>>>> a0eda22 (loader: local shards are read ahead while they are cold)
         detail::EngineOptions{.seed = options.order.seed,
                               .epoch = sampler->epoch(),
                               .threads = options.threads,

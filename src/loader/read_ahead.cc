@@ -35,6 +35,7 @@ std::optional<std::vector<std::string>> fields_of(std::span<const Column> column
   std::vector<std::string> names;
   for (const Column& column : columns) {
     const ColumnMaker& maker = *column.maker();
+    if (maker.reads_parts()) continue;
     const FieldChoice* const fields = maker.fields();
     if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;  // the key
     if (fields == nullptr || fields->names().empty()) return std::nullopt;

@@ -92,6 +92,7 @@ class AudioColumn final : public ColumnMaker {
         clip_(clip) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {clip_.channels, std::llround(clip_.seconds * clip_.sample_rate)};
   }

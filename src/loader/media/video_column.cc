@@ -75,6 +75,7 @@ class VideoColumn final : public ColumnMaker {
         transformer_(transformer) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
     return shape_of(size.height, size.width);
@@ -144,6 +145,7 @@ class VideoTimesColumn final : public ColumnMaker {
       : ColumnMaker(DType::kFloat64, Layout::kFixed), field_(std::move(field)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {field_.clip().frames};
   }
