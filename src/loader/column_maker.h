@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "loader/field_choice.h"
@@ -38,6 +39,11 @@ struct RowInput {
   /// From now on the time belongs to this stage.
   void enter(Stage stage) const noexcept {
     if (times != nullptr) times->enter(stage);
+  }
+  /// What a decoder forgave an image of the sample.
+  void forgive(const std::vector<std::string>& warnings) const {
+    if (times == nullptr || warnings.empty()) return;
+    times->add_forgiven({warnings, number, sample.describe()});
   }
   /// So many bytes of a field are read.
   void add_bytes(std::size_t bytes) const noexcept {

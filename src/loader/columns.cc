@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/ascii.h"
 #include "base/error_types.h"
-#include "base/expanding_reader.h"
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "decode/decode_failure.h"
@@ -125,25 +123,11 @@ class IntegerColumn final : public ColumnMaker {
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
-    const std::size_t place = fields_.in(input.sample);
-    const std::int64_t value = value_of(input, place);
+    const std::int64_t value = detail::integer_of(input, fields_.in(input.sample));
     std::memcpy(output.slot.data(), &value, sizeof value);
   }
 
  private:
-  static std::int64_t value_of(const RowInput& input, std::size_t place) {
-    const Sample::Field field = input.sample.field(place);
-    if (compression_by_suffix(field.name) == Compression::kNone) {
-      input.add_bytes(field.bytes.size());
-      return input.sample.integer(field.name);
-    }
-    const detail::FieldBytes bytes(input, place);
-    if (const auto value = parse_int64(trimmed(bytes.view()))) return *value;
-    detail::throw_bad_field(
-        input.sample, place, "an integer",
-        "it holds no whole number but \"" + std::string(bytes.view().substr(0, 40)) + "\"");
-  }
-
   const FieldChoice fields_;
 };
 

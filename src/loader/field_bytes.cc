@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/ascii.h"
+#include "base/text.h"
 #include "data/sample_access.h"
 #include "loader/bad_field.h"
 
@@ -55,6 +57,19 @@ void FieldBytes::copy(std::span<std::byte> to) const {
   } else {
     SampleAccess::copy(sample_, place_, to);
   }
+}
+
+std::int64_t integer_of(const RowInput& input, std::size_t place) {
+  const Sample::Field field = input.sample.field(place);
+  if (compression_by_suffix(field.name) == Compression::kNone) {
+    input.add_bytes(field.bytes.size());
+    return input.sample.integer(field.name);
+  }
+  const FieldBytes bytes(input, place);
+  if (const auto value = parse_int64(trimmed(bytes.view()))) return *value;
+  throw_bad_field(
+      input.sample, place, "an integer",
+      "it holds no whole number but \"" + std::string(bytes.view().substr(0, 40)) + "\"");
 }
 
 }  // namespace shardwise::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -36,5 +37,8 @@ class SHARDWISE_EXPORT FieldBytes {
   std::string_view view_;
   ExpandedBytes expanded_;
 };
+
+/// The decimal number that a field holds. Errors: BadField, and as Sample::integer().
+SHARDWISE_EXPORT std::int64_t integer_of(const RowInput& input, std::size_t place);
 
 }  // namespace shardwise::detail

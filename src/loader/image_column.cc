@@ -126,6 +126,7 @@ class ImageColumn final : public ColumnMaker {
     }
     thread_local RgbImage scratch;
     const detail::DecodeReport report = detail::decode_rgb(bytes, request, scratch);
+    input.forgive(report.warnings);
     input.enter(Stage::kTransforming);
     const RgbView source =
         request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);

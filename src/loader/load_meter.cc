@@ -1,11 +1,20 @@
 #include "loader/load_meter.h"
 
 #include <algorithm>
+#include <set>
 
 namespace shardwise::detail {
 namespace {
 
 thread_local unsigned number_of_thread = 0;
+
+/// Kinds of what is forgiven that are told apart: names in damaged files make many.
+constexpr std::size_t kMaxKinds = 32;
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_hex_digit(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 Stage stage_of(TraceEvent::Kind kind) noexcept {
   return kind == TraceEvent::Kind::kCollate ? Stage::kCollating : Stage::kPlanning;
@@ -14,6 +23,35 @@ Stage stage_of(TraceEvent::Kind kind) noexcept {
 }  // namespace
 
 void LoadMeter::number_thread(unsigned number) noexcept { number_of_thread = number; }
+
+std::string LoadMeter::kind_of(std::string_view warning) {
+  std::string kind;
+  for (std::size_t i = 0; i < warning.size();) {
+    const bool is_hex = warning.substr(i).starts_with("0x");
+    if (!is_hex && !is_digit(warning[i])) {
+      kind += warning[i++];
+      continue;
+    }
+    if (is_hex) i += 2;
+    while (i < warning.size() && (is_hex ? is_hex_digit(warning[i]) : is_digit(warning[i]))) ++i;
+    kind += is_hex ? "0xN" : "N";
+  }
+  return kind;
+}
+
+void LoadMeter::add_forgiven(const Forgiven& image) {
+  std::set<Kind*> kinds;  // each counts an image once
+  for (const std::string& text : image.texts) {
+    const std::string name = kind_of(text);
+    const bool is_kept = forgiven_.contains(name) || forgiven_.size() < kMaxKinds;
+    kinds.insert(is_kept ? &forgiven_[name] : &other_forgiven_);
+  }
+  for (Kind* const kind : kinds) {
+    if (kind->images++ > 0 && kind->number <= image.number) continue;
+    kind->number = image.number;
+    kind->first_sample = image.sample;
+  }
+}
 
 void LoadMeter::keep_events(std::size_t max_events) {
   const Lock lock(mutex_);
@@ -50,6 +88,7 @@ void LoadMeter::add(const StageTimes& times, std::uint64_t rows, std::uint64_t f
     stats_.sample_times[i] += times.samples()[i];
   }
   stats_.bytes_read += times.bytes_read();
+  for (const Forgiven& image : times.forgiven()) add_forgiven(image);
   keep({.kind = TraceEvent::Kind::kRows,
         .thread = number_of_thread,
         .begin = times.begin(),
@@ -113,6 +152,12 @@ Loader::Stats LoadMeter::stats() const {
   stats.transforming = time(Stage::kTransforming);
   stats.functions = time(Stage::kFunctions);
   stats.collating = time(Stage::kCollating);
+  for (const auto& [name, kind] : forgiven_) {
+    stats.forgiven.push_back({name, kind.images, kind.first_sample});
+  }
+  if (other_forgiven_.images > 0) {
+    stats.forgiven.push_back({"others", other_forgiven_.images, other_forgiven_.first_sample});
+  }
   if (answers_ > 0) stats.mean_ready = static_cast<double>(ready_) / static_cast<double>(answers_);
   return stats;
 }

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fork.h"
@@ -48,6 +50,9 @@ class LoadMeter {
   /// Those kept, in the order in which they ended.
   [[nodiscard]] std::vector<TraceEvent> events() const;
 
+  /// The kind of a warning: its text with N for numbers, so that there are few kinds.
+  [[nodiscard]] static std::string kind_of(std::string_view warning);
+
   /// Rows were made.
   void add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample);
   /// Some work for a whole batch, which ends now.
@@ -72,6 +77,13 @@ class LoadMeter {
   [[nodiscard]] Loader::Stats stats() const;
 
  private:
+  struct Kind {
+    std::uint64_t images = 0;
+    std::uint64_t number = 0;  // of its first sample
+    std::string first_sample;
+  };
+
+  void add_forgiven(const Forgiven& image) SHARDWISE_REQUIRES(mutex_);
   void keep(const TraceEvent& event) SHARDWISE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
@@ -79,7 +91,9 @@ class LoadMeter {
   std::array<std::chrono::nanoseconds, kNumStages> times_ SHARDWISE_GUARDED_BY(mutex_){};
   std::uint64_t answers_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // summed over the answers
-  std::atomic<std::int64_t> slowest_ns_{0};               // written under mutex_
+  std::map<std::string, Kind> forgiven_ SHARDWISE_GUARDED_BY(mutex_);
+  Kind other_forgiven_ SHARDWISE_GUARDED_BY(mutex_);  // of more kinds than are kept
+  std::atomic<std::int64_t> slowest_ns_{0};           // written under mutex_
   // A ring: next_event_ is the oldest, once it is full.
   std::vector<TraceEvent> events_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t max_events_ SHARDWISE_GUARDED_BY(mutex_) = 0;

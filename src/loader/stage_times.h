@@ -5,7 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace shardwise::detail {
 
@@ -40,6 +43,13 @@ inline void read_pages(std::string_view bytes) noexcept {
   if (!bytes.empty()) static_cast<void>(begin[bytes.size() - 1]);
 }
 
+/// What a decoder forgave one image.
+struct Forgiven {
+  std::vector<std::string> texts;
+  std::uint64_t number = 0;  ///< of the sample
+  std::string sample;        ///< its shard and key
+};
+
 /// What one thread did while it made the rows of a claim. A thread is in one stage at a time; the
 /// clock is read when it goes to another, and never for a row of columns that take little time.
 class StageTimes {
@@ -71,6 +81,8 @@ class StageTimes {
     samples_[sample_time_bucket(time_each)] += count;
   }
 
+  void add_forgiven(Forgiven what) { forgiven_.push_back(std::move(what)); }
+
   [[nodiscard]] Clock::time_point begin() const noexcept { return begin_; }
   [[nodiscard]] Clock::time_point last() const noexcept { return last_; }
   [[nodiscard]] const std::array<std::chrono::nanoseconds, kNumStages>& times() const noexcept {
@@ -78,6 +90,7 @@ class StageTimes {
   }
   [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   [[nodiscard]] const SampleTimes& samples() const noexcept { return samples_; }
+  [[nodiscard]] const std::vector<Forgiven>& forgiven() const noexcept { return forgiven_; }
 
  private:
   Clock::time_point begin_;
@@ -86,6 +99,7 @@ class StageTimes {
   std::array<std::chrono::nanoseconds, kNumStages> times_{};
   std::uint64_t bytes_read_ = 0;
   SampleTimes samples_{};
+  std::vector<Forgiven> forgiven_;
 };
 
 }  // namespace shardwise::detail

@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include "loader/load_meter.h"
 #include "loader/loader_access.h"
 #include "shardwise/loader/loader.h"
 #include "support/dataset.h"
@@ -312,6 +313,98 @@ TEST(LoaderEventsTest, RowsAndWaitsAreKeptTheLastOnes) {
   for (std::size_t i = 1; i < last.size(); ++i) {
     EXPECT_GE(last[i].begin + last[i].duration, all.back().begin);
   }
+}
+
+// ---------------------------------------------------------------------------------- what is forgiven
+
+/// A JPEG without its end; all rows are there, but for the last some.
+std::string jpeg_that_ends_early(unsigned seed) {
+  const std::string jpeg = test::encode_jpeg(test::test_picture(40, 30, seed));
+  return jpeg.substr(0, jpeg.size() - 40) + "\xFF\xD9";
+}
+
+/// A JPEG with restart markers out of order.
+std::string jpeg_with_wrong_markers() {
+  std::string jpeg = test::encode_jpeg_as(test::test_picture(200, 200), {.restart_interval = 1});
+  const std::size_t scan = jpeg.find("\xFF\xDA");
+  for (std::size_t at = scan; at + 1 < jpeg.size(); ++at) {
+    if (jpeg[at] == '\xFF' && jpeg[at + 1] == '\xD1') jpeg[at + 1] = '\xD5';
+  }
+  return jpeg;
+}
+
+TEST(ForgivenTest, AKindIsATextWithoutItsNumbers) {
+  using detail::LoadMeter;
+  EXPECT_EQ(LoadMeter::kind_of("JPEG: found marker 0xd5 instead of RST1"),
+            "JPEG: found marker 0xN instead of RSTN");
+  EXPECT_EQ(LoadMeter::kind_of("PNG: 12 of 34 rows"), "PNG: N of N rows");
+  EXPECT_EQ(LoadMeter::kind_of("7"), "N");
+  EXPECT_EQ(LoadMeter::kind_of("0x"), "0xN");
+  EXPECT_EQ(LoadMeter::kind_of("no number"), "no number");
+  EXPECT_EQ(LoadMeter::kind_of(""), "");
+}
+
+TEST(ForgivenTest, DamageThatIsForgivenIsCountedByKind) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (unsigned i = 0; i < 30; ++i) {
+    samples.push_back({{"jpg", test::encode_jpeg(test::test_picture(40, 30, i + 1))}});
+    if (i % 10 == 4) samples.back()[0].second = jpeg_that_ends_early(i + 1);
+    if (i == 7) samples.back()[0].second = jpeg_with_wrong_markers();
+  }
+  const Dataset data = test::make_dataset(dir, "d", samples, 8);
+  for (const unsigned threads : {0U, 1U, 7U}) {
+    Loader loader(data, {.columns = {columns::image("jpg", {.resize = {8, 8}})},
+                         .order = {.seed = 3},
+                         .batch_size = 4,
+                         .threads = threads});
+    for (int epoch = 1; epoch <= 2; ++epoch) {
+      while (loader.next()) continue;
+      const auto forgiven = loader.stats().forgiven;
+      ASSERT_EQ(forgiven.size(), 2U);
+      EXPECT_EQ(forgiven[0].kind, "JPEG: Corrupt JPEG data: found marker 0xN instead of RSTN");
+      EXPECT_EQ(forgiven[0].images, static_cast<unsigned>(epoch));
+      EXPECT_THAT(forgiven[0].first_sample, HasSubstr("sample 7 ('s00007') in shard"));
+      EXPECT_EQ(forgiven[1].kind, "JPEG: Corrupt JPEG data: premature end of data segment");
+      EXPECT_EQ(forgiven[1].images, 3U * static_cast<unsigned>(epoch));
+      EXPECT_THAT(forgiven[1].first_sample, HasSubstr("sample 4 ('s00004') in shard"));
+      EXPECT_THAT(forgiven[1].first_sample, HasSubstr("d-0.tar"));
+      if (epoch == 1) loader.set_epoch(1);
+    }
+  }
+}
+
+TEST(ForgivenTest, NothingIsForgivenWhereItIsStrictOrWhole) {
+  const test::TempDir dir;
+  const Dataset data =
+      test::make_dataset(dir, "d",
+                         {{{"jpg", jpeg_that_ends_early(1)}},
+                          {{"jpg", test::encode_jpeg(test::test_picture(40, 30))}}});
+  Loader loader(
+      data,
+      {.columns = {columns::image("jpg", {}, {.strict = true})}, .batch_size = 2, .max_bad = 1});
+  EXPECT_EQ(loader.next().value().size(), 1U);
+  EXPECT_TRUE(loader.stats().forgiven.empty());
+  EXPECT_EQ(loader.stats().bad_samples, 1U);
+}
+
+TEST(ForgivenTest, KindsBeyondTheLimitAreOthers) {
+  detail::LoadMeter meter{Loader::Stats{}};
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    detail::StageTimes times;
+    const auto letter = [](std::uint64_t n) { return static_cast<char>('a' + n % 10); };
+    const std::string name{letter(i / 10), letter(i)};
+    times.add_forgiven(
+        {{name + " 1", name + " 2"}, 1000 - i, "sample " + std::to_string(1000 - i)});
+    meter.add(times, 1, 0);
+  }
+  const auto forgiven = meter.stats().forgiven;
+  ASSERT_EQ(forgiven.size(), 33U);
+  EXPECT_EQ(forgiven[0].kind, "aa N");
+  EXPECT_EQ(forgiven[0].images, 1U) << "an image counts once";
+  EXPECT_EQ(forgiven[32].kind, "others");
+  EXPECT_EQ(forgiven[32].images, 68U);
+  EXPECT_EQ(forgiven[32].first_sample, "sample 901");
 }
 
 }  // namespace

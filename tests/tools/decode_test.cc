@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "compressed_bytes.h"
 #include "served_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/loader/loader.h"
@@ -164,13 +165,46 @@ TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
 
 TEST(EpochDecodeTest, PrintsForPeople) {
   const ImageIndex index;
-  const std::string text =
-      shardwise_output({"epoch", index.path(), "--decode", "rgb", "--resize", "16x16"});
+  const std::string text = shardwise_output(
+      {"epoch", index.path(), "--decode", "rgb", "--resize", "16x16", "--batch", "4"});
   EXPECT_THAT(text, AllOf(HasSubstr("samples   20\nimages    20, "), HasSubstr(" images/s\nbytes "),
                           HasSubstr("\nlimit     "), HasSubstr("-bound")));
   EXPECT_THAT(text, testing::Not(HasSubstr("ImageDecoding")));
   EXPECT_EQ(lines_of(text).back(), "epoch 0: 20 samples, each exactly once: proven");
   EXPECT_THAT(shardwise_output({"epoch", index.path()}), testing::Not(HasSubstr("limit")));
+}
+
+TEST(EpochDecodeTest, WhatIsForgivenHasALineForEachKind) {
+  std::map<int, std::pair<std::string, std::string>> early;
+  for (const int i : {2, 6, 18}) {
+    const std::string jpeg = encode_jpeg(test_picture(40, 30, unsigned(i)));
+    early[i] = {"jpg", jpeg.substr(0, jpeg.size() - 40) + "\xFF\xD9"};
+  }
+  const ImageIndex index(early);
+  for (const char* decode : {"rgb", "auto"}) {
+    const std::string text = shardwise_output({"epoch", index.path(), "--decode", decode});
+    EXPECT_THAT(text,
+                HasSubstr("\nforgiven  JPEG: Corrupt JPEG data: premature end of data segment: "
+                          "3 images, first sample 2 ('s2') in shard"));
+    EXPECT_EQ(text.find("forgiven"), text.rfind("forgiven")) << text;
+  }
+  const auto epoch = decoded(index.path(), {"rgb", "--resize", "8x8", "--world", "2"});
+  ASSERT_EQ(epoch["forgiven"].size(), 1U);
+  EXPECT_EQ(epoch["forgiven"][0]["kind"], "JPEG: Corrupt JPEG data: premature end of data segment");
+  EXPECT_EQ(epoch["forgiven"][0]["images"], 3);
+  EXPECT_THAT(epoch["forgiven"][0]["first_sample"].get<std::string>(), HasSubstr(".tar"));
+  EXPECT_EQ(decoded(ImageIndex().path(), {"rgb"})["forgiven"].size(), 0U);
+}
+
+TEST(EpochDecodeTest, CompressedFieldsAreLookedInto) {
+  const std::string png = encode_png(test_picture(20, 16));
+  const ImageIndex index({{1, {"png.gz", fuzz::compressed_bytes(png, Compression::kGzip)}},
+                          {3, {"txt.zst", fuzz::compressed_bytes("text", Compression::kZstd)}},
+                          {5, {"cls.xz", fuzz::compressed_bytes("12", Compression::kXz)}}});
+  EXPECT_EQ(decoded(index.path(), {"auto"})["images"], 21);
+  const ImageIndex bad({{5, {"cls.gz", fuzz::compressed_bytes("x", Compression::kGzip)}}});
+  expect_failure(shardwise({"epoch", "--quiet", bad.path(), "--decode", "auto"}),
+                 {"cannot decode field 'cls.gz' as an integer", "s5"});
 }
 
 TEST(EpochDecodeTest, GoesOnWhereATokenStands) {

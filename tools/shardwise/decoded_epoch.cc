@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "decoded_fields.h"
 #include "interrupt.h"
 #include "loader/loader_access.h"
 #include "option_names.h"
+#include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/loader/loader.h"
 #include "trace_text.h"
@@ -95,6 +97,14 @@ void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
   if (more.slowest_time > sum.slowest_time) {
     sum.slowest_time = more.slowest_time;
     sum.slowest_sample = more.slowest_sample;
+  }
+  for (const Loader::Stats::Forgiven& what : more.forgiven) {
+    const auto same = std::ranges::find(sum.forgiven, what.kind, &Loader::Stats::Forgiven::kind);
+    if (same == sum.forgiven.end()) {
+      sum.forgiven.push_back(what);
+    } else {
+      same->images += what.images;
+    }
   }
   sum.threads = more.threads;
   sum.fetch_threads = more.fetch_threads;
@@ -187,6 +197,25 @@ std::string DecodedEpoch::limit() const {
   // How many batches are in flight is no option of this program.
   if (text.starts_with("prefetch-bound")) text.erase(text.find("; try "));
   return with_option_names(text);
+}
+
+std::vector<std::string> DecodedEpoch::forgiven() const {
+  std::vector<std::string> lines;
+  for (const Loader::Stats::Forgiven& what : impl_->stats.forgiven) {
+    lines.push_back(escaped(what.kind) + ": " + counted(what.images, "image") + ", first " +
+                    what.first_sample);
+  }
+  return lines;
+}
+
+nlohmann::ordered_json DecodedEpoch::forgiven_json() const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Loader::Stats::Forgiven& what : impl_->stats.forgiven) {
+    list.push_back({{"kind", escaped(what.kind)},
+                    {"images", what.images},
+                    {"first_sample", what.first_sample}});
+  }
+  return list;
 }
 
 nlohmann::ordered_json DecodedEpoch::stages_json() const {

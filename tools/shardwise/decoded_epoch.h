@@ -75,6 +75,9 @@ class DecodedEpoch {
   [[nodiscard]] std::uint64_t bytes_read() const;
   /// What limited the loading, and what to try, by options of the command line.
   [[nodiscard]] std::string limit() const;
+  /// What decoders forgave, a line for each kind.
+  [[nodiscard]] std::vector<std::string> forgiven() const;
+  [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
   /// Where the time went.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
   /// Writes the last events of all ranks as Chrome's trace format. Errors: those of writing.

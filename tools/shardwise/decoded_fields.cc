@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hasher.h"
+#include "base/expanding_reader.h"
 #include "base/text.h"
 #include "decode/decode_failure.h"
 #include "decode/field_kind.h"
@@ -15,6 +15,7 @@
 #include "decode/npy.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
+#include "loader/field_bytes.h"
 #include "loader/field_choice.h"
 #include "loader/transform.h"
 #include "shardwise/base/hash.h"
@@ -40,7 +41,8 @@ class DecodedFields final : public ColumnMaker {
     std::int64_t images = 0;
     if (every_field_) {
       for (std::size_t i = 0; i < input.sample.num_fields(); ++i) {
-        images += decode(input, i, detail::field_kind(input.sample.field(i).name)) ? 1 : 0;
+        const std::string_view name = without_compression_suffix(input.sample.field(i).name);
+        images += decode(input, i, detail::field_kind(name)) ? 1 : 0;
       }
     } else {
       images += decode(input, only_image_.in(input.sample), FieldKind::kImage) ? 1 : 0;
@@ -51,31 +53,32 @@ class DecodedFields final : public ColumnMaker {
  private:
   /// True if it was an image.
   bool decode(const RowInput& input, std::size_t place, FieldKind kind) const {
-    const Sample::Field field = input.sample.field(place);
-    input.add_bytes(field.bytes.size());
-    detail::read_pages(field.bytes);
-    input.enter(Stage::kDecoding);
+    detail::read_pages(input.sample.field(place).bytes);
     switch (kind) {
-      case FieldKind::kImage:
-        checked(input.sample, place, "an image", [&] { decode_image(input, field.bytes); });
-        break;
-      case FieldKind::kNpy:
-        checked(input.sample, place, "an array", [&] { decode_array(field.bytes); });
-        break;
       case FieldKind::kInteger:
-        static_cast<void>(input.sample.integer(field.name));
-        break;
-      case FieldKind::kText:
-      case FieldKind::kJson:
-        if (!is_utf8(field.bytes)) {
-          detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
-        }
+        static_cast<void>(detail::integer_of(input, place));
         break;
       case FieldKind::kBytes:
-        break;  // they were read
+        input.add_bytes(input.sample.field(place).bytes.size());  // they were read
+        break;
+      default:
+        decode_content(input, place, kind);
+        break;
     }
     input.enter(Stage::kReading);
     return kind == FieldKind::kImage;
+  }
+
+  void decode_content(const RowInput& input, std::size_t place, FieldKind kind) const {
+    const detail::FieldBytes bytes(input, place);
+    input.enter(Stage::kDecoding);
+    if (kind == FieldKind::kImage) {
+      checked(input.sample, place, "an image", [&] { decode_image(input, bytes.view()); });
+    } else if (kind == FieldKind::kNpy) {
+      checked(input.sample, place, "an array", [&] { decode_array(bytes.view()); });
+    } else if (!is_utf8(bytes.view())) {  // a text, or JSON
+      detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+    }
   }
 
   /// A DecodeFailure becomes a BadField.
@@ -94,7 +97,7 @@ class DecodedFields final : public ColumnMaker {
     thread_local std::vector<std::byte> result;
     detail::DecodeRequest request;
     if (!transformer_) {
-      detail::decode_rgb(bytes, request, pixels);
+      input.forgive(detail::decode_rgb(bytes, request, pixels).warnings);
       return;
     }
     const detail::ImageHeader header = detail::read_image_header(bytes);
@@ -104,7 +107,7 @@ class DecodedFields final : public ColumnMaker {
     const detail::ImagePlan plan =
         transformer_->plan({header.height, header.width}, input.random());
     request.crop = plan.source;
-    detail::decode_rgb(bytes, request, pixels);
+    input.forgive(detail::decode_rgb(bytes, request, pixels).warnings);
     input.enter(Stage::kTransforming);
     result.resize(plan.height * plan.width * 3 * transformer_->value_bytes());
     transformer_->apply(plan, pixels.view(), result.data());

@@ -359,6 +359,7 @@ void run(const EpochOptions& options, Output& out) {
       json["decode"] = options.decode.decode;
       json["images"] = report.images;
       json["images_per_second"] = per_second(report.images, seconds);
+      json["forgiven"] = decoded->forgiven_json();
       json["limit"] = decoded->limit();
       json["stages"] = decoded->stages_json();
     }
@@ -376,7 +377,10 @@ void run(const EpochOptions& options, Output& out) {
             report.waited.count());
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
             counted(options.threads, "thread"));
-  if (decoded) out.print("limit     {}\n", decoded->limit());
+  if (decoded) {
+    for (const std::string& line : decoded->forgiven()) out.print("forgiven  {}\n", line);
+    out.print("limit     {}\n", decoded->limit());
+  }
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
@@ -423,7 +427,8 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_run_options(*command, options->run, /*with_size=*/false);
   command->footer(
       "With --decode the samples are loaded as a training run loads them, by the library's Loader, "
-      "and the line \"limit\" says what limits it.\n\n"
+      "and the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
+      "\"forgiven\" for each kind.\n\n"
       "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"
       "  shardwise epoch train.idx --decode rgb --resize 224x224 --crop random --threads 8");
   command->callback([options, &out] { run(*options, out); });

@@ -24,6 +24,8 @@ std::chrono::duration<double> DecodedEpoch::replay(const MixedDataset&, const Sa
 std::chrono::duration<double> DecodedEpoch::waited() const { return {}; }
 std::uint64_t DecodedEpoch::bytes_read() const { return 0; }
 std::string DecodedEpoch::limit() const { return {}; }
+std::vector<std::string> DecodedEpoch::forgiven() const { return {}; }
+nlohmann::ordered_json DecodedEpoch::forgiven_json() const { return {}; }
 nlohmann::ordered_json DecodedEpoch::stages_json() const { return {}; }
 void DecodedEpoch::write_trace(const std::string&) const {}
 

@@ -172,6 +172,16 @@ class SHARDWISE_EXPORT Loader {
     /// That sample's shard and key; where samples share their time, the last of those that did.
     std::string slowest_sample{};
 
+    /// Damage that decoders of images forgave; see ImageDecoding::strict.
+    struct Forgiven {
+      /// In the decoder's words, with N for numbers: "JPEG: found marker 0xN instead of RSTN".
+      std::string kind{};
+      std::uint64_t images = 0;    ///< that had it, also ahead
+      std::string first_sample{};  ///< shard and key of the one with the least number
+    };
+    /// By kind, 32 at most; what is of other kinds is counted as "others", at the end.
+    std::vector<Forgiven> forgiven{};
+
     unsigned threads = 0;        ///< as the options say
     unsigned fetch_threads = 0;  ///< likewise; 0 without a cache
     std::size_t prefetch = 0;    ///< batches in flight at most
