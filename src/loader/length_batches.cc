@@ -34,6 +34,15 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
   return lengths;
 }
 
+/// Errors: InvalidArgument if an epoch has so many windows that their list takes more than 1 GiB.
+void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
+  if (num_windows <= std::uint64_t{1} << 27) return;
+  throw InvalidArgument("batches by length cannot be made",
+                        "an epoch of " + std::to_string(num_positions) + " positions has " +
+                            std::to_string(num_windows) + " windows, more than 2^27",
+                        "choose a larger window, or a smaller epoch_size");
+}
+
 /// Cuts what is sorted by length, the shortest first, into batches.
 std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorted,
                                             std::span<const std::uint64_t> lengths,
@@ -131,8 +140,10 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
       whole_(std::move(whole)),
       begin_(begin) {
   const std::uint64_t left = whole_->size() - begin_.position;
+  const std::uint64_t num_windows = divided_up(left, window_size_);
+  require_memory_for(num_windows, left);
   first_.push_back(0);
-  for (std::uint64_t window = 0; window < divided_up(left, window_size_); ++window) {
+  for (std::uint64_t window = 0; window < num_windows; ++window) {
     std::uint64_t batches = divided_up(rows_of(window), max_rows_);
     if (max_tokens_ != 0 || pack_to_ != 0) {
       load(window);

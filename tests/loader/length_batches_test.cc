@@ -635,6 +635,10 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
   EXPECT_THAT(text([](Loader::Options& o) { o.order.tail = Order::Tail::kDrop; }),
               HasSubstr("tail is drop"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.kind = Wids{}; }), HasSubstr("wids"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.epoch_size = std::uint64_t{1} << 60; }),
+              AllOf(HasSubstr("an epoch of 1152921504606846976 positions has 36028797018963968 "
+                              "windows, more than 2^27"),
+                    HasSubstr("choose a larger window, or a smaller epoch_size")));
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 #include <iostream>
 #include <map>
 #include <memory>
