@@ -149,11 +149,11 @@ bool Engine::may_plan() const {
   return works_.empty() || bytes_ahead_ < options_.max_bytes;
 }
 
-std::optional<MadeBatch> Engine::next() {
-  const auto asked = LoadMeter::Clock::now();
+std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point> since) {
+  const auto asked = since.value_or(LoadMeter::Clock::now());
   std::size_t ready = 0;
   bool had_answer = false;
-  {
+  if (!since) {
     const Lock lock(mutex_);
     ready = num_ready_;
     had_answer = has_answer();

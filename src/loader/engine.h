@@ -84,7 +84,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// The next batch, or nothing at the end, or after stop(). Waits for it.
-  std::optional<MadeBatch> next();
+  /// @param since  when the consumer began to wait, if that was before this engine was made.
+  std::optional<MadeBatch> next(std::optional<LoadMeter::Clock::time_point> since = {});
 
   /// Ends the threads after the rows in hand, and what they wait for in storage within about a
   /// second; next() gives nothing from now on. Idempotent.

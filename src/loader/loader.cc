@@ -538,9 +538,12 @@ std::optional<Batch> Loader::next() {
     impl.ended = true;
     return std::nullopt;
   }
+  // The time that threads take to start is waited, too, also where they are quicker than this one.
+  std::optional<LoadMeter::Clock::time_point> since;
+  if (!impl.engine) since = LoadMeter::Clock::now();
   start();
   ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
-  auto made = impl.engine->next();
+  auto made = impl.engine->next(since);
   if (!made) {
     --impl.steps_taken;  // it was not handed out, and a token says so
     throw_stopped();

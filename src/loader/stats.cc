@@ -85,8 +85,12 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
 }  // namespace
 
 std::string Loader::Stats::summary() const {
-  if (elapsed.count() <= 0) return "nothing was loaded yet";
+  if (elapsed.count() <= 0 && batches == 0) return "nothing was loaded yet";
   const double waits = part_of(waited, elapsed);
+  if (waits < kHardlyWaits && threads == 0) {
+    return "consumer-bound: no threads; the consumer loads by itself, " + percent(waits) +
+           " of the time";
+  }
   if (waits < kHardlyWaits) {
     return "consumer-bound: batches were ready " + percent(1 - waits) + " of the time";
   }

@@ -35,7 +35,16 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
     const char* summary;
   };
   const std::vector<Case> cases = {
-      {2, 0, [](Loader::Stats& s) { s.elapsed = {}; }, "nothing was loaded yet"},
+      {2, 0,
+       [](Loader::Stats& s) {
+         s.elapsed = {};
+         s.batches = 0;
+       },
+       "nothing was loaded yet"},
+      {2, 0, [](Loader::Stats& s) { s.elapsed = {}; },
+       "consumer-bound: batches were ready 100 % of the time"},
+      {0, 2, [](Loader::Stats& s) { s.decoding = milliseconds(20); },
+       "consumer-bound: no threads; the consumer loads by itself, 2 % of the time"},
       {2, 2, [](Loader::Stats& s) { s.decoding = milliseconds(900); },
        "consumer-bound: batches were ready 98 % of the time"},
       {2, 61,
@@ -257,6 +266,23 @@ TEST(LoaderStatsTest, BatchesThatWereReadyAreTold) {
   EXPECT_GE(stats.batches_ready, 3u) << "all but the first, and perhaps the last";
   EXPECT_GE(stats.mean_ready, 1);
   EXPECT_LE(stats.mean_ready, 3);
+}
+
+TEST(LoaderStatsTest, TheFirstNextOfAnEpochWaitsForItsThreads) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 4, 0);
+  for (const unsigned threads : {0u, 1u, 4u}) {
+    Loader loader(data, {.columns = {columns::key()}, .batch_size = 4, .threads = threads});
+    for (auto epoch : loader.epochs(3)) {
+      // Also where a thread has made the batch before next() looks.
+      for (const Batch& batch : epoch) EXPECT_EQ(batch.size(), 4u);
+      const Loader::Stats stats = loader.stats();
+      EXPECT_EQ(stats.batches, epoch.number() + 1);
+      EXPECT_EQ(stats.batches_ready, 0u);
+      EXPECT_GT(stats.waited.count(), 0);
+      EXPECT_EQ(stats.waited, stats.elapsed);
+    }
+  }
 }
 
 TEST(LoaderStatsTest, AnyThreadMayAskWhileItRuns) {
