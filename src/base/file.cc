@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/fork.h"
 #include "base/text.h"
@@ -297,7 +298,20 @@ void File::close() noexcept {
   ::close(std::exchange(fd_, -1));
 }
 
+namespace {
+
+/// A file would take the place of a device like /dev/null for all programs.
+void require_no_device(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return;
+  throw InvalidArgument("cannot replace", in_quotes(path) + " (a device, a pipe or a socket)",
+                        "name a file");
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  require_no_device(path_);
   // A sweep between creation and lock takes the file for a stray one and removes it: make another.
   do {
     file_ = File::create_exclusive(temporary_name(path_));

@@ -115,6 +115,7 @@ class SHARDWISE_EXPORT File {
 /// copy does nothing.
 class SHARDWISE_EXPORT AtomicFile {
  public:
+  /// Errors: InvalidArgument if a device, a pipe or a socket has that name; kIo.
   explicit AtomicFile(std::string path);
   /// Goes on with a file that another writer kept under some name, see keep_as(), and commits it as
   /// `path`. It was locked when it was kept. REQUIRES: `kept` is open for writing.

@@ -143,6 +143,17 @@ TEST(AtomicFileTest, AppearsWholeAtCommit) {
   EXPECT_EQ(read_file(dir / "f"), "half, whole");
 }
 
+TEST(AtomicFileTest, TakesThePlaceOfNoPipeOrDevice) {
+  const TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("pipe", (dir / "link").c_str()), 0);
+  for (const std::string& path : {dir / "pipe", dir / "link", std::string("/dev/null")}) {
+    EXPECT_EQ(test::error_text([&] { AtomicFile{path}; }),
+              "cannot replace: '" + path + "' (a device, a pipe or a socket); name a file");
+  }
+  EXPECT_THAT(dir.list(), ElementsAre("link", "pipe"));
+}
+
 TEST(AtomicFileTest, ReplacesTheOldFileAtCommitAndNotBefore) {
   const TempDir dir;
   write_file(dir / "f", "old");

@@ -1,5 +1,7 @@
 // `shardwise epoch --decode`: the loader, from the command line.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -295,6 +297,24 @@ TEST(EpochTraceTest, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_THAT(finished.err, HasSubstr("no/such"));
 }
 
+TEST(EpochTraceTest, ItIsSaidBeforeTheEpochThatTheFileCannotBeWritten) {
+  // A path that is no index: nothing is opened before.
+  const auto said = [](const std::string& path) {
+    const Finished finished =
+        shardwise({"epoch", "--quiet", "/no/index", "--decode", "rgb", "--trace", path});
+    EXPECT_EQ(finished.code, 1);
+    return finished.err;
+  };
+  const TempDir dir;
+  EXPECT_THAT(said(dir.path()), HasSubstr("cannot write the time line"));
+  EXPECT_THAT(said(dir / "no/t.json"), HasSubstr("the folder does not exist"));
+  const std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(said(pipe), HasSubstr("(a device, a pipe or a socket); name a file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_THAT(dir.list(), testing::ElementsAre("pipe"));
+}
+
 TEST(EpochReplayTest, HandsOutOneBatchAndProvesNothing) {
   const ImageIndex index;
   const auto replay =
@@ -326,7 +346,9 @@ TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {
       {{"--replay", "2"}, "--replay needs --decode rgb or --decode auto"},
       {{"--decode", "rgb", "--crop", "random"}, "--crop needs --resize HxW"},
       {{"--decode", "rgb", "--resize", "8"},
-       "--resize: '8' is no height and width; write them as 224x224"},
+       "--resize: '8' is no height and width from 1 to 99999; write them as 224x224"},
+      {{"--decode", "rgb", "--resize", "100000x8"},
+       "--resize: '100000x8' is no height and width from 1 to 99999"},
       {{"--decode", "rgb", "--resize", "0x8"}, "--resize: '0x8' is no height and width"},
       {{"--decode", "rgb", "--resize", "8x-8"}, "--resize: '8x-8' is no height and width"},
       {{"--decode", "rgb", "--replay", "2", "--trace", "t.json"},

@@ -71,7 +71,7 @@ void check_decode_options(const DecodeArguments& arguments) {
   }
   if (resizes && !is_image_size(arguments.resize)) {
     throw_wrong_decoding("--resize: '" + arguments.resize +
-                         "' is no height and width; write them as 224x224");
+                         "' is no height and width from 1 to 99999; write them as 224x224");
   }
   if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
   if (!arguments.trace.empty() && arguments.replay) {

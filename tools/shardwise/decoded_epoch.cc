@@ -1,6 +1,7 @@
 #include "decoded_epoch.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -229,6 +230,14 @@ nlohmann::ordered_json DecodedEpoch::stages_json() const {
           {"idle_seconds", seconds_of(stats.idle)},
           {"slowest_sample", stats.slowest_sample},
           {"slowest_seconds", seconds_of(stats.slowest_time)}};
+}
+
+void DecodedEpoch::require_trace(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw InvalidArgument("cannot write the time line", in_quotes(path) + " (it is a folder)",
+                          "name a file in it");
+  }
+  AtomicFile{path};
 }
 
 void DecodedEpoch::write_trace(const std::string& path) const {

@@ -80,6 +80,8 @@ class DecodedEpoch {
   [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
   /// Where the time went.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
+  /// Throws what write_trace() would throw for a path that cannot be written to.
+  static void require_trace(const std::string& path);
   /// Writes the last events of all ranks as Chrome's trace format. Errors: those of writing.
   void write_trace(const std::string& path) const;
 

@@ -300,6 +300,8 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
 
 void run(const EpochOptions& options, Output& out) {
   check_decode_options(options.decode);
+  // Better said now than after an epoch.
+  if (!options.decode.trace.empty()) DecodedEpoch::require_trace(options.decode.trace);
   const Run run = open_epoch(options);
   if (options.decode.replay) return replay(options, run, out);
   const MixedDataset& data = *run.data;
