@@ -72,9 +72,9 @@ class SHARDWISE_EXPORT Loader {
     /// A longer sample comes alone.
     std::uint64_t max_tokens = 0;
     /// A ragged column of integers, a value for each token, whose sequences are packed into rows of
-    /// `pack_to` tokens; empty: none. A batch then has batch_size such rows, or none if it has no
-    /// sample. Its array "x" is [batch_size, pack_to]; "x_segments" says which sequence of its row a token is of, from 1,
-    /// and 0 where there is none; "x_positions" says where in its sequence it lies; both int32, of
+    /// `pack_to` tokens; empty: none. A batch then has batch_size such rows; 0 without a sample.
+    /// Its array "x" is [batch_size, pack_to]; "x_segments" says which sequence of its row a token
+    /// is of, from 1, 0: none; "x_positions" says where in its sequence it lies; both int32, of
     /// the same shape. A sequence that is longer than a row goes on in the next one. The other
     /// columns still have a row for each sample, in the order of their places.
     std::string pack{};
