@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/ascii.h"
+
 namespace shardwise::detail {
 namespace {
 
@@ -11,7 +13,6 @@ thread_local unsigned number_of_thread = 0;
 /// Kinds of what is forgiven that are told apart: names in damaged files make many.
 constexpr std::size_t kMaxKinds = 32;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_hex_digit(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }

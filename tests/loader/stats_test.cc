@@ -341,7 +341,7 @@ TEST(LoaderEventsTest, RowsAndWaitsAreKeptTheLastOnes) {
   }
 }
 
-// ---------------------------------------------------------------------------------- what is forgiven
+// -------------------------------------------------------------------------------- what is forgiven
 
 /// A JPEG without its end; all rows are there, but for the last some.
 std::string jpeg_that_ends_early(unsigned seed) {

@@ -9,13 +9,13 @@
 namespace shardwise {
 
 void detail::require_audio_format(int sample_rate, int channels) {
-  constexpr int kMostRate = 1'000'000;
-  constexpr int kMostChannels = 64;
-  if (sample_rate < 0 || sample_rate > kMostRate) {
+  constexpr int kMaxRate = 1'000'000;
+  constexpr int kMaxChannels = 64;
+  if (sample_rate < 0 || sample_rate > kMaxRate) {
     throw InvalidArgument("the sample rate is out of range", std::to_string(sample_rate),
                           "choose 1 to 1,000,000, or 0 for the stored one");
   }
-  if (channels < 0 || channels > kMostChannels) {
+  if (channels < 0 || channels > kMaxChannels) {
     throw InvalidArgument("the number of channels is out of range", std::to_string(channels),
                           "choose 1 to 64, or 0 for the stored one");
   }
