@@ -101,8 +101,6 @@ std::vector<std::uint64_t> model_permutation(std::uint64_t n, const Hash128& key
 struct Placed {
   std::uint64_t number = 0;
   std::uint64_t start = 0;
-
-  friend bool operator==(const Placed&, const Placed&) = default;
 };
 using PlacedBatch = std::vector<Placed>;
 
