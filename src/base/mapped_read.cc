@@ -239,30 +239,38 @@ void require_handler_lately() noexcept {
 }
 
 /// The handler jumps out of this function, so it holds no object that has a destructor.
-bool copy_or_give_up(Copy& copy, void* to) noexcept {
+bool copy_or_give_up(Copy& copy, std::span<const MappedCopy> all) noexcept {
   Copy* const outer = current_copy;
   if (sigsetjmp(copy.give_up, 0) != 0) {
     current_copy = outer;
     return false;
   }
   current_copy = &copy;
-  fence();
-  std::memcpy(to, copy.begin, static_cast<std::size_t>(copy.end - copy.begin));
-  fence();
+  for (const MappedCopy& one : all) {
+    if (one.size == 0) continue;
+    copy.begin = static_cast<const char*>(one.from);
+    copy.end = copy.begin + one.size;
+    fence();
+    std::memcpy(one.to, one.from, one.size);
+    fence();
+  }
   current_copy = outer;
   return true;
 }
 
 }  // namespace
 
+bool copy_mapped(std::span<const MappedCopy> copies, Look look) noexcept {
+  look == Look::kAlways ? require_handler() : require_handler_lately();
+  Copy copy;
+  copy.begin = copy.end = nullptr;
+  return copy_or_give_up(copy, copies);
+}
+
 bool copy_mapped(void* to, const void* from, std::size_t size, Look look) noexcept {
   if (size == 0) return true;
-  look == Look::kAlways ? require_handler() : require_handler_lately();
-  const auto* const begin = static_cast<const char*>(from);
-  Copy copy;
-  copy.begin = begin;
-  copy.end = begin + size;
-  return copy_or_give_up(copy, to);
+  const MappedCopy one{to, from, size};
+  return copy_mapped(std::span(&one, 1), look);
 }
 
 MappedReadGuard::MappedReadGuard(const void* address, std::size_t size) noexcept

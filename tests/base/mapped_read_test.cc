@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,6 +91,22 @@ TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
   }
   map.truncate(map.size());  // zeros, but there
   EXPECT_TRUE(copy_mapped(to.data(), map.data(), map.size()));
+}
+
+TEST(CopyMappedTest, SeveralCopiesAreMadeOrNoneCounts) {
+  const Mapping map;
+  std::string first(10, 'x');
+  std::string last(20, 'x');
+  const MappedCopy copies[] = {{first.data(), map.data() + 3, first.size()},
+                               {nullptr, nullptr, 0},
+                               {last.data(), map.data() + 6 * kPage, last.size()}};
+  EXPECT_TRUE(copy_mapped(copies));
+  EXPECT_EQ(first, map.content().substr(3, 10));
+  EXPECT_EQ(last, map.content().substr(6 * kPage, 20));
+  map.truncate(5 * kPage);
+  EXPECT_FALSE(copy_mapped(copies));
+  EXPECT_TRUE(copy_mapped(std::span(copies).first(2)));
+  EXPECT_TRUE(copy_mapped(std::span<const MappedCopy>{}));
 }
 
 TEST(CopyMappedTest, ThePageOfTheNewEndReadsAsZeros) {
