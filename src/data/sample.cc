@@ -162,6 +162,24 @@ std::optional<std::size_t> detail::SampleAccess::find(
   return std::nullopt;
 }
 
+std::optional<std::size_t> detail::SampleAccess::find(const Sample& sample,
+                                                      std::span<const std::string> fields,
+                                                      FieldPlace& last) noexcept {
+  if (sample.shard_ == last.shard && last.place < sample.num_members_ &&
+      sample.members_[last.place].field() == last.field) {
+    return last.place;
+  }
+  last.shard = nullptr;
+  const auto place = find(sample, fields);
+  // Of another name than the first, the next sample may have a better one.
+  if (place && sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
+    last = {sample.shard_, *place, sample.members_[*place].field()};
+  }
+  return place;
+}
+
+bool detail::SampleAccess::is_mapped(const Sample& sample) noexcept { return !sample.own_; }
+
 void detail::SampleAccess::copy(const Sample& sample, std::size_t place, std::span<std::byte> to) {
   const std::string_view bytes = sample.bytes_of(place);
   SHARDWISE_ASSERT(bytes.size() == to.size());

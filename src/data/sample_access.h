@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,11 +11,23 @@
 
 namespace shardwise::detail {
 
+/// Where a field was in the last sample of several: mostly it is there in the next one, too.
+struct FieldPlace {
+  const void* shard = nullptr;
+  std::size_t place = 0;
+  std::uint32_t field = 0;  // its number in the shard
+};
+
 /// What a loader does with a sample, and users do not.
 struct SampleAccess {
   /// The place of the first of `fields` that the sample has, for field(); none: it has none.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields) noexcept;
+  /// The same for one sample after another; `last` begins as it is, and is of one list of names.
+  [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
+      const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
+  /// Whether its bytes are read in place; otherwise it holds a copy of them.
+  [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
   /// Copies the field at `place` to `to`, which is as large.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
   /// Cost: the copy, and some 20 ns.

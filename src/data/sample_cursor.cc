@@ -1,46 +1,101 @@
 #include "data/sample_cursor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "data/dataset_impl.h"
 
+// A shard is let go only by open_into(), when no run has samples. So what a run points to stays
+// held: the run that the caller has, and the next one, whose bytes are on their way.
+//
+// Memory is asked for in loops that do little else. In a random order a sample's page is not in the
+// CPU's tables of pages, and looking for it takes longer than anything else. The CPU looks for
+// several at a time, but only for what lies within some hundred instructions.
+
 namespace shardwise::detail {
 
 namespace {
-constexpr std::uint64_t kPrefetchBytes = 512;
+constexpr std::uint64_t kLineBytes = 64;
 }  // namespace
 
-void SampleCursor::release() noexcept {
-  if (std::exchange(is_borrowed_, false)) sample_->pin_ = nullptr;
+SampleCursor::SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
+                           std::size_t max_shards, std::uint64_t ahead_bytes)
+    : data_(data),
+      indices_(indices),
+      size_(data.size()),
+      finder_(shard_finder_of(data.index())),
+      ahead_bytes_(ahead_bytes),
+      held_(max_shards) {
+  const std::size_t most = std::min(kMaxRun, indices.size());
+  now_.samples.reset(new Sample[most]);
+  next_.samples.reset(new Sample[most]);
 }
 
-const OpenShard* SampleCursor::open_shard_of(std::uint64_t number) noexcept {
-  const std::uint64_t shard = data_.impl_->index->shard_of(number);
+SampleCursor::~SampleCursor() {
+  clear(now_);
+  clear(next_);
+}
+
+void SampleCursor::clear(Run& run) noexcept {
+  for (std::size_t i = 0; i < run.size; ++i) {
+    Sample& sample = run.samples[i];
+    if (sample.own_) {
+      sample = Sample();
+    } else {
+      sample.pin_ = nullptr;
+    }
+  }
+  run.size = 0;
+}
+
+std::uint64_t SampleCursor::number_of(std::uint64_t index) const noexcept {
+  return data_.selection_ ? data_.selection_->numbers[index] : index;
+}
+
+std::span<const Sample> SampleCursor::next_run() {
+  clear(now_);
+  std::swap(now_, next_);
+  if (now_.size == 0) {
+    if (at_ == indices_.size()) return {};
+    prefetch_records();
+    open_into(now_);
+    fill(now_);
+    prefetch_bytes(now_);
+  }
+  prefetch_records();
+  fill(next_);
+  prefetch_bytes(next_);
+  return {now_.samples.get(), now_.size};
+}
+
+/// The shard of a sample, if it is held, or is open and can be.
+const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept {
+  const std::uint64_t shard = finder_.shard_of(number);
   Held& held = place_of(shard);
-  if (held.shard && held.number == shard) return held.shard.get();
-  if (held.shard) return nullptr;  // of another one, which sample_ may be of
+  if (held.shard) return held.number == shard ? &held : nullptr;
   auto found = data_.impl_->pool.find(shard);
   if (!found || found->data == nullptr || found->cached.is_held()) return nullptr;
   held = {std::move(found), shard};
-  return held.shard.get();
+  return &held;
 }
 
-const Sample& SampleCursor::at(std::uint64_t index) {
-  if (index >= data_.size()) data_.throw_out_of_range(index);
-  const std::uint64_t number = data_.selection_ ? data_.selection_->numbers[index] : index;
-  const std::uint64_t shard = data_.impl_->index->shard_of(number);
-  const Held& held = place_of(shard);
-  if (!held.shard || held.number != shard) return open(index, number, shard);
-  return borrow(held, index, number);
-}
-
-/// Lays sample_ over a shard that is held.
-const Sample& SampleCursor::borrow(const Held& held, std::uint64_t index, std::uint64_t number) {
-  if (!is_borrowed_) {
-    sample_.emplace(Sample(held.shard.borrow(), number));
-    is_borrowed_ = true;
+/// Lays the next samples over shards that are held.
+void SampleCursor::fill(Run& run) noexcept {
+  const std::size_t most = std::min(kMaxRun, run.size + indices_.size() - at_);
+  if (run.size > 0 && run.samples[0].own_) return;  // such a sample is a run of its own
+  while (run.size < most) {
+    const std::uint64_t index = indices_[at_];
+    if (index >= size_) return;
+    const std::uint64_t number = number_of(index);
+    const Held* const held = find_held(number);
+    if (held == nullptr) return;
+    borrow(run.samples[run.size++], *held, index, number);
+    ++at_;
   }
-  Sample& sample = *sample_;
+}
+
+inline void SampleCursor::borrow(Sample& sample, const Held& held, std::uint64_t index,
+                                 std::uint64_t number) noexcept {
   const OpenShard& shard = *held.shard;
   sample.pin_ = held.shard.pin();
   sample.shard_ = &shard;
@@ -49,51 +104,72 @@ const Sample& SampleCursor::borrow(const Held& held, std::uint64_t index, std::u
   sample.members_ = members.data();
   sample.num_members_ = static_cast<std::uint32_t>(members.size());
   sample.index_ = index;
-  return sample;
 }
 
-const Sample& SampleCursor::open(std::uint64_t index, std::uint64_t number, std::uint64_t shard) {
-  release();
-  sample_.reset();
-  if (from_cache_ != nullptr) std::exchange(from_cache_, nullptr)->shard = {};
-  Held& held = place_of(shard);
-  held.shard = {};
-  auto opened = data_.impl_->pool.get(shard);
-  if (opened->data == nullptr) return sample_.emplace(data_[index]);  // it has bytes of its own
-  if (opened->cached.is_held()) from_cache_ = &held;
-  held = {std::move(opened), shard};
-  return borrow(held, index, number);
-}
-
-void SampleCursor::prefetch_records(std::uint64_t index) noexcept {
-  if (index >= data_.size()) return;
-  const std::uint64_t number = data_.selection_ ? data_.selection_->numbers[index] : index;
-  const OpenShard* const shard = open_shard_of(number);
-  if (shard == nullptr) return;
-  shard->segment.prefetch(static_cast<std::uint32_t>(number - shard->first_sample));
-}
-
-void SampleCursor::prefetch_bytes(std::uint64_t index) noexcept {
-  if (index >= data_.size()) return;
-  const std::uint64_t number = data_.selection_ ? data_.selection_->numbers[index] : index;
-  const OpenShard* const shard = open_shard_of(number);
-  if (shard == nullptr) return;
-  const auto members =
-      shard->segment.members(static_cast<std::uint32_t>(number - shard->first_sample));
-  for (const MemberRecord& member : members) {
-    // Of long ones the CPU itself sees what comes.
-    const char* const bytes = shard->data + member.data_offset();
-    const std::uint64_t most = std::min(member.size_bytes, kPrefetchBytes);
-    for (std::uint64_t at = 0; at < most; at += 64) __builtin_prefetch(bytes + at);
+/// Begins a run with the next sample, whose shard may have to be opened. REQUIRES: no run has any.
+void SampleCursor::open_into(Run& run) {
+  const std::uint64_t index = indices_[at_++];
+  if (index >= size_) data_.throw_out_of_range(index);
+  const std::uint64_t number = number_of(index);
+  const Held* held = find_held(number);
+  if (held == nullptr) {
+    if (from_cache_ != nullptr) std::exchange(from_cache_, nullptr)->shard = {};
+    const std::uint64_t shard = finder_.shard_of(number);
+    Held& place = place_of(shard);
+    place.shard = {};
+    auto opened = data_.impl_->pool.get(shard);
+    if (opened->data == nullptr) {
+      run.samples[0] = data_[index];  // it has bytes of its own
+      run.size = 1;
+      return;
+    }
+    if (opened->cached.is_held()) from_cache_ = &place;
+    place = {std::move(opened), shard};
+    held = &place;
   }
+  borrow(run.samples[0], *held, index, number);
+  run.size = 1;
 }
 
-void SampleCursor::prefetch_records(std::span<const std::uint64_t> indices) noexcept {
-  for (const std::uint64_t index : indices) prefetch_records(index);
+/// Asks the CPU for the records of two runs from here on.
+void SampleCursor::prefetch_records() noexcept {
+  std::array<const void*, 2 * kMaxRun> records;
+  std::size_t count = 0;
+  const std::size_t end = std::min(at_ + 2 * kMaxRun, indices_.size());
+  for (expected_ = std::max(expected_, at_); expected_ < end; ++expected_) {
+    const std::uint64_t index = indices_[expected_];
+    if (index >= size_) continue;
+    const std::uint64_t number = number_of(index);
+    const Held* const held = find_held(number);
+    if (held == nullptr) continue;
+    const OpenShard& shard = *held->shard;
+    records[count++] =
+        shard.segment.first_record(static_cast<std::uint32_t>(number - shard.first_sample));
+  }
+  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(records[i]);
 }
 
-void SampleCursor::prefetch_bytes(std::span<const std::uint64_t> indices) noexcept {
-  for (const std::uint64_t index : indices) prefetch_bytes(index);
+/// Asks the CPU for the first bytes of a run's fields.
+void SampleCursor::prefetch_bytes(const Run& run) noexcept {
+  std::array<const char*, 4 * kMaxRun> lines;
+  std::size_t count = 0;
+  const auto ask = [&] {
+    for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(lines[i]);
+    count = 0;
+  };
+  for (std::size_t i = 0; i < run.size; ++i) {
+    const Sample& sample = run.samples[i];
+    if (sample.own_) return;
+    for (const MemberRecord& member : std::span(sample.members_, sample.num_members_)) {
+      const char* const bytes = sample.shard_->data + member.data_offset();
+      const std::uint64_t most = std::min(member.size_bytes, ahead_bytes_);
+      for (std::uint64_t at = 0; at < most; at += kLineBytes) {
+        if (count == lines.size()) ask();
+        lines[count++] = bytes + at;
+      }
+    }
+  }
+  ask();
 }
 
 }  // namespace shardwise::detail

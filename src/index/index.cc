@@ -82,11 +82,12 @@ const Hash128& Index::fingerprint() const noexcept {
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
   SHARDWISE_ASSERT_HOT(sample < size());
-  const IndexFiles& files = impl_->files;
-  const ShardEntry* directory = files.directory();
-  std::uint64_t shard = files.hints()[sample >> files.header().hint_shift];
-  while (directory[shard + 1].first_sample <= sample) ++shard;
-  return shard;
+  return detail::shard_finder_of(*this).shard_of(sample);
+}
+
+detail::ShardFinder detail::shard_finder_of(const Index& index) noexcept {
+  const IndexFiles& files = index.impl_->files;
+  return {files.hints(), files.directory(), files.header().hint_shift};
 }
 
 std::uint64_t Index::first_sample(std::uint64_t shard) const noexcept {

@@ -131,12 +131,11 @@ class SegmentView {
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
   /// Asks the CPU for the records of the `i`-th sample. REQUIRES: i < num_samples().
-  void prefetch(std::uint32_t i) const noexcept {
-    if (members_a_sample_ != 0) {
-      __builtin_prefetch(members_ + std::size_t{i} * members_a_sample_);
-    } else {
-      __builtin_prefetch(samples_ + i);
-    }
+  void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(first_record(i)); }
+  /// What members() reads first of the `i`-th sample. REQUIRES: i < num_samples().
+  const void* first_record(std::uint32_t i) const noexcept {
+    if (members_a_sample_ != 0) return members_ + std::size_t{i} * members_a_sample_;
+    return samples_ + i;
   }
   /// All members of the shard, in archive order.
   std::span<const MemberRecord> members() const noexcept { return {members_, num_members_}; }

@@ -14,6 +14,21 @@ namespace detail {
 /// Cost: O(members of the shard); keep the view.
 SHARDWISE_EXPORT SegmentView segment_of(const Index& index, std::uint64_t shard);
 
+/// Index::shard_of for loops over many samples. Valid while the index lives.
+struct ShardFinder {
+  const std::uint32_t* hints;  // of every 2^hint_shift samples: the shard of the first
+  const ShardEntry* directory;
+  std::uint32_t hint_shift;
+
+  /// REQUIRES: sample < Index::size().
+  [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const noexcept {
+    std::uint64_t shard = hints[sample >> hint_shift];
+    while (directory[shard + 1].first_sample <= sample) ++shard;
+    return shard;
+  }
+};
+SHARDWISE_EXPORT ShardFinder shard_finder_of(const Index& index) noexcept;
+
 }  // namespace detail
 
 using detail::segment_of;

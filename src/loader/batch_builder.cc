@@ -89,6 +89,14 @@ RowOutput BatchBuilder::output(std::size_t column, std::size_t row) noexcept {
       {rows.memory.get() + row * rows.row_bytes, rows.row_bytes}, nullptr, rows.dtype, rows.shape};
 }
 
+RowSlots BatchBuilder::slots(std::size_t column, std::size_t row) const noexcept {
+  const Rows& rows = rows_[column];
+  if (rows.layout != ColumnMaker::Layout::kSized) {
+    return {rows.memory.get() + row * rows.row_bytes, rows.row_bytes, nullptr};
+  }
+  return {rows.memory.get() + rows.offsets[row], 0, &rows.offsets[row]};
+}
+
 void BatchBuilder::close_up_fixed(Rows& rows, const std::vector<bool>& good) const {
   std::size_t to = 0;
   for (std::size_t i = 0; i < num_rows_; ++i) {
@@ -167,6 +175,7 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
       case ColumnMaker::Layout::kSized:
         if (!all) close_up_sized(rows, good);
         array.rank_ = 1;
+        array.shapes_.reserve(num_good);
         for (std::size_t i = 0; i < num_good; ++i) {
           array.shapes_.push_back(rows.offsets[i + 1] - rows.offsets[i]);
         }
@@ -186,6 +195,8 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
     array.values_ = std::move(rows.memory);
     array.offsets_ = std::move(rows.offsets);
   }
+  batch.samples_.reserve(num_good);
+  batch.positions_.reserve(num_good);
   for (std::size_t i = 0; i < num_rows_; ++i) {
     if (!good[i]) continue;
     batch.samples_.push_back(static_cast<std::int64_t>(samples[i]));

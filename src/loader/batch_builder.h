@@ -38,6 +38,9 @@ class BatchBuilder {
   /// Where to write a row. REQUIRES: the column's memory was taken.
   [[nodiscard]] RowOutput output(std::size_t column, std::size_t row) noexcept;
 
+  /// Where to write the rows from `row` on. REQUIRES: the same, and the column is not kRagged.
+  [[nodiscard]] RowSlots slots(std::size_t column, std::size_t row) const noexcept;
+
   /// The batch of the rows that are `good`, in order; those that are not are closed up.
   /// @param samples, positions  of all rows.
   [[nodiscard]] Batch finish(const std::vector<bool>& good, std::span<const std::uint64_t> samples,

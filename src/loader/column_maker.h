@@ -81,6 +81,19 @@ struct RowOutput {
   std::span<const std::int64_t> shape;  ///< of the row; of kRagged and kSized columns empty
 };
 
+/// Where several rows are written, of a column whose rows' sizes are known.
+struct RowSlots {
+  std::byte* memory = nullptr;            ///< of the first row
+  std::size_t row_bytes = 0;              ///< of each; not of kSized columns
+  const std::int64_t* offsets = nullptr;  ///< of kSized columns: of these rows, and of their end
+
+  [[nodiscard]] std::span<std::byte> operator[](std::size_t row) const noexcept {
+    if (offsets == nullptr) return {memory + row * row_bytes, row_bytes};
+    const auto begin = static_cast<std::size_t>(offsets[row] - offsets[0]);
+    return {memory + begin, static_cast<std::size_t>(offsets[row + 1] - offsets[row])};
+  }
+};
+
 /// Makes the rows of one column. Immutable; make() is called by several threads at once.
 class SHARDWISE_EXPORT ColumnMaker {
  public:
@@ -118,6 +131,17 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Writes a row.
   /// Errors: NotFound, BadField, Unsupported if the sample is bad.
   virtual void make(const RowInput& input, RowOutput& output) const = 0;
+
+  /// Whether make_rows() can do it.
+  [[nodiscard]] virtual bool makes_rows() const { return false; }
+  /// Writes the rows of several samples, for less than make() one by one; of all but kRagged.
+  /// @param bytes  is raised by those of fields that were read.
+  /// @return  false if one of them cannot be made: make() is to say why.
+  [[nodiscard]] virtual bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
+                                       std::size_t& bytes) const {
+    static_cast<void>(samples), static_cast<void>(slots), static_cast<void>(bytes);
+    return false;
+  }
 
  private:
   const DType dtype_;

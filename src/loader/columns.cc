@@ -1,14 +1,18 @@
 #include "shardwise/loader/columns.h"
 
+#include <array>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error_types.h"
+#include "base/mapped_read.h"
 #include "base/text.h"
 #include "data/sample_access.h"
+#include "data/sample_cursor.h"
 #include "decode/decode_failure.h"
 #include "decode/npy.h"
 #include "decode/npz.h"
@@ -23,6 +27,7 @@ using detail::ColumnMaker;
 using detail::FieldChoice;
 using detail::RowInput;
 using detail::RowOutput;
+using detail::RowSlots;
 using Layout = ColumnMaker::Layout;
 
 /// A choice of fields that a column looks into.
@@ -31,6 +36,40 @@ FieldChoice readable(const std::string& fields) {
   detail::refuse_pickles(choice);
   return choice;
 }
+
+/// Samples for which make_rows() keeps places.
+constexpr std::size_t kMostRows = detail::SampleCursor::kMaxRun;
+
+/// The fields of several samples, in place.
+class FieldRun {
+ public:
+  /// Whether all of them have one, and are mapped.
+  [[nodiscard]] bool find(std::span<const Sample> samples, const FieldChoice& fields) {
+    if (samples.size() > kMostRows || fields.names().empty()) return false;
+    detail::FieldPlace last;
+    for (const Sample& sample : samples) {
+      const auto place = detail::SampleAccess::find(sample, fields.names(), last);
+      if (!place || !detail::SampleAccess::is_mapped(sample)) return false;
+      fields_[size_++] = sample.field(*place).bytes;
+    }
+    return true;
+  }
+  [[nodiscard]] std::span<const std::string_view> fields() const noexcept {
+    return {fields_.data(), size_};
+  }
+  /// Copies them to `to(i)`; false if one cannot be read.
+  template <class To>
+  [[nodiscard]] bool copy(To&& to) const {
+    std::array<detail::MappedCopy, kMostRows> copies;
+    for (std::size_t i = 0; i < size_; ++i)
+      copies[i] = {to(i), fields_[i].data(), fields_[i].size()};
+    return detail::copy_mapped(std::span(copies.data(), size_), detail::Look::kOnceATick);
+  }
+
+ private:
+  std::array<std::string_view, kMostRows> fields_;
+  std::size_t size_ = 0;
+};
 
 /// Bytes of a field, sized by the index; of one that may be compressed by its name ragged, but for
 /// kAny, which gives it as it is.
@@ -58,7 +97,27 @@ class BytesColumn final : public ColumnMaker {
       detail::SampleAccess::copy(input.sample, place, to);
       input.add_bytes(to.size());
     }
-    require_content(input.sample, place, {reinterpret_cast<const char*>(to.data()), to.size()});
+    if (is_good({reinterpret_cast<const char*>(to.data()), to.size()})) return;
+    if (content_ == Content::kText) {
+      detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+    }
+    detail::throw_bad_field(input.sample, place, "JSON", "it is not valid");
+  }
+  [[nodiscard]] bool makes_rows() const override { return layout() == Layout::kSized; }
+  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
+                               std::size_t& bytes) const override {
+    FieldRun run;
+    if (!run.find(samples, fields_)) return false;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (run.fields()[i].size() != slots[i].size()) return false;
+    }
+    if (!run.copy([&](std::size_t i) { return slots[i].data(); })) return false;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::span<const std::byte> row = slots[i];
+      if (!is_good({reinterpret_cast<const char*>(row.data()), row.size()})) return false;
+      bytes += row.size();
+    }
+    return true;
   }
 
  private:
@@ -66,14 +125,9 @@ class BytesColumn final : public ColumnMaker {
     const auto count = static_cast<std::int64_t>(size);
     return output.ragged->resize(std::span(&count, 1), 1);
   }
-
-  void require_content(const Sample& sample, std::size_t place, std::string_view text) const {
-    if (content_ == Content::kText && !is_utf8(text)) {
-      detail::throw_bad_field(sample, place, "text", "it is not UTF-8");
-    }
-    if (content_ == Content::kJson && !nlohmann::json::accept(text)) {
-      detail::throw_bad_field(sample, place, "JSON", "it is not valid");
-    }
+  [[nodiscard]] bool is_good(std::string_view text) const {
+    if (content_ == Content::kAny) return true;
+    return content_ == Content::kText ? is_utf8(text) : nlohmann::json::accept(text);
   }
 
   const FieldChoice fields_;
@@ -126,6 +180,26 @@ class IntegerColumn final : public ColumnMaker {
     const std::int64_t value = detail::integer_of(input, fields_.in(input.sample));
     std::memcpy(output.slot.data(), &value, sizeof value);
   }
+  [[nodiscard]] bool makes_rows() const override { return !takes_long(); }
+  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
+                               std::size_t& bytes) const override {
+    constexpr std::size_t kMostDigits = 32;
+    FieldRun run;
+    if (!run.find(samples, fields_)) return false;
+    for (const std::string_view field : run.fields()) {
+      if (field.size() > kMostDigits) return false;
+    }
+    std::array<std::array<char, kMostDigits>, kMostRows> texts;
+    if (!run.copy([&](std::size_t i) { return texts[i].data(); })) return false;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::string_view text(texts[i].data(), run.fields()[i].size());
+      const auto value = parse_int64(trimmed(text));
+      if (!value) return false;
+      std::memcpy(slots[i].data(), &*value, sizeof *value);
+      bytes += text.size();
+    }
+    return true;
+  }
 
  private:
   const FieldChoice fields_;
@@ -138,6 +212,15 @@ class KeyColumn final : public ColumnMaker {
   void make(const RowInput& input, RowOutput& output) const override {
     const std::string_view key = input.sample.key();
     if (!key.empty()) std::memcpy(output.slot.data(), key.data(), key.size());
+  }
+  [[nodiscard]] bool makes_rows() const override { return true; }
+  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
+                               std::size_t& /*bytes*/) const override {
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::string_view key = samples[i].key();
+      if (!key.empty()) std::memcpy(slots[i].data(), key.data(), key.size());
+    }
+    return true;
   }
 };
 

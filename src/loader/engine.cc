@@ -46,38 +46,27 @@ class Engine::RowReader {
  public:
   RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples)
       : data_(data), samples_(samples) {
-    if (data.num_parts() == 1) cursor_.emplace(data.part(0));
+    if (data.num_parts() == 1) cursor_.emplace(data.part(0), samples);
   }
 
-  /// Asks the CPU for what rows behind `row`, and before `last`, will need.
-  void expect(std::size_t row, std::size_t last) noexcept {
-    if (!cursor_) return;
-    if (row + kRecordsAhead < last) cursor_->prefetch_records(samples_[row + kRecordsAhead]);
-    if (row + kBytesAhead < last) cursor_->prefetch_bytes(samples_[row + kBytesAhead]);
+  /// The next ones, one or more. Valid until the next call. What it throws is about the next one
+  /// alone. REQUIRES: not all were read.
+  std::span<const Sample> next_run() {
+    if (cursor_) return cursor_->next_run();
+    const std::uint64_t number = samples_[at_++];
+    part_ = data_.part_of(number);
+    const Sample& sample = sample_.emplace(data_.part(part_)[number - data_.first_sample(part_)]);
+    return {&sample, 1};
   }
-
-  /// Valid until the next call.
-  const Sample& at(std::size_t row) {
-    current_ = nullptr;
-    if (cursor_) return *(current_ = &cursor_->at(samples_[row]));
-    part_ = data_.part_of(samples_[row]);
-    return *(current_ =
-                 &sample_.emplace(data_.part(part_)[samples_[row] - data_.first_sample(part_)]));
-  }
-  /// The last one; none, if it could not be read.
-  [[nodiscard]] const Sample* current() const noexcept { return current_; }
-  /// The number of the first sample in the data set of the last one.
+  /// The number of the first sample in the data set of the last run.
   [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
 
  private:
-  static constexpr std::size_t kRecordsAhead = 24;
-  static constexpr std::size_t kBytesAhead = 12;
-
   const MixedDataset& data_;
   const std::span<const std::uint64_t> samples_;
   std::optional<SampleCursor> cursor_;  // of a single data set
-  std::optional<Sample> sample_;        // of a mixture
-  const Sample* current_ = nullptr;
+  std::size_t at_ = 0;                  // of a mixture
+  std::optional<Sample> sample_;        // the same
   std::size_t part_ = 0;
 };
 
@@ -110,7 +99,9 @@ Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<B
       options_(std::move(options)),
       meter_(std::move(meter)),
       times_rows_(std::ranges::any_of(
-          columns_, [](const Column& column) { return column.maker()->takes_long(); })) {
+          columns_, [](const Column& column) { return column.maker()->takes_long(); })),
+      makes_runs_(std::ranges::all_of(
+          columns_, [](const Column& column) { return column.maker()->makes_rows(); })) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
   }
@@ -436,26 +427,51 @@ void Engine::make_rows(const Claim& claim) {
   const auto opening_before = opening_time();
   auto row_begin = times.begin();
   Work& work = *claim.work;
-  RowReader reader(data_, work.plan.samples);
-  for (std::size_t row = claim.first; row < claim.last; ++row) {
-    if (stopping_.load(std::memory_order_relaxed)) break;
-    if (work.failed_row.load(std::memory_order_relaxed) < row) break;
-    reader.expect(row, claim.last);
-    make_row(work, row, reader, times);
-    if (!times_rows_) continue;
+  const Sample* last = nullptr;  // that was read
+  const std::span<const std::uint64_t> samples = work.plan.samples;
+  RowReader reader(data_, samples.subspan(claim.first, claim.last - claim.first));
+  const auto end_row = [&](const Sample* sample) {
+    last = sample;
+    if (!times_rows_) return;
     const auto end = times.enter(Stage::kReading);
     times.add_samples(end - row_begin, 1);
-    note_slowest(end - std::exchange(row_begin, end), reader.current());
+    note_slowest(end - std::exchange(row_begin, end), sample);
+  };
+  for (std::size_t row = claim.first; row < claim.last && may_make(work, row);) {
+    std::span<const Sample> run;
+    try {
+      run = reader.next_run();
+    } catch (...) {
+      fail(work, row++, std::current_exception());  // its shard is not there, say: not its fault
+      end_row(nullptr);
+      continue;
+    }
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      work.read[row + i] = reader.first_of_part() + run[i].index();
+    }
+    if (makes_runs_ && make_run(work, row, run, times)) {
+      row += run.size();
+      last = &run.back();
+      continue;
+    }
+    for (const Sample& sample : run) {
+      if (!may_make(work, row)) break;
+      make_row(work, row++, sample, times);
+      end_row(&sample);
+    }
   }
   const auto took = times.enter(Stage::kReading) - times.begin();
   times.move_to_opening(opening_time() - opening_before);
   const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
   const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
-  claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), 1, kMaxClaim),
+  // By half at a time: that this thread had no processor for a while says nothing of the rows.
+  const std::size_t before = claim_rows_.load(std::memory_order_relaxed);
+  claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), (before + 1) / 2,
+                                            std::min(before * 2, kMaxClaim)),
                     std::memory_order_relaxed);
   if (!times_rows_) {
     times.add_samples(took / rows, claim.last - claim.first);
-    note_slowest(took / rows, reader.current());
+    note_slowest(took / rows, last);
   }
   meter_->add(times, claim.last - claim.first, work.plan.samples[claim.first]);
   finish(claim);
@@ -465,16 +481,27 @@ void Engine::note_slowest(std::chrono::nanoseconds time, const Sample* sample) {
   if (sample != nullptr && meter_->is_slowest(time)) meter_->add_slowest(time, sample->describe());
 }
 
-void Engine::make_row(Work& work, std::size_t row, RowReader& reader, StageTimes& times) {
-  const Sample* sample = nullptr;
-  try {
-    sample = &reader.at(row);
-  } catch (...) {
-    return fail(work, row, std::current_exception());  // its shard is not there, say: not its fault
+/// Whether it is still of use to make a row.
+bool Engine::may_make(const Work& work, std::size_t row) const noexcept {
+  return !stopping_.load(std::memory_order_relaxed) &&
+         work.failed_row.load(std::memory_order_relaxed) >= row;
+}
+
+/// Makes the rows of a run from `first` on, one column after the other; false: one by one they will
+/// say what is wrong.
+bool Engine::make_run(Work& work, std::size_t first, std::span<const Sample> run,
+                      StageTimes& times) const {
+  std::size_t bytes = 0;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (!columns_[c].maker()->make_rows(run, work.builder.slots(c, first), bytes)) return false;
   }
+  times.add_bytes(bytes);
+  return true;
+}
+
+void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTimes& times) {
   try {
-    work.read[row] = reader.first_of_part() + sample->index();
-    RowInput input = input_of(*sample, work, row);
+    RowInput input = input_of(sample, work, row);
     input.times = &times;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       RowOutput output = work.builder.output(c, row);

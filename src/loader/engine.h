@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -126,7 +127,10 @@ class Engine {
   void take_sizes(Work& work, std::size_t column);
 
   void make_rows(const Claim& claim);
-  void make_row(Work& work, std::size_t row, RowReader& reader, StageTimes& times);
+  [[nodiscard]] bool may_make(const Work& work, std::size_t row) const noexcept;
+  [[nodiscard]] bool make_run(Work& work, std::size_t first, std::span<const Sample> run,
+                              StageTimes& times) const;
+  void make_row(Work& work, std::size_t row, const Sample& sample, StageTimes& times);
   void note_slowest(std::chrono::nanoseconds time, const Sample* sample);
   void fail(Work& work, std::size_t row, std::exception_ptr error);
   void finish(const Claim& claim);
@@ -144,6 +148,7 @@ class Engine {
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
   const bool times_rows_;          // one by one
+  const bool makes_runs_;          // all columns make several rows at a time
   std::vector<FieldSizes> sizes_;  // of each part of data_
 
   Mutex mutex_;

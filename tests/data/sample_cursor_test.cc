@@ -1,8 +1,10 @@
 #include "data/sample_cursor.h"
 
-#include <numeric>
+#include <algorithm>
 #include <optional>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/storage/shard_cache.h"
@@ -50,26 +52,60 @@ TEST(SampleCursorTest, GivesTheSamplesThatTheDatasetGives) {
   for (std::uint64_t i = 1; i < all.size(); i += 2) odd.push_back(i);
   for (const Dataset& data : {all, read, few, all.subset(odd)}) {
     std::mt19937_64 random(3);
+    std::vector<std::uint64_t> numbers;
+    while (numbers.size() < 3000) numbers.push_back(random() % (data.size() + 1));
     std::optional<Sample> kept;
     std::uint64_t kept_index = 0;
     {
-      SampleCursor cursor(data);
-      for (int run = 0; run < 3000; ++run) {
-        const std::uint64_t index = random() % data.size();
-        cursor.prefetch_records(random() % (data.size() + 2));
-        cursor.prefetch_bytes(random() % (data.size() + 2));
-        const Sample& sample = cursor.at(index);
-        expect_same(sample, data[index]);
-        if (run == 1500) {
-          kept = sample;
-          kept_index = index;
+      SampleCursor cursor(data, numbers);
+      std::size_t longest = 0;
+      for (std::size_t at = 0; at < numbers.size();) {
+        if (numbers[at] == data.size()) {
+          EXPECT_EQ(test::error_text([&] { cursor.next_run(); }),
+                    test::error_text([&] { data[data.size()]; }));
+          ++at;
+          continue;
+        }
+        const std::span<const Sample> run = cursor.next_run();
+        ASSERT_FALSE(run.empty());
+        ASSERT_LE(run.size(), numbers.size() - at);
+        longest = std::max(longest, run.size());
+        for (const Sample& sample : run) {
+          expect_same(sample, data[numbers[at]]);
+          if (at++ == 1500) {
+            kept = sample;
+            kept_index = numbers[at - 1];
+          }
         }
       }
-      EXPECT_EQ(test::error_text([&] { cursor.at(data.size()); }),
-                test::error_text([&] { data[data.size()]; }));
+      EXPECT_TRUE(cursor.next_run().empty());
+      EXPECT_LE(longest, SampleCursor::kMaxRun);
     }
-    expect_same(*kept, data[kept_index]);  // a copy outlives the cursor
+    if (kept) expect_same(*kept, data[kept_index]);  // a copy outlives the cursor
   }
+}
+
+TEST(SampleCursorTest, ARunHasSamplesOfSeveralShardsAndOneThatIsReadIsAlone) {
+  const test::TempDir dir;
+  const Dataset mapped = Dataset::open(make_shards(dir, 4, Compression::kNone));
+  const Dataset read = Dataset::open(dir / "x.idx", {.access = Dataset::Access::kRead});
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t i = 0; i < mapped.size(); ++i) {
+    numbers.push_back(i % 4 * kSamples + i / 4);                // from each shard in turn
+    EXPECT_EQ(mapped[numbers.back()].index(), numbers.back());  // opens it
+  }
+  SampleCursor cursor(mapped, numbers);
+  EXPECT_EQ(cursor.next_run().size(), SampleCursor::kMaxRun);
+  EXPECT_EQ(cursor.next_run().size(), SampleCursor::kMaxRun);
+  EXPECT_EQ(cursor.next_run().size(), numbers.size() - 2 * SampleCursor::kMaxRun);
+  EXPECT_TRUE(cursor.next_run().empty());
+  SampleCursor reader(read, numbers);
+  for (const std::uint64_t number : numbers) {
+    const std::span<const Sample> run = reader.next_run();
+    ASSERT_EQ(run.size(), 1u);
+    EXPECT_EQ(run[0].index(), number);
+  }
+  EXPECT_TRUE(reader.next_run().empty());
 }
 
 TEST(SampleCursorTest, HoldsOneShardOfACacheAndNotAll) {
@@ -81,11 +117,15 @@ TEST(SampleCursorTest, HoldsOneShardOfACacheAndNotAll) {
                                        .budget_bytes = 3 * shard_bytes + 4096,
                                        .room_timeout = std::chrono::milliseconds(1)});
   const Dataset data = Dataset::open(index, {.cache = cache});
-  SampleCursor cursor(data);
+  std::vector<std::uint64_t> numbers;
   for (std::uint64_t i = 0; i < 3 * data.size(); ++i) {
-    const std::uint64_t sample = i * kSamples % data.size() + i / kShards % kSamples;
-    cursor.prefetch_records(sample);
-    EXPECT_EQ(cursor.at(sample).number_in_index(), sample);
+    numbers.push_back(i * kSamples % data.size() + i / kShards % kSamples);
+  }
+  SampleCursor cursor(data, numbers);
+  for (std::size_t at = 0; at < numbers.size();) {
+    const std::span<const Sample> run = cursor.next_run();
+    ASSERT_FALSE(run.empty());
+    for (const Sample& sample : run) EXPECT_EQ(sample.number_in_index(), numbers[at++]);
     EXPECT_LE(cache->used_bytes(), 5 * shard_bytes) << "of " << kShards;
   }
 }

@@ -72,6 +72,54 @@ TEST(ColumnsTest, BytesTextsNumbersAndKeysOfEverySample) {
   }
 }
 
+TEST(ColumnsTest, RowsThatAreMadeTogetherAreThoseThatAreMadeOneByOne) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i);
+    test::Fields fields = {{"a", "a" + number}, {"cls", number}};
+    if (i % 3 == 0) fields = {{"b", "b" + number}, {"cls", " " + number}};
+    if (i % 7 == 0) fields = {{"cls", number + "\n"}, {"b", "b" + number}, {"a", "a" + number}};
+    samples.push_back(fields);
+  }
+  const Dataset data = test::make_dataset(dir, "d", samples);
+  const auto make = [](const Sample& sample, const Hash128&, columns::Row& row) {
+    row.values<std::int64_t>()[0] = static_cast<std::int64_t>(sample.index());
+  };
+  std::vector<Column> columns = {columns::bytes("a;b"), columns::integer("cls"), columns::key()};
+  const Batch together = one_batch(data, columns);
+  columns.push_back(columns::function("f", DType::kInt64, {1}, make));  // makes one row at a time
+  const Batch alone = one_batch(data, columns);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::string number = std::to_string(i);
+    EXPECT_EQ(together["a"].text(i), (i % 3 == 0 && i % 7 != 0 ? "b" : "a") + number);
+    EXPECT_EQ(together["cls"].values<std::int64_t>()[i], static_cast<std::int64_t>(i));
+    EXPECT_EQ(together["a"].text(i), alone["a"].text(i));
+    EXPECT_EQ(together["__key__"].text(i), alone["__key__"].text(i));
+  }
+  EXPECT_THAT(together.samples(), testing::ElementsAreArray(alone.samples()));
+}
+
+TEST(ColumnsTest, ABadRowAmongThoseThatAreMadeTogetherIsNamedOrLeftOut) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < 70; ++i) {
+    samples.push_back({{"bin", std::string(static_cast<std::size_t>(i), 'x')}, {"cls", "1"}});
+  }
+  samples[40] = {{"bin", "y"}, {"cls", "many"}};
+  samples[41] = {{"bin", "z"}};
+  const Dataset data = test::make_dataset(dir, "d", samples);
+  const std::vector<Column> columns = {columns::bytes("bin"), columns::integer("cls")};
+  EXPECT_THAT(test::error_text([&] { one_batch(data, columns); }),
+              AllOf(HasSubstr("the field 'cls' holds no whole number but 'many'"),
+                    HasSubstr("sample 40 ('s00040')")));
+  const Batch batch = one_batch(data, columns, 2);
+  ASSERT_EQ(batch.size(), 68u);
+  EXPECT_EQ(batch["bin"].text(39), std::string(39, 'x'));
+  EXPECT_EQ(batch["bin"].text(40), std::string(42, 'x'));
+  EXPECT_EQ(batch["cls"].values<std::int64_t>()[67], 1);
+}
+
 TEST(ColumnsTest, TheFirstOfSeveralFieldsThatASampleHasIsTaken) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(

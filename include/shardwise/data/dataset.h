@@ -260,13 +260,18 @@ class SHARDWISE_EXPORT SampleRange {
 
  private:
   /// The next sample, valid until the next call; none after the last.
-  const Sample* next();
-  void expect_group() noexcept;
+  const Sample* next() {
+    if (left_ == 0) return next_run();
+    --left_;
+    return ++sample_;
+  }
+  const Sample* next_run();
 
   const Dataset data_;
-  const std::span<const std::uint64_t> numbers_;
-  std::size_t at_ = 0;  // of the next one
   const std::unique_ptr<SampleCursor> cursor_;
+  // The present one of those that the cursor gave together, and how many are behind it.
+  const Sample* sample_ = nullptr;
+  std::size_t left_ = 0;
 };
 
 }  // namespace detail

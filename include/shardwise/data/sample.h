@@ -89,6 +89,7 @@ class SHARDWISE_EXPORT Sample {
   friend class Dataset;
   friend struct detail::SampleAccess;
   friend class detail::SampleCursor;
+  Sample() noexcept = default;  // one that was moved from
   Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
   // In the source file: for its own calls, which must cost none.
@@ -100,13 +101,13 @@ class SHARDWISE_EXPORT Sample {
   void require_unchanged_map(std::size_t i) const;
   [[noreturn]] void throw_unreadable(std::size_t i) const;
 
-  detail::ShardPin* pin_;  // holds the shard; none in a Sample that was moved from
-  const detail::OpenShard* shard_;
+  detail::ShardPin* pin_ = nullptr;  // holds the shard; none in a Sample that was moved from
+  const detail::OpenShard* shard_ = nullptr;
   std::shared_ptr<const detail::OwnBytes> own_;  // none: the shard is mapped
-  const detail::MemberRecord* members_;
-  std::uint64_t index_;
-  std::uint32_t num_members_;
-  std::uint32_t local_;
+  const detail::MemberRecord* members_ = nullptr;
+  std::uint64_t index_ = 0;
+  std::uint32_t num_members_ = 0;
+  std::uint32_t local_ = 0;
 };
 
 }  // namespace shardwise

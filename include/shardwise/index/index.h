@@ -19,6 +19,8 @@ class Index;
 namespace detail {
 class SegmentView;
 SegmentView segment_of(const Index& index, std::uint64_t shard);
+struct ShardFinder;
+ShardFinder shard_finder_of(const Index& index) noexcept;
 }  // namespace detail
 
 /// An index opened for reading: sample number or key -> where its members lie.
@@ -215,6 +217,7 @@ class SHARDWISE_EXPORT Index {
 
  private:
   friend detail::SegmentView detail::segment_of(const Index& index, std::uint64_t shard);
+  friend detail::ShardFinder detail::shard_finder_of(const Index& index) noexcept;
 
   struct Impl;
   [[nodiscard]] std::string_view unchecked_key(std::uint64_t shard, std::uint64_t local) const;
