@@ -1,9 +1,11 @@
-#include <shardwise/shardwise.h>
+#include <shardwise/loader.h>
 #include <shardwise/video.h>
 
 #include <cstdio>
 
 int main() {
+  // Of the same library, on top of the loader.
+  if (shardwise::columns::video("mp4", {.frames = 8}).name() != "mp4") return 1;
   try {
     shardwise::VideoReader video("no video");
   } catch (const shardwise::BadField& error) {
