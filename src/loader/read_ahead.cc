@@ -13,7 +13,7 @@ namespace {
 
 /// While bytes are cold, so many samples are asked for ahead of the plan that the engine takes, or
 /// so many bytes, whatever comes first.
-constexpr std::size_t kRowsAhead = 64;
+constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
 /// Samples between two looks at what was read from disk: a look is a system call.
 constexpr std::size_t kRowsALook = 64;

@@ -42,9 +42,10 @@ struct LoaderAccess;
 /// meet; see Batch::size(). A batch's memory is used again when the batch is gone.
 ///
 /// One thread uses a loader; only stop() and stats() may be called from others. It is not copied or
-/// moved. Leaving a loop early, or destroying the loader, does not hang, even if a server does. Samples count for the
-/// proof when their batch is handed out. Memory: (prefetch + 1) batches, and what the columns need
-/// a thread. Errors: as next().
+/// moved. Leaving a loop early, or destroying the loader, does not hang, even if a server does.
+/// Samples count for the proof when their batch is handed out. Memory: (prefetch + 1) batches, and
+/// what the columns need a thread; of local shards that are not in memory yet, the kernel is asked
+/// to read 256 samples or 64 MiB further ahead. Errors: as next().
 class SHARDWISE_EXPORT Loader {
  public:
   /// Batches of samples of similar length, so that little of a padded batch is padding.
@@ -148,7 +149,7 @@ class SHARDWISE_EXPORT Loader {
     /// Of the fields that columns read, also ahead; not those that functions read.
     std::uint64_t bytes_read = 0;
 
-    std::chrono::nanoseconds planning{};  ///< orders, and memory of batches
+    std::chrono::nanoseconds planning{};  ///< orders, memory of batches, reading ahead
     std::chrono::nanoseconds opening{};   ///< shards: fetched, unpacked, mapped, checked
     std::chrono::nanoseconds reading{};   ///< samples and their bytes, copies among it
     /// Images, videos, sounds, and compressed fields that are expanded.
