@@ -17,8 +17,9 @@ constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
 /// Samples between two looks at what was read from disk: a look is a system call.
 constexpr std::size_t kRowsALook = 64;
-/// Plans that are asked for in vain before bytes count as warm.
-constexpr unsigned kMostInVain = 8;
+/// Samples that are asked for in vain before bytes count as warm: more than a chunk of the usual
+/// size, for all of one may come with its first samples.
+constexpr std::size_t kMostInVain = 2048;
 
 /// Grows whenever this thread reads from disk, or waits for what another one reads.
 std::int64_t disk_reads_of_thread() noexcept {
@@ -113,8 +114,8 @@ std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
     }
   }
   const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
-  asked_in_vain_ = was_in_vain ? asked_in_vain_ + 1 : 0;
-  if (asked_in_vain_ == kMostInVain) is_asking_ = false;
+  asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
+  if (asked_in_vain_ >= kMostInVain) is_asking_ = false;
   return bytes;
 }
 

@@ -21,8 +21,8 @@ namespace shardwise::detail {
 /// another one will need, for as long as the shards' bytes turn out not to be in the page cache.
 ///
 /// Whether they are shows in what the calling threads read from disk, by faults or by asking: a
-/// warm data set costs a look at that for some tens of samples, and nothing else. While bytes are
-/// cold, it also plans further ahead than the engine, up to some tens of samples.
+/// warm data set costs a look at that for some tens of samples, and nothing else, after its first
+/// few thousand. While bytes are cold, it also plans some hundred samples ahead of the engine.
 ///
 /// Called by one thread at a time, as Engine::Source. Errors: those of the other source, in their
 /// places.
@@ -55,7 +55,7 @@ class SHARDWISE_EXPORT ReadAheadSource {
   std::deque<Asked> plans_;                         // not yet handed out
   std::size_t rows_since_look_ = 0;
   bool is_asking_ = true;
-  unsigned asked_in_vain_ = 0;  // plans, one after the other, of which all was there
+  std::size_t asked_in_vain_ = 0;  // samples, one after the other, that were all there
   bool has_ended_ = false;
   std::exception_ptr error_;  // which was the end
 };

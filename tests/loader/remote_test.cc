@@ -292,9 +292,9 @@ class RemoteExits : public RemoteLoaderTest {
         act();
       });
     };
-    std::thread releaser = after(below(3000), [this] { *hang_ = false; });
+    std::thread releaser = after(below(200), [this] { *hang_ = false; });
     std::optional<std::thread> stopper;
-    if (percent(40)) stopper = after(below(3000), [&] { loader->stop(); });
+    if (percent(40)) stopper = after(below(200), [&] { loader->stop(); });
     for (std::uint64_t ops = below(12); ops > 0; --ops) one_op(*loader);
     if (stopper) stopper->join();
     loader.reset();
