@@ -292,9 +292,9 @@ class RemoteExits : public RemoteLoaderTest {
         act();
       });
     };
-    std::thread releaser = after(below(200), [this] { *hang_ = false; });
+    std::thread releaser = after(below(50), [this] { *hang_ = false; });
     std::optional<std::thread> stopper;
-    if (percent(40)) stopper = after(below(200), [&] { loader->stop(); });
+    if (percent(40)) stopper = after(below(50), [&] { loader->stop(); });
     for (std::uint64_t ops = below(12); ops > 0; --ops) one_op(*loader);
     if (stopper) stopper->join();
     loader.reset();
@@ -342,7 +342,7 @@ class RemoteExits : public RemoteLoaderTest {
 
 TEST_F(RemoteExits, ALoaderMayBeLeftInAnyState) {
   const char* const text = std::getenv("SHARDWISE_CHAINS");
-  const std::uint64_t runs = text == nullptr ? 200 : std::strtoull(text, nullptr, 10);
+  const std::uint64_t runs = text == nullptr ? 60 : std::strtoull(text, nullptr, 10);
   for (std::uint64_t seed = 0; seed < runs && !HasFailure(); ++seed) {
     SCOPED_TRACE("run " + std::to_string(seed));
     live_once(seed);
