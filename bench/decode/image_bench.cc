@@ -9,20 +9,16 @@
 //   BM_JpegHeader_*          bare: jpeg_read_header; ours: read_image_header
 #include <benchmark/benchmark.h>
 
-#include <cstdio>
-// libjpeg needs stdio.h before it.
-#include <jpeglib.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "decode/image_codec.h"
+#include "support/pictures.h"
 
 namespace shardwise::bench {
 namespace {
@@ -32,77 +28,15 @@ using detail::decode_rgb;
 using detail::DecodeRequest;
 using detail::RgbImage;
 
-constexpr std::size_t kHeight = 375;
-constexpr std::size_t kWidth = 500;
+constexpr std::size_t kHeight = kPictureHeight;
+constexpr std::size_t kWidth = kPictureWidth;
 constexpr int kPictures = 16;
-constexpr int kQuality = 87;
-
-/// Waves of many lengths, and noise: the detail of a photograph, and its size when compressed.
-std::vector<std::uint8_t> picture(unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> noise(0, 11);
-  std::uniform_real_distribution<double> angle(0, 6.283);
-  struct Wave {
-    double down, across, phase, height;
-  };
-  std::vector<Wave> waves;
-  for (int i = 0; i < 13; ++i) {
-    const double length = 400 * std::pow(1.5, -i);
-    const double direction = angle(random);
-    const double frequency = 6.283 / length;
-    waves.push_back({frequency * std::sin(direction), frequency * std::cos(direction),
-                     angle(random), 8 * std::sqrt(std::log(length))});
-  }
-  std::vector<std::uint8_t> pixels;
-  pixels.reserve(kHeight * kWidth * 3);
-  for (std::size_t y = 0; y < kHeight; ++y) {
-    for (std::size_t x = 0; x < kWidth; ++x) {
-      double light = 128 + noise(random);
-      for (const Wave& wave : waves) {
-        light += wave.height * std::sin(wave.down * static_cast<double>(y) +
-                                        wave.across * static_cast<double>(x) + wave.phase);
-      }
-      for (const double colour : {0.03, 0.05, -0.04}) {
-        const double value = light + 30 * std::sin(colour * static_cast<double>(x + y));
-        pixels.push_back(static_cast<std::uint8_t>(std::min(255.0, std::max(0.0, value))));
-      }
-    }
-  }
-  return pixels;
-}
-
-std::string to_jpeg(std::vector<std::uint8_t> pixels, bool progressive) {
-  jpeg_compress_struct jpeg{};
-  jpeg_error_mgr errors{};
-  jpeg.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&jpeg);
-  unsigned char* buffer = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&jpeg, &buffer, &size);
-  jpeg.image_width = kWidth;
-  jpeg.image_height = kHeight;
-  jpeg.input_components = 3;
-  jpeg.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&jpeg);
-  jpeg_set_quality(&jpeg, kQuality, TRUE);
-  if (progressive) jpeg_simple_progression(&jpeg);
-  jpeg_start_compress(&jpeg, TRUE);
-  while (jpeg.next_scanline < jpeg.image_height) {
-    JSAMPROW row = pixels.data() + jpeg.next_scanline * kWidth * 3;
-    jpeg_write_scanlines(&jpeg, &row, 1);
-  }
-  jpeg_finish_compress(&jpeg);
-  std::string bytes(reinterpret_cast<char*>(buffer), size);
-  std::free(buffer);
-  jpeg_destroy_compress(&jpeg);
-  return bytes;
-}
 
 const std::vector<std::string>& files(bool progressive) {
   static const auto kMade = [] {
     std::array<std::vector<std::string>, 2> made;
     for (unsigned i = 0; i < kPictures; ++i) {
-      for (const bool kind : {false, true}) made[kind ? 1 : 0].push_back(to_jpeg(picture(i), kind));
+      for (const bool kind : {false, true}) made[kind ? 1 : 0].push_back(make_jpeg(i, kind));
     }
     return made;
   }();
@@ -130,59 +64,6 @@ const std::vector<Box>& boxes() {
   }();
   return kMade;
 }
-
-/// libjpeg-turbo as one would call it by hand.
-class BareJpeg {
- public:
-  void read_header(const std::string& bytes) {
-    begin(bytes);
-    benchmark::DoNotOptimize(jpeg_.image_width);
-    jpeg_destroy_decompress(&jpeg_);
-  }
-
-  void decode(const std::string& bytes, unsigned scale) {
-    begin(bytes);
-    jpeg_.scale_num = scale;
-    jpeg_.scale_denom = 8;
-    jpeg_start_decompress(&jpeg_);
-    read_rows(jpeg_.output_height);
-    jpeg_finish_decompress(&jpeg_);
-    jpeg_destroy_decompress(&jpeg_);
-  }
-
-  void decode_part(const std::string& bytes, const Box& box) {
-    begin(bytes);
-    jpeg_start_decompress(&jpeg_);
-    auto left = static_cast<JDIMENSION>(box.left);
-    auto width = static_cast<JDIMENSION>(box.width);
-    jpeg_crop_scanline(&jpeg_, &left, &width);
-    jpeg_skip_scanlines(&jpeg_, static_cast<JDIMENSION>(box.top));
-    read_rows(static_cast<JDIMENSION>(box.top + box.height));
-    jpeg_destroy_decompress(&jpeg_);
-  }
-
- private:
-  void begin(const std::string& bytes) {
-    jpeg_.err = jpeg_std_error(&errors_);
-    jpeg_create_decompress(&jpeg_);
-    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()),
-                 static_cast<unsigned long>(bytes.size()));
-    jpeg_read_header(&jpeg_, TRUE);
-  }
-
-  void read_rows(JDIMENSION end) {
-    const std::size_t stride = std::size_t{jpeg_.output_width} * 3;
-    const JDIMENSION first = jpeg_.output_scanline;
-    while (jpeg_.output_scanline < end) {
-      JSAMPROW row = out_.data() + (jpeg_.output_scanline - first) * stride;
-      jpeg_read_scanlines(&jpeg_, &row, 1);
-    }
-  }
-
-  jpeg_decompress_struct jpeg_{};
-  jpeg_error_mgr errors_{};
-  std::vector<std::uint8_t> out_ = std::vector<std::uint8_t>(kHeight * kWidth * 3);
-};
 
 /// Calls `decode(file, i)` for one file after the other.
 template <class Decode>
@@ -228,7 +109,8 @@ void BM_JpegScale_Ours(benchmark::State& state) {
 void BM_JpegCrop_Bare(benchmark::State& state) {
   BareJpeg jpeg;
   for_files(state, false, [&](const std::string& bytes, std::size_t i) {
-    jpeg.decode_part(bytes, boxes()[i % boxes().size()]);
+    const Box& box = boxes()[i % boxes().size()];
+    jpeg.decode_part(bytes, box.top, box.left, box.height, box.width);
   });
 }
 

@@ -5,6 +5,7 @@
 //                of a batch, addresses known beforehand, one thread
 //   DataLoop     for (i : order) data[i], its bytes copied out: what a user writes without a loader
 //   Loader       batches of 256 rows, a bytes column, with N threads
+//   *Label       the same two, with the label beside the bytes, as an integer
 //
 // SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they lie.
 #include <benchmark/benchmark.h>
@@ -82,10 +83,10 @@ void BM_Memcpy(benchmark::State& state, GetFixture get_fixture) {
   report(state, fixture);
 }
 
-void BM_DataLoop(benchmark::State& state, GetFixture get_fixture) {
-  const Fixture& fixture = get_fixture();
+void loop(benchmark::State& state, const Fixture& fixture, bool has_label) {
   const Dataset& data = *fixture.data;
   std::vector<char> buffer(kBatchSize * fixture.set.field_bytes);
+  std::vector<std::int64_t> labels(kBatchSize);
   for (auto _ : state) {
     ChunkedSampler order(data, {.seed = 1});
     std::size_t row = 0;
@@ -93,6 +94,7 @@ void BM_DataLoop(benchmark::State& state, GetFixture get_fixture) {
       const Sample sample = data[*i];
       const std::string_view bytes = sample[fixture.set.field];
       std::memcpy(buffer.data() + row * fixture.set.field_bytes, bytes.data(), bytes.size());
+      if (has_label) labels[row] = sample.integer("cls");
       row = (row + 1) % kBatchSize;
     }
     benchmark::ClobberMemory();
@@ -100,9 +102,10 @@ void BM_DataLoop(benchmark::State& state, GetFixture get_fixture) {
   report(state, fixture);
 }
 
-void BM_Loader(benchmark::State& state, GetFixture get_fixture) {
-  const Fixture& fixture = get_fixture();
-  Loader loader(*fixture.data, {.columns = {columns::bytes(fixture.set.field)},
+void load(benchmark::State& state, const Fixture& fixture, bool has_label) {
+  std::vector<Column> columns = {columns::bytes(fixture.set.field)};
+  if (has_label) columns.push_back(columns::integer("cls"));
+  Loader loader(*fixture.data, {.columns = std::move(columns),
                                 .order = {.seed = 1},
                                 .batch_size = kBatchSize,
                                 .threads = static_cast<unsigned>(state.range(0))});
@@ -117,6 +120,11 @@ void BM_Loader(benchmark::State& state, GetFixture get_fixture) {
   report(state, fixture);
 }
 
+void BM_DataLoop(benchmark::State& state, GetFixture fixture) { loop(state, fixture(), false); }
+void BM_DataLoopLabel(benchmark::State& state, GetFixture fixture) { loop(state, fixture(), true); }
+void BM_Loader(benchmark::State& state, GetFixture fixture) { load(state, fixture(), false); }
+void BM_LoaderLabel(benchmark::State& state, GetFixture fixture) { load(state, fixture(), true); }
+
 void register_rows(const std::string& subject, GetFixture get_fixture) {
   const auto add = [&](const char* row, void (*run)(benchmark::State&, GetFixture)) {
     return benchmark::RegisterBenchmark(("BM_" + subject + "_" + row).c_str(), run, get_fixture)
@@ -127,6 +135,8 @@ void register_rows(const std::string& subject, GetFixture get_fixture) {
   add("Memcpy", BM_Memcpy);
   add("DataLoop", BM_DataLoop);
   add("Loader", BM_Loader)->ArgName("threads")->Arg(0)->Arg(1)->Arg(2);
+  add("DataLoopLabel", BM_DataLoopLabel);
+  add("LoaderLabel", BM_LoaderLabel)->ArgName("threads")->Arg(0)->Arg(1)->Arg(2);
 }
 
 }  // namespace

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""The loader against its peers: 256 JPEGs of 500 x 375 pixels into batches of 64 whole images.
+
+    bench/loader/peers.py IMAGE_LOADER_BENCH [--rounds N] [--env DIR] [--site DIR]
+
+IMAGE_LOADER_BENCH is the program; its shards are used (SHARDWISE_BENCH_DIR says where). Every row has
+2 threads, or 2 worker processes:
+
+    ours    BM_Images_Loader/threads:2
+    bare    BM_Images_Bare/threads:2, libjpeg-turbo alone
+    wids    wids, PIL, torch's DataLoader
+    dali    NVIDIA DALI's pipeline for the CPU, its reader for WebDataset
+    grain   Grain's threads, simplejpeg
+
+In each round every row goes through the images twice, one row after the other, and the second time
+counts. Printed are medians of images a second, of the CPU time for an image of all threads and
+processes together, and of the ratios of both to ours within a round.
+
+Peers are installed with pip into a virtual environment in DIR (--env); one that cannot be installed
+is named, and left out. torch is large: --site names a folder of packages that has it already.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+
+PACKAGES = {
+    "wids": ["wids", "pillow", "numpy", "torch"],
+    "dali": ["nvidia-dali-cuda120", "numpy"],
+    "grain": ["grain", "simplejpeg", "numpy"],
+}
+BATCH = 64
+THREADS = 2
+
+
+def jpegs_of(shards):
+    """The places of all JPEGs: (shard, offset, size)."""
+    places = []
+    for shard in shards:
+        with tarfile.open(shard) as tar:
+            places += [(shard, m.offset_data, m.size) for m in tar if m.name.endswith(".jpg")]
+    return places
+
+
+def wids_epochs(shards):
+    import numpy
+    import torch
+    import wids
+
+    class Images(torch.utils.data.Dataset):
+        def __init__(self, samples):
+            self.samples = samples
+
+        def __len__(self):
+            return len(self.samples)
+
+        def __getitem__(self, i):
+            return torch.from_numpy(numpy.array(self.samples[i][".jpg"].convert("RGB")))
+
+    directory = tempfile.TemporaryDirectory()
+    counts = [len(jpegs_of([shard])) for shard in shards]
+    shardlist = [{"url": s, "nsamples": n} for s, n in zip(shards, counts)]
+    descriptor = pathlib.Path(directory.name) / "shards.json"
+    descriptor.write_text(json.dumps({"wids_version": 1, "shardlist": shardlist}))
+    images = Images(wids.ShardListDataset(str(descriptor), cache_dir=directory.name + "/cache"))
+    sampler = wids.ShardedSampler(images.samples)
+    loader = torch.utils.data.DataLoader(images, BATCH, sampler=sampler, num_workers=THREADS)
+    while True:
+        yield sum(batch.shape[0] for batch in loader)
+        directory.name  # it lives as long
+
+
+def dali_epochs(shards):
+    from nvidia.dali import fn, pipeline_def
+
+    @pipeline_def(batch_size=BATCH, num_threads=THREADS, device_id=None)
+    def pipeline():
+        jpg = fn.readers.webdataset(paths=shards, ext=["jpg"], missing_component_behavior="error")
+        return fn.decoders.image(jpg, device="cpu")
+
+    count = len(jpegs_of(shards))
+    running = pipeline()
+    running.build()
+    while True:
+        done = 0
+        while done < count:
+            done += running.run()[0].as_tensor().shape()[0]
+        yield done
+
+
+def grain_epochs(shards):
+    import grain.python as grain
+    import simplejpeg
+
+    class Source:
+        def __init__(self):
+            self.places = jpegs_of(shards)
+            self.files = {shard: os.open(shard, os.O_RDONLY) for shard in shards}
+
+        def __len__(self):
+            return len(self.places)
+
+        def __getitem__(self, i):
+            shard, offset, size = self.places[i]
+            return os.pread(self.files[shard], size, offset)
+
+    images = grain.MapDataset.source(Source()).shuffle(seed=1).map(simplejpeg.decode_jpeg)
+    options = grain.ReadOptions(num_threads=THREADS, prefetch_buffer_size=2 * BATCH)
+    while True:
+        yield sum(batch.shape[0] for batch in images.to_iter_dataset(options).batch(BATCH))
+
+
+def cpu_seconds():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def run_peer(name, shards):
+    epochs = {"wids": wids_epochs, "dali": dali_epochs, "grain": grain_epochs}[name](shards)
+    next(epochs)
+    cpu, begin = cpu_seconds(), time.monotonic()
+    images = next(epochs)
+    seconds, cpu = time.monotonic() - begin, cpu_seconds() - cpu
+    print(json.dumps({"rate": images / seconds, "cpu_us": cpu * 1e6 / images, "images": images}))
+
+
+def run_ours(bench, row):
+    flags = [f"--benchmark_filter=^BM_Images_{row}/threads:{THREADS}/", "--benchmark_format=json",
+             "--benchmark_min_time=0.5"]
+    out = subprocess.run([bench, *flags], check=True, capture_output=True, text=True).stdout
+    row = json.loads(out)["benchmarks"][0]
+    return {"rate": row["items_per_second"], "cpu_us": row["cpu_us"]}
+
+
+def environment(directory, sites):
+    """The python of a virtual environment, the variables for it, and the peers that it has."""
+    python = directory / "bin" / "python"
+    if not python.exists():
+        venv.create(directory, with_pip=True)
+    variables = dict(os.environ, PYTHONPATH=os.pathsep.join(sites), PYTHONWARNINGS="ignore")
+    peers = []
+    for peer, packages in PACKAGES.items():
+        missing = [p for p in packages if not has(python, p, variables)]
+        command = [python, "-m", "pip", "install", "--quiet", *missing]
+        if missing and subprocess.run(command, env=variables).returncode != 0:
+            print(f"{peer}: left out, pip could not install {' '.join(missing)}")
+        else:
+            peers.append(peer)
+    return python, variables, peers
+
+
+def has(python, package, variables):
+    code = f"import importlib.metadata as m; m.version({package!r})"
+    return subprocess.run([python, "-c", code], env=variables, capture_output=True).returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bench")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--env", type=pathlib.Path, default=pathlib.Path("build-peers"))
+    parser.add_argument("--site", action="append", default=[])
+    args = parser.parse_args()
+    bench = str(pathlib.Path(args.bench).resolve())
+    python, variables, peers = environment(args.env.resolve(), args.site)
+    run_ours(bench, "Bare")  # makes the shards
+    base = os.environ.get("SHARDWISE_BENCH_DIR", tempfile.gettempdir() + "/shardwise-bench")
+    shards = sorted(str(p) for p in pathlib.Path(base, "pictures-256").glob("*.tar"))
+    results = {row: [] for row in ["ours", "bare", *peers]}
+    for _ in range(args.rounds):
+        results["ours"].append(run_ours(bench, "Loader"))
+        results["bare"].append(run_ours(bench, "Bare"))
+        for peer in peers:
+            command = [python, __file__, "--run", peer, *shards]
+            out = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE).stdout
+            results[peer].append(json.loads(out.splitlines()[-1]))
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, medians of {args.rounds}")
+    print(f"{'':8}{'images/s':>10}{'CPU us':>10}{'ours is faster by':>20}{'by CPU time':>14}")
+    for row, rounds in results.items():
+        wall = statistics.median(o["rate"] / r["rate"] for o, r in zip(results["ours"], rounds))
+        cpu = statistics.median(r["cpu_us"] / o["cpu_us"] for o, r in zip(results["ours"], rounds))
+        rate = statistics.median(r["rate"] for r in rounds)
+        cpu_us = statistics.median(r["cpu_us"] for r in rounds)
+        print(f"{row:8}{rate:10.0f}{cpu_us:10.0f}{wall:20.2f}{cpu:14.2f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--run"]:
+        run_peer(sys.argv[2], sys.argv[3:])
+    else:
+        main()
