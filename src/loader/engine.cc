@@ -261,6 +261,7 @@ Engine::Claim Engine::next_claim() {
 /// Appends the next plan's Work, or notes the end. REQUIRES: the caller set planning_.
 void Engine::plan_one() noexcept {
   const auto begin = LoadMeter::Clock::now();
+  const auto opening_before = opening_time();
   std::unique_ptr<Work> work;
   try {
     std::optional<BatchPlan> plan = source_();
@@ -275,7 +276,7 @@ void Engine::plan_one() noexcept {
   } catch (...) {
     work->error = std::current_exception();
   }
-  meter_->add(TraceEvent::Kind::kPlan, begin);
+  meter_->add(TraceEvent::Kind::kPlan, begin, opening_time() - opening_before);
   {
     const Lock lock(mutex_);
     planning_ = false;

@@ -99,10 +99,12 @@ void LoadMeter::add(const StageTimes& times, std::uint64_t rows, std::uint64_t f
         .stages = times.times()});
 }
 
-void LoadMeter::add(TraceEvent::Kind kind, Clock::time_point begin) {
+void LoadMeter::add(TraceEvent::Kind kind, Clock::time_point begin,
+                    std::chrono::nanoseconds opening) {
   const auto duration = Clock::now() - begin;
   const Lock lock(mutex_);
-  times_[static_cast<std::size_t>(stage_of(kind))] += duration;
+  times_[static_cast<std::size_t>(stage_of(kind))] += duration - opening;
+  times_[static_cast<std::size_t>(Stage::kOpening)] += opening;
   keep({.kind = kind, .thread = number_of_thread, .begin = begin, .duration = duration});
 }
 

@@ -56,7 +56,8 @@ class LoadMeter {
   /// Rows were made.
   void add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample);
   /// Some work for a whole batch, which ends now.
-  void add(TraceEvent::Kind kind, Clock::time_point begin);
+  /// @param opening  so much of it was spent on opening shards.
+  void add(TraceEvent::Kind kind, Clock::time_point begin, std::chrono::nanoseconds opening = {});
   /// A thread had nothing to do.
   void add_idle(std::chrono::nanoseconds time);
   /// Whether no sample took longer so far.
