@@ -4,12 +4,14 @@ namespace shardwise::detail {
 
 void RgbImage::reshape(std::size_t height, std::size_t width) {
   const std::size_t size = height * width * 3;
-  if (size > capacity_) {
-    pixels_.reset();
+  const bool fits_lent = !lent_.empty() && size == lent_.size();
+  if (!fits_lent && size > capacity_) {
+    own_.reset();
     capacity_ = 0;  // if there is no memory, the next smaller image must not find any
-    pixels_ = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+    own_ = std::make_unique_for_overwrite<std::uint8_t[]>(size);
     capacity_ = size;
   }
+  pixels_ = fits_lent ? lent_.data() : own_.get();
   height_ = height;
   width_ = width;
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "shardwise/base/export.h"
 
@@ -37,17 +38,25 @@ struct RgbView {
 /// An image of its own, reused from image to image, so that memory is taken once.
 class SHARDWISE_EXPORT RgbImage {
  public:
+  RgbImage() = default;
+  /// One whose pixels lie in `lent` when it has that size, and in memory of its own otherwise.
+  explicit RgbImage(std::span<std::uint8_t> lent) noexcept : lent_(lent) {}
+  RgbImage(const RgbImage&) = delete;
+  RgbImage& operator=(const RgbImage&) = delete;
+
   std::size_t height() const noexcept { return height_; }
   std::size_t width() const noexcept { return width_; }
-  std::uint8_t* data() noexcept { return pixels_.get(); }
-  const std::uint8_t* data() const noexcept { return pixels_.get(); }
-  std::uint8_t* row(std::size_t y) noexcept { return pixels_.get() + y * width_ * 3; }
-  RgbView view() const noexcept { return {pixels_.get(), height_, width_, width_ * 3}; }
+  std::uint8_t* data() noexcept { return pixels_; }
+  const std::uint8_t* data() const noexcept { return pixels_; }
+  std::uint8_t* row(std::size_t y) noexcept { return pixels_ + y * width_ * 3; }
+  RgbView view() const noexcept { return {pixels_, height_, width_, width_ * 3}; }
   /// The pixels are undefined afterwards.
   void reshape(std::size_t height, std::size_t width);
 
  private:
-  std::unique_ptr<std::uint8_t[]> pixels_;
+  std::uint8_t* pixels_ = nullptr;  // lent, or own
+  std::span<std::uint8_t> lent_{};
+  std::unique_ptr<std::uint8_t[]> own_;
   std::size_t capacity_ = 0;
   std::size_t height_ = 0;
   std::size_t width_ = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -125,14 +126,18 @@ class ImageColumn final : public ColumnMaker {
                                                              : ScaleRule::kNotSmaller);
     }
     thread_local RgbImage scratch;
-    const detail::DecodeReport report = detail::decode_rgb(bytes, request, scratch);
+    auto* const slot = reinterpret_cast<std::uint8_t*>(output.slot.data());
+    const bool is_whole = request.scale == kWholeScale;
+    // An image that is the row already is decoded into it.
+    RgbImage row(std::span(slot, output.slot.size()));
+    RgbImage& image = is_whole && transformer_.keeps_pixels(plan) ? row : scratch;
+    const detail::DecodeReport report = detail::decode_rgb(bytes, request, image);
     input.forgive(report.warnings);
     input.enter(Stage::kTransforming);
-    const RgbView source =
-        request.scale == kWholeScale ? scratch.view() : part_of(scratch.view(), report.box);
+    const RgbView source = is_whole ? image.view() : part_of(image.view(), report.box);
     // Now it is an image: a header that lies about its size would not have come so far.
     require_shape(input.sample, plan, output);
-    transformer_.apply(plan, source, output.slot.data());
+    if (image.data() != slot) transformer_.apply(plan, source, slot);
     input.enter(Stage::kReading);
   }
 

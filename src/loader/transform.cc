@@ -401,6 +401,15 @@ void ImageTransformer::erase(const ImagePlan& plan, void* out) const {
   erase_box(plan, layout, halves, static_cast<std::uint16_t*>(out));
 }
 
+bool ImageTransformer::keeps_pixels(const ImagePlan& plan) const noexcept {
+  const Box shown{.height = plan.source.height, .width = plan.source.width};
+  return transform_.type == ImageTransform::Type::kUint8 &&
+         transform_.layout == ImageTransform::Layout::kChannelsLast && plan.part.window == shown &&
+         plan.part.height == shown.height && plan.part.width == shown.width &&
+         plan.height == shown.height && plan.width == shown.width && !plan.flips.horizontal &&
+         !plan.flips.vertical && !plan.jitter && !plan.is_gray && !plan.erased;
+}
+
 void ImageTransformer::apply(const ImagePlan& plan, const RgbView& source, void* out) const {
   SHARDWISE_ASSERT(source.height > 0 && source.width > 0);
   const Box& window = plan.part.window;

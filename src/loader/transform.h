@@ -52,6 +52,8 @@ class SHARDWISE_EXPORT ImageTransformer {
   /// @param key  sample_key() of the sample.
   /// REQUIRES: no side is 0.
   [[nodiscard]] ImagePlan plan(const ImageTransform::Size& stored, const Hash128& key) const;
+  /// Whether apply() would write the pixels of plan.source as they are.
+  [[nodiscard]] bool keeps_pixels(const ImagePlan& plan) const noexcept;
   /// Writes plan.height x plan.width x 3 values to `out`.
   /// @param source  the pixels of plan.source, and nothing else; smaller, if that was decoded at a
   ///   part of its size.

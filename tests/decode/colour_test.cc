@@ -13,14 +13,14 @@ namespace {
 using detail::RgbImage;
 
 /// As tests/decode/golden/make_colour.py makes it.
-RgbImage noise(std::size_t height, std::size_t width) {
-  RgbImage image;
-  image.reshape(height, width);
-  for (std::uint64_t i = 0; i < height * width * 3; ++i) {
-    image.data()[i] = static_cast<std::uint8_t>((i * i * 2654435761U + i * 97) >> 24);
+struct Noise : RgbImage {
+  Noise(std::size_t height, std::size_t width) {
+    reshape(height, width);
+    for (std::uint64_t i = 0; i < height * width * 3; ++i) {
+      data()[i] = static_cast<std::uint8_t>((i * i * 2654435761U + i * 97) >> 24);
+    }
   }
-  return image;
-}
+};
 
 void adjust(RgbImage& image, const std::string& operation, float parameter) {
   if (operation == "brightness") return detail::adjust_brightness(image, parameter);
@@ -40,7 +40,7 @@ TEST(ColourTest, ItIsTorchvisionsWithinOneOf255) {
   int num_cases = 0;
   while (golden >> operation >> parameter >> hex) {
     SCOPED_TRACE(operation + " " + std::to_string(parameter));
-    RgbImage image = noise(8, 8);
+    Noise image(8, 8);
     adjust(image, operation, parameter);
     ASSERT_EQ(hex.size(), 8U * 8 * 3 * 2);
     int num_equal = 0;
@@ -57,7 +57,7 @@ TEST(ColourTest, ItIsTorchvisionsWithinOneOf255) {
 
 TEST(ColourTest, EveryInstructionSetTurnsHuesAlike) {
   const auto turned = [](float turns) {
-    RgbImage image = noise(33, 47);
+    Noise image(33, 47);
     detail::adjust_hue(image, turns);
     return std::vector<int>(image.data(), image.data() + 33 * 47 * 3);
   };
@@ -75,13 +75,13 @@ TEST(ColourTest, EveryInstructionSetTurnsHuesAlike) {
 
 TEST(ColourTest, AFactorOfOneAndAHueOfNothingChangeNothing) {
   for (const char* operation : {"brightness", "contrast", "saturation"}) {
-    RgbImage image = noise(50, 40);
+    Noise image(50, 40);
     adjust(image, operation, 1);
-    EXPECT_TRUE(std::equal(image.data(), image.data() + 6000, noise(50, 40).data())) << operation;
+    EXPECT_TRUE(std::equal(image.data(), image.data() + 6000, Noise(50, 40).data())) << operation;
   }
-  RgbImage image = noise(50, 40);
+  Noise image(50, 40);
   detail::adjust_hue(image, 0);
-  const RgbImage before = noise(50, 40);
+  const Noise before(50, 40);
   for (std::size_t i = 0; i < 6000; ++i) ASSERT_NEAR(image.data()[i], before.data()[i], 1) << i;
 }
 

@@ -64,6 +64,20 @@ TEST(ImageColumnTest, RandomTransformsGiveTheSameForAnyThreadsAndBatches) {
   EXPECT_NE(rows(data, kTraining, 2, 7, 1), expected) << "another epoch draws anew";
 }
 
+TEST(ImageColumnTest, WholeImagesAreTheSameWithChannelsFirstAndLast) {
+  const test::TempDir dir;
+  const Dataset data = make_pictures(dir, 12);
+  const auto last = rows(data, {.layout = ImageTransform::Layout::kChannelsLast}, 1, 1);
+  for (const auto& [sample, first] : rows(data, {}, 1, 1)) {
+    const std::size_t pixels = first.size() / 3;
+    const std::string& other = last.at(sample);
+    ASSERT_EQ(other.size(), first.size());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      ASSERT_EQ(other[i], first[i % 3 * pixels + i / 3]) << "sample " << sample;
+    }
+  }
+}
+
 TEST(ImageColumnTest, WhatIsCutOutIsDecodedAsFromTheWhole) {
   const test::TempDir dir;
   const Dataset data = make_pictures(dir, 12);
