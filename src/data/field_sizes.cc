@@ -12,6 +12,16 @@ namespace shardwise::detail {
 FieldSizes::FieldSizes(Dataset data)
     : data_(std::move(data)), segments_(DatasetAccess::records(data_)) {}
 
+bool FieldSizes::has_any(std::span<const std::string> names) const {
+  for (std::uint64_t shard = 0; shard < segments_->index().num_shards(); ++shard) {
+    const SegmentView& segment = segments_->of(shard);
+    for (std::uint32_t field = 0; field < segment.num_fields(); ++field) {
+      if (std::ranges::find(names, segment.field_name(field)) != names.end()) return true;
+    }
+  }
+  return false;
+}
+
 /// The shards that a call has met: where samples of many shards are mixed, each is looked at once.
 class FieldSizes::Shards {
  public:

@@ -17,6 +17,10 @@ class SHARDWISE_EXPORT FieldSizes {
  public:
   explicit FieldSizes(Dataset data);
 
+  /// Whether some shard of the index has one of the fields `names`. Errors: CorruptIndex.
+  /// Cost: a look at each shard, until one has.
+  [[nodiscard]] bool has_any(std::span<const std::string> names) const;
+
   /// sizes[i] = bytes of the first of the fields `names` that samples[i] has; 0 if it has none.
   /// Errors: OutOfRange; CorruptIndex. Cost: about 20 ns a sample.
   void of(std::span<const std::uint64_t> samples, std::span<const std::string> names,

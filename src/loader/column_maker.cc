@@ -34,4 +34,14 @@ columns::Row RowBuffer::row(RowOutput& output) noexcept {
   return {output.slot, output.ragged, size_of(output.dtype)};
 }
 
+std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape, const std::string& name) {
+  for (const std::int64_t n : shape) {
+    if (n >= 0) continue;
+    throw InvalidArgument("a column's shape has a negative number",
+                          in_quotes(name) + ": " + std::to_string(n),
+                          "give the sizes of one row, each 0 or more");
+  }
+  return shape;
+}
+
 }  // namespace shardwise::detail

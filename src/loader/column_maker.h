@@ -148,4 +148,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   const Layout layout_;
 };
 
+/// The shape of the rows of the column `name`. Errors: InvalidArgument if a number is negative.
+[[nodiscard]] std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape,
+                                                       const std::string& name);
+
 }  // namespace shardwise::detail

@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,9 +11,6 @@
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "data/sample_cursor.h"
-#include "decode/decode_failure.h"
-#include "decode/npy.h"
-#include "decode/npz.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -29,13 +24,6 @@ using detail::RowInput;
 using detail::RowOutput;
 using detail::RowSlots;
 using Layout = ColumnMaker::Layout;
-
-/// A choice of fields that a column looks into.
-FieldChoice readable(const std::string& fields) {
-  FieldChoice choice(fields);
-  detail::refuse_pickles(choice);
-  return choice;
-}
 
 /// Samples for which make_rows() keeps places.
 constexpr std::size_t kMostRows = detail::SampleCursor::kMaxRun;
@@ -137,7 +125,7 @@ class BytesColumn final : public ColumnMaker {
 class TokensColumn final : public ColumnMaker {
  public:
   TokensColumn(const std::string& fields, DType dtype)
-      : ColumnMaker(required(dtype), Layout::kRagged), fields_(readable(fields)) {}
+      : ColumnMaker(required(dtype), Layout::kRagged), fields_(FieldChoice::readable(fields)) {}
 
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
@@ -172,7 +160,7 @@ class TokensColumn final : public ColumnMaker {
 class IntegerColumn final : public ColumnMaker {
  public:
   explicit IntegerColumn(const std::string& fields)
-      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(readable(fields)) {}
+      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(FieldChoice::readable(fields)) {}
 
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
@@ -224,262 +212,31 @@ class KeyColumn final : public ColumnMaker {
   }
 };
 
-DType dtype_of(const detail::NpyHeader& header) {
-  switch (header.kind) {
-    case 'b':
-      return DType::kBool;
-    case 'f':
-      return header.item_bytes == 2   ? DType::kFloat16
-             : header.item_bytes == 4 ? DType::kFloat32
-                                      : DType::kFloat64;
-    case 'c':
-      return header.item_bytes == 8 ? DType::kComplex64 : DType::kComplex128;
-    default:
-      break;
-  }
-  const bool is_signed = header.kind == 'i';
-  switch (header.item_bytes) {
-    case 1:
-      return is_signed ? DType::kInt8 : DType::kUInt8;
-    case 2:
-      return is_signed ? DType::kInt16 : DType::kUInt16;
-    case 4:
-      return is_signed ? DType::kInt32 : DType::kUInt32;
-    default:
-      return is_signed ? DType::kInt64 : DType::kUInt64;
-  }
-}
-
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
-  return "[" + text + "]";
-}
-
-class ArrayColumn final : public ColumnMaker {
- public:
-  /// @param member  of .npz files; of .npy files empty.
-  ArrayColumn(const std::string& fields, std::string member, DType dtype,
-              std::vector<std::int64_t> shape)
-      : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
-        fields_(readable(fields)),
-        member_(std::move(member)),
-        shape_(std::move(shape)) {}
-
-  [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
-  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
-  void make(const RowInput& input, RowOutput& output) const override {
-    const std::size_t place = fields_.in(input.sample);
-    const detail::FieldBytes field(input, place);
-    std::string_view bytes = field.view();
-    std::string unpacked;
-    try {
-      if (!member_.empty()) {
-        bytes = unpacked = detail::read_npz(bytes, member_, input.max_expanded_bytes);
-      }
-      const detail::NpyHeader header = detail::parse_npy_header(bytes);
-      if (dtype_of(header) != dtype()) {
-        throw detail::DecodeFailure("npy: its values are " +
-                                    std::string(to_string(dtype_of(header))) +
-                                    ", and the column's are " + std::string(to_string(dtype())));
-      }
-      if (!shape_.empty() && header.shape != shape_) {
-        throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
-                                    ", and that of the column's rows " + text_of(shape_));
-      }
-      std::span<std::byte> to = output.slot;
-      if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);
-      detail::write_npy(header, bytes, to.data());
-    } catch (const detail::DecodeFailure& failure) {
-      detail::throw_bad_field(input.sample, place, "an array", failure.what());
-    }
-  }
-
- private:
-  const FieldChoice fields_;
-  const std::string member_;
-  const std::vector<std::int64_t> shape_;
-};
-
-class FunctionColumn final : public ColumnMaker {
- public:
-  FunctionColumn(std::string name, DType dtype, Layout layout, std::vector<std::int64_t> shape,
-                 MakeRow make)
-      : ColumnMaker(dtype, layout),
-        name_(std::move(name)),
-        shape_(std::move(shape)),
-        make_(std::move(make)) {}
-
-  [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
-  void make(const RowInput& input, RowOutput& output) const override {
-    Row row = detail::RowBuffer::row(output);
-    input.enter(detail::Stage::kFunctions);
-    try {
-      make_(input.sample, input.random(), row);
-    } catch (const BadField& error) {
-      throw BadField(with_place(error, input.sample));
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(with_place(error, input.sample));
-    }
-    input.enter(detail::Stage::kReading);
-  }
-
- private:
-  [[nodiscard]] std::string with_place(const Error& error, const Sample& sample) const {
-    const std::string text = error.what();
-    const std::string where = sample.describe();
-    const bool has_sample = text.find(where) != std::string::npos;
-    return "column " + in_quotes(name_) + (has_sample ? "" : ", " + where) + ": " + text;
-  }
-
-  const std::string name_;
-  const std::vector<std::int64_t> shape_;
-  const MakeRow make_;
-};
-
-class DecodedColumn final : public ColumnMaker {
- public:
-  DecodedColumn(FieldChoice fields, DType dtype, Layout layout, std::vector<std::int64_t> shape,
-                DecodeField decode)
-      : ColumnMaker(dtype, layout),
-        fields_(std::move(fields)),
-        shape_(std::move(shape)),
-        decode_(std::move(decode)) {}
-
-  [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
-  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
-  void make(const RowInput& input, RowOutput& output) const override {
-    const std::size_t place = fields_.in(input.sample);
-    const detail::FieldBytes bytes(input, place);
-    Row row = detail::RowBuffer::row(output);
-    input.enter(detail::Stage::kFunctions);
-    try {
-      decode_(bytes.view(), input.random(), row);
-    } catch (const BadField& error) {
-      refuse(input.sample, place, error);
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument("the decoder of field " + in_quotes(input.sample.field(place).name) +
-                            ", " + input.sample.describe() + ": " + error.what());
-    } catch (const Error&) {
-      throw;
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      refuse(input.sample, place, error);
-    }
-    input.enter(detail::Stage::kReading);
-  }
-
- private:
-  [[noreturn]] static void refuse(const Sample& sample, std::size_t place,
-                                  const std::exception& error) {
-    detail::throw_bad_field(sample, place, "its decoder expects", error.what());
-  }
-
-  const FieldChoice fields_;
-  const std::vector<std::int64_t> shape_;
-  const DecodeField decode_;
-};
-
-/// "jpg" of "jpg;png".
-std::string first_of(const std::string& fields) {
-  return detail::FieldChoice(fields).names().front();
-}
-
-std::vector<std::int64_t> required(std::vector<std::int64_t> shape, const std::string& name) {
-  for (const std::int64_t n : shape) {
-    if (n >= 0) continue;
-    throw InvalidArgument("a column's shape has a negative number",
-                          in_quotes(name) + ": " + std::to_string(n),
-                          "give the sizes of one row, each 0 or more");
-  }
-  return shape;
-}
-
-template <class Function>
-Function required(Function make, const std::string& name) {
-  if (make) return make;
-  throw InvalidArgument("a column has no function", in_quotes(name), "give one");
-}
-
 }  // namespace
 
 Column bytes(const std::string& fields) {
-  return {first_of(fields),
+  return {detail::first_name(fields),
           std::make_shared<BytesColumn>(FieldChoice(fields), BytesColumn::Content::kAny)};
 }
 
 Column text(const std::string& fields) {
-  return {first_of(fields),
-          std::make_shared<BytesColumn>(readable(fields), BytesColumn::Content::kText)};
+  return {detail::first_name(fields), std::make_shared<BytesColumn>(FieldChoice::readable(fields),
+                                                                    BytesColumn::Content::kText)};
 }
 
 Column json(const std::string& fields) {
-  return {first_of(fields),
-          std::make_shared<BytesColumn>(readable(fields), BytesColumn::Content::kJson)};
+  return {detail::first_name(fields), std::make_shared<BytesColumn>(FieldChoice::readable(fields),
+                                                                    BytesColumn::Content::kJson)};
 }
 
 Column tokens(const std::string& fields, DType dtype) {
-  return {first_of(fields), std::make_shared<TokensColumn>(fields, dtype)};
+  return {detail::first_name(fields), std::make_shared<TokensColumn>(fields, dtype)};
 }
 
 Column integer(const std::string& fields) {
-  return {first_of(fields), std::make_shared<IntegerColumn>(fields)};
+  return {detail::first_name(fields), std::make_shared<IntegerColumn>(fields)};
 }
 
 Column key(const std::string& name) { return {name, std::make_shared<KeyColumn>()}; }
-
-Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
-  return {first_of(fields),
-          std::make_shared<ArrayColumn>(fields, "", dtype, required(std::move(shape), fields))};
-}
-
-Column npz(const std::string& fields, const std::string& array, DType dtype,
-           std::vector<std::int64_t> shape) {
-  if (array.empty()) {
-    throw InvalidArgument("a column of .npz files needs the name of an array", in_quotes(fields),
-                          "name one as it was saved");
-  }
-  return {array,
-          std::make_shared<ArrayColumn>(fields, array, dtype, required(std::move(shape), array))};
-}
-
-Column function(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
-                MakeRow make) {
-  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kFixed,
-                                                 required(std::move(shape), name),
-                                                 required(std::move(make), name))};
-}
-
-Column ragged_function(const std::string& name, DType dtype, MakeRow make) {
-  return {name, std::make_shared<FunctionColumn>(name, dtype, Layout::kRagged,
-                                                 std::vector<std::int64_t>{},
-                                                 required(std::move(make), name))};
-}
-
-Column decoded(const std::string& fields, DType dtype, std::vector<std::int64_t> shape,
-               DecodeField decode) {
-  return {first_of(fields), std::make_shared<DecodedColumn>(readable(fields), dtype, Layout::kFixed,
-                                                            required(std::move(shape), fields),
-                                                            required(std::move(decode), fields))};
-}
-
-Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode) {
-  return {first_of(fields), std::make_shared<DecodedColumn>(
-                                readable(fields), dtype, Layout::kRagged,
-                                std::vector<std::int64_t>{}, required(std::move(decode), fields))};
-}
-
-std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {
-  if (ragged_ == nullptr) {
-    throw InvalidArgument("the rows of this column have a shape already", {},
-                          "use ragged_function() for rows of other shapes");
-  }
-  bytes_ = ragged_->resize(shape, value_bytes_);
-  return bytes_;
-}
 
 }  // namespace shardwise::columns

@@ -39,6 +39,18 @@ std::size_t only_image_of(const Sample& sample) {
   return found;
 }
 
+void refuse_pickles(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const std::string_view file = without_compression_suffix(name);
+    const std::string_view suffix = file.substr(file.rfind('.') + 1);
+    if (suffix != "pt" && suffix != "pth" && suffix != "pkl" && suffix != "pickle") continue;
+    throw InvalidArgument("pickles are not read, for they can run code when they are",
+                          "field " + in_quotes(name),
+                          "convert them to .npy, or take columns::bytes, which gives them as "
+                          "they are");
+  }
+}
+
 }  // namespace
 
 FieldChoice::FieldChoice(std::string_view names) {
@@ -53,6 +65,12 @@ FieldChoice::FieldChoice(std::string_view names) {
   }
 }
 
+FieldChoice FieldChoice::readable(std::string_view names) {
+  FieldChoice choice(names);
+  refuse_pickles(choice.names_);
+  return choice;
+}
+
 std::size_t FieldChoice::in(const Sample& sample) const {
   if (names_.empty()) return only_image_of(sample);
   if (const auto place = SampleAccess::find(sample, names_)) return *place;
@@ -60,18 +78,6 @@ std::size_t FieldChoice::in(const Sample& sample) const {
   for (const std::string& name : names_) wanted += (wanted.empty() ? "" : ";") + name;
   throw NotFound("the sample has no field " + in_quotes(wanted), sample.describe(),
                  "its fields are " + fields_of(sample));
-}
-
-void refuse_pickles(const FieldChoice& fields) {
-  for (const std::string& name : fields.names()) {
-    const std::string_view file = without_compression_suffix(name);
-    const std::string_view suffix = file.substr(file.rfind('.') + 1);
-    if (suffix != "pt" && suffix != "pth" && suffix != "pkl" && suffix != "pickle") continue;
-    throw InvalidArgument("pickles are not read, for they can run code when they are",
-                          "field " + in_quotes(name),
-                          "convert them to .npy, or take columns::bytes, which gives them as "
-                          "they are");
-  }
 }
 
 }  // namespace shardwise::detail

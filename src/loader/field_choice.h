@@ -18,6 +18,11 @@ class SHARDWISE_EXPORT FieldChoice {
   /// Errors: InvalidArgument if there is none.
   explicit FieldChoice(std::string_view names);
 
+  /// For columns that look into a field: files that are pickles by their names are not read, for
+  /// reading one can run code that lies in it.
+  /// Errors: likewise; InvalidArgument if a name is that of a pickle.
+  [[nodiscard]] static FieldChoice readable(std::string_view names);
+
   /// The one field that is an image by its name.
   [[nodiscard]] static FieldChoice only_image() { return FieldChoice(); }
 
@@ -33,9 +38,9 @@ class SHARDWISE_EXPORT FieldChoice {
   std::vector<std::string> names_;
 };
 
-/// For columns that look into a field: files that are pickles by their names are not read, for
-/// reading one can run code that lies in it.
-/// Errors: InvalidArgument if a name is that of a pickle.
-SHARDWISE_EXPORT void refuse_pickles(const FieldChoice& fields);
+/// "jpg" of "jpg;png": what a column is called. Errors: those of FieldChoice.
+[[nodiscard]] inline std::string first_name(std::string_view names) {
+  return FieldChoice(names).names().front();
+}
 
 }  // namespace shardwise::detail

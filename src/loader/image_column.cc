@@ -160,8 +160,7 @@ class ImageColumn final : public ColumnMaker {
 
 Column image(const std::string& fields, const ImageTransform& transform,
              const ImageDecoding& decoding) {
-  FieldChoice choice = fields.empty() ? FieldChoice::only_image() : FieldChoice(fields);
-  detail::refuse_pickles(choice);
+  FieldChoice choice = fields.empty() ? FieldChoice::only_image() : FieldChoice::readable(fields);
   std::string name = fields.empty() ? "image" : choice.names().front();
   return {std::move(name),
           std::make_shared<ImageColumn>(std::move(choice), ImageTransformer(transform), decoding)};

@@ -105,6 +105,11 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
     sizes_.emplace_back(data.part(part));
     first_.push_back(data.first_sample(part));
   }
+  if (data.size() == 0) return;
+  const auto has_one = [&](const FieldSizes& part) { return part.has_any(fields_); };
+  if (std::ranges::any_of(sizes_, has_one)) return;
+  throw NotFound("no shard has the field that by_length names", in_quotes(rule.field),
+                 "`shardwise info` shows what fields there are");
 }
 
 void SampleLengths::of(std::span<const std::uint64_t> samples,

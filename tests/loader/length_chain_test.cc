@@ -263,11 +263,12 @@ class LengthShelf {
       const std::uint64_t tokens = draw_length(dice);
       sample.tok = int32s(i, tokens);
       sample.n = tokens;
-      if (dice.percent(30)) sample.alt = std::string(draw_length(dice), 'y');
+      // A field that no sample has is refused.
+      if (i == 0 || dice.percent(30)) sample.alt = std::string(draw_length(dice), 'y');
       if (dice.percent(percent_bad)) {
         const std::uint64_t kind = dice.below(3);
         if (kind == 0) sample.has_number = false;
-        if (kind == 1) sample.tok.reset();
+        if (kind == 1 && i > 0) sample.tok.reset();
         if (kind == 2) sample.tok->push_back('?');
       }
       test::Fields fields{{"txt", sample.txt},
@@ -436,7 +437,7 @@ class LengthChain {
     if (dice_.percent(30)) {
       rule_.column = "n";
     } else {
-      rule_.field = dice_.one_of({"txt", "tok", "alt", "alt;txt", "none", "tok;txt"});
+      rule_.field = dice_.one_of({"txt", "tok", "alt", "alt;txt", "none;txt", "tok;txt"});
       rule_.unit = dice_.one_of({1U, 1U, 4U, 7U, 1000U});
     }
     if (dice_.percent(40)) rule_.max_tokens = dice_.one_of({1U, 5U, 20U, 64U, 1000000U});

@@ -57,7 +57,8 @@ class SHARDWISE_EXPORT Loader {
   /// Each sample still comes exactly once, and state() may be asked for after any step.
   /// docs/formats/length-batches.md specifies them (version 1).
   /// Cost: with max_tokens or pack, all lengths are looked up in the index, and sorted, when an
-  /// epoch begins. Errors: InvalidArgument, NotFound (no such column) from the constructor.
+  /// epoch begins. Errors: InvalidArgument, NotFound (no such column, a field that no shard has)
+  /// from the constructor.
   struct ByLength {
     /// A sample's length is the size in bytes of this field, divided by `unit` and rounded up.
     /// "a;b": of the first that the sample has. A sample that has none has length 0.

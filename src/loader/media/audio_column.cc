@@ -136,8 +136,7 @@ class AudioColumn final : public ColumnMaker {
 }  // namespace
 
 Column audio(const std::string& fields, const Column::AudioClip& clip) {
-  FieldChoice choice(fields);
-  detail::refuse_pickles(choice);
+  FieldChoice choice = FieldChoice::readable(fields);
   detail::require_clip(clip);
   std::string name = choice.names().front();
   return {std::move(name), std::make_shared<AudioColumn>(std::move(choice), clip)};

@@ -30,8 +30,7 @@ using detail::VideoDecoder;
 class ClipField {
  public:
   ClipField(const std::string& fields, const Column::VideoClip& clip)
-      : fields_(fields), clip_(clip) {
-    detail::refuse_pickles(fields_);
+      : fields_(FieldChoice::readable(fields)), clip_(clip) {
     detail::require_clip(clip);
   }
 

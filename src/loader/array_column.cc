@@ -1,0 +1,120 @@
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/text.h"
+#include "decode/decode_failure.h"
+#include "decode/npy.h"
+#include "decode/npz.h"
+#include "loader/bad_field.h"
+#include "loader/column_maker.h"
+#include "loader/field_bytes.h"
+#include "shardwise/loader/columns.h"
+
+namespace shardwise::columns {
+namespace {
+
+using detail::ColumnMaker;
+using detail::FieldChoice;
+using detail::RowInput;
+using detail::RowOutput;
+using Layout = ColumnMaker::Layout;
+
+DType dtype_of(const detail::NpyHeader& header) {
+  switch (header.kind) {
+    case 'b':
+      return DType::kBool;
+    case 'f':
+      return header.item_bytes == 2   ? DType::kFloat16
+             : header.item_bytes == 4 ? DType::kFloat32
+                                      : DType::kFloat64;
+    case 'c':
+      return header.item_bytes == 8 ? DType::kComplex64 : DType::kComplex128;
+    default:
+      break;
+  }
+  const bool is_signed = header.kind == 'i';
+  switch (header.item_bytes) {
+    case 1:
+      return is_signed ? DType::kInt8 : DType::kUInt8;
+    case 2:
+      return is_signed ? DType::kInt16 : DType::kUInt16;
+    case 4:
+      return is_signed ? DType::kInt32 : DType::kUInt32;
+    default:
+      return is_signed ? DType::kInt64 : DType::kUInt64;
+  }
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  return "[" + text + "]";
+}
+
+class ArrayColumn final : public ColumnMaker {
+ public:
+  /// @param member  of .npz files; of .npy files empty.
+  ArrayColumn(const std::string& fields, std::string member, DType dtype,
+              std::vector<std::int64_t> shape)
+      : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
+        fields_(FieldChoice::readable(fields)),
+        member_(std::move(member)),
+        shape_(std::move(shape)) {}
+
+  [[nodiscard]] bool takes_long() const override { return true; }
+  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    const std::size_t place = fields_.in(input.sample);
+    const detail::FieldBytes field(input, place);
+    std::string_view bytes = field.view();
+    std::string unpacked;
+    try {
+      if (!member_.empty()) {
+        bytes = unpacked = detail::read_npz(bytes, member_, input.max_expanded_bytes);
+      }
+      const detail::NpyHeader header = detail::parse_npy_header(bytes);
+      if (dtype_of(header) != dtype()) {
+        throw detail::DecodeFailure("npy: its values are " +
+                                    std::string(to_string(dtype_of(header))) +
+                                    ", and the column's are " + std::string(to_string(dtype())));
+      }
+      if (!shape_.empty() && header.shape != shape_) {
+        throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
+                                    ", and that of the column's rows " + text_of(shape_));
+      }
+      std::span<std::byte> to = output.slot;
+      if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);
+      detail::write_npy(header, bytes, to.data());
+    } catch (const detail::DecodeFailure& failure) {
+      detail::throw_bad_field(input.sample, place, "an array", failure.what());
+    }
+  }
+
+ private:
+  const FieldChoice fields_;
+  const std::string member_;
+  const std::vector<std::int64_t> shape_;
+};
+
+}  // namespace
+
+Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
+  return {detail::first_name(fields),
+          std::make_shared<ArrayColumn>(fields, "", dtype,
+                                        detail::required_shape(std::move(shape), fields))};
+}
+
+Column npz(const std::string& fields, const std::string& array, DType dtype,
+           std::vector<std::int64_t> shape) {
+  if (array.empty()) {
+    throw InvalidArgument("a column of .npz files needs the name of an array", in_quotes(fields),
+                          "name one as it was saved");
+  }
+  return {array, std::make_shared<ArrayColumn>(fields, array, dtype,
+                                               detail::required_shape(std::move(shape), array))};
+}
+
+}  // namespace shardwise::columns
