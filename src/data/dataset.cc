@@ -9,9 +9,7 @@
 #include "data/dataset_impl.h"
 #include "data/field_sizes.h"
 #include "data/sample_access.h"
-#include "index/segment_of.h"
 #include "shardwise/data/make_remote_access.h"
-#include "shardwise/index/query.h"
 
 namespace shardwise {
 
@@ -44,6 +42,24 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   }
   return index;
 }
+
+/// The values of a metadata column. `segments` outlives it.
+class ColumnValues {
+ public:
+  ColumnValues(detail::CheckedSegments& segments, std::uint32_t place)
+      : segments_(segments), place_(place) {}
+
+  [[nodiscard]] Query::Value of(std::uint64_t number) const {
+    const Index& index = segments_.index();
+    const std::uint64_t shard = index.shard_of(number);
+    const auto in_shard = static_cast<std::uint32_t>(number - index.first_sample(shard));
+    return segments_.of(shard).value(place_, in_shard);
+  }
+
+ private:
+  detail::CheckedSegments& segments_;
+  const std::uint32_t place_;
+};
 
 }  // namespace
 
@@ -86,6 +102,16 @@ Sample Dataset::operator[](std::uint64_t index) const {
     return sample_at(index);
   Sample sample = sample_at(selection_->numbers[index]);
   sample.index_ = index;
+  return sample;
+}
+
+std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
+  if (index >= size()) throw_out_of_range(index);
+  const std::uint64_t number = selection_ ? selection_->numbers[index] : index;
+  auto shard = impl_->pool.find(impl_->index->shard_of(number));
+  if (!shard || shard->data == nullptr) return std::nullopt;
+  std::optional<Sample> sample(Sample(std::move(shard), number));
+  sample->index_ = index;
   return sample;
 }
 
@@ -140,6 +166,18 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
   }
 }
 
+void Dataset::sizes(std::span<const std::uint64_t> numbers, std::string_view field,
+                    std::span<std::uint64_t> sizes) const {
+  if (sizes.size() != numbers.size()) {
+    throw InvalidArgument(
+        "the number of sizes does not fit",
+        std::to_string(sizes.size()) + " sizes for " + std::to_string(numbers.size()) + " samples",
+        "give as many as there are samples");
+  }
+  const std::string name(field);
+  detail::FieldSizes(*this).of(numbers, std::span(&name, 1), sizes);
+}
+
 std::optional<Sample> Dataset::find(std::string_view key) const {
   const auto sample = number_of(key);
   if (!sample) return std::nullopt;
@@ -158,8 +196,20 @@ Dataset Dataset::view_of(std::vector<std::uint64_t> numbers) const {
   return view;
 }
 
-Dataset Dataset::where(std::string_view condition) const {
-  std::vector<std::uint64_t> numbers = select_samples(impl_->index, condition);
+Dataset Dataset::where(std::string_view condition) const { return where(condition, 0, size()); }
+
+Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uint64_t last) const {
+  if (last > size()) throw_out_of_range(last);
+  if (first > last) {
+    throw InvalidArgument("a range of samples ends before it begins",
+                          std::to_string(first) + " to " + std::to_string(last),
+                          "give the first sample, and the one behind the last");
+  }
+  if (selection_) {  // of the index: from the first sample of the range to its last
+    last = last > first ? selection_->numbers[last - 1] + 1 : 0;
+    first = last > 0 ? selection_->numbers[first] : 0;
+  }
+  std::vector<std::uint64_t> numbers = select_samples(impl_->index, condition, first, last);
   if (selection_) {
     std::erase_if(numbers, [&](std::uint64_t number) { return !selection_->find(number); });
   }
@@ -225,41 +275,42 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
   return starts;
 }
 
+std::uint32_t Dataset::place_of(const std::string& column) const {
+  const std::vector<Index::Column>& columns = impl_->index->content().columns;
+  const auto found = std::ranges::find(columns, column, &Index::Column::name);
+  if (found != columns.end()) return static_cast<std::uint32_t>(found - columns.begin());
+  std::string names;
+  for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
+  throw NotFound(
+      "the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
+      names.empty() ? "build it with `shardwise index --column FIELD`" : "it has " + names);
+}
+
 std::vector<double> Dataset::numbers(const std::string& column) const {
-  const Index& index = *impl_->index;
-  const std::vector<Index::Column>& columns = index.content().columns;
-  const auto found = std::find_if(columns.begin(), columns.end(),
-                                  [&](const Index::Column& c) { return c.name == column; });
-  if (found == columns.end()) {
-    std::string names;
-    for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
-    throw NotFound(
-        "the index has no column " + in_quotes(column), in_quotes(index.path()),
-        names.empty() ? "build it with `shardwise index --column FIELD`" : "it has " + names);
-  }
-  const auto place = static_cast<std::uint32_t>(found - columns.begin());
-  std::vector<double> values(size());
-  SegmentView segment;
-  std::uint64_t shard = ~std::uint64_t{0};
-  for (std::uint64_t sample = 0; sample < values.size(); ++sample) {
-    const std::uint64_t number = number_in_index(sample);
-    if (const std::uint64_t next = index.shard_of(number); next != shard) {
-      shard = next;
-      segment = segment_of(index, shard);
-    }
-    const MetadataValue value =
-        segment.value(place, static_cast<std::uint32_t>(number - index.first_sample(shard)));
-    if (value.type == ValueType::kInteger) {
-      values[sample] = static_cast<double>(value.integer);
-    } else if (value.type == ValueType::kReal) {
-      values[sample] = value.real;
+  const ColumnValues values(*impl_->records(), place_of(column));
+  std::vector<double> numbers(size());
+  for (std::uint64_t sample = 0; sample < numbers.size(); ++sample) {
+    const Query::Value value = values.of(number_in_index(sample));
+    if (value.type == Query::Value::Type::kInteger) {
+      numbers[sample] = static_cast<double>(value.integer);
+    } else if (value.type == Query::Value::Type::kReal) {
+      numbers[sample] = value.real;
     } else {
       throw InvalidArgument("the column holds a value that is not a number",
                             "column " + in_quotes(column) + ", sample " + std::to_string(sample),
                             "correct the value, or choose another column");
     }
   }
-  return values;
+  return numbers;
+}
+
+std::vector<Query::Value> Dataset::values(const std::string& column,
+                                          std::span<const std::uint64_t> samples) const {
+  const ColumnValues values(*impl_->records(), place_of(column));
+  std::vector<Query::Value> found;
+  found.reserve(samples.size());
+  for (const std::uint64_t sample : samples) found.push_back(values.of(number_in_index(sample)));
+  return found;
 }
 
 std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {

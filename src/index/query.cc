@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -198,15 +199,25 @@ MetadataValue Query::value(std::size_t column) const noexcept {
 
 std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                           std::string_view condition) {
-  // The line break ends a comment that the condition may hold.
   const std::uint64_t size = index->size();
-  Query query(std::move(index), "SELECT sample FROM samples WHERE (" + std::string(condition) +
-                                    "\n) ORDER BY sample");
+  return select_samples(std::move(index), condition, 0, size);
+}
+
+std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
+                                          std::string_view condition, std::uint64_t first,
+                                          std::uint64_t last) {
+  last = std::min(last, index->size());
+  first = std::min(first, last);
+  // The line break ends a comment that the condition may hold.
+  Query query(std::move(index),
+              "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
+                  " AND sample < " + std::to_string(last) + " AND (" + std::string(condition) +
+                  "\n) ORDER BY sample");
   std::vector<std::uint64_t> samples;
   while (query.next()) {
     const MetadataValue value = query.value(0);
     const auto sample = static_cast<std::uint64_t>(value.integer);
-    if (value.type != ValueType::kInteger || sample >= size ||
+    if (value.type != ValueType::kInteger || sample < first || sample >= last ||
         (!samples.empty() && sample <= samples.back())) {
       throw InvalidArgument("the text is more than one condition", in_quotes(condition),
                             "write one as it follows WHERE: cls = 7 AND width >= 256");

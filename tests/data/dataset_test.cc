@@ -157,6 +157,27 @@ TEST(DatasetTest, AShardIsMappedWhenItIsFirstTouched) {
             fs::file_size(shards.path(0)) + fs::file_size(shards.path(1)));
 }
 
+TEST(DatasetTest, WhatIsMappedCanBeTakenWithoutWaiting) {
+  const Shards shards(3, 10);
+  const Dataset data = Dataset::open(shards.index_path(), {.max_open_shards = 1});
+  const Dataset view = data.subset(std::vector<std::uint64_t>{3, 12});
+  EXPECT_EQ(data.try_get(3), std::nullopt);
+  EXPECT_EQ(data.pool_stats().opened, 0u) << "it opens nothing";
+  const Sample sample = data[2];
+  EXPECT_EQ(data.try_get(3)->index(), 3u);
+  EXPECT_EQ(view.try_get(0)->index(), 0u);
+  EXPECT_EQ(view.try_get(0)->number_in_index(), 3u);
+  EXPECT_EQ(view.try_get(1), std::nullopt);
+  const Sample kept = *data.try_get(5);
+  static_cast<void>(data[25]);
+  EXPECT_EQ(kept["bin"], content_of(5)) << "it holds its shard";
+  EXPECT_THAT(test::error_text([&] { data.try_get(30); }), HasSubstr("no such sample: sample 30"));
+
+  const Dataset read = Dataset::open(shards.index_path(), {.access = Dataset::Access::kRead});
+  static_cast<void>(read[0]);
+  EXPECT_EQ(read.try_get(0), std::nullopt) << "its bytes would have to be read";
+}
+
 TEST(DatasetTest, CopiesShareOneIndexAndOnePool) {
   const Shards shards(2, 5);
   const Dataset data = Dataset::open(shards.index_path());

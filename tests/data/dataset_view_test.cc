@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <map>
 
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/sampler.h"
+#include "support/dataset.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -90,6 +92,61 @@ TEST(DatasetViewTest, CanBeMadeOfNumbersKeysAndViews) {
               }),
               HasSubstr("no sample has the key 'x' (2 of the given keys are missing)"));
   EXPECT_THAT(test::error_text([&] { all.where("size = 3"); }), HasSubstr("no such column: size"));
+}
+
+TEST(DatasetViewTest, RangesTogetherGiveWhatTheWholeDoes) {
+  const Indexed t;
+  const Dataset all = t.open();
+  for (const Dataset& data : {all, all.where("cls < 5")}) {
+    for (const std::uint64_t step : {1U, 7U, 200U}) {
+      std::vector<std::uint64_t> found;
+      for (std::uint64_t first = 0; first < data.size(); first += step) {
+        const std::uint64_t last = std::min(first + step, data.size());
+        const Dataset part = data.where("cls = 3 OR cls = 7", first, last);
+        for (std::uint64_t i = 0; i < part.size(); ++i) found.push_back(part.number_in_index(i));
+      }
+      const Dataset whole = data.where("cls = 3 OR cls = 7");
+      ASSERT_EQ(found.size(), whole.size());
+      for (std::uint64_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i], whole.number_in_index(i));
+      }
+    }
+    EXPECT_EQ(data.where("1", 4, 4).size(), 0U);
+    EXPECT_EQ(data.where("1", 0, 0).size(), 0U);
+    EXPECT_EQ(data.where("1", data.size(), data.size()).size(), 0U);
+    EXPECT_THAT(test::error_text([&] { data.where("1", 0, data.size() + 1); }),
+                HasSubstr("no such sample"));
+    EXPECT_THAT(test::error_text([&] { data.where("1", 4, 3); }),
+                HasSubstr("a range of samples ends before it begins: 4 to 3"));
+  }
+  EXPECT_THAT(test::error_text([&] { all.where("0) OR (1", 10, 20); }),
+              HasSubstr("the text is more than one condition"));
+}
+
+TEST(DatasetViewTest, GivesTheValuesOfAColumn) {
+  const TempDir dir;
+  test::make_dataset(dir, "t", {{{"n", "7"}}, {{"n", "0.5"}}, {{"n", "two words"}}, {{"x", ""}}},
+                     3);
+  BuildOptions options;
+  options.content.columns = {parse_column("n")};
+  build_index(dir / "n.idx", {dir / "t-0.tar", dir / "t-1.tar"}, options);
+  const Dataset data = Dataset::open(dir / "n.idx");
+  using Type = Query::Value::Type;
+  const std::vector<std::uint64_t> numbers{2, 0, 3, 1, 0};
+  const std::vector<Query::Value> values = data.values("n", numbers);
+  ASSERT_EQ(values.size(), 5U);
+  EXPECT_EQ(values[0].type, Type::kText);
+  EXPECT_EQ(values[0].bytes, "two words");
+  EXPECT_EQ(values[1], (Query::Value{.type = Type::kInteger, .integer = 7}));
+  EXPECT_EQ(values[2].type, Type::kNull);
+  EXPECT_EQ(values[3], (Query::Value{.type = Type::kReal, .real = 0.5}));
+  EXPECT_EQ(values[4], values[1]);
+  const Dataset view = data.where("n = 7 OR n IS NULL");
+  EXPECT_EQ(view.values("n", std::vector<std::uint64_t>{1})[0].type, Type::kNull);
+  EXPECT_THAT(test::error_text([&] { view.values("n", numbers); }),
+              HasSubstr("no such sample: sample 2 of a view"));
+  EXPECT_THAT(test::error_text([&] { data.values("m", numbers); }),
+              HasSubstr("the index has no column 'm'"));
 }
 
 TEST(DatasetViewTest, OfATenthGivesProvenExactEpochsOverThreeRanks) {

@@ -51,6 +51,12 @@ std::string differs_from_the_loop(const Dataset& data, std::span<const std::uint
   std::vector<std::int64_t> offsets;
   std::vector<std::byte> bytes;
   data.gather(numbers, "bin", offsets, bytes);
+  std::vector<std::uint64_t> sizes(numbers.size());
+  data.sizes(numbers, "bin", sizes);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const Sample expected = data[numbers[i]];
+    if (sizes[i] != expected["bin"].size()) return "size " + std::to_string(i) + " differs";
+  }
   if (offsets.size() != numbers.size() + 1 || offsets[0] != 0 ||
       offsets.back() != static_cast<std::int64_t>(bytes.size())) {
     return "wrong offsets";
@@ -152,6 +158,18 @@ TEST(ManySamplesTest, BadNumbersAndMissingFieldsAreTheErrorsOfTheLoop) {
               static_cast<void>(sample["png"]);
             }));
   EXPECT_THROW(data.gather(good, "png", offsets, bytes), NotFound);
+
+  std::vector<std::uint64_t> sizes{1, 1};
+  data.sizes(good, "png", sizes);
+  EXPECT_EQ(sizes, (std::vector<std::uint64_t>{0, 0})) << "of a field that is not there";
+  EXPECT_EQ(test::error_text([&] { data.sizes(bad, "bin", sizes); }), out_of_range);
+  const Dataset fresh = Dataset::open(shards.index_path());
+  fresh.sizes(good, "bin", sizes);
+  EXPECT_GT(sizes[0], 0u);
+  EXPECT_EQ(fresh.pool_stats().opened, 0u) << "the index has them";
+  sizes.resize(3);
+  EXPECT_THAT(test::error_text([&] { data.sizes(good, "bin", sizes); }),
+              HasSubstr("the number of sizes does not fit: 3 sizes for 2 samples"));
 }
 
 TEST(ManySamplesConcurrencyTest, ThreadsHaveRangesOfTheirOwn) {

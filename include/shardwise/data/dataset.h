@@ -17,6 +17,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"
+#include "shardwise/index/query.h"
 #include "shardwise/ingest/index_cache.h"
 #include "shardwise/storage/fetcher.h"
 #include "shardwise/storage/shard_cache.h"
@@ -119,6 +120,11 @@ class SHARDWISE_EXPORT Dataset {
   ///   ShardCache::get. The dataset stays usable.
   /// Source: numbering as Python wids ShardListDataset.__getitem__.
   [[nodiscard]] Sample operator[](std::uint64_t index) const;
+  /// The same if nothing has to be waited for: the sample's shard is mapped already. Otherwise
+  /// nothing, and operator[] gives it, after it has opened, fetched or read what it needs; with
+  /// Access::kRead always. For callers that hold a lock which others need meanwhile, as Python's.
+  /// Errors: OutOfRange. Cost: as operator[] of a mapped shard.
+  [[nodiscard]] std::optional<Sample> try_get(std::uint64_t index) const;
 
   /// Many samples, one after another, in the order of `numbers`:
   ///
@@ -155,6 +161,14 @@ class SHARDWISE_EXPORT Dataset {
               std::span<std::int64_t> offsets,
               const std::function<std::byte*(std::size_t size_bytes)>& take_memory) const;
 
+  /// The bytes of one field of many samples, as the index has them: no shard is opened.
+  /// @param numbers  in [0, size()), in any order. One may come twice.
+  /// @param sizes    is given one for each; 0 for a sample that has no such field.
+  /// Errors: OutOfRange; CorruptIndex; InvalidArgument if there is another number of sizes.
+  /// Cost: about 20 ns a sample.
+  void sizes(std::span<const std::uint64_t> numbers, std::string_view field,
+             std::span<std::uint64_t> sizes) const;
+
   /// The first sample with this key, or nothing. Errors: as operator[]. Cost: about a microsecond.
   [[nodiscard]] std::optional<Sample> find(std::string_view key) const;
   /// The sample with this key, see find(). Errors: NotFound.
@@ -166,6 +180,10 @@ class SHARDWISE_EXPORT Dataset {
   /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex.
   /// Cost: about 0.3 us a sample.
   [[nodiscard]] Dataset where(std::string_view condition) const;
+  /// Of the samples in [first, last), by their numbers here: no others are looked at, so threads
+  /// can share the work. Errors: OutOfRange too.
+  [[nodiscard]] Dataset where(std::string_view condition, std::uint64_t first,
+                              std::uint64_t last) const;
   /// A view of these samples, by their numbers here, in any order.
   /// Errors: OutOfRange; InvalidArgument if one comes twice.
   [[nodiscard]] Dataset subset(std::vector<std::uint64_t> samples) const;
@@ -176,6 +194,12 @@ class SHARDWISE_EXPORT Dataset {
   /// Errors: NotFound (no such column; the text lists them); InvalidArgument naming the first
   /// sample whose value is no number. Cost: about 50 ns a sample.
   [[nodiscard]] std::vector<double> numbers(const std::string& column) const;
+  /// The values in a metadata column of these samples, in their order. Texts and blobs lie in the
+  /// index, and are valid while it is open.
+  /// @param samples  in [0, size()), in any order. One may come twice.
+  /// Errors: NotFound as numbers(); OutOfRange; CorruptIndex. Cost: about 50 ns a sample.
+  [[nodiscard]] std::vector<Query::Value> values(const std::string& column,
+                                                 std::span<const std::uint64_t> samples) const;
   [[nodiscard]] bool is_view() const noexcept { return selection_ != nullptr; }
 
   /// The number in the index of a sample of this dataset. Errors: OutOfRange.
@@ -214,6 +238,8 @@ class SHARDWISE_EXPORT Dataset {
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
+  /// The place of a metadata column in the index.
+  [[nodiscard]] std::uint32_t place_of(const std::string& column) const;
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const Selection> selection_;  // none: all samples
