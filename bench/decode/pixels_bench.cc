@@ -5,6 +5,7 @@
 //   BM_Split          to planes
 //   BM_ResizeFloat    the peer: float32, down before across, as of 2026-11-22
 //   BM_Resize         to 224 x 224; target: 0 for the machine's best instruction set, 1 the next
+//   BM_ResizeWithoutDots  by the best without products of bytes (dot_kernels-inl.h)
 //   BM_ResizeFloats   the same, normalised to float32
 //   BM_Adjust         of 224 x 224 pixels the 0 brightness, 1 contrast, 2 saturation, 3 hue
 #include <benchmark/benchmark.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "decode/colour.h"
+#include "decode/pixel_kernels.h"
 #include "decode/pixels.h"
 
 namespace shardwise {
@@ -145,17 +147,28 @@ void restore_target() {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-void BM_Resize(benchmark::State& state) {
+void resize_all(benchmark::State& state) {
   const auto picture = make_picture();
   std::vector<std::uint8_t> out(kSide * kSide * 3);
-  if (!choose_target(state)) return;
   for (auto _ : state) {
     detail::write_pixels(view_of(picture), {.height = kSide, .width = kSide}, out.data());
     benchmark::ClobberMemory();
   }
+}
+
+void BM_Resize(benchmark::State& state) {
+  if (!choose_target(state)) return;
+  resize_all(state);
   restore_target();
 }
 BENCHMARK(BM_Resize)->ArgName("target")->DenseRange(0, 5)->Unit(benchmark::kMicrosecond);
+
+void BM_ResizeWithoutDots(benchmark::State& state) {
+  detail::byte_dots_are_used() = false;
+  resize_all(state);
+  detail::byte_dots_are_used() = true;
+}
+BENCHMARK(BM_ResizeWithoutDots)->Unit(benchmark::kMicrosecond);
 
 void BM_ResizeFloats(benchmark::State& state) {
   const auto picture = make_picture();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 // Vectors of unknown length (SVE, RVV) are left out: the loops below work in blocks of 16 bytes.
@@ -11,6 +12,10 @@
 #define HWY_TARGET_INCLUDE "decode/pixel_kernels.cc"  // this file again, for each instruction set
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#if HWY_TARGET == HWY_AVX3
+#include "decode/dot_kernels-inl.h"
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace shardwise::detail {
@@ -299,6 +304,12 @@ void resize_across_of(const std::uint8_t* in, std::size_t in_stride, std::size_t
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
                    std::size_t out_stride, std::vector<std::uint8_t>& edge) {
+#if HWY_TARGET == HWY_AVX3
+  if (has_byte_dots() &&
+      dot_resize_across(in, in_stride, in_width, num_rows, taps, out, out_stride, edge)) {
+    return;
+  }
+#endif
   constexpr decltype(&resize_across_of<1>) kByLastPairs[] = {
       resize_across_of<1>, resize_across_of<2>, resize_across_of<3>};
   kByLastPairs[Reads(taps.num_taps).last_pairs - 1](in, in_stride, in_width, num_rows, taps, out,
@@ -342,6 +353,9 @@ HWY_INLINE void blend_vector(const RowPair* pairs, std::size_t num_pairs, std::s
 }
 
 void blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size, std::uint8_t* out) {
+#if HWY_TARGET == HWY_AVX3
+  if (has_byte_dots() && dot_blend_rows(pairs, num_pairs, size, out)) return;
+#endif
   std::size_t at = 0;
   for (; at + kVectorBytes <= size; at += kVectorBytes) blend_vector(pairs, num_pairs, at, out);
   if (at < size) {
@@ -450,6 +464,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace shardwise::detail {
+
+std::atomic<bool>& byte_dots_are_used() noexcept {
+  static std::atomic<bool> used{true};
+  return used;
+}
 
 HWY_EXPORT(resize_across);
 HWY_EXPORT(blend_rows);

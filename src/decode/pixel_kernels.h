@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -7,7 +8,8 @@
 #include "shardwise/base/export.h"
 
 // The loops over pixels, compiled for every instruction set that Highway knows; the machine's best
-// is chosen when a function is first called. All compute in integers, or in floats whose every
+// is chosen when a function is first called. Resizing has kernels of its own (dot_kernels-inl.h)
+// for machines that add products of bytes. All compute in integers, or in floats whose every
 // operation is rounded, so each gives the same bytes.
 
 namespace shardwise::detail {
@@ -50,6 +52,10 @@ struct RowPair {
   std::uint32_t low;
   std::uint32_t high;
 };
+
+/// Whether the kernels of dot_kernels-inl.h are used where a machine has their instructions; tests
+/// do without them, too.
+SHARDWISE_EXPORT std::atomic<bool>& byte_dots_are_used() noexcept;
 
 /// Rows are resized so many at a time.
 constexpr std::size_t kRowGroup = 8;

@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 
+#include "decode/pixel_kernels.h"
 #include "decode/pixels.h"
 #include "support/support.h"
 
@@ -102,6 +103,11 @@ void on_every_target(const Body& body) {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     SCOPED_TRACE(hwy::TargetName(target));
     body();
+    if (target != HWY_AVX3) continue;
+    SCOPED_TRACE("without products of bytes");
+    detail::byte_dots_are_used() = false;
+    body();
+    detail::byte_dots_are_used() = true;
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
