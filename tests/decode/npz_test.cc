@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(StoredAndDeflated, NpzTest, testing::Bool());
 
 TEST_P(NpzTest, AnArrayIsFoundByItsName) {
   std::string large;
-  for (int i = 0; i < 200'000; ++i) large += static_cast<char>(i * i / 7);
+  for (unsigned i = 0; i < 200'000; ++i) large += static_cast<char>(i * i / 7);
   const std::string bytes =
       fuzz::zip({{"a.npy", "first"}, {"b.npy", large}, {"c", "bare"}, {"d.npy", ""}}, deflated());
   EXPECT_EQ(read_npz(bytes, "a", kPlenty), "first");
