@@ -23,16 +23,19 @@ void* take_or_throw(std::size_t size) {
   if (void* const memory = take(size)) return memory;
   throw std::bad_alloc();
 }
+
+// A compiler that saw free() behind `new` would take them for a mismatch.
+[[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
 }  // namespace
 
 void* operator new(std::size_t size) { return take_or_throw(size); }
 void* operator new[](std::size_t size) { return take_or_throw(size); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return take(size); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return take(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
 
 namespace shardwise {
 namespace {
