@@ -106,8 +106,7 @@ Sample Dataset::operator[](std::uint64_t index) const {
 }
 
 std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
-  if (index >= size()) throw_out_of_range(index);
-  const std::uint64_t number = selection_ ? selection_->numbers[index] : index;
+  const std::uint64_t number = number_in_index(index);
   auto shard = impl_->pool.find(impl_->index->shard_of(number));
   if (!shard || shard->data == nullptr) return std::nullopt;
   std::optional<Sample> sample(Sample(std::move(shard), number));
@@ -199,7 +198,7 @@ Dataset Dataset::view_of(std::vector<std::uint64_t> numbers) const {
 Dataset Dataset::where(std::string_view condition) const { return where(condition, 0, size()); }
 
 Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uint64_t last) const {
-  if (last > size()) throw_out_of_range(last);
+  if (last > size()) throw_out_of_range(last - 1);
   if (first > last) {
     throw InvalidArgument("a range of samples ends before it begins",
                           std::to_string(first) + " to " + std::to_string(last),

@@ -70,6 +70,8 @@ struct DotSum {
 
 /// Outputs that are made together, of which each channel takes a lane: one is left over.
 constexpr std::size_t kDotOutputs = 5;
+/// Times four: the taps of an output at most.
+constexpr std::size_t kMostDotQuads = 3;
 /// Rows between which the weights of a group stay in registers; their input stays in the cache.
 constexpr std::size_t kDotRows = 16;
 
@@ -169,14 +171,16 @@ void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t 
 inline bool dot_resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                               std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
                               std::size_t out_stride, std::vector<std::uint8_t>& scratch) {
-  if (taps.num_outputs < kDotOutputs || taps.num_taps > 12) return false;
+  if (taps.num_outputs < kDotOutputs || taps.num_taps > 4 * kMostDotQuads) {
+    return false;
+  }
   for (std::size_t i = 0; i < num_dot_groups(taps); ++i) {
     const std::size_t x = dot_output(taps, i);
     const std::size_t end = std::max(taps.first[x], taps.first[x + kDotOutputs - 1]);
     if ((end + taps.num_taps - dot_begin(taps, x)) * 3 > 64) return false;
   }
-  constexpr decltype(&dot_resize_rows<1>) kByQuads[] = {dot_resize_rows<1>, dot_resize_rows<2>,
-                                                        dot_resize_rows<3>};
+  constexpr decltype(&dot_resize_rows<1>) kByQuads[kMostDotQuads] = {
+      dot_resize_rows<1>, dot_resize_rows<2>, dot_resize_rows<3>};
   kByQuads[(taps.num_taps - 1) / 4](in, in_stride, in_width, num_rows, taps, out, out_stride,
                                     scratch);
   return true;

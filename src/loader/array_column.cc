@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +49,7 @@ DType dtype_of(const detail::NpyHeader& header) {
   }
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
+std::string text_of(std::span<const std::int64_t> shape) {
   std::string text;
   for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
   return "[" + text + "]";
@@ -57,14 +59,12 @@ class ArrayColumn final : public ColumnMaker {
  public:
   /// @param member  of .npz files; of .npy files empty.
   ArrayColumn(const std::string& fields, std::string member, DType dtype,
-              std::vector<std::int64_t> shape)
-      : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed),
+              const std::vector<std::int64_t>& shape)
+      : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed, shape),
         fields_(FieldChoice::readable(fields)),
-        member_(std::move(member)),
-        shape_(std::move(shape)) {}
+        member_(std::move(member)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
@@ -81,9 +81,9 @@ class ArrayColumn final : public ColumnMaker {
                                     std::string(to_string(dtype_of(header))) +
                                     ", and the column's are " + std::string(to_string(dtype())));
       }
-      if (!shape_.empty() && header.shape != shape_) {
+      if (layout() == Layout::kFixed && !std::ranges::equal(header.shape, output.shape)) {
         throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
-                                    ", and that of the column's rows " + text_of(shape_));
+                                    ", and that of the column's rows " + text_of(output.shape));
       }
       std::span<std::byte> to = output.slot;
       if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);
@@ -96,7 +96,6 @@ class ArrayColumn final : public ColumnMaker {
  private:
   const FieldChoice fields_;
   const std::string member_;
-  const std::vector<std::int64_t> shape_;
 };
 
 }  // namespace

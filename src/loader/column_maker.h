@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loader/field_choice.h"
@@ -105,7 +106,9 @@ class SHARDWISE_EXPORT ColumnMaker {
     kRagged,     ///< make() says
   };
 
-  ColumnMaker(DType dtype, Layout layout) : dtype_(dtype), layout_(layout) {}
+  /// @param row_shape  of kFixed, where it is known beforehand.
+  ColumnMaker(DType dtype, Layout layout, std::vector<std::int64_t> row_shape = {})
+      : dtype_(dtype), layout_(layout), row_shape_(std::move(row_shape)) {}
   virtual ~ColumnMaker();
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
@@ -114,7 +117,7 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Whether a row takes so long, some us, that the clock may be read for each.
   [[nodiscard]] virtual bool takes_long() const { return false; }
   /// Of kFixed.
-  [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return {}; }
+  [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return row_shape_; }
   /// Of kLikeFirst. Errors: as make().
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
   /// The field that a row is made of. None: of kSized the key, else perhaps several, or any.
@@ -146,6 +149,7 @@ class SHARDWISE_EXPORT ColumnMaker {
  private:
   const DType dtype_;
   const Layout layout_;
+  const std::vector<std::int64_t> row_shape_;
 };
 
 /// The shape of the rows of the column `name`. Errors: InvalidArgument if a number is negative.

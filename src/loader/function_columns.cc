@@ -23,13 +23,11 @@ class FunctionColumn final : public ColumnMaker {
  public:
   FunctionColumn(std::string name, DType dtype, Layout layout, std::vector<std::int64_t> shape,
                  MakeRow make)
-      : ColumnMaker(dtype, layout),
+      : ColumnMaker(dtype, layout, std::move(shape)),
         name_(std::move(name)),
-        shape_(std::move(shape)),
         make_(std::move(make)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   void make(const RowInput& input, RowOutput& output) const override {
     Row row = detail::RowBuffer::row(output);
     input.enter(detail::Stage::kFunctions);
@@ -52,7 +50,6 @@ class FunctionColumn final : public ColumnMaker {
   }
 
   const std::string name_;
-  const std::vector<std::int64_t> shape_;
   const MakeRow make_;
 };
 
@@ -60,13 +57,11 @@ class DecodedColumn final : public ColumnMaker {
  public:
   DecodedColumn(FieldChoice fields, DType dtype, Layout layout, std::vector<std::int64_t> shape,
                 DecodeField decode)
-      : ColumnMaker(dtype, layout),
+      : ColumnMaker(dtype, layout, std::move(shape)),
         fields_(std::move(fields)),
-        shape_(std::move(shape)),
         decode_(std::move(decode)) {}
 
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] std::vector<std::int64_t> row_shape() const override { return shape_; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
@@ -97,7 +92,6 @@ class DecodedColumn final : public ColumnMaker {
   }
 
   const FieldChoice fields_;
-  const std::vector<std::int64_t> shape_;
   const DecodeField decode_;
 };
 

@@ -108,7 +108,9 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   if (data.size() == 0) return;
   const auto has_one = [&](const FieldSizes& part) { return part.has_any(fields_); };
   if (std::ranges::any_of(sizes_, has_one)) return;
-  throw NotFound("no shard has the field that by_length names", in_quotes(rule.field),
+  throw NotFound("no shard has the field that by_length names",
+                 in_quotes(rule.field) + " in " + in_quotes(data.part(0).index().path()) +
+                     (data.num_parts() > 1 ? " and the others" : ""),
                  "`shardwise info` shows what fields there are");
 }
 

@@ -115,7 +115,7 @@ TEST(DatasetViewTest, RangesTogetherGiveWhatTheWholeDoes) {
     EXPECT_EQ(data.where("1", 0, 0).size(), 0U);
     EXPECT_EQ(data.where("1", data.size(), data.size()).size(), 0U);
     EXPECT_THAT(test::error_text([&] { data.where("1", 0, data.size() + 1); }),
-                HasSubstr("no such sample"));
+                HasSubstr("no such sample: sample " + std::to_string(data.size()) + " of "));
     EXPECT_THAT(test::error_text([&] { data.where("1", 4, 3); }),
                 HasSubstr("a range of samples ends before it begins: 4 to 3"));
   }

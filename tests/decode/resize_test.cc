@@ -218,6 +218,21 @@ TEST(ResizeTest, AnImageOfTheRightSizeIsCopied) {
 }
 
 // AddressSanitizer sees whatever is read or written beyond these.
+TEST(ResizeTest, WeightsFitIntoThreeSignedBytes) {
+  constexpr std::int32_t kMost = (1 << 23) - (1 << 16);
+  detail::ResizeTaps taps;
+  for (std::size_t in = 1; in < 60; ++in) {
+    for (std::size_t out = 1; out < 200; ++out) {
+      for (const Filter filter : {Filter::kBilinear, Filter::kBicubic}) {
+        taps.compute(in, out, 0, out, filter);
+        const std::span<const std::int32_t> weights(taps.weights(0), out * taps.stride());
+        const auto [least, most] = std::ranges::minmax(weights);
+        ASSERT_LT(std::max(-least, most), kMost) << in << " to " << out;
+      }
+    }
+  }
+}
+
 TEST(ResizeTest, NothingBeyondTheImageIsTouched) {
   for (std::size_t in = 1; in < 40; ++in) {
     for (const std::size_t out : std::vector<std::size_t>{1, 2, 3, 5, 21, 22, 64}) {

@@ -629,7 +629,7 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->column = "n"; }),
               HasSubstr("both are named"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->field = "text;caption"; }),
-              AllOf(HasSubstr("no shard has the field that by_length names: 'text;caption'"),
+              AllOf(HasSubstr("no shard has the field that by_length names: 'text;caption' in '/"),
                     HasSubstr("`shardwise info` shows what fields there are")));
   EXPECT_THAT(text([](Loader::Options& o) { o.global_batch_size = 8; }),
               HasSubstr("global_batch_size is set"));

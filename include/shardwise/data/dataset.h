@@ -180,8 +180,8 @@ class SHARDWISE_EXPORT Dataset {
   /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex.
   /// Cost: about 0.3 us a sample.
   [[nodiscard]] Dataset where(std::string_view condition) const;
-  /// Of the samples in [first, last), by their numbers here: no others are looked at, so threads
-  /// can share the work. Errors: OutOfRange too.
+  /// The same of those in [first, last), by their numbers here: no others are looked at, so threads
+  /// can share the work. Errors: OutOfRange too; InvalidArgument too if last < first.
   [[nodiscard]] Dataset where(std::string_view condition, std::uint64_t first,
                               std::uint64_t last) const;
   /// A view of these samples, by their numbers here, in any order.

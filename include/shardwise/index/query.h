@@ -87,7 +87,7 @@ class SHARDWISE_EXPORT Query {
 /// "cls = 7 and width >= 256". Errors: as Query.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition);
-/// Of the samples in [first, last): no others are looked at, so threads can share the work.
+/// The same of those in [first, last): no others are looked at, so threads can share the work.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition,
                                                            std::uint64_t first, std::uint64_t last);
