@@ -165,7 +165,7 @@ class SHARDWISE_EXPORT Dataset {
   /// @param numbers  in [0, size()), in any order. One may come twice.
   /// @param sizes    is given one for each; 0 for a sample that has no such field.
   /// Errors: OutOfRange; CorruptIndex; InvalidArgument if there is another number of sizes.
-  /// Cost: about 20 ns a sample.
+  /// Cost: about 20 ns a sample in order, 80 ns in random order.
   void sizes(std::span<const std::uint64_t> numbers, std::string_view field,
              std::span<std::uint64_t> sizes) const;
 
@@ -192,12 +192,13 @@ class SHARDWISE_EXPORT Dataset {
   [[nodiscard]] Dataset subset(const std::vector<std::string>& keys) const;
   /// The numbers in a metadata column, one for each sample: for Resampled::weights.
   /// Errors: NotFound (no such column; the text lists them); InvalidArgument naming the first
-  /// sample whose value is no number. Cost: about 50 ns a sample.
+  /// sample whose value is no number. Cost: about 20 ns a sample.
   [[nodiscard]] std::vector<double> numbers(const std::string& column) const;
   /// The values in a metadata column of these samples, in their order. Texts and blobs lie in the
   /// index, and are valid while it is open.
   /// @param samples  in [0, size()), in any order. One may come twice.
-  /// Errors: NotFound as numbers(); OutOfRange; CorruptIndex. Cost: about 50 ns a sample.
+  /// Errors: NotFound as numbers(); OutOfRange; CorruptIndex.
+  /// Cost: about 30 ns a sample in order, 60 ns in random order.
   [[nodiscard]] std::vector<Query::Value> values(const std::string& column,
                                                  std::span<const std::uint64_t> samples) const;
   [[nodiscard]] bool is_view() const noexcept { return selection_ != nullptr; }
