@@ -66,13 +66,17 @@ class ColumnValues {
 Dataset Dataset::open(const std::string& path) { return open(path, {}); }
 
 Dataset Dataset::open(const std::string& path, const Options& options) {
+  return open_sources({path}, options);
+}
+
+Dataset Dataset::open_sources(const std::vector<std::string>& sources, const Options& options) {
   IndexCacheOptions how = options.index_cache;
   if (!how.build.cancel.can_be_cancelled()) how.build.cancel = options.cancel;
-  if (!how.build.remote && !names_an_index(path)) {
+  if (!how.build.remote && !std::ranges::all_of(sources, names_an_index)) {
     how.build.remote =
         make_remote_access(Impl::fetchers_of(options), /*keep=*/nullptr, how.build.cancel);
   }
-  return Dataset(Index::open(index_for(path, how), lookup_of(options)), options);
+  return Dataset(Index::open(index_for(sources, how), lookup_of(options)), options);
 }
 
 Dataset::Dataset(std::shared_ptr<const Index> index) : Dataset(std::move(index), Options{}) {}
@@ -336,6 +340,11 @@ Dataset::PoolStats Dataset::pool_stats() const {
   return {stats.opened, stats.evicted, stats.open_shards, stats.open_bytes};
 }
 const std::shared_ptr<ShardCache>& Dataset::cache() const noexcept { return impl_->cache; }
+
+std::optional<std::uint64_t> detail::DatasetAccess::number_of(const Dataset& data,
+                                                              std::string_view key) {
+  return data.number_of(key);
+}
 
 std::shared_ptr<detail::CheckedSegments> detail::DatasetAccess::records(const Dataset& data) {
   return data.impl_->records();

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "data/checked_segments.h"
 #include "data/shard_future.h"
@@ -19,6 +21,9 @@ struct DatasetAccess {
   /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);
+  /// The number of the first sample with this key, or nothing. No shard is opened.
+  SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
+                                                                 std::string_view key);
   /// The records of all its shards, which all that ask share.
   static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };

@@ -1,5 +1,6 @@
 #include "shardwise/data/sample.h"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -146,11 +147,9 @@ std::int64_t Sample::integer(std::string_view field) const {
 std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }
 
 std::string Sample::copy_of(std::size_t i) const {
-  const std::string_view bytes = bytes_of(i);
-  if (own_) return std::string(bytes);
-  std::string copied(bytes.size(), '\0');
-  if (!copy_mapped(copied.data(), bytes.data(), bytes.size())) throw_unreadable(i);
-  require_unchanged_map(i);
+  std::string copied(bytes_of(i).size(), '\0');
+  detail::SampleAccess::copy_unchanged(*this, i,
+                                       {reinterpret_cast<std::byte*>(copied.data()), copied.size()});
   return copied;
 }
 
@@ -189,6 +188,18 @@ void detail::SampleAccess::copy(const Sample& sample, std::size_t place, std::sp
   } else if (!copy_mapped(to.data(), bytes.data(), bytes.size(), Look::kOnceATick)) {
     sample.throw_unreadable(place);
   }
+}
+
+void detail::SampleAccess::copy_unchanged(const Sample& sample, std::size_t place,
+                                          std::span<std::byte> to) {
+  const std::string_view bytes = sample.bytes_of(place);
+  SHARDWISE_ASSERT(bytes.size() == to.size());
+  if (sample.own_) {
+    std::ranges::copy(std::as_bytes(std::span(bytes)), to.begin());
+    return;
+  }
+  if (!copy_mapped(to.data(), bytes.data(), bytes.size())) sample.throw_unreadable(place);
+  sample.require_unchanged_map(place);
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {

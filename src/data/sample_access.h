@@ -33,6 +33,9 @@ struct SampleAccess {
   /// Cost: the copy, and some 20 ns.
   SHARDWISE_EXPORT static void copy(const Sample& sample, std::size_t place,
                                     std::span<std::byte> to);
+  /// The same with the check of Sample::copy, that nothing was written to the mapped file.
+  SHARDWISE_EXPORT static void copy_unchanged(const Sample& sample, std::size_t place,
+                                              std::span<std::byte> to);
 };
 
 }  // namespace shardwise::detail

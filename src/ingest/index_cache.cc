@@ -344,15 +344,16 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
   if (options.on_built) options.on_built(place.path(), sources, report);
 }
 
-std::string index_of_source(const std::string& name, const IndexCacheOptions& options) {
+std::string index_of_sources(const std::vector<std::string>& names,
+                             const IndexCacheOptions& options) {
   if (!options.build_missing) {
     throw InvalidArgument(
         "an index is needed, shards were given, and an index may not be built for them "
         "(IndexCacheOptions::build_missing)",
-        in_quotes(without_secrets(name)), kInstead);
+        names.empty() ? "" : in_quotes(without_secrets(names.front())), kInstead);
   }
   const std::string folder = folder_of(options);
-  SourceList sources = read_sources({name}, options.build.remote);
+  SourceList sources = read_sources(names, options.build.remote);
   sources.shards = absolute_words(sources.shards);
   sources.sources = absolute_words(sources.sources);
   BuildOptions how = options.build;
@@ -410,9 +411,20 @@ bool names_an_index(const std::string& name) {
 }
 
 std::string index_for(const std::string& name, const IndexCacheOptions& options) {
-  if (!names_an_index(name)) return index_of_source(name, options);
+  if (!names_an_index(name)) return index_of_sources({name}, options);
   refuse_foreign_index(name);
   return name;
+}
+
+std::string index_for(const std::vector<std::string>& sources, const IndexCacheOptions& options) {
+  if (sources.size() == 1) return index_for(sources.front(), options);
+  for (const std::string& source : sources) {
+    if (names_an_index(source)) {
+      throw InvalidArgument("an index cannot be one of several sources", in_quotes(source),
+                            "join indexes with `shardwise merge`, or name the shards");
+    }
+  }
+  return index_of_sources(sources, options);
 }
 
 BuildPlan::RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,

@@ -102,6 +102,9 @@ class SHARDWISE_EXPORT Dataset {
   ///   it.
   [[nodiscard]] static Dataset open(const std::string& path, const Options& options);
   [[nodiscard]] static Dataset open(const std::string& path);
+  /// The same of several sources, whose samples are numbered in this order. See index_for().
+  [[nodiscard]] static Dataset open_sources(const std::vector<std::string>& sources,
+                                            const Options& options);
   /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
   /// `options` have a root or accept_times that the index was not opened with.
   Dataset(std::shared_ptr<const Index> index, const Options& options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/ingest/index_builder.h"
@@ -72,6 +73,10 @@ SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 ///   building is not allowed, and for index files of other programs (DALI, Energon), saying what to
 ///   name instead; Mismatch (a descriptor's claim).
 SHARDWISE_EXPORT std::string index_for(const std::string& name,
+                                       const IndexCacheOptions& options = {});
+/// The same of several sources, in the order that numbers the samples; of one, as above.
+/// Errors: InvalidArgument too, if one of several is an index.
+SHARDWISE_EXPORT std::string index_for(const std::vector<std::string>& sources,
                                        const IndexCacheOptions& options = {});
 
 /// The remote bytes that a build of `plan` over `sources` reads. No shard is read now.

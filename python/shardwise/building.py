@@ -1,0 +1,99 @@
+"""Making indexes, and looking at them: index(), update(), merge(), verify(), query()."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from . import _core
+from .records import BuildReport, Finding, Progress, Rows
+
+
+def index(
+    output: str | os.PathLike[str],
+    *sources: str | os.PathLike[str],
+    columns: Sequence[str] = (),
+    hashes: bool = False,
+    unique_keys: bool = False,
+    policies: str = "error",
+    drop_missing: bool = False,
+    accept_times: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> BuildReport:
+    """Scans shards, and makes the index `output`, or brings the one that is there up to date.
+
+    sources: shards, in the order that numbers the samples: files, directories, patterns
+        ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt".
+    columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]".
+    hashes: also hash every byte, for verify(full=True).
+    unique_keys: a key that comes in two shards is an error.
+    policies: what becomes of members that break a rule: "error", "skip", or as
+        "damage=skip,no-field=error,duplicate-field=error,repeated-key=keep".
+    drop_missing: leave out shards that do not exist. accept_times: take over copied shards.
+    threads: that scan; by default one a core. 0: the calling one.
+    progress: is called now and then, by one thread at a time; what it raises ends the build.
+
+    The index appears when it is whole, and a build that was interrupted goes on where it was.
+    Raises NotFound, CorruptShard (shard, offset and member), Unsupported, Mismatch (a descriptor
+    that lies), OSError; KeyboardInterrupt on Ctrl-C.
+    """
+    return _core.index(
+        os.fspath(output),
+        [os.fspath(source) for source in sources],
+        columns=list(columns),
+        hashes=hashes,
+        unique_keys=unique_keys,
+        policies=policies,
+        drop_missing=drop_missing,
+        accept_times=accept_times,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def update(
+    path: str | os.PathLike[str],
+    *,
+    drop_missing: bool = False,
+    accept_times: bool = False,
+    threads: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> BuildReport:
+    """Brings an index up to date with the sources that it was built from. As index()."""
+    return _core.update(
+        os.fspath(path),
+        drop_missing=drop_missing,
+        accept_times=accept_times,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def merge(output: str | os.PathLike[str], *parts: str | os.PathLike[str]) -> BuildReport:
+    """Joins all parts of an index, in any order. Raises Mismatch if parts do not fit."""
+    return _core.merge(os.fspath(output), [os.fspath(part) for part in parts])
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    full: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> list[Finding]:
+    """Holds every shard against the index: what differs, by shard; empty if all is as indexed.
+
+    full: compares every byte with the hashes that the index was built with. progress: as of
+    index(), of one shard at a time.
+    """
+    return [Finding(*found) for found in _core.verify(os.fspath(path), full=full, progress=progress)]
+
+
+def query(path: str | os.PathLike[str], sql: str) -> Rows:
+    """The rows of an SQL SELECT over an index: tables samples, members, shards, fields, skipped.
+
+    >>> import shardwise
+    >>> shardwise.query("train.idx", "SELECT count(*) FROM samples").rows  # doctest: +SKIP
+    [(1281167,)]
+    """
+    return Rows(*_core.query(os.fspath(path), sql))

@@ -1,0 +1,142 @@
+"""shardwise.open()."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from . import _core
+
+_lock = threading.Lock()
+_caches: weakref.WeakValueDictionary[tuple[str, int], _core.ShardCache] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _cache(directory: str, budget_bytes: int) -> _core.ShardCache:
+    """The cache in a directory; one object for all that name it."""
+    with _lock:
+        cache = _caches.get((directory, budget_bytes))
+        if cache is None:
+            cache = _core.ShardCache(directory, budget_bytes)
+            _caches[directory, budget_bytes] = cache
+        return cache
+
+
+def _absolute(source: str) -> str:
+    """A local path made absolute; URLs, lists and standard input stay."""
+    if source == "-" or "://" in source or source.startswith(("pipe:", "file:", "/")):
+        return source
+    if source.startswith("@"):
+        return "@" + os.path.join(os.getcwd(), source[1:])
+    return os.path.join(os.getcwd(), source)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "access": "map",
+    "cache": None,
+    "max_open_shards": 4096,
+    "root": "",
+    "accept_times": False,
+    "allow_part": False,
+    "build": True,
+    "index_directory": "",
+    "columns": (),
+}
+
+
+def open_as(
+    opening: tuple[Any, ...],
+    cache: _core.ShardCache | None = None,
+    threads: int | None = None,
+) -> _core.Dataset:
+    """The dataset that these options name: sources, and pairs of what is not as by default."""
+    sources, *given = opening
+    options = _DEFAULTS | dict(given)
+    named_cache = options.pop("cache")
+    if cache is None and named_cache is not None:
+        cache = _cache(*named_cache)
+    columns = list(options.pop("columns"))
+    return _core.open_dataset(
+        sources, cache=cache, columns=columns, threads=threads, opening=opening, **options
+    )
+
+
+def open(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    cache: str | os.PathLike[str] | _core.ShardCache | None = None,
+    cache_bytes: int = 64 << 30,
+    access: str = "map",
+    where: str | None = None,
+    columns: Sequence[str] = (),
+    root: str | os.PathLike[str] = "",
+    accept_times: bool = False,
+    allow_part: bool = False,
+    max_open_shards: int = 4096,
+    build: bool = True,
+    index_directory: str | os.PathLike[str] = "",
+    threads: int | None = None,
+) -> _core.Dataset:
+    """Opens a dataset.
+
+    source: an index, as index() makes it; or shards: a directory, a pattern
+        ("train-{000..146}.tar", "*.tar"), a tar, a URL, a wids descriptor (.json), "@list.txt", or
+        a list of such. Of shards an index is built at first use, and kept in index_directory
+        ($XDG_CACHE_HOME/shardwise), unless build=False.
+    cache: a directory for shards that cannot be read in place (remote ones, compressed ones), with
+        a budget of cache_bytes; or a ShardCache.
+    access: "map" (samples are views of mapped shards), "read" (shards are read, and samples hold
+        copies: for shards that may change under a run), or "range" (as "read"; of remote shards
+        only the samples that are asked for are fetched).
+    where: an SQL condition; a view of the samples for which it holds.
+    columns: metadata that an index which is built takes from fields: "cls", "json:$.width".
+    root: a folder below which all shards are looked for. accept_times: accept copies of shards,
+        which have times of their own. allow_part: accept an index that is one part of several.
+    max_open_shards: shards kept mapped at most. threads: that build an index; by default one a core.
+
+    Costs: an index is mapped, so opening does not depend on its size; a shard is opened when it is
+    first touched. Raises NotFound, CorruptIndex, VersionMismatch, InvalidArgument, and of shards
+    what index() raises.
+
+    >>> import shardwise
+    >>> shardwise.open("no-such.idx")
+    Traceback (most recent call last):
+    ...
+    shardwise.errors.NotFound: ...
+    """
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    paths = [_absolute(os.fspath(path)) for path in sources]
+    named_cache: tuple[str, int] | None = None
+    if isinstance(cache, _core.ShardCache):
+        named_cache = (os.path.abspath(cache.directory), cache.budget_bytes)
+        with _lock:
+            _caches.setdefault(named_cache, cache)
+    elif cache is not None:
+        named_cache = (os.path.abspath(os.fspath(cache)), cache_bytes)
+        cache = _cache(*named_cache)
+    options = {
+        "access": access,
+        "cache": named_cache,
+        "max_open_shards": max_open_shards,
+        "root": os.path.abspath(root) if root else "",
+        "accept_times": accept_times,
+        "allow_part": allow_part,
+        "build": build,
+        "index_directory": os.path.abspath(index_directory) if index_directory else "",
+        "columns": tuple(columns),
+    }
+    given = ((name, value) for name, value in options.items() if value != _DEFAULTS[name])
+    data = open_as((tuple(paths), *given), cache, threads)
+    return data if where is None else data.where(where)

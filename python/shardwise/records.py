@@ -1,0 +1,83 @@
+"""Plain records that functions of shardwise give."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Shard(NamedTuple):
+    """One shard of an index."""
+
+    number: int
+    path: str
+    """Where its bytes are looked for: of a remote shard its URL."""
+    size_bytes: int
+    first_sample: int
+    num_samples: int
+    num_members: int
+
+
+class Field(NamedTuple):
+    """A field that samples of an index have."""
+
+    name: str
+    num_members: int
+    """Samples that have it."""
+    size_bytes: int
+    """Of all of them together."""
+
+
+class Info(NamedTuple):
+    """An index, summed up."""
+
+    path: str
+    num_shards: int
+    num_samples: int
+    num_members: int
+    shard_bytes: int
+    fields: list[Field]
+
+
+class Progress(NamedTuple):
+    """How far some long work has come. Numbers that a kind of work does not count are 0."""
+
+    bytes_done: int
+    num_bytes: int
+    shards_done: int
+    num_shards: int
+    samples: int
+
+
+class BuildReport(NamedTuple):
+    """What building an index did, and what the index holds."""
+
+    num_shards: int
+    num_samples: int
+    num_members: int
+    fingerprint: str
+    shards_scanned: int
+    shards_reused: int
+    """Taken over from the index that was there: unchanged since they were scanned."""
+    shards_moved: int
+    shards_resumed: int
+    dropped: list[str]
+    """Paths of missing shards that were left out."""
+    gone: list[str]
+    """Paths of shards that the index had, and were not named again."""
+    num_skipped: int
+    """Members that a policy left out."""
+    without_end_marker: list[str]
+
+
+class Finding(NamedTuple):
+    """What differs between a shard and the index."""
+
+    shard: int
+    text: str
+
+
+class Rows(NamedTuple):
+    """The result of a query."""
+
+    columns: list[str]
+    rows: list[tuple[object, ...]]

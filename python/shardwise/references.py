@@ -1,0 +1,97 @@
+"""Pickled datasets and samples: references to an index, opened again where they arrive.
+
+A process opens an index once for all references to it that live at one time; the four that were
+used last stay open, so that samples that come one by one do not each open it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+from . import _core
+from .errors import Mismatch
+
+_KEPT = 4
+
+_lock = threading.Lock()
+_opened: weakref.WeakValueDictionary[Any, _core.Dataset] = weakref.WeakValueDictionary()
+_kept: OrderedDict[Any, _core.Dataset] = OrderedDict()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
+    """The dataset that `opening` opens, whose index has to have this fingerprint."""
+    key = (opening, fingerprint)
+    with _lock:
+        data = _opened.get(key)
+    if data is None:
+        from . import opening as opener
+
+        data = opener.open_as(opening)
+        found = data.fingerprint.encode()
+        if found != fingerprint:
+            raise Mismatch(
+                f"another index lies at this path: {data.path!r} has the fingerprint "
+                f"{found.decode()}, the pickled dataset {fingerprint.decode()}; bring the index "
+                "that was pickled, or pickle again"
+            )
+    with _lock:
+        data = _opened.setdefault(key, data)
+        _kept[key] = data
+        _kept.move_to_end(key)
+        while len(_kept) > _KEPT:
+            _kept.popitem(last=False)
+    return data
+
+
+def packed_steps(steps: tuple[Any, ...], protocol: int) -> tuple[Any, ...]:
+    """The steps of a view; numbers out of band where the protocol can."""
+    if protocol < 5:
+        return steps
+    return tuple(
+        (step[0], pickle.PickleBuffer(step[1])) if step[0] == "numbers" else step for step in steps
+    )
+
+
+def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
+    kind, *arguments = step
+    if kind == "where":
+        return data.where(*arguments)
+    if kind == "slice":
+        start, stop, stride = arguments
+        return data[start:stop:stride]
+    return data.select(memoryview(arguments[0]).cast("B").cast("Q"))
+
+
+def open_again(
+    opening: tuple[Any, ...],
+    fingerprint: bytes,
+    steps: tuple[Any, ...],
+    view_fingerprint: bytes,
+) -> _core.Dataset:
+    """The dataset that was pickled. Raises Mismatch if another index lies there now."""
+    data = _base(opening, fingerprint)
+    for step in steps:
+        data = _taken(data, step)
+    if data.fingerprint.encode() != view_fingerprint:
+        raise Mismatch(f"the view of {data.path!r} has other samples than the one that was pickled")
+    return data
+
+
+def sample_again(
+    opening: tuple[Any, ...], fingerprint: bytes, number: int
+) -> _core.Sample:
+    """The sample that was pickled, by its number in the index."""
+    return _base(opening, fingerprint)[number]

@@ -1,0 +1,128 @@
+#include "blocking.h"
+
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/cancel_scope.h"
+
+namespace nb = nanobind;
+
+namespace shardwise::python {
+
+namespace {
+
+constexpr std::chrono::milliseconds kSignalInterval{20};
+
+/// The thread that works for the main thread. There is one a process, because the main thread can
+/// wait for one piece of work only; it is started when it is first needed, and never ends.
+class MainThreadHelper {
+ public:
+  static MainThreadHelper& get() {
+    // A child of fork() has no thread but the one that forked: the parent's helper is left behind.
+    static MainThreadHelper* helper = nullptr;
+    static pid_t owner = 0;
+    if (owner != getpid()) {
+      helper = new MainThreadHelper;
+      owner = getpid();
+    }
+    return *helper;
+  }
+
+  /// Begins `work`. One at a time.
+  void begin(const std::function<void()>& work) {
+    const std::lock_guard lock(mutex_);
+    work_ = &work;
+    error_ = nullptr;
+    changed_.notify_all();
+  }
+  /// True if the work was done within `time`.
+  bool wait(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return work_ == nullptr; });
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return work_ == nullptr; });
+  }
+  [[nodiscard]] std::exception_ptr take_error() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(error_, nullptr);
+  }
+
+ private:
+  MainThreadHelper() {
+    std::thread([this] { run(); }).detach();
+  }
+
+  [[noreturn]] void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return work_ != nullptr; });
+      const std::function<void()>& work = *work_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      error_ = std::move(error);
+      work_ = nullptr;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* work_ = nullptr;
+  std::exception_ptr error_;
+};
+
+bool is_main_thread() { return gettid() == getpid(); }
+
+void work_on_helper(const std::function<void(const CancelToken& cancel)>& work) {
+  CancelToken::Flag stop{false};
+  const std::function<void()> cancellable = [&] {
+    const detail::CancelScope scope(stop);
+    work(CancelToken(&stop));
+  };
+  MainThreadHelper& helper = MainThreadHelper::get();
+  std::exception_ptr signal;  // what a handler raised
+  {
+    const nb::gil_scoped_release released;
+    helper.begin(cancellable);
+    while (!helper.wait(kSignalInterval)) {
+      const nb::gil_scoped_acquire acquired;
+      if (PyErr_CheckSignals() == 0) continue;
+      try {
+        nb::raise_python_error();
+      } catch (...) {
+        signal = std::current_exception();
+      }
+      stop = true;
+      const nb::gil_scoped_release again;
+      helper.wait();
+      break;
+    }
+  }
+  const std::exception_ptr error = helper.take_error();
+  if (signal) std::rethrow_exception(signal);
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void run_without_gil(const std::function<void(const CancelToken& cancel)>& work) {
+  if (is_main_thread()) return work_on_helper(work);
+  const nb::gil_scoped_release released;
+  work({});
+}
+
+}  // namespace shardwise::python

@@ -1,0 +1,207 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "blocking.h"
+#include "field_names.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+#include "shardwise/data/make_remote_access.h"
+#include "shardwise/index/query.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/source_list.h"
+#include "shardwise/ingest/verify.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+/// Calls a Python function, from whichever thread.
+ProgressCallback progress_of(nb::object function) {
+  if (function.is_none()) return {};
+  // Shared, so that no copy of the callback touches a reference count without the GIL.
+  const std::shared_ptr<nb::object> shared(new nb::object(std::move(function)), [](nb::object* o) {
+    const nb::gil_scoped_acquire acquired;
+    delete o;
+  });
+  return [shared](const Progress& progress) {
+    const nb::gil_scoped_acquire acquired;
+    (*shared)(nb::module_::import_("shardwise.records")
+                  .attr("Progress")(progress.bytes_done, progress.num_bytes, progress.shards_done,
+                                    progress.num_shards, progress.samples));
+  };
+}
+
+nb::object report_of(const BuildReport& report) {
+  return nb::module_::import_("shardwise.records")
+      .attr("BuildReport")(report.summary.num_shards, report.summary.num_samples,
+                           report.summary.num_members, to_string(report.summary.fingerprint),
+                           report.shards_scanned, report.shards_reused, report.shards_moved,
+                           report.shards_resumed, report.dropped, report.gone,
+                           report.summary.num_skipped, report.without_end_marker);
+}
+
+BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bool unique_keys,
+                        const std::string& policies, bool drop_missing, bool accept_times,
+                        std::optional<unsigned> threads, nb::object progress) {
+  BuildOptions options;
+  for (const std::string& column : columns) {
+    options.content.columns.push_back(parse_column(column));
+  }
+  options.content.hashes = hashes;
+  options.content.unique_keys = unique_keys;
+  options.content.policies = parse_defect_policies(policies);
+  options.drop_missing = drop_missing;
+  options.accept_times = accept_times;
+  options.threads = threads;
+  options.progress = progress_of(std::move(progress));
+  return options;
+}
+
+nb::object index(const std::string& output, const std::vector<std::string>& sources,
+                 const std::vector<std::string>& columns, bool hashes, bool unique_keys,
+                 const std::string& policies, bool drop_missing, bool accept_times,
+                 std::optional<unsigned> threads, nb::object progress) {
+  BuildOptions options = options_of(columns, hashes, unique_keys, policies, drop_missing,
+                                    accept_times, threads, std::move(progress));
+  const BuildReport report = without_gil([&](const CancelToken& cancel) {
+    options.cancel = cancel;
+    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    const SourceList list = read_sources(sources, options.remote);
+    options.sources = list.sources;
+    BuildReport built = build_index(output, list.shards, options);
+    const auto made = Index::open(output);
+    for (const WidsDescriptor& descriptor : list.descriptors) {
+      check_against_descriptor(*made, descriptor);
+    }
+    return built;
+  });
+  return report_of(report);
+}
+
+nb::object update(const std::string& path, bool drop_missing, bool accept_times,
+                  std::optional<unsigned> threads, nb::object progress) {
+  BuildOptions options = options_of({}, false, false, "error", drop_missing, accept_times, threads,
+                                    std::move(progress));
+  return report_of(without_gil([&](const CancelToken& cancel) {
+    options.cancel = cancel;
+    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    return update_index(path, options);
+  }));
+}
+
+nb::object merge(const std::string& output, const std::vector<std::string>& parts) {
+  return report_of(without_gil([&](const CancelToken& cancel) {
+    BuildOptions options;
+    options.cancel = cancel;
+    return merge_indexes(output, parts, options);
+  }));
+}
+
+nb::list verify(const std::string& path, bool full, nb::object progress) {
+  VerifyOptions options;
+  options.full = full;
+  options.progress = progress_of(std::move(progress));
+  using Finding = std::pair<std::uint64_t, std::string>;
+  const std::vector<Finding> findings = without_gil([&](const CancelToken& cancel) {
+    options.cancel = cancel;
+    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    const auto index = Index::open(path);
+    std::vector<Finding> found;
+    for (std::uint64_t shard = 0; shard < index->num_shards(); ++shard) {
+      if (auto finding = verify_shard(*index, shard, options)) {
+        found.emplace_back(shard, *std::move(finding));
+      }
+    }
+    return found;
+  });
+  nb::list all;
+  for (const auto& [shard, text] : findings) {
+    all.append(
+        nb::make_tuple(shard, nb::steal(PyUnicode_DecodeUTF8(
+                                  text.data(), static_cast<Py_ssize_t>(text.size()), "replace"))));
+  }
+  return all;
+}
+
+nb::object value_of(const Query::Value& value) {
+  using Type = Query::Value::Type;
+  switch (value.type) {
+    case Type::kNull:
+      break;
+    case Type::kInteger:
+      return nb::int_(value.integer);
+    case Type::kReal:
+      return nb::float_(value.real);
+    case Type::kText:
+      return nb::str(value.bytes.data(), value.bytes.size());
+    case Type::kBlob:
+      return nb::bytes(value.bytes.data(), value.bytes.size());
+  }
+  return nb::none();
+}
+
+/// Rows of a result, some at a time: between them others may run, and a signal is seen.
+struct QueryObject {
+  std::unique_ptr<Query> query;
+};
+
+bool next_row(QueryObject& self) {
+  return without_gil([&](const CancelToken& cancel) {
+    self.query->set_cancel(cancel);
+    const bool has_row = self.query->next();
+    self.query->set_cancel({});
+    return has_row;
+  });
+}
+
+nb::tuple query(const std::string& path, const std::string& sql) {
+  Query query = without_gil([&](const CancelToken&) { return Query(Index::open(path), sql); });
+  nb::list rows;
+  QueryObject object{std::make_unique<Query>(std::move(query))};
+  const std::size_t columns = object.query->columns().size();
+  while (next_row(object)) {
+    nb::list row;
+    for (std::size_t i = 0; i < columns; ++i) row.append(value_of(object.query->value(i)));
+    rows.append(nb::tuple(row));
+  }
+  return nb::make_tuple(object.query->columns(), rows);
+}
+
+}  // namespace
+
+void add_building(nb::module_& module) {
+  module.def(
+      "index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
+      "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
+      "progress"_a.none(),
+      nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> typing.Any"),
+      "What shardwise.index() calls.");
+  module.def("update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
+             "threads"_a.none(), "progress"_a.none(),
+             nb::sig("def update(path: str, **options: typing.Any) -> typing.Any"),
+             "What shardwise.update() calls.");
+  module.def("merge", &merge, "output"_a, "parts"_a,
+             nb::sig("def merge(output: str, parts: list[str]) -> typing.Any"),
+             "What shardwise.merge() calls.");
+  module.def("verify", &verify, "path"_a, nb::kw_only(), "full"_a, "progress"_a.none(),
+             nb::sig("def verify(path: str, **options: typing.Any) -> list[tuple[int, str]]"),
+             "What shardwise.verify() calls.");
+  module.def(
+      "query", &query, "path"_a, "sql"_a,
+      nb::sig("def query(path: str, sql: str) -> tuple[list[str], list[tuple[typing.Any, ...]]]"),
+      "What shardwise.query() calls.");
+}
+
+}  // namespace shardwise::python

@@ -1,0 +1,509 @@
+#include "shardwise/data/dataset.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "blocking.h"
+#include "data/dataset_access.h"
+#include "errors.h"
+#include "field_names.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+#include "shardwise/index/query.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+DatasetObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<DatasetObject>(self); }
+
+/// True if a sample may have to be fetched.
+bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
+
+/// The sample at `number`, with the GIL kept only if nothing has to be waited for.
+Sample sample_at(const Dataset& data, std::uint64_t number) {
+  if (auto sample = data.try_get(number)) return *std::move(sample);
+  if (may_wait_long(data)) {
+    return without_gil([&](const CancelToken&) { return data[number]; });
+  }
+  const nb::gil_scoped_release released;
+  return data[number];
+}
+
+/// As a list has them: one less than 0 counts from the end. What is out of range stays so.
+std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
+  return number < 0 ? static_cast<std::uint64_t>(number) + size
+                    : static_cast<std::uint64_t>(number);
+}
+
+[[noreturn]] void throw_out_of_range(Py_ssize_t number, std::uint64_t size) {
+  throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(number),
+              "the dataset has " + std::to_string(size) + " samples, from 0");
+}
+
+/// A Python whole number as the number of a sample.
+std::uint64_t sample_number(PyObject* number, std::uint64_t size) {
+  const Py_ssize_t value = PyNumber_AsSsize_t(number, PyExc_IndexError);
+  if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  const std::uint64_t counted = counted_from_end(value, size);
+  if (counted >= size) throw_out_of_range(value, size);
+  return counted;
+}
+
+template <class Integer>
+bool take_buffer(nb::handle numbers, std::uint64_t size, std::vector<std::uint64_t>& taken) {
+  nb::ndarray<const Integer, nb::ndim<1>, nb::device::cpu> array;
+  if (!nb::try_cast(numbers, array, /*convert=*/false)) return false;
+  taken.resize(array.shape(0));
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const auto number = static_cast<Py_ssize_t>(array.view()(i));
+    taken[i] = counted_from_end(number, size);
+    if (taken[i] >= size) throw_out_of_range(number, size);
+  }
+  return true;
+}
+
+/// A view, with the step that made it.
+nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {
+  const nb::object steps = of.steps + nb::make_tuple(std::move(step));
+  return nb::cast(DatasetObject{std::move(data), of.opening, nb::cast<nb::tuple>(steps)});
+}
+
+nb::bytes bytes_of(const std::vector<std::uint64_t>& numbers) {
+  return nb::bytes(numbers.data(), numbers.size() * sizeof(std::uint64_t));
+}
+
+nb::object select_numbers(const DatasetObject& self, std::vector<std::uint64_t> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  const nb::bytes kept = bytes_of(numbers);
+  return view(self, self.data.subset(std::move(numbers)), nb::make_tuple("numbers", kept));
+}
+
+nb::object slice(const DatasetObject& self, PyObject* slice) {
+  Py_ssize_t start = 0;
+  Py_ssize_t stop = 0;
+  Py_ssize_t step = 0;
+  if (PySlice_Unpack(slice, &start, &stop, &step) != 0) nb::raise_python_error();
+  const Py_ssize_t count =
+      PySlice_AdjustIndices(static_cast<Py_ssize_t>(self.data.size()), &start, &stop, step);
+  if (step < 0) {
+    throw InvalidArgument("a view of a dataset has the samples in their order", "",
+                          "for another order go through numbers: (ds[i] for i in reversed(...))");
+  }
+  std::vector<std::uint64_t> numbers(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::uint64_t>(start) + i * static_cast<std::uint64_t>(step);
+  }
+  return view(self, self.data.subset(std::move(numbers)),
+              nb::make_tuple("slice", start, stop, step));
+}
+
+nb::object numbered(const DatasetObject& self, nb::handle asked) {
+  std::vector<std::uint64_t> numbers = sample_numbers(asked, self.data.size());
+  if (!std::is_sorted(numbers.begin(), numbers.end())) {
+    throw InvalidArgument("a view of a dataset has the samples in their order",
+                          "these numbers are not ascending",
+                          "for samples in another order use [ds[i] for i in numbers]; select() "
+                          "takes numbers in any order, and sorts them");
+  }
+  return select_numbers(self, std::move(numbers));
+}
+
+PyObject* get_sample(PyObject* self, std::uint64_t number) {
+  return new_sample(sample_at(held_by(self).data, number), self);
+}
+
+PyObject* get_item(PyObject* self, PyObject* key) noexcept {
+  return guarded(
+      [&]() -> PyObject* {
+        const DatasetObject& object = held_by(self);
+        if (PyLong_CheckExact(key) != 0) {
+          return get_sample(self, sample_number(key, object.data.size()));
+        }
+        if (PySlice_Check(key) != 0) return slice(object, key).release().ptr();
+        if (PyIndex_Check(key) != 0) {
+          return get_sample(self, sample_number(key, object.data.size()));
+        }
+        if (PyUnicode_Check(key) != 0) {
+          PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; get() takes a key");
+          return nullptr;
+        }
+        return numbered(object, key).release().ptr();
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+/// What Python's iteration over a sequence uses.
+PyObject* get_in_turn(PyObject* self, Py_ssize_t number) noexcept {
+  return guarded(
+      [&]() -> PyObject* {
+        const std::uint64_t size = held_by(self).data.size();
+        if (number < 0 || static_cast<std::uint64_t>(number) >= size) {
+          throw_out_of_range(number, size);
+        }
+        return get_sample(self, static_cast<std::uint64_t>(number));
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+Py_ssize_t length(PyObject* self) noexcept {
+  return static_cast<Py_ssize_t>(held_by(self).data.size());
+}
+
+std::optional<std::uint64_t> number_of(const DatasetObject& self, nb::str key) {
+  const NameBytes name(key.ptr());
+  if (!name.is_valid()) nb::raise_python_error();
+  return detail::DatasetAccess::number_of(self.data, name.view());
+}
+
+int contains(PyObject* self, PyObject* key) noexcept {
+  return guarded(
+      [&] {
+        if (PyUnicode_Check(key) == 0) return 0;
+        return number_of(held_by(self), nb::borrow<nb::str>(key)) ? 1 : 0;
+      },
+      -1);
+}
+
+PyType_Slot slots[] = {
+    {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
+    {Py_mp_length, reinterpret_cast<void*>(length)},
+    {Py_sq_item, reinterpret_cast<void*>(get_in_turn)},
+    {Py_sq_contains, reinterpret_cast<void*>(contains)},
+    {0, nullptr},
+};
+
+DatasetObject open(const std::vector<std::string>& sources, const std::string& access,
+                   const CacheObject* cache, std::uint64_t max_open_shards, const std::string& root,
+                   bool accept_times, bool allow_part, bool build,
+                   const std::string& index_directory, const std::vector<std::string>& columns,
+                   std::optional<unsigned> threads, nb::object opening) {
+  Dataset::Options options;
+  options.access = parse_access(access);
+  if (cache != nullptr) options.cache = cache->cache;
+  options.max_open_shards = max_open_shards;
+  options.root = root;
+  options.accept_times = accept_times;
+  options.allow_part = allow_part;
+  options.index_cache.build_missing = build;
+  options.index_cache.directory = index_directory;
+  options.index_cache.build.threads = threads;
+  for (const std::string& column : columns) {
+    options.index_cache.build.content.columns.push_back(parse_column(column));
+  }
+  Dataset data = without_gil([&](const CancelToken& cancel) {
+    options.index_cache.build.cancel = cancel;
+    return Dataset::open_sources(sources, options);
+  });
+  return {std::move(data), std::move(opening), nb::tuple()};
+}
+
+nb::object value(const Query::Value& value) {
+  using Type = Query::Value::Type;
+  switch (value.type) {
+    case Type::kNull:
+      break;
+    case Type::kInteger:
+      return nb::int_(value.integer);
+    case Type::kReal:
+      return nb::float_(value.real);
+    case Type::kText:
+      return nb::str(value.bytes.data(), value.bytes.size());
+    case Type::kBlob:
+      return nb::bytes(value.bytes.data(), value.bytes.size());
+  }
+  return nb::none();
+}
+
+std::vector<std::uint64_t> numbers_or_all(const DatasetObject& self, nb::handle numbers) {
+  if (!numbers.is_none()) return sample_numbers(numbers, self.data.size());
+  std::vector<std::uint64_t> all(self.data.size());
+  std::iota(all.begin(), all.end(), std::uint64_t{0});
+  return all;
+}
+
+nb::list column(const DatasetObject& self, const std::string& name, nb::handle numbers) {
+  const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
+  nb::list values;
+  for (const Query::Value& found : self.data.values(name, wanted)) values.append(value(found));
+  return values;
+}
+
+/// A NumPy array that owns what the vector has.
+template <class T>
+auto array_of(std::vector<T>&& values) {
+  auto* const owned = new std::vector<T>(std::move(values));
+  const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner).cast();
+}
+
+nb::object sizes(const DatasetObject& self, const std::string& field, nb::handle numbers) {
+  const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
+  std::vector<std::uint64_t> sizes(wanted.size());
+  {
+    const nb::gil_scoped_release released;
+    self.data.sizes(wanted, field, sizes);
+  }
+  return array_of(std::vector<std::int64_t>(sizes.begin(), sizes.end()));
+}
+
+nb::tuple gather(const DatasetObject& self, nb::handle numbers, const std::string& field) {
+  const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
+  std::vector<std::int64_t> offsets;
+  std::vector<std::byte> bytes;
+  without_gil([&](const CancelToken&) { self.data.gather(wanted, field, offsets, bytes); });
+  auto* const owned = new std::vector<std::byte>(std::move(bytes));
+  const nb::capsule owner(owned,
+                          [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
+  return nb::make_tuple(array_of(std::move(offsets)),
+                        nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(
+                            reinterpret_cast<std::uint8_t*>(owned->data()), {owned->size()}, owner)
+                            .cast());
+}
+
+nb::object select(const DatasetObject& self, nb::handle which) {
+  const nb::object first =
+      nb::isinstance<nb::list>(which) && nb::len(which) > 0 ? nb::object(which[0]) : nb::none();
+  if (!nb::isinstance<nb::str>(first)) {
+    return select_numbers(self, sample_numbers(which, self.data.size()));
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const nb::handle key : which) {
+    const auto number = number_of(self, nb::cast<nb::str>(key));
+    if (!number) {
+      const NameBytes name(key.ptr());
+      if (!name.is_valid()) nb::raise_python_error();
+      (void)self.data.get(name.view());  // throws
+    }
+    numbers.push_back(*number);
+  }
+  return select_numbers(self, std::move(numbers));
+}
+
+nb::object where(const DatasetObject& self, const std::string& condition,
+                 std::optional<std::uint64_t> first, std::optional<std::uint64_t> last) {
+  const std::uint64_t begin = first.value_or(0);
+  const std::uint64_t end = last.value_or(self.data.size());
+  Dataset found =
+      without_gil([&](const CancelToken&) { return self.data.where(condition, begin, end); });
+  return view(self, std::move(found), nb::make_tuple("where", condition, begin, end));
+}
+
+nb::object find(nb::handle_t<DatasetObject> self, nb::str key) {
+  const auto number = number_of(held_by(self.ptr()), key);
+  if (!number) return nb::none();
+  PyObject* sample = get_sample(self.ptr(), *number);
+  if (sample == nullptr) nb::raise_python_error();
+  return nb::steal(sample);
+}
+
+nb::object get(nb::handle_t<DatasetObject> self, nb::str key) {
+  nb::object sample = find(self, key);
+  if (sample.is_none()) {
+    const NameBytes name(key.ptr());
+    (void)held_by(self.ptr()).data.get(name.view());  // throws
+  }
+  return sample;
+}
+
+nb::object name(std::string_view bytes) {
+  PyObject* str = new_name(bytes);
+  if (str == nullptr) nb::raise_python_error();
+  return nb::steal(str);
+}
+
+nb::list shards(const DatasetObject& self) {
+  const nb::object make = nb::module_::import_("shardwise.records").attr("Shard");
+  nb::list all;
+  const Index& index = self.data.index();
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    const Index::Shard shard = index.shard(i);
+    all.append(make(shard.number, name(shard.path), shard.size_bytes, shard.first_sample,
+                    shard.num_samples, shard.num_members));
+  }
+  return all;
+}
+
+nb::object info(const DatasetObject& self) {
+  const nb::module_ records = nb::module_::import_("shardwise.records");
+  const Index& index = self.data.index();
+  const Index::Summary summary = index.summary();
+  nb::list fields;
+  for (const Index::Summary::Field& field : summary.fields) {
+    fields.append(records.attr("Field")(name(field.name), field.num_members, field.bytes));
+  }
+  return records.attr("Info")(name(index.path()), summary.num_shards, summary.num_samples,
+                              summary.num_members, summary.shard_bytes, fields);
+}
+
+std::vector<std::string> column_names(const DatasetObject& self) {
+  std::vector<std::string> names;
+  for (const Index::Column& column : self.data.index().content().columns) {
+    names.push_back(column.name);
+  }
+  return names;
+}
+
+nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
+  const std::string text = to_string(fingerprint);
+  return nb::bytes(text.data(), text.size());
+}
+
+/// What open_again() takes, but for the steps.
+nb::tuple reference(const DatasetObject& self) {
+  if (self.opening.is_none()) {
+    throw Error(ErrorCode::kUnsupported, "this dataset cannot be pickled", "",
+                "its cache or its fetchers are objects of this process; give shardwise.open() the "
+                "cache's directory");
+  }
+  return nb::make_tuple(self.opening, fingerprint_bytes(self.data.index().fingerprint()));
+}
+
+nb::tuple reduce(const DatasetObject& self, int protocol) {
+  const nb::module_ references = nb::module_::import_("shardwise.references");
+  const nb::tuple base = reference(self);
+  return nb::make_tuple(
+      references.attr("open_again"),
+      nb::make_tuple(base[0], base[1], references.attr("packed_steps")(self.steps, protocol),
+                     fingerprint_bytes(self.data.fingerprint())));
+}
+
+std::string shown_in_python(const DatasetObject& self) {
+  return "<shardwise.Dataset: " + std::to_string(self.data.size()) + " samples" +
+         (self.data.is_view() ? " (a view)" : "") + " of " +
+         nb::cast<std::string>(nb::repr(name(self.data.index().path()))) + ">";
+}
+
+}  // namespace
+
+const Dataset& dataset_of(nb::handle dataset) {
+  return nb::cast<const DatasetObject&>(dataset).data;
+}
+
+std::vector<std::uint64_t> sample_numbers(nb::handle numbers, std::uint64_t size) {
+  std::vector<std::uint64_t> taken;
+  if (PyObject_CheckBuffer(numbers.ptr()) != 0 &&
+      (take_buffer<std::int64_t>(numbers, size, taken) ||
+       take_buffer<std::uint64_t>(numbers, size, taken) ||
+       take_buffer<std::int32_t>(numbers, size, taken))) {
+    return taken;
+  }
+  for (const nb::handle number : numbers) taken.push_back(sample_number(number.ptr(), size));
+  return taken;
+}
+
+void add_datasets(nb::module_& module) {
+  nb::class_<DatasetObject>(
+      module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(),
+      "The samples of an index, by number and by key, read in place. shardwise.open() makes "
+      "one.\n\n"
+      "``ds[i]`` is the sample with this number (``ds[-1]`` the last), ``len(ds)`` their number, "
+      "``key in ds`` whether there is one of that key. ``ds[a:b]``, ``ds[numbers]``, where() and "
+      "select() are views: datasets of some of the samples, numbered from 0 in the order of the "
+      "index, at 8 bytes a sample.\n\n"
+      "Any thread may use it; one that waits for a shard lets the others run. After fork() the "
+      "child may go on using it. Pickled, it is a reference: the index's absolute path, its "
+      "fingerprint, the options, and how the view was made. Where another index lies at that path, "
+      "unpickling raises Mismatch.")
+      .def_prop_ro(
+          "fingerprint",
+          [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
+          "32 hexadecimal digits, the same for the same samples in the same order.")
+      .def_prop_ro(
+          "path", [](const DatasetObject& self) { return name(self.data.index().path()); },
+          nb::sig("def path(self) -> str"), "The path of its index.")
+      .def_prop_ro(
+          "is_view", [](const DatasetObject& self) { return self.data.is_view(); },
+          "True if it is a view of some samples.")
+      .def_prop_ro("columns", &column_names,
+                   "Names of the metadata columns that the index was built with.")
+      .def("column", &column, "name"_a, "numbers"_a = nb::none(),
+           nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
+                   "list[int | float | str | bytes | None]"),
+           "The values in a metadata column of these samples, of all by default. No shard is "
+           "opened. Raises NotFound, OutOfRange.")
+      .def(
+          "numbers",
+          [](const DatasetObject& self, const std::string& column) {
+            return array_of(self.data.numbers(column));
+          },
+          "column"_a,
+          nb::sig("def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]"),
+          "A metadata column of numbers, one for each sample. Raises NotFound; InvalidArgument if "
+          "a value is no number. Needs NumPy.")
+      .def("sizes", &sizes, "field"_a, "numbers"_a = nb::none(),
+           nb::sig("def sizes(self, field: str, numbers: typing.Any = None) -> "
+                   "numpy.typing.NDArray[numpy.int64]"),
+           "The bytes of a field of these samples, of all by default; 0 where a sample has no such "
+           "field. No shard is opened. Needs NumPy.")
+      .def("gather", &gather, "numbers"_a, "field"_a,
+           nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
+                   "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
+           "Copies one field of many samples into one array: ``(offsets, data)``, where that of "
+           "``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has "
+           "no such field; StaleIndex, OSError. Needs NumPy.")
+      .def("find_number", &number_of, "key"_a,
+           nb::sig("def find_number(self, key: str) -> int | None"),
+           "The number of the first sample with this key, or None. No shard is opened.")
+      .def("find", &find, "key"_a, nb::sig("def find(self, key: str) -> Sample | None"),
+           "The first sample with this key, or None.")
+      .def("get", &get, "key"_a, nb::sig("def get(self, key: str) -> Sample"),
+           "The first sample with this key. Raises NotFound.")
+      .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
+           nb::sig("def where(self, condition: str, first: int | None = None, "
+                   "last: int | None = None) -> Dataset"),
+           "A view of the samples for which an SQL condition over the table samples holds, as "
+           "``ds.where(\"cls = 7 AND width >= 256\")``; only of those in [first, last), if these "
+           "are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.")
+      .def(
+          "select", &select, "which"_a, nb::sig("def select(self, which: typing.Any) -> Dataset"),
+          "A view of the samples with these numbers, or (a list of str) keys, in any order: in the "
+          "view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one "
+          "is named twice.")
+      .def(
+          "number_in_index",
+          [](const DatasetObject& self, std::uint64_t number) {
+            return self.data.number_in_index(number);
+          },
+          "number"_a, "The number in the index of a sample of this dataset. Raises OutOfRange.")
+      .def_prop_ro("shards", &shards, nb::sig("def shards(self) -> list[records.Shard]"),
+                   "The shards of the index, also where this is a view.")
+      .def_prop_ro(
+          "shard_starts", [](const DatasetObject& self) { return self.data.shard_starts(); },
+          "Where each shard's samples begin in this dataset's numbers, and at last its length.")
+      .def_prop_ro("info", &info, nb::sig("def info(self) -> records.Info"),
+                   "The whole of the index, summed up.")
+      .def_prop_ro(
+          "open_shards",
+          [](const DatasetObject& self) { return self.data.pool_stats().open_shards; },
+          "How many shards are mapped now, or open with access=\"read\".")
+      .def("__repr__", &shown_in_python)
+      .def("__reduce_ex__", &reduce,
+           nb::sig("def __reduce_ex__(self, protocol: typing.SupportsIndex, /) -> "
+                   "tuple[typing.Any, ...]"))
+      .def_prop_ro("_reference", &reference,
+                   nb::sig("def _reference(self) -> tuple[typing.Any, ...]"))
+      .def_prop_ro("_steps", [](const DatasetObject& self) { return self.steps; });
+
+  module.def("open_dataset", &open, "sources"_a, nb::kw_only(), "access"_a, "cache"_a.none(),
+             "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a,
+             "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),
+             nb::sig("def open_dataset(sources: collections.abc.Sequence[str], **options: "
+                     "typing.Any) -> Dataset"),
+             "What shardwise.open() calls.");
+}
+
+}  // namespace shardwise::python

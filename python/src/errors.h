@@ -1,0 +1,28 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+
+namespace shardwise::python {
+
+/// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
+/// code.
+void translate_errors();
+
+/// Sets Python's error for the exception that is being handled. For what nanobind does not wrap:
+/// slots of types.
+void set_error_of_exception() noexcept;
+
+/// Calls `function`; if it throws, sets Python's error and returns `failed`.
+template <class Function, class Result>
+Result guarded(const Function& function, Result failed) noexcept {
+  try {
+    return function();
+  } catch (...) {
+    set_error_of_exception();
+    return failed;
+  }
+}
+
+}  // namespace shardwise::python

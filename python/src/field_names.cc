@@ -1,0 +1,75 @@
+#include "field_names.h"
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace shardwise::python {
+
+namespace {
+
+/// All names that were asked for. Never destroyed: at exit Python is gone before it.
+PyObject* interned(std::string_view name) {
+  static auto* const mutex = new std::mutex;
+  static auto* const names = new std::unordered_map<std::string, PyObject*>;
+  {
+    const std::lock_guard lock(*mutex);
+    if (const auto found = names->find(std::string(name)); found != names->end()) {
+      return found->second;
+    }
+  }
+  PyObject* made = new_name(name);
+  if (made == nullptr) return nullptr;
+  PyUnicode_InternInPlace(&made);
+  const std::lock_guard lock(*mutex);
+  return names->try_emplace(std::string(name), made).first->second;  // `made` stays, once a name
+}
+
+/// Where a thread found names lately. The bytes are compared, since another index may lie at an
+/// address by then.
+struct Recent {
+  std::string_view name;  // as the str has it, and valid as long
+  PyObject* str = nullptr;
+};
+thread_local std::array<Recent, 64> recent_names;
+
+}  // namespace
+
+PyObject* new_name(std::string_view name) noexcept {
+  return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape");
+}
+
+PyObject* field_name(std::string_view name) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(name.data());
+  Recent& recent = recent_names[((address >> 3) ^ (address >> 9)) % recent_names.size()];
+  if (recent.str != nullptr && recent.name == name) return recent.str;
+  PyObject* str = interned(name);
+  if (str == nullptr) return nullptr;
+  Py_ssize_t size = 0;
+  if (const char* bytes = PyUnicode_AsUTF8AndSize(str, &size)) {
+    recent = {{bytes, static_cast<std::size_t>(size)}, str};
+  } else {
+    PyErr_Clear();  // has surrogates, and no UTF-8 of its own
+  }
+  return str;
+}
+
+NameBytes::NameBytes(PyObject* name) noexcept {
+  Py_ssize_t size = 0;
+  if (const char* bytes = PyUnicode_AsUTF8AndSize(name, &size)) {
+    view_ = {bytes, static_cast<std::size_t>(size)};
+    return;
+  }
+  if (PyErr_ExceptionMatches(PyExc_UnicodeError) == 0) return;
+  PyErr_Clear();
+  encoded_ = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape");
+  char* encoded = nullptr;
+  if (encoded_ != nullptr && PyBytes_AsStringAndSize(encoded_, &encoded, &size) == 0) {
+    view_ = {encoded, static_cast<std::size_t>(size)};
+  }
+}
+
+NameBytes::~NameBytes() { Py_XDECREF(encoded_); }
+
+}  // namespace shardwise::python

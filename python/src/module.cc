@@ -1,0 +1,24 @@
+#include <nanobind/nanobind.h>
+
+#include "errors.h"
+#include "objects.h"
+#include "orders.h"
+
+namespace nb = nanobind;
+
+// The extension of the package. What users see of it is in the Python files beside it.
+NB_MODULE(_core, module) {
+  using namespace shardwise::python;
+  module.attr("__version__") = SHARDWISE_VERSION;
+#ifdef NDEBUG
+  // Interpreters that end with threads still running leave objects behind.
+  nb::set_leak_warnings(false);
+#endif
+  translate_errors();
+  add_caches(module);
+  add_samples(module);
+  add_datasets(module);
+  add_orders(module);
+  add_samplers(module);
+  add_building(module);
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/sample.h"
+
+namespace shardwise::python {
+
+/// What `shardwise.Dataset` holds.
+struct DatasetObject {
+  Dataset data;
+  /// What open_again() of shardwise.references makes it from in another process: a tuple of plain
+  /// values, or None if nothing can.
+  nanobind::object opening;
+  /// How this view was made of what was opened: a tuple of steps; empty if it is all of it.
+  nanobind::tuple steps;
+};
+
+/// What `shardwise.Sample` holds.
+struct SampleObject {
+  Sample sample;
+  nanobind::object dataset;  ///< of which it is
+};
+
+/// What `shardwise.ShardCache` holds.
+struct CacheObject {
+  std::shared_ptr<ShardCache> cache;
+};
+
+/// A Python object for a sample of `dataset`. A new reference; null with Python's error set.
+PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept;
+
+/// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy; each less than
+/// 0 counts from the end, as of a list. Errors: IndexError (OutOfRange), TypeError.
+std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, std::uint64_t size);
+
+/// A dataset from what Python passes. Errors: TypeError.
+const Dataset& dataset_of(nanobind::handle dataset);
+
+void add_samples(nanobind::module_& module);
+void add_datasets(nanobind::module_& module);
+void add_samplers(nanobind::module_& module);
+void add_building(nanobind::module_& module);
+void add_caches(nanobind::module_& module);
+
+}  // namespace shardwise::python

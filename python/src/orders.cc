@@ -1,0 +1,210 @@
+#include "orders.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/text.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+/// Options that belong to some kinds of order only.
+struct KindOptions {
+  std::optional<std::uint64_t> chunk_size;
+  std::optional<std::uint64_t> window;
+  std::optional<bool> phase;
+  std::optional<std::string> unit;
+  std::optional<std::string> weights;
+  std::optional<bool> shuffle;
+  std::optional<bool> shufflefirst;
+};
+
+template <class T>
+void take(std::optional<T>& option, T& to) {
+  if (option) to = *std::exchange(option, std::nullopt);
+}
+
+void take(KindOptions& options, Chunked& kind) {
+  take(options.chunk_size, kind.chunk_size);
+  take(options.window, kind.window);
+  take(options.phase, kind.phase);
+}
+void take(KindOptions& options, Sharded& kind) { take(options.window, kind.window); }
+void take(KindOptions& /*options*/, Sequential& /*kind*/) {}
+void take(KindOptions& options, Resampled& kind) {
+  take(options.weights, kind.weights);
+  if (!options.unit) return;
+  const std::string unit = *std::exchange(options.unit, std::nullopt);
+  if (unit != "sample" && unit != "shard") {
+    throw InvalidArgument("unknown unit of a resampled order", in_quotes(unit),
+                          "choose sample or shard");
+  }
+  kind.unit = unit == "shard" ? Resampled::Unit::kShard : Resampled::Unit::kSample;
+}
+void take(KindOptions& options, Wids& kind) {
+  take(options.chunk_size, kind.chunk_size);
+  take(options.shuffle, kind.shuffle);
+  take(options.shufflefirst, kind.shufflefirst);
+}
+void take(KindOptions& /*options*/, Mixture& /*kind*/) {}
+
+void require_none_left(const KindOptions& options, std::string_view kind) {
+  const std::pair<bool, const char*> left[] = {{options.chunk_size.has_value(), "chunk_size"},
+                                               {options.window.has_value(), "window"},
+                                               {options.phase.has_value(), "phase"},
+                                               {options.unit.has_value(), "unit"},
+                                               {options.weights.has_value(), "weights"},
+                                               {options.shuffle.has_value(), "shuffle"},
+                                               {options.shufflefirst.has_value(), "shufflefirst"}};
+  for (const auto& [is_left, option] : left) {
+    if (is_left) {
+      throw InvalidArgument("the order has no such option", option,
+                            "the kind of order is " + in_quotes(kind));
+    }
+  }
+}
+
+Order make_order(const std::string& kind, std::uint64_t seed, std::uint64_t streams,
+                 const std::string& tail, bool balance_bytes, std::uint64_t epoch_size,
+                 const std::vector<std::uint64_t>& skip, std::optional<std::uint64_t> chunk_size,
+                 std::optional<std::uint64_t> window, std::optional<bool> phase,
+                 std::optional<std::string> unit, std::optional<std::string> weights,
+                 std::optional<bool> shuffle, std::optional<bool> shufflefirst) {
+  Order order{.seed = seed,
+              .kind = parse_order_kind(kind),
+              .streams = streams,
+              .tail = parse_tail(tail),
+              .balance_bytes = balance_bytes,
+              .epoch_size = epoch_size};
+  KindOptions options{chunk_size,         window,  phase,       std::move(unit),
+                      std::move(weights), shuffle, shufflefirst};
+  std::visit([&](auto& made) { take(options, made); }, order.kind);
+  require_none_left(options, kind);
+  for (const std::uint64_t sample : skip) order.skip.add_sample(sample);
+  return order;
+}
+
+/// What make_order() takes: of the kind's own options those that it has.
+nb::dict arguments(const Order& order) {
+  nb::dict all;
+  all["kind"] = std::string(name_of(order.kind));
+  all["seed"] = order.seed;
+  all["streams"] = order.streams;
+  all["tail"] = std::string(tail_name(order.tail));
+  all["balance_bytes"] = order.balance_bytes;
+  all["epoch_size"] = order.epoch_size;
+  nb::list skip;
+  for (const auto& [sample, entry] : order.skip.samples()) skip.append(sample);
+  all["skip"] = skip;
+  if (const auto* chunked = std::get_if<Chunked>(&order.kind)) {
+    all["chunk_size"] = chunked->chunk_size;
+    all["window"] = chunked->window;
+    all["phase"] = chunked->phase;
+  } else if (const auto* sharded = std::get_if<Sharded>(&order.kind)) {
+    all["window"] = sharded->window;
+  } else if (const auto* resampled = std::get_if<Resampled>(&order.kind)) {
+    all["unit"] = resampled->unit == Resampled::Unit::kShard ? "shard" : "sample";
+    all["weights"] = resampled->weights;
+  } else if (const auto* wids = std::get_if<Wids>(&order.kind)) {
+    all["chunk_size"] = wids->chunk_size;
+    all["shuffle"] = wids->shuffle;
+    all["shufflefirst"] = wids->shufflefirst;
+  }
+  return all;
+}
+
+std::string shown_in_python(const Order& order) {
+  std::string text = "shardwise.Order(";
+  bool first = true;
+  for (const auto& [name, value] : arguments(order)) {
+    text += (first ? "" : ", ") + nb::cast<std::string>(name) + "=" +
+            nb::cast<std::string>(nb::repr(value));
+    first = false;
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+SampleSet sample_set(nb::handle data) {
+  if (nb::isinstance<Order>(data)) throw nb::type_error("an Order is no data set");
+  if (PyIndex_Check(data.ptr()) != 0) {
+    const Py_ssize_t size = PyNumber_AsSsize_t(data.ptr(), PyExc_OverflowError);
+    if (size == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+    return {size};
+  }
+  try {
+    return {dataset_of(data)};
+  } catch (const nb::cast_error&) {
+  }
+  return {nb::len(data)};
+}
+
+void add_orders(nb::module_& module) {
+  nb::class_<Order>(
+      module, "Order",
+      "Which sample comes when, whichever rank reads it: a value, the same on every rank.\n\n"
+      "kind: \"chunked\" (chunks of chunk_size samples in a random order, window of them mixed "
+      "together), \"sharded\" (the same with whole shards), \"sequential\", \"resampled\" (draws "
+      "with replacement, by unit \"sample\" or \"shard\", weights a metadata column), or \"wids\" "
+      "(the order of Python wids, bit for bit).\n"
+      "seed: of all that is random. streams: parts of the order that ranks read side by side.\n"
+      "tail: \"exact\" (each sample once; ranks differ by one at most), \"drop\" or \"pad\".\n"
+      "balance_bytes: deal out each step so that ranks get near-equal bytes.\n"
+      "epoch_size: samples in an epoch of all ranks; 0: one pass.\n"
+      "skip: numbers of samples that are left out.\n\n"
+      "An option that the kind has not is InvalidArgument.")
+      .def(
+          "__init__",
+          [](Order* self, const std::string& kind, std::uint64_t seed, std::uint64_t streams,
+             const std::string& tail, bool balance_bytes, std::uint64_t epoch_size,
+             const std::vector<std::uint64_t>& skip, std::optional<std::uint64_t> chunk_size,
+             std::optional<std::uint64_t> window, std::optional<bool> phase,
+             std::optional<std::string> unit, std::optional<std::string> weights,
+             std::optional<bool> shuffle, std::optional<bool> shufflefirst) {
+            new (self) Order(make_order(kind, seed, streams, tail, balance_bytes, epoch_size, skip,
+                                        chunk_size, window, phase, std::move(unit),
+                                        std::move(weights), shuffle, shufflefirst));
+          },
+          "kind"_a = "chunked", nb::kw_only(), "seed"_a = 0, "streams"_a = 1, "tail"_a = "exact",
+          "balance_bytes"_a = false, "epoch_size"_a = 0, "skip"_a = std::vector<std::uint64_t>(),
+          "chunk_size"_a = nb::none(), "window"_a = nb::none(), "phase"_a = nb::none(),
+          "unit"_a = nb::none(), "weights"_a = nb::none(), "shuffle"_a = nb::none(),
+          "shufflefirst"_a = nb::none())
+      .def_prop_ro("kind", [](const Order& self) { return std::string(name_of(self.kind)); })
+      .def_prop_ro("seed", [](const Order& self) { return self.seed; })
+      .def_prop_ro("options", &arguments, nb::sig("def options(self) -> dict[str, typing.Any]"),
+                   "All its options by name, as the constructor takes them.")
+      .def(
+          "__eq__",
+          [](const Order& self, nb::handle other) -> nb::object {
+            if (!nb::isinstance<Order>(other)) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(self == nb::cast<const Order&>(other));
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__repr__", &shown_in_python)
+      .def("__getstate__", &arguments, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
+      .def(
+          "__setstate__",
+          [](Order& self, const nb::dict& state) {
+            const nb::object made = nb::type<Order>()(**state);
+            new (&self) Order(nb::cast<const Order&>(made));
+          },
+          nb::sig("def __setstate__(self, state: dict[str, typing.Any], /) -> None"));
+}
+
+}  // namespace shardwise::python

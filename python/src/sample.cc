@@ -1,0 +1,356 @@
+#include "shardwise/data/sample.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "blocking.h"
+#include "data/sample_access.h"
+#include "errors.h"
+#include "field_names.h"
+#include "objects.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+// Set when the module is made; the type lives as long as it.
+nb::handle sample_type;
+
+SampleObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<SampleObject>(self); }
+
+/// The field that the memoryview which is being made shows. A Sample gives its buffer for no other
+/// purpose: it has several fields, so as a whole it has none.
+thread_local std::optional<std::string_view> shown;
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  if (!shown) {
+    view->obj = nullptr;
+    PyErr_SetString(PyExc_BufferError,
+                    "a Sample is not one run of bytes: ask for a field, as sample[\"jpg\"]");
+    return -1;
+  }
+  // PyBuffer_FillInfo wants memory that may be written to; the view is read-only.
+  return PyBuffer_FillInfo(view, self, const_cast<char*>(shown->data()),
+                           static_cast<Py_ssize_t>(shown->size()), /*readonly=*/1, flags);
+}
+
+/// A read-only memoryview of the bytes, which keeps the sample alive. A new reference.
+PyObject* new_view(PyObject* self, std::string_view bytes) noexcept {
+  shown = bytes;
+  PyObject* view = PyMemoryView_FromObject(self);
+  shown.reset();
+  return view;
+}
+
+/// Throws, if `self` has no such field, as Sample does.
+std::size_t place_of(const Sample& sample, std::string_view field) {
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    if (sample.field(i).name == field) return i;
+  }
+  (void)sample[field];  // throws
+  return 0;
+}
+
+PyObject* get_field(PyObject* self, PyObject* name) noexcept {
+  return guarded(
+      [&]() -> PyObject* {
+        const NameBytes field(name);
+        if (!field.is_valid()) return nullptr;
+        return new_view(self, held_by(self).sample[field.view()]);
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+Py_ssize_t num_fields(PyObject* self) noexcept {
+  return static_cast<Py_ssize_t>(held_by(self).sample.num_fields());
+}
+
+int has_field(PyObject* self, PyObject* name) noexcept {
+  if (PyUnicode_Check(name) == 0) return 0;
+  const NameBytes field(name);
+  if (!field.is_valid()) return -1;
+  return held_by(self).sample.contains(field.view()) ? 1 : 0;
+}
+
+nb::object name_of_field(const Sample& sample, std::size_t i) {
+  PyObject* name = field_name(sample.field(i).name);
+  if (name == nullptr) nb::raise_python_error();
+  return nb::borrow(name);
+}
+
+nb::list field_names(const SampleObject& self) {
+  nb::list names;
+  for (std::size_t i = 0; i < self.sample.num_fields(); ++i) {
+    names.append(name_of_field(self.sample, i));
+  }
+  return names;
+}
+
+/// The bytes of field `i`, copied while nothing can end the process.
+nb::object copied(const Sample& sample, std::size_t i) {
+  const std::string_view bytes = sample.field(i).bytes;
+  nb::object copy =
+      nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
+  if (!copy.is_valid()) nb::raise_python_error();
+  auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
+  constexpr std::size_t kLong = std::size_t{1}
+                                << 18;  // bytes whose copying others need not wait for
+  if (bytes.size() < kLong) {
+    detail::SampleAccess::copy_unchanged(sample, i, {to, bytes.size()});
+  } else {
+    const nb::gil_scoped_release released;
+    detail::SampleAccess::copy_unchanged(sample, i, {to, bytes.size()});
+  }
+  return copy;
+}
+
+nb::object copied_field(const Sample& sample, nb::handle name) {
+  const NameBytes field(name.ptr());
+  if (!field.is_valid()) nb::raise_python_error();
+  return copied(sample, place_of(sample, field.view()));
+}
+
+nb::object view_of(nb::handle self, std::size_t i) {
+  PyObject* view = new_view(self.ptr(), held_by(self.ptr()).sample.field(i).bytes);
+  if (view == nullptr) nb::raise_python_error();
+  return nb::steal(view);
+}
+
+nb::dict views(nb::handle self) {
+  const Sample& sample = held_by(self.ptr()).sample;
+  nb::dict fields;
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    PyObject* name = field_name(sample.field(i).name);
+    if (name == nullptr) nb::raise_python_error();
+    const nb::object view = view_of(self, i);
+    if (PyDict_SetItem(fields.ptr(), name, view.ptr()) != 0) nb::raise_python_error();
+  }
+  return fields;
+}
+
+nb::dict copies(const SampleObject& self) {
+  nb::dict fields;
+  for (std::size_t i = 0; i < self.sample.num_fields(); ++i) {
+    fields[name_of_field(self.sample, i)] = copied(self.sample, i);
+  }
+  return fields;
+}
+
+nb::object array_over(nb::handle self, nb::handle name) {
+  const nb::object view = nb::steal(get_field(self.ptr(), name.ptr()));
+  if (!view.is_valid()) nb::raise_python_error();
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  return numpy.attr("frombuffer")(view, numpy.attr("uint8"));
+}
+
+nb::object tensor_of(const SampleObject& self, nb::handle name) {
+  const nb::module_ torch = nb::module_::import_("torch");
+  const NameBytes field(name.ptr());
+  if (!field.is_valid()) nb::raise_python_error();
+  const std::size_t place = place_of(self.sample, field.view());
+  const std::size_t size = self.sample.field(place).bytes.size();
+  nb::object tensor = torch.attr("empty")(size, "dtype"_a = torch.attr("uint8"));
+  auto* to = reinterpret_cast<std::byte*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
+  const nb::gil_scoped_release released;
+  detail::SampleAccess::copy_unchanged(self.sample, place, {to, size});
+  return tensor;
+}
+
+bool same_sample(const SampleObject& a, const SampleObject& b) {
+  const Dataset& left = dataset_of(a.dataset);
+  const Dataset& right = dataset_of(b.dataset);
+  return a.sample.number_in_index() == b.sample.number_in_index() &&
+         left.index().fingerprint() == right.index().fingerprint();
+}
+
+nb::object name(std::string_view bytes) {
+  PyObject* str = new_name(bytes);
+  if (str == nullptr) nb::raise_python_error();
+  return nb::steal(str);
+}
+
+std::string shown_in_python(const SampleObject& self) {
+  std::string text = "<shardwise.Sample: " + self.sample.describe() + ", fields ";
+  for (std::size_t i = 0; i < self.sample.num_fields(); ++i) {
+    const Sample::Field field = self.sample.field(i);
+    text += (i == 0 ? "" : ", ") + nb::cast<std::string>(nb::repr(name(field.name))) + " (" +
+            std::to_string(field.bytes.size()) + " bytes)";
+  }
+  return text + ">";
+}
+
+PyObject* sample_iter(PyObject* self) noexcept {
+  return guarded([&]() -> PyObject* { return PyObject_GetIter(field_names(held_by(self)).ptr()); },
+                 static_cast<PyObject*>(nullptr));
+}
+
+PyType_Slot slots[] = {
+    {Py_mp_subscript, reinterpret_cast<void*>(get_field)},
+    {Py_mp_length, reinterpret_cast<void*>(num_fields)},
+    {Py_sq_contains, reinterpret_cast<void*>(has_field)},
+    {Py_tp_iter, reinterpret_cast<void*>(sample_iter)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {0, nullptr},
+};
+
+}  // namespace
+
+PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept {
+  PyObject* made = nb::inst_alloc(sample_type).release().ptr();
+  if (made == nullptr) return nullptr;
+  new (&held_by(made)) SampleObject{std::move(sample), nb::borrow(dataset)};
+  nb::inst_mark_ready(made);
+  return made;
+}
+
+void add_samples(nb::module_& module) {
+  auto type =
+      nb::class_<SampleObject>(module, "Sample", nb::type_slots(slots), nb::is_final(),
+                               "One sample of a Dataset, read in place: a read-only mapping of the "
+                               "names of its fields to their bytes.\n\n"
+                               "``sample[\"jpg\"]`` is a read-only memoryview into the mapped "
+                               "shard. It copies nothing, and keeps the shard mapped while it, or "
+                               "whatever is made over it, lives: evicting the shard, or closing or "
+                               "dropping the Dataset, does no harm. Where the dataset has "
+                               "access=\"read\", it is over bytes that the sample holds.\n\n"
+                               "A view of a shard that somebody truncates in place ends the "
+                               "process with SIGBUS when it is read; bytes(), copy() and "
+                               "access=\"read\" raise StaleIndex or OSError instead.\n\n"
+                               "Pickled, a sample is a reference: its index's path, and its "
+                               "number there. Any thread may use it.")
+          .def_prop_ro(
+              "key", [](const SampleObject& self) { return name(self.sample.key()); },
+              nb::sig("def key(self) -> str"),
+              "Its key: the path of its members up to the first dot of the file's name. Bytes that "
+              "are not UTF-8 are surrogates (surrogateescape).")
+          .def_prop_ro(
+              "index", [](const SampleObject& self) { return self.sample.index(); },
+              "Its number in its dataset.")
+          .def_prop_ro(
+              "number_in_index",
+              [](const SampleObject& self) { return self.sample.number_in_index(); },
+              "Its number in the index: another one only where the dataset is a view.")
+          .def_prop_ro(
+              "dataset", [](const SampleObject& self) { return self.dataset; },
+              nb::sig("def dataset(self) -> Dataset"), "The Dataset that it was taken from.")
+          .def_prop_ro(
+              "shard_path", [](const SampleObject& self) { return name(self.sample.shard_path()); },
+              nb::sig("def shard_path(self) -> str"), "Path or URL of the shard that holds it.")
+          .def("keys", &field_names, nb::sig("def keys(self) -> list[str]"),
+               "Names of its fields, as they lie in the shard.")
+          .def(
+              "values",
+              [](nb::handle_t<SampleObject> self) {
+                nb::list all;
+                for (std::size_t i = 0; i < held_by(self.ptr()).sample.num_fields(); ++i) {
+                  all.append(view_of(self, i));
+                }
+                return all;
+              },
+              nb::sig("def values(self) -> list[memoryview]"), "The bytes of its fields.")
+          .def(
+              "items",
+              [](nb::handle_t<SampleObject> self) {
+                nb::list all;
+                const Sample& sample = held_by(self.ptr()).sample;
+                for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+                  all.append(nb::make_tuple(name_of_field(sample, i), view_of(self, i)));
+                }
+                return all;
+              },
+              nb::sig("def items(self) -> list[tuple[str, memoryview]]"), "Names and bytes.")
+          .def(
+              "get",
+              [](nb::handle_t<SampleObject> self, nb::str field, nb::object otherwise) {
+                const NameBytes wanted(field.ptr());
+                if (!wanted.is_valid()) nb::raise_python_error();
+                const auto bytes = held_by(self.ptr()).sample.find(wanted.view());
+                if (!bytes) return otherwise;
+                PyObject* view = new_view(self.ptr(), *bytes);
+                if (view == nullptr) nb::raise_python_error();
+                return nb::object(nb::steal(view));
+              },
+              "field"_a, "default"_a = nb::none(),
+              nb::sig("def get(self, field: str, default: typing.Any = None) -> typing.Any"),
+              "The bytes of a field; ``default`` if it has none of that name.")
+          .def("views", &views, nb::sig("def views(self) -> dict[str, memoryview]"),
+               "All fields as a dict: quicker than ``dict(sample)``.")
+          .def(
+              "bytes",
+              [](const SampleObject& self, nb::str field) {
+                return copied_field(self.sample, field);
+              },
+              "field"_a, nb::sig("def bytes(self, field: str) -> bytes"),
+              "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed "
+              "or cannot be read, and never SIGBUS.")
+          .def("copy", &copies, nb::sig("def copy(self) -> dict[str, bytes]"),
+               "Copies of all fields, as a dict that holds no shard. Raises as bytes().")
+          .def(
+              "text",
+              [](const SampleObject& self, nb::str field) {
+                return copied_field(self.sample, field).attr("decode")("utf-8");
+              },
+              "field"_a, nb::sig("def text(self, field: str) -> str"),
+              "A field that is UTF-8. Raises as bytes(), and UnicodeDecodeError.")
+          .def(
+              "integer",
+              [](const SampleObject& self, nb::str field) {
+                const NameBytes wanted(field.ptr());
+                if (!wanted.is_valid()) nb::raise_python_error();
+                return self.sample.integer(wanted.view());
+              },
+              "field"_a, nb::sig("def integer(self, field: str) -> int"),
+              "A field that holds a decimal number, as WebDataset's cls. Raises as bytes(), and "
+              "BadField.")
+          .def(
+              "json",
+              [](const SampleObject& self, nb::str field) {
+                return nb::module_::import_("json").attr("loads")(copied_field(self.sample, field));
+              },
+              "field"_a, nb::sig("def json(self, field: str) -> typing.Any"),
+              "A field that is JSON. Raises as bytes(), and json.JSONDecodeError.")
+          .def(
+              "numpy", &array_over, "field"_a,
+              nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
+              "The bytes of a field as a read-only uint8 array [size] over the mapped shard. It is "
+              "not passed on by DLPack, nor is there a writable one: torch ignores that an array "
+              "is read-only, and a write to it would end the process; tensor() copies.")
+          .def("tensor", &tensor_of, "field"_a,
+               nb::sig("def tensor(self, field: str) -> torch.Tensor"),
+               "A copy of a field as a torch uint8 tensor [size]. Raises as bytes().")
+          .def(
+              "__eq__",
+              [](const SampleObject& self, nb::handle other) -> nb::object {
+                if (!nb::isinstance<SampleObject>(other)) return nb::borrow(Py_NotImplemented);
+                return nb::bool_(same_sample(self, held_by(other.ptr())));
+              },
+              nb::sig("def __eq__(self, other: object, /) -> bool"),
+              "True for the same sample of the same index.")
+          .def("__hash__",
+               [](const SampleObject& self) {
+                 return static_cast<Py_ssize_t>(self.sample.number_in_index());
+               })
+          .def("__repr__", &shown_in_python)
+          .def(
+              "__reduce__",
+              [](const SampleObject& self) {
+                return nb::make_tuple(
+                    nb::module_::import_("shardwise.references").attr("sample_again"),
+                    self.dataset.attr("_reference") +
+                        nb::make_tuple(self.sample.number_in_index()));
+              },
+              nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+  sample_type = type;
+}
+
+}  // namespace shardwise::python

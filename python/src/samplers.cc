@@ -1,0 +1,290 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "objects.h"
+#include "orders.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/epoch_audit.h"
+#include "shardwise/order/resume.h"
+#include "shardwise/order/sampler.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+using SamplerPointer = std::unique_ptr<Sampler>;
+
+/// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
+struct SamplerObject {
+  SamplerPointer sampler;
+};
+
+/// What an iterator over a sampler holds; in batches unless their size is 0.
+struct IteratorObject {
+  SamplerPointer sampler;
+  std::size_t batch_size = 0;
+  bool drop_last = false;
+};
+
+IteratorObject& iterator_of(PyObject* self) noexcept { return *nb::inst_ptr<IteratorObject>(self); }
+
+PyObject* next_sample(IteratorObject& it) {
+  const auto sample = it.sampler->next();
+  return sample ? PyLong_FromUnsignedLongLong(*sample) : nullptr;
+}
+
+PyObject* next_batch(IteratorObject& it) {
+  std::vector<std::uint64_t> numbers(it.batch_size);
+  numbers.resize(it.sampler->next_batch(numbers));
+  if (numbers.empty() || (it.drop_last && numbers.size() < it.batch_size)) return nullptr;
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
+  if (list == nullptr) return nullptr;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    PyObject* number = PyLong_FromUnsignedLongLong(numbers[i]);
+    if (number == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SetItem(list, static_cast<Py_ssize_t>(i), number);
+  }
+  return list;
+}
+
+PyObject* iterator_next(PyObject* self) noexcept {
+  return guarded(
+      [&]() -> PyObject* {
+        IteratorObject& it = iterator_of(self);
+        return it.batch_size == 0 ? next_sample(it) : next_batch(it);
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+PyObject* iterator_iter(PyObject* self) noexcept {
+  Py_INCREF(self);
+  return self;
+}
+
+PyType_Slot iterator_slots[] = {
+    {Py_tp_iter, reinterpret_cast<void*>(iterator_iter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(iterator_next)},
+    {0, nullptr},
+};
+
+nb::dict state_of(const IteratorObject& it) {
+  nb::dict state;
+  state["epoch"] = it.sampler->epoch();
+  state["position"] = it.sampler->position();
+  state["token"] = it.sampler->token().to_text();
+  return state;
+}
+
+/// Goes on where state_of() stood. The token knows the point for all ranks; within it, a rank goes
+/// on where itself stood if the ranks are the same.
+void load_state(IteratorObject& it, const nb::dict& state) {
+  const auto epoch = nb::cast<std::uint64_t>(state["epoch"]);
+  if (epoch != it.sampler->epoch()) it.sampler->set_epoch(epoch);
+  it.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state["token"])));
+}
+
+SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
+                   std::uint64_t world_size, std::uint64_t batch_size,
+                   std::uint64_t global_batch_size, std::uint64_t replicas) {
+  return {make_sampler(sample_set(data), order,
+                       {.rank = rank,
+                        .world_size = world_size,
+                        .batch_size = batch_size,
+                        .global_batch_size = global_batch_size,
+                        .replicas = replicas})};
+}
+
+}  // namespace
+
+void add_samplers(nb::module_& module) {
+  nb::class_<IteratorObject>(module, "SamplerIterator", nb::type_slots(iterator_slots),
+                             "A walk through a sampler's epoch. Of one thread.")
+      .def_prop_ro(
+          "position", [](const IteratorObject& self) { return self.sampler->position(); },
+          "How many samples it has given, from where its sampler began.")
+      .def(
+          "token", [](const IteratorObject& self) { return self.sampler->token().to_text(); },
+          "A resume token for what it has given, if every rank took as many. What a DataLoader "
+          "took ahead counts as given, though it was not delivered: see Sampler.token().")
+      .def("state_dict", &state_of, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
+           "Where it stands, for load_state_dict().")
+      .def(
+          "load_state_dict", &load_state, "state_dict"_a,
+          nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
+          "Goes on where state_dict() was asked, with any number of ranks. Raises Mismatch if that "
+          "was of other data or another order.");
+
+  nb::class_<SamplerObject>(
+      module, "Sampler", nb::is_weak_referenceable(),
+      "The sample numbers that one rank delivers in an epoch, in order.\n\n"
+      "data: a Dataset, or whatever has a length, or that length. order: an Order. rank, "
+      "world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: "
+      "of "
+      "all ranks together, instead. replicas: neighbouring ranks that get the same samples.\n\n"
+      "``for i in sampler`` walks through the epoch from where it begins; each iterator anew. "
+      "``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One "
+      "thread at a time.")
+      .def(
+          "__init__",
+          [](SamplerObject* self, nb::handle data, const Order& order, std::uint64_t rank,
+             std::uint64_t world_size, std::uint64_t batch_size, std::uint64_t global_batch_size,
+             std::uint64_t replicas) {
+            new (self) SamplerObject(
+                make(data, order, rank, world_size, batch_size, global_batch_size, replicas));
+          },
+          "data"_a, "order"_a = Order{}, nb::kw_only(), "rank"_a = 0, "world_size"_a = 1,
+          "batch_size"_a = 1, "global_batch_size"_a = 0, "replicas"_a = 1,
+          nb::sig("def __init__(self, data: typing.Any, order: Order = ..., *, rank: int = 0, "
+                  "world_size: int = 1, batch_size: int = 1, global_batch_size: int = 0, "
+                  "replicas: int = 1) -> None"))
+      .def(
+          "__len__", [](const SamplerObject& self) { return self.sampler->size(); },
+          "How many samples this rank delivers, from where the sampler began to the end of the "
+          "epoch.")
+      .def(
+          "__iter__",
+          [](const SamplerObject& self) { return IteratorObject{self.sampler->clone()}; },
+          nb::sig("def __iter__(self) -> SamplerIterator"), "An iterator from the beginning.")
+      .def(
+          "batches",
+          [](const SamplerObject& self, std::size_t size, bool drop_last) {
+            if (size == 0) {
+              throw InvalidArgument("a batch has at least one sample", "size 0", "");
+            }
+            return IteratorObject{self.sampler->clone(), size, drop_last};
+          },
+          "size"_a, "drop_last"_a = false,
+          "An iterator over lists of ``size`` numbers, the last one shorter, or left out.")
+      .def(
+          "__getitem__",
+          [](const SamplerObject& self, Py_ssize_t index) {
+            const std::uint64_t size = self.sampler->size();
+            return self.sampler->at(index < 0 ? static_cast<std::uint64_t>(index) + size
+                                              : static_cast<std::uint64_t>(index));
+          },
+          "index"_a, "This rank's sample at this place. Raises OutOfRange.")
+      .def(
+          "set_epoch",
+          [](SamplerObject& self, std::uint64_t epoch) { self.sampler->set_epoch(epoch); },
+          "epoch"_a, "Moves to the beginning of an epoch.")
+      .def_prop_ro("epoch", [](const SamplerObject& self) { return self.sampler->epoch(); })
+      .def_prop_ro("rank", [](const SamplerObject& self) { return self.sampler->rank(); })
+      .def_prop_ro("world_size",
+                   [](const SamplerObject& self) { return self.sampler->world_size(); })
+      .def_prop_ro(
+          "batch_size", [](const SamplerObject& self) { return self.sampler->batch_size(); },
+          "Samples of a step on this rank, at most.")
+      .def_prop_ro(
+          "steps", [](const SamplerObject& self) { return self.sampler->steps(); },
+          "Steps to the end of the epoch, the same number on all ranks.")
+      .def_prop_ro(
+          "num_samples", [](const SamplerObject& self) { return self.sampler->num_samples(); },
+          "Samples of the data set.")
+      .def_prop_ro("order", [](const SamplerObject& self) { return self.sampler->order(); })
+      .def_prop_ro(
+          "is_exact", [](const SamplerObject& self) { return self.sampler->is_exact(); },
+          "True if an epoch has each sample exactly once, but for tail and skip.")
+      .def_prop_ro(
+          "fingerprint",
+          [](const SamplerObject& self) { return to_string(self.sampler->fingerprint()); },
+          "That of the data set.")
+      .def(
+          "token",
+          [](const SamplerObject& self, std::uint64_t steps) {
+            return self.sampler->token_after(steps).to_text();
+          },
+          "steps"_a,
+          "A resume token: one line of text for a checkpoint, after ``steps`` steps of all ranks "
+          "from where the sampler began. Count the batches that were trained on, and not what a "
+          "DataLoader took from the sampler: with workers it takes many ahead.")
+      .def(
+          "resume",
+          [](SamplerObject& self, const std::string& token, bool allow_changes) {
+            self.sampler->resume(
+                ResumeToken::from_text(token),
+                allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
+          },
+          "token"_a, "allow_changes"_a = false,
+          "Goes on where the token stands, with any number of ranks and batch size. Raises "
+          "Mismatch if it is of other data or another order, unless allow_changes and it stands at "
+          "the beginning of an epoch; VersionMismatch.")
+      .def(
+          "for_rank",
+          [](const SamplerObject& self, std::uint64_t rank) {
+            return SamplerObject{self.sampler->for_rank(rank)};
+          },
+          "rank"_a, "A sampler of the same order from the same point for another rank.")
+      .def(
+          "__copy__",
+          [](const SamplerObject& self) { return SamplerObject{self.sampler->clone()}; },
+          nb::sig("def __copy__(self) -> Sampler"));
+
+  nb::class_<EpochAudit>(
+      module, "Audit",
+      "Counts the samples that were delivered in an epoch, and proves at its end that they were "
+      "those that had to be. Each rank has one; the sum of their words over all ranks proves the "
+      "epoch of all:\n\n"
+      "    audit = Audit(sampler)\n"
+      "    for numbers in ...: audit.add(numbers)\n"
+      "    words = all_reduce_sum(audit.words())\n"
+      "    print(audit.prove(sampler, words))")
+      .def(
+          "__init__",
+          [](EpochAudit* self, const SamplerObject& sampler) {
+            new (self) EpochAudit(sampler.sampler->fingerprint());
+          },
+          "sampler"_a)
+      .def(
+          "add",
+          [](EpochAudit& self, nb::handle numbers) {
+            if (PyIndex_Check(numbers.ptr()) != 0) {
+              self.add(nb::cast<std::uint64_t>(numbers));
+              return;
+            }
+            for (const nb::handle number : numbers) self.add(nb::cast<std::uint64_t>(number));
+          },
+          "numbers"_a, nb::sig("def add(self, numbers: typing.Any) -> None"),
+          "Samples that were delivered: a number, or several.")
+      .def("reset", &EpochAudit::reset, "Begins the next epoch.")
+      .def(
+          "words", [](const EpochAudit& self) { return self.sum().to_words(); },
+          nb::sig("def words(self) -> list[int]"),
+          "Ten whole numbers below 2^32, to be added over the ranks.")
+      .def(
+          "prove",
+          [](EpochAudit& self, const SamplerObject& sampler,
+             const std::optional<std::array<std::int64_t, EpochAudit::Sum::kNumWords>>& words) {
+            EpochAudit all(sampler.sampler->fingerprint());
+            all.set_sum(words ? EpochAudit::Sum::from_words(*words) : self.sum());
+            SamplerPointer whole = sampler.sampler->clone();
+            whole->reset();
+            const EpochAudit::Expectation expectation = whole->expectation();
+            all.prove(expectation, whole->epoch());
+            return all.verdict(expectation).text(whole->epoch());
+          },
+          "sampler"_a, "words"_a = nb::none(),
+          nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
+                  "= None) -> str"),
+          "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20000 samples, each "
+          "exactly once: proven\". Raises NotExact, with what is missing or came twice.");
+}
+
+}  // namespace shardwise::python
