@@ -146,6 +146,44 @@ choose_compiler() {
   export CC=gcc-12 CXX=g++-12
 }
 
+# Makes a virtual environment with what pyproject.toml says the package is built and tested with,
+# and the optional groups named. Returns 1, with the reason in NO_PYTHON, where that cannot be.
+# What was installed before stays, so a second call takes a second.
+NO_PYTHON=
+make_python_environment() {  # FOLDER GROUP...
+  local folder=$1 python=${SHARDWISE_PYTHON:-python3} wanted
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+    NO_PYTHON="$python is older than 3.11, or missing; name another in SHARDWISE_PYTHON"
+    return 1
+  }
+  [[ -x $folder/bin/python ]] || "$python" -m venv "$folder" || {
+    NO_PYTHON="$python cannot make a virtual environment: see above"
+    return 1
+  }
+  wanted=$("$folder/bin/python" - "$SHARDWISE_SOURCE_DIR/pyproject.toml" "${@:2}" <<'PYTHON'
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    project = tomllib.load(file)
+groups = project["project"]["optional-dependencies"]
+wanted = project["build-system"]["requires"] + project["project"]["dependencies"]
+for group in sys.argv[2:]:
+    wanted += groups[group]
+print("\n".join(wanted))
+PYTHON
+  )
+  # Beside torch, a range that a package names may not bring another torch: one call for all.
+  printf '%s\n' "$wanted" >"$folder/wanted.txt"
+  if [[ -e $folder/installed.txt ]] && cmp -s "$folder/wanted.txt" "$folder/installed.txt"; then
+    return 0
+  fi
+  say "installing into $(basename "$folder"):" $wanted
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$folder/wanted.txt" || {
+    NO_PYTHON="pip cannot install what is needed: see above; is the package index within reach?"
+    return 1
+  }
+  cp "$folder/wanted.txt" "$folder/installed.txt"
+}
+
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- build libtorch
   for group in "$@"; do

@@ -1,25 +1,32 @@
 #!/usr/bin/env bash
 # Sets up, builds everything with its tests, and runs the tests.
 #
-#   tools/test.sh [--smoke] [CTEST ARGUMENT...]      for example: tools/test.sh -R Sampler -L unit
+#   tools/test.sh [--smoke] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R Sampler -L unit
 #
 #   --smoke   only one test program of each room, and the installed package; of these none may be
 #             skipped for want of something that packages.txt should name
+#   --peers   tests the Python package also with torch and what is built on it, which are fetched
+#
+# The Python package is built and tested in an environment of its own, build-test/venv, where its
+# packages can be had; otherwise this says why it is left out.
 #
 # Exits 0 only if everything was built and every test passed. Writes to build-test/.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 smoke=
-case ${1:-} in
-  --smoke)
-    smoke=yes
-    shift
-    ;;
-  -h | --help)
-    sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
-    exit 0
-    ;;
-esac
+python_groups=(test)
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --smoke) smoke=yes ;;
+    --peers) python_groups+=(peers) ;;
+    -h | --help)
+      sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) break ;;
+  esac
+  shift
+done
 
 heading "Setting up"
 install_groups build test
@@ -39,6 +46,16 @@ fi
 # have new warnings, and those should not keep a user from running the tests.
 if [[ $(compiler_major "${CXX:-g++}") != 12 ]]; then
   options+=(-DSHARDWISE_DEVELOPER=OFF)
+fi
+mkdir -p "$SHARDWISE_SOURCE_DIR/build-test"
+environment=$SHARDWISE_SOURCE_DIR/build-test/venv
+if [[ ${options[*]} == *WITH_LOADER=OFF* ]]; then
+  say "Testing without the Python package, which needs the loader"
+elif make_python_environment "$environment" "${python_groups[@]}"; then
+  options+=(-DSHARDWISE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$environment/bin/python")
+else
+  say "Testing without the Python package: $NO_PYTHON"
+  options+=(-DSHARDWISE_BUILD_PYTHON=OFF)
 fi
 say "done"
 

@@ -15,11 +15,16 @@ shardwise.torch has samplers for torch's DataLoader, and shardwise.wids is the p
 this engine. Neither torch nor NumPy is imported before it is needed.
 """
 
+from collections.abc import Mapping as _Mapping
+
 from . import errors
-from ._core import Audit, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache, __version__
+from ._core import Audit, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache
+from ._core import version as __version__
 from .building import index, merge, query, update, verify
 from .errors import Error
 from .opening import open
+
+_Mapping.register(Sample)
 
 __all__ = [
     "Audit",

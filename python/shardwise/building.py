@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from . import _core
+from .errors import InvalidArgument
 from .records import BuildReport, Finding, Progress, Rows
+
+_KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
+
+
+def _policies(on_bad: str | Mapping[str, str]) -> str:
+    """The policies as the library writes them."""
+    if isinstance(on_bad, str):
+        return on_bad
+    unknown = [kind for kind in on_bad if kind not in _KINDS]
+    if unknown:
+        raise InvalidArgument(
+            f"no such kind of bad member: {unknown[0]!r}; there are {', '.join(_KINDS)}"
+        )
+    return ",".join(f"{kind.replace('_', '-')}={on_bad.get(kind, 'error')}" for kind in _KINDS)
 
 
 def index(
@@ -15,7 +30,7 @@ def index(
     columns: Sequence[str] = (),
     hashes: bool = False,
     unique_keys: bool = False,
-    policies: str = "error",
+    on_bad: str | Mapping[str, str] = "error",
     drop_missing: bool = False,
     accept_times: bool = False,
     threads: int | None = None,
@@ -28,8 +43,10 @@ def index(
     columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]".
     hashes: also hash every byte, for verify(full=True).
     unique_keys: a key that comes in two shards is an error.
-    policies: what becomes of members that break a rule: "error", "skip", or as
-        "damage=skip,no-field=error,duplicate-field=error,repeated-key=keep".
+    on_bad: what becomes of members that break a rule: "error" or "skip"; or by kind, as
+        {"damage": "skip", "repeated_key": "keep"}, where the others are errors. The kinds are
+        damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
+        gives a hard link the bytes of its target).
     drop_missing: leave out shards that do not exist. accept_times: take over copied shards.
     threads: that scan; by default one a core. 0: the calling one.
     progress: is called now and then, by one thread at a time; what it raises ends the build.
@@ -44,7 +61,7 @@ def index(
         columns=list(columns),
         hashes=hashes,
         unique_keys=unique_keys,
-        policies=policies,
+        policies=_policies(on_bad),
         drop_missing=drop_missing,
         accept_times=accept_times,
         threads=threads,

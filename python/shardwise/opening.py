@@ -116,7 +116,7 @@ def open(
     ...
     shardwise.errors.NotFound: ...
     """
-    sources = source if isinstance(source, (list, tuple)) else [source]
+    sources = [source] if isinstance(source, (str, os.PathLike)) else source
     paths = [_absolute(os.fspath(path)) for path in sources]
     named_cache: tuple[str, int] | None = None
     if isinstance(cache, _core.ShardCache):

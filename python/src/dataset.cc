@@ -134,8 +134,12 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
           return get_sample(self, sample_number(key, object.data.size()));
         }
         if (PySlice_Check(key) != 0) return slice(object, key).release().ptr();
-        if (PyIndex_Check(key) != 0) {
-          return get_sample(self, sample_number(key, object.data.size()));
+        if (PyIndex_Check(key) != 0) {  // as NumPy's numbers, and its arrays
+          const nb::object number = nb::steal(PyNumber_Index(key));
+          if (number.is_valid()) {
+            return get_sample(self, sample_number(number.ptr(), object.data.size()));
+          }
+          PyErr_Clear();
         }
         if (PyUnicode_Check(key) != 0) {
           PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; get() takes a key");
@@ -183,6 +187,7 @@ PyType_Slot slots[] = {
     {Py_mp_length, reinterpret_cast<void*>(length)},
     {Py_sq_item, reinterpret_cast<void*>(get_in_turn)},
     {Py_sq_contains, reinterpret_cast<void*>(contains)},
+    {Py_tp_iter, reinterpret_cast<void*>(PySeqIter_New)},
     {0, nullptr},
 };
 
@@ -479,12 +484,12 @@ void add_datasets(nb::module_& module) {
             return self.data.number_in_index(number);
           },
           "number"_a, "The number in the index of a sample of this dataset. Raises OutOfRange.")
-      .def_prop_ro("shards", &shards, nb::sig("def shards(self) -> list[records.Shard]"),
+      .def_prop_ro("shards", &shards, nb::sig("def shards(self) -> list[shardwise.records.Shard]"),
                    "The shards of the index, also where this is a view.")
       .def_prop_ro(
           "shard_starts", [](const DatasetObject& self) { return self.data.shard_starts(); },
           "Where each shard's samples begin in this dataset's numbers, and at last its length.")
-      .def_prop_ro("info", &info, nb::sig("def info(self) -> records.Info"),
+      .def_prop_ro("info", &info, nb::sig("def info(self) -> shardwise.records.Info"),
                    "The whole of the index, summed up.")
       .def_prop_ro(
           "open_shards",

@@ -9,7 +9,7 @@ namespace nb = nanobind;
 // The extension of the package. What users see of it is in the Python files beside it.
 NB_MODULE(_core, module) {
   using namespace shardwise::python;
-  module.attr("__version__") = SHARDWISE_VERSION;
+  module.attr("version") = SHARDWISE_VERSION;
 #ifdef NDEBUG
   // Interpreters that end with threads still running leave objects behind.
   nb::set_leak_warnings(false);

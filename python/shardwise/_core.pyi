@@ -1,0 +1,421 @@
+from builtins import bytes as _bytes
+from collections.abc import Iterator, Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy
+from numpy import uint8
+import numpy.typing
+from numpy.typing import NDArray
+import torch
+
+import shardwise.records
+
+
+
+version: str = '0.1.0'
+
+class ShardCache:
+    """
+    A directory with a byte budget, in which shards that cannot be read where they lie (remote ones, compressed ones) are kept, shared by all processes of a machine. A shard is fetched once, however many ask for it. Any thread may use it, and a forked child.
+
+    The directory is made if there is none. budget_bytes: what the shards in it may take together. bypass_large: a shard that is larger than the budget is fetched each time, instead of being an error. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote yourself.
+    """
+
+    def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, allow_pipe: bool = False) -> None: ...
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def budget_bytes(self) -> int: ...
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all shards in it, those that are being fetched included."""
+
+    def stats(self) -> dict[str, int]:
+        """Counts of what this process did with it."""
+
+    def prune(self, max_bytes: int) -> int:
+        """
+        Removes shards that were not used lately until the others take ``max_bytes`` or less; gives the bytes that were removed. Shards in use stay.
+        """
+
+class Sample:
+    """
+    One sample of a Dataset, read in place: a read-only mapping of the names of its fields to their bytes.
+
+    ``sample["jpg"]`` is a read-only memoryview into the mapped shard. It copies nothing, and keeps the shard mapped while it, or whatever is made over it, lives: evicting the shard, or closing or dropping the Dataset, does no harm. Where the dataset has access="read", it is over bytes that the sample holds.
+
+    A view of a shard that somebody truncates in place ends the process with SIGBUS when it is read; bytes(), copy() and access="read" raise StaleIndex or OSError instead.
+
+    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it.
+    """
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, field: str, /) -> memoryview: ...
+
+    def __contains__(self, field: object, /) -> bool: ...
+
+    @property
+    def key(self) -> str:
+        """
+        Its key: the path of its members up to the first dot of the file's name. Bytes that are not UTF-8 are surrogates (surrogateescape).
+        """
+
+    @property
+    def index(self) -> int:
+        """Its number in its dataset."""
+
+    @property
+    def number_in_index(self) -> int:
+        """Its number in the index: another one only where the dataset is a view."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """The Dataset that it was taken from."""
+
+    @property
+    def shard_path(self) -> str:
+        """Path or URL of the shard that holds it."""
+
+    def keys(self) -> list[str]:
+        """Names of its fields, as they lie in the shard."""
+
+    def values(self) -> list[memoryview]:
+        """The bytes of its fields."""
+
+    def items(self) -> list[tuple[str, memoryview]]:
+        """Names and bytes."""
+
+    def get(self, field: str, default: Any = None) -> Any:
+        """The bytes of a field; ``default`` if it has none of that name."""
+
+    def views(self) -> dict[str, memoryview]:
+        """All fields as a dict: quicker than ``dict(sample)``."""
+
+    def bytes(self, field: str) -> _bytes:
+        """
+        A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed or cannot be read, and never SIGBUS.
+        """
+
+    def copy(self) -> dict[str, _bytes]:
+        """
+        Copies of all fields, as a dict that holds no shard. Raises as bytes().
+        """
+
+    def text(self, field: str) -> str:
+        """A field that is UTF-8. Raises as bytes(), and UnicodeDecodeError."""
+
+    def integer(self, field: str) -> int:
+        """
+        A field that holds a decimal number, as WebDataset's cls. Raises as bytes(), and BadField.
+        """
+
+    def json(self, field: str) -> Any:
+        """A field that is JSON. Raises as bytes(), and json.JSONDecodeError."""
+
+    def numpy(self, field: str) -> NDArray[uint8]:
+        """
+        The bytes of a field as a read-only uint8 array [size] over the mapped shard. It is not passed on by DLPack, nor is there a writable one: torch ignores that an array is read-only, and a write to it would end the process; tensor() copies.
+        """
+
+    def tensor(self, field: str) -> torch.Tensor:
+        """A copy of a field as a torch uint8 tensor [size]. Raises as bytes()."""
+
+    def __eq__(self, other: object, /) -> bool:
+        """True for the same sample of the same index."""
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+class Dataset:
+    """
+    The samples of an index, by number and by key, read in place. shardwise.open() makes one.
+
+    ``ds[i]`` is the sample with this number (``ds[-1]`` the last), ``len(ds)`` their number, ``key in ds`` whether there is one of that key. ``ds[a:b]``, ``ds[numbers]``, where() and select() are views: datasets of some of the samples, numbered from 0 in the order of the index, at 8 bytes a sample.
+
+    Any thread may use it; one that waits for a shard lets the others run. After fork() the child may go on using it. Pickled, it is a reference: the index's absolute path, its fingerprint, the options, and how the view was made. Where another index lies at that path, unpickling raises Mismatch.
+    """
+
+    def __iter__(self) -> Iterator[Sample]: ...
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, number: SupportsIndex, /) -> Sample: ...  # type: ignore[overload-overlap]
+    @overload
+    def __getitem__(self, numbers: slice | Sequence[int] | NDArray[Any], /) -> Dataset: ...
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """
+        32 hexadecimal digits, the same for the same samples in the same order.
+        """
+
+    @property
+    def path(self) -> str:
+        """The path of its index."""
+
+    @property
+    def is_view(self) -> bool:
+        """True if it is a view of some samples."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the metadata columns that the index was built with."""
+
+    def column(self, name: str, numbers: Any = None) -> list[int | float | str | bytes | None]:
+        """
+        The values in a metadata column of these samples, of all by default. No shard is opened. Raises NotFound, OutOfRange.
+        """
+
+    def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        A metadata column of numbers, one for each sample. Raises NotFound; InvalidArgument if a value is no number. Needs NumPy.
+        """
+
+    def sizes(self, field: str, numbers: Any = None) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        The bytes of a field of these samples, of all by default; 0 where a sample has no such field. No shard is opened. Needs NumPy.
+        """
+
+    def gather(self, numbers: Any, field: str) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]:
+        """
+        Copies one field of many samples into one array: ``(offsets, data)``, where that of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has no such field; StaleIndex, OSError. Needs NumPy.
+        """
+
+    def find_number(self, key: str) -> int | None:
+        """
+        The number of the first sample with this key, or None. No shard is opened.
+        """
+
+    def find(self, key: str) -> Sample | None:
+        """The first sample with this key, or None."""
+
+    def get(self, key: str) -> Sample:
+        """The first sample with this key. Raises NotFound."""
+
+    def where(self, condition: str, first: int | None = None, last: int | None = None) -> Dataset:
+        """
+        A view of the samples for which an SQL condition over the table samples holds, as ``ds.where("cls = 7 AND width >= 256")``; only of those in [first, last), if these are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.
+        """
+
+    def select(self, which: Any) -> Dataset:
+        """
+        A view of the samples with these numbers, or (a list of str) keys, in any order: in the view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.
+        """
+
+    def number_in_index(self, number: int) -> int:
+        """
+        The number in the index of a sample of this dataset. Raises OutOfRange.
+        """
+
+    @property
+    def shards(self) -> list[shardwise.records.Shard]:
+        """The shards of the index, also where this is a view."""
+
+    @property
+    def shard_starts(self) -> list[int]:
+        """
+        Where each shard's samples begin in this dataset's numbers, and at last its length.
+        """
+
+    @property
+    def info(self) -> shardwise.records.Info:
+        """The whole of the index, summed up."""
+
+    @property
+    def open_shards(self) -> int:
+        """How many shards are mapped now, or open with access="read"."""
+
+    def __repr__(self) -> str: ...
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
+
+def open_dataset(sources: Sequence[str], **options: Any) -> Dataset:
+    """What shardwise.open() calls."""
+
+class Order:
+    """
+    Which sample comes when, whichever rank reads it: a value, the same on every rank.
+
+    kind: "chunked" (chunks of chunk_size samples in a random order, window of them mixed together), "sharded" (the same with whole shards), "sequential", "resampled" (draws with replacement, by unit "sample" or "shard", weights a metadata column), or "wids" (the order of Python wids, bit for bit).
+    seed: of all that is random. streams: parts of the order that ranks read side by side.
+    tail: "exact" (each sample once; ranks differ by one at most), "drop" or "pad".
+    balance_bytes: deal out each step so that ranks get near-equal bytes.
+    epoch_size: samples in an epoch of all ranks; 0: one pass.
+    skip: numbers of samples that are left out.
+
+    An option that the kind has not is InvalidArgument.
+    """
+
+    def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = [], chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All its options by name, as the constructor takes them."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+    def __getstate__(self) -> dict[str, Any]: ...
+
+    def __setstate__(self, state: dict[str, Any], /) -> None: ...
+
+class SamplerIterator:
+    """A walk through a sampler's epoch. Of one thread."""
+
+    def __iter__(self) -> SamplerIterator: ...
+
+    def __next__(self) -> Any: ...
+
+    @property
+    def position(self) -> int:
+        """How many samples it has given, from where its sampler began."""
+
+    def token(self) -> str:
+        """
+        A resume token for what it has given, if every rank took as many. What a DataLoader took ahead counts as given, though it was not delivered: see Sampler.token().
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, for load_state_dict()."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """
+        Goes on where state_dict() was asked, with any number of ranks. Raises Mismatch if that was of other data or another order.
+        """
+
+class Sampler:
+    """
+    The sample numbers that one rank delivers in an epoch, in order.
+
+    data: a Dataset, or whatever has a length, or that length. order: an Order. rank, world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: of all ranks together, instead. replicas: neighbouring ranks that get the same samples.
+
+    ``for i in sampler`` walks through the epoch from where it begins; each iterator anew. ``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One thread at a time.
+    """
+
+    def __init__(self, data: Any, order: Order = ..., *, rank: int = 0, world_size: int = 1, batch_size: int = 1, global_batch_size: int = 0, replicas: int = 1) -> None: ...
+
+    def __len__(self) -> int:
+        """
+        How many samples this rank delivers, from where the sampler began to the end of the epoch.
+        """
+
+    def __iter__(self) -> SamplerIterator:
+        """An iterator from the beginning."""
+
+    def batches(self, size: int, drop_last: bool = False) -> SamplerIterator:
+        """
+        An iterator over lists of ``size`` numbers, the last one shorter, or left out.
+        """
+
+    def __getitem__(self, index: int) -> int:
+        """This rank's sample at this place. Raises OutOfRange."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves to the beginning of an epoch."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step on this rank, at most."""
+
+    @property
+    def steps(self) -> int:
+        """Steps to the end of the epoch, the same number on all ranks."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of the data set."""
+
+    @property
+    def order(self) -> Order: ...
+
+    @property
+    def is_exact(self) -> bool:
+        """True if an epoch has each sample exactly once, but for tail and skip."""
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the data set."""
+
+    def token(self, steps: int) -> str:
+        """
+        A resume token: one line of text for a checkpoint, after ``steps`` steps of all ranks from where the sampler began. Count the batches that were trained on, and not what a DataLoader took from the sampler: with workers it takes many ahead.
+        """
+
+    def resume(self, token: str, allow_changes: bool = False) -> None:
+        """
+        Goes on where the token stands, with any number of ranks and batch size. Raises Mismatch if it is of other data or another order, unless allow_changes and it stands at the beginning of an epoch; VersionMismatch.
+        """
+
+    def for_rank(self, rank: int) -> Sampler:
+        """A sampler of the same order from the same point for another rank."""
+
+    def __copy__(self) -> Sampler: ...
+
+class Audit:
+    """
+    Counts the samples that were delivered in an epoch, and proves at its end that they were those that had to be. Each rank has one; the sum of their words over all ranks proves the epoch of all:
+
+        audit = Audit(sampler)
+        for numbers in ...: audit.add(numbers)
+        words = all_reduce_sum(audit.words())
+        print(audit.prove(sampler, words))
+    """
+
+    def __init__(self, sampler: Sampler) -> None: ...
+
+    def add(self, numbers: Any) -> None:
+        """Samples that were delivered: a number, or several."""
+
+    def reset(self) -> None:
+        """Begins the next epoch."""
+
+    def words(self) -> list[int]:
+        """Ten whole numbers below 2^32, to be added over the ranks."""
+
+    def prove(self, sampler: Sampler, words: Sequence[int] | None = None) -> str:
+        """
+        Proves the sampler's epoch, from its very beginning: "epoch 3: 20000 samples, each exactly once: proven". Raises NotExact, with what is missing or came twice.
+        """
+
+def index(output: str, sources: list[str], **options: Any) -> shardwise.records.BuildReport:
+    """What shardwise.index() calls."""
+
+def update(path: str, **options: Any) -> shardwise.records.BuildReport:
+    """What shardwise.update() calls."""
+
+def merge(output: str, parts: list[str]) -> shardwise.records.BuildReport:
+    """What shardwise.merge() calls."""
+
+def verify(path: str, **options: Any) -> list[tuple[int, str]]:
+    """What shardwise.verify() calls."""
+
+def query(path: str, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """What shardwise.query() calls."""

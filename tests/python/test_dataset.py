@@ -1,0 +1,346 @@
+"""Datasets, samples and views of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import plain_samples, write_shard, write_shards
+
+import shardwise
+from shardwise import errors
+
+
+def test_samples_have_what_the_shards_have(ds: shardwise.Dataset) -> None:
+    assert len(ds) == 103
+    for i, (key, fields) in enumerate(plain_samples(0, 103)):
+        sample = ds[i]
+        assert (sample.key, sample.index, sample.number_in_index) == (key, i, i)
+        assert sample.keys() == ["bin", "cls"] == list(sample)
+        assert {name: bytes(view) for name, view in sample.items()} == fields
+        assert sample.copy() == fields
+        assert sample.integer("cls") == i
+        assert len(sample) == 2
+
+
+def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
+    assert ds[-1].index == 102
+    assert ds[-103].index == 0
+    assert ds[np.int64(5)].index == 5
+    assert [sample.index for sample in ds] == list(range(103))
+    for wrong in (103, -104, 1 << 40):
+        with pytest.raises(IndexError, match=f"no such sample: sample {wrong}"):
+            ds[wrong]
+    with pytest.raises(IndexError):
+        ds[1 << 70]
+    with pytest.raises(TypeError, match="get\\(\\) takes a key"):
+        ds["000001"]  # type: ignore[call-overload]
+    with pytest.raises(TypeError):
+        ds[1.5]  # type: ignore[call-overload]
+
+
+def test_a_sample_is_a_mapping(ds: shardwise.Dataset) -> None:
+    from collections.abc import Mapping
+
+    sample = ds[7]
+    assert isinstance(sample, Mapping)
+    assert "bin" in sample
+    assert "jpg" not in sample
+    assert 7 not in sample
+    assert sample.get("jpg") is None
+    assert sample.get("jpg", 3) == 3
+    assert bytes(sample.get("cls")) == b"7"
+    assert dict(sample) == sample.views() == dict(sample.items())
+    assert [bytes(view) for view in sample.values()] == [b"\x07" * 8, b"7"]
+    with pytest.raises(errors.NotFound, match="no field 'jpg': sample 7 .*its fields are bin, cls"):
+        sample["jpg"]
+    with pytest.raises(LookupError):
+        sample.bytes("jpg")
+    with pytest.raises(TypeError):
+        sample[3]  # type: ignore[index]
+
+
+def test_views_are_read_only_and_keep_the_shard(index: Path) -> None:
+    ds = shardwise.open(index, max_open_shards=1)
+    view = ds[3]["bin"]
+    assert view.readonly
+    assert view.format == "B"
+    with pytest.raises(TypeError):
+        view[0] = 1
+    array = ds[99].numpy("bin")
+    assert not array.flags.writeable
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+    part = view[1:3]
+    for i in range(len(ds)):  # evicts
+        ds[i]
+    del ds
+    gc.collect()
+    assert bytes(part) == b"\x03" * 2
+    assert array.tobytes() == b"\x63" * 50
+    with pytest.raises(BufferError, match="ask for a field"):
+        memoryview(shardwise.open(index)[0])  # type: ignore[arg-type]
+
+
+def test_equal_samples(ds: shardwise.Dataset, index: Path) -> None:
+    assert ds[3] == shardwise.open(index)[3]
+    assert hash(ds[3]) == hash(ds[3])
+    assert ds[3] != ds[4]
+    assert ds[10:][0] == ds[10]
+    assert ds[3] != 3
+
+
+def test_text_json_and_tensors(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.tar", [("k", {"txt": "héllo".encode(), "json": b'{"a": [1, 2]}'})])
+    sample = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)[0]
+    assert sample.text("txt") == "héllo"
+    assert sample.json("json") == {"a": [1, 2]}
+    with pytest.raises(errors.BadField, match="no whole number"):
+        sample.integer("txt")
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    key = os.fsdecode(b"caf\xe9")
+    write_shard(tmp_path / "a.tar", [("x", {"b\u00e9": b"1"})])
+    data = (tmp_path / "a.tar").read_bytes()
+    (tmp_path / "a.tar").write_bytes(data)
+    ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)
+    assert ds[0].keys() == ["bé"]
+    assert bytes(ds[0]["bé"]) == b"1"
+    assert ds.find(key) is None
+    assert key not in ds
+
+
+def test_keys(ds: shardwise.Dataset) -> None:
+    assert "000042" in ds
+    assert "x" not in ds
+    assert 42 not in ds
+    assert ds.find_number("000042") == 42
+    assert ds.find("000042") == ds[42]
+    assert ds.find("x") is None
+    assert ds.get("000042").index == 42
+    with pytest.raises(errors.NotFound, match="no sample has the key 'x'"):
+        ds.get("x")
+    view = ds[40:50]
+    assert view.find_number("000042") == 2
+    assert "000039" not in view
+
+
+def test_views(ds: shardwise.Dataset) -> None:
+    keys = [sample.key for sample in ds]
+    for part in (slice(None), slice(5, 20), slice(3, None, 7), slice(-10, None), slice(50, 20)):
+        view = ds[part]
+        assert [sample.key for sample in view] == keys[part]
+        assert view.is_view
+        assert [sample.index for sample in view] == list(range(len(view)))
+    for numbers in ([1, 5, 5 + 90], np.array([2, 4]), range(0, 50, 3), np.array([7], np.uint64), []):
+        assert [sample.key for sample in ds[numbers]] == [keys[i] for i in numbers]  # type: ignore[call-overload]
+    inner = ds[10:50][5:][::2]
+    assert [sample.key for sample in inner] == keys[10:50][5:][::2]
+    assert inner.number_in_index(0) == 15
+    assert ds.select([9, -1, 3])[1].index == 1
+    assert [sample.key for sample in ds.select([9, -1, 3])] == [keys[3], keys[9], keys[102]]
+    assert [sample.key for sample in ds.select(["000009", "000003"])] == [keys[3], keys[9]]
+    assert [s.integer("cls") for s in ds.where("cls >= 100")] == [100, 101, 102]
+    assert [s.integer("cls") for s in ds.where("cls % 10 = 0", 5, 31)] == [10, 20, 30]
+    assert len(ds[50:].where("cls < 60")) == 10
+    with pytest.raises(ValueError, match="in their order"):
+        ds[::-1]
+    with pytest.raises(ValueError, match="not ascending"):
+        ds[[3, 1]]
+    with pytest.raises(ValueError, match="named twice"):
+        ds[[3, 3]]
+    with pytest.raises(IndexError):
+        ds[[3, 103]]
+    with pytest.raises(errors.NotFound, match="'nix'"):
+        ds.select(["000009", "nix"])
+    with pytest.raises(ValueError, match="no such column: nix"):
+        ds.where("nix = 3")
+
+
+def test_columns_sizes_and_gathering(ds: shardwise.Dataset) -> None:
+    assert ds.columns == ["cls"]
+    assert ds.column("cls") == list(range(103))
+    assert ds.column("cls", [5, -1]) == [5, 102]
+    assert ds.numbers("cls").tolist() == list(range(103))
+    assert ds.sizes("bin").tolist() == [i % 50 + 1 for i in range(103)]
+    assert ds.sizes("nix", [1, 2]).tolist() == [0, 0]
+    offsets, data = ds.gather([60, 3, 60], "bin")
+    assert offsets.tolist() == [0, 11, 15, 26]
+    assert data.tobytes() == b"\x3c" * 11 + b"\x03" * 4 + b"\x3c" * 11
+    with pytest.raises(errors.NotFound, match="no column 'nix'"):
+        ds.column("nix")
+    with pytest.raises(errors.NotFound, match="no field 'nix'"):
+        ds.gather([0], "nix")
+
+
+def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
+    assert [shard.num_samples for shard in ds.shards] == [40, 13, 30, 20]
+    assert ds.shards[1].path == str(shards / "train-000001.tar")
+    assert ds.shard_starts == [0, 40, 53, 83, 103]
+    assert ds[30:60].shard_starts == [0, 10, 23, 30, 30]
+    assert ds.info.num_samples == 103
+    assert [field.name for field in ds.info.fields] == ["bin", "cls"]
+    assert len(ds.fingerprint) == 32
+
+
+def test_pickles_are_references(ds: shardwise.Dataset, index: Path) -> None:
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(ds, protocol))
+        assert again.fingerprint == ds.fingerprint
+        views = [ds[5:50:3], ds[[1, 9, 77]], ds.where("cls > 50")[3:], ds.select(["000007"])]
+        for view in views:
+            again = pickle.loads(pickle.dumps(view, protocol))
+            assert again.fingerprint == view.fingerprint
+            assert [sample.key for sample in again] == [sample.key for sample in view]
+    assert len(pickle.dumps(ds[7])) < 120 + len(str(index))
+    for sample in (ds[7], ds[5:][2]):
+        again = pickle.loads(pickle.dumps(sample))
+        assert again == ds[7]
+        assert again.copy() == ds[7].copy()
+
+
+def test_numbers_of_a_view_go_out_of_band(ds: shardwise.Dataset) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    view = ds[list(range(0, 103, 2))]
+    data = pickle.dumps(view, 5, buffer_callback=buffers.append)
+    assert [buffer.raw().nbytes for buffer in buffers] == [52 * 8]
+    assert pickle.loads(data, buffers=buffers).fingerprint == view.fingerprint
+
+
+def test_a_pickle_of_another_index_is_refused(tmp_path: Path) -> None:
+    write_shards(tmp_path / "s", [10])
+    shardwise.index(tmp_path / "x.idx", tmp_path / "s")
+    data = pickle.dumps(shardwise.open(tmp_path / "x.idx"))
+    write_shards(tmp_path / "s", [10, 3])
+    shardwise.index(tmp_path / "x.idx", tmp_path / "s")
+    with pytest.raises(errors.Mismatch, match="another index lies at this path"):
+        pickle.loads(data)
+    (tmp_path / "x.idx").unlink()
+    with pytest.raises(errors.NotFound):
+        pickle.loads(data)
+
+
+def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
+    one = shardwise.open(shards, index_directory=tmp_path / "kept")
+    assert len(one) == 103
+    paths = sorted(str(path) for path in shards.iterdir())
+    some = shardwise.open([paths[2], paths[0]], index_directory=tmp_path / "kept", columns=["cls"])
+    assert some.column("cls")[:2] == [53, 54]
+    assert len(some) == 70
+    assert pickle.loads(pickle.dumps(some)).fingerprint == some.fingerprint
+    with pytest.raises(ValueError, match="one of several sources"):
+        shardwise.open([paths[0], str(tmp_path / "x.idx")])
+    with pytest.raises(ValueError, match="may not be built"):
+        shardwise.open(shards, index_directory=tmp_path / "other", build=False)
+    with pytest.raises(ValueError, match="choose map, read or range"):
+        shardwise.open(shards, access="nix", index_directory=tmp_path / "kept")
+
+
+def test_access_by_reading(index: Path) -> None:
+    ds = shardwise.open(index, access="read")
+    assert [int(bytes(sample["cls"])) for sample in ds] == list(range(103))
+    view = ds[5]["bin"]
+    del ds
+    assert bytes(view) == b"\x05" * 6
+
+
+def test_truncated_shards_raise_and_do_not_kill(shards: Path, index: Path) -> None:
+    code = f"""
+import os, shardwise
+ds = shardwise.open({str(index)!r})
+sample = ds[39]
+os.truncate({str(shards / "train-000000.tar")!r}, 1024)
+for call in (lambda: sample.bytes("bin"), sample.copy, lambda: sample.integer("cls"),
+             lambda: ds.gather([39], "bin")):
+    try:
+        call()
+    except shardwise.errors.StaleIndex as error:
+        print("stale")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "stale\n" * 4), done.stderr
+
+
+def test_threads_share_a_dataset(ds: shardwise.Dataset) -> None:
+    failed: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            rng = random.Random(seed)
+            for _ in range(3000):
+                i = rng.randrange(len(ds))
+                assert int(bytes(ds[i]["cls"])) == i
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_a_forked_child_goes_on(ds: shardwise.Dataset) -> None:
+    assert ds[0].key == "000000"
+    pid = os.fork()
+    if pid == 0:
+        ok = all(int(bytes(ds[i]["cls"])) == i for i in range(len(ds)))
+        os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_chains_of_lifetimes(index: Path) -> None:
+    """Random operations against what the bytes must be, with objects dropped at random."""
+    chains = int(os.environ.get("SHARDWISE_CHAINS", "20000"))
+    rng = random.Random(5)
+    expected = dict(enumerate(fields for _, fields in plain_samples(0, 103)))
+    opened = [shardwise.open(index, max_open_shards=2) for _ in range(2)]
+    held: list[tuple[object, bytes]] = []
+    samples: list[tuple[shardwise.Sample, int]] = []
+    for _ in range(chains):
+        match rng.randrange(9):
+            case 0:
+                opened[rng.randrange(2)] = shardwise.open(index, max_open_shards=rng.choice([1, 2, 50]))
+            case 1 | 2:
+                i = rng.randrange(103)
+                samples.append((opened[rng.randrange(2)][i], i))
+            case 3 if samples:
+                sample, i = rng.choice(samples)
+                held.append((sample["bin"], expected[i]["bin"]))
+            case 4 if samples:
+                sample, i = rng.choice(samples)
+                held.append((sample.numpy("cls"), expected[i]["cls"]))
+            case 5 if held:
+                view, data = rng.choice(held)
+                if isinstance(view, memoryview) and len(view) > 1:
+                    held.append((view[1:], data[1:]))
+            case 6 if held:
+                held.pop(rng.randrange(len(held)))
+            case 7 if samples:
+                samples.pop(rng.randrange(len(samples)))
+            case 8:
+                start = rng.randrange(100)
+                view_of = opened[rng.randrange(2)][start:]
+                samples.append((view_of[0], start))
+        if rng.random() < 0.002:
+            gc.collect()
+        if held:
+            view, data = rng.choice(held)
+            assert bytes(view) == data  # type: ignore[call-overload]
+        del held[200:], samples[200:]
+
+
+def test_repr(ds: shardwise.Dataset, index: Path) -> None:
+    assert repr(ds) == f"<shardwise.Dataset: 103 samples of {str(index)!r}>"
+    assert repr(ds[:5]) == f"<shardwise.Dataset: 5 samples (a view) of {str(index)!r}>"
+    assert "fields 'bin' (1 bytes), 'cls' (1 bytes)" in repr(ds[0])

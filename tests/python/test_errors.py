@@ -1,0 +1,144 @@
+"""Errors: their classes, texts, and way through pickles; Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import plain_samples, write_shard, write_shards
+
+import shardwise
+from shardwise import errors
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_class_is_an_error_and_pickles(kind: type[errors.Error]) -> None:
+    error = kind("some text: 'x'; do this")
+    assert isinstance(error, errors.Error)
+    assert str(error) == "some text: 'x'; do this"
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert again.code == kind.code
+
+
+def test_classes_are_pythons_too() -> None:
+    assert issubclass(errors.OutOfRange, IndexError)
+    assert issubclass(errors.NotFound, LookupError)
+    assert not issubclass(errors.NotFound, KeyError)
+    assert issubclass(errors.InvalidArgument, ValueError)
+    assert issubclass(errors.Io, OSError)
+    assert issubclass(errors.NoSpace, OSError)
+
+
+def test_codes_are_those_of_the_library() -> None:
+    header = Path(__file__).parents[2] / "include/shardwise/base/error.h"
+    codes = {
+        line.split(",")[0].strip()[1:]
+        for line in header.read_text().splitlines()
+        if line.startswith("  k") and "///<" in line
+    }
+    assert codes == {kind.code for kind in KINDS} - {"Error"}
+
+
+def test_building_meets_damage(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.tar", plain_samples(0, 20))
+    data = bytearray(shard.read_bytes())
+    data[1024 + 148] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(errors.CorruptShard, match="a.tar.*offset 1024"):
+        shardwise.index(tmp_path / "x.idx", shard)
+    assert not (tmp_path / "x.idx").exists()
+    report = shardwise.index(tmp_path / "x.idx", shard, on_bad={"damage": "skip"})
+    assert report.num_skipped > 0
+    with pytest.raises(ValueError, match="no such kind of bad member: 'nix'; there are damage"):
+        shardwise.index(tmp_path / "y.idx", shard, on_bad={"nix": "skip"})
+    with pytest.raises(ValueError, match="unknown policy: .nix."):
+        shardwise.index(tmp_path / "y.idx", shard, on_bad={"damage": "nix"})
+    with pytest.raises(errors.NotFound, match="nix.tar"):
+        shardwise.index(tmp_path / "y.idx", tmp_path / "nix.tar")
+    with pytest.raises(ValueError):
+        shardwise.index(tmp_path / "y.idx")
+
+
+def test_a_changed_shard_is_stale(tmp_path: Path) -> None:
+    paths = write_shards(tmp_path / "s", [20])
+    shardwise.index(tmp_path / "x.idx", *paths)
+    time.sleep(0.01)
+    write_shard(paths[0], plain_samples(5, 20))
+    with pytest.raises(errors.StaleIndex, match="shardwise index"):
+        shardwise.open(tmp_path / "x.idx")[0]
+    [finding] = shardwise.verify(tmp_path / "x.idx")
+    assert finding.shard == 0
+    assert shardwise.update(tmp_path / "x.idx").shards_scanned == 1
+    assert shardwise.verify(tmp_path / "x.idx") == []
+
+
+def test_what_a_callback_raises_ends_the_build(tmp_path: Path, shards: Path) -> None:
+    seen = []
+
+    def stop(progress: object) -> None:
+        seen.append(progress)
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        shardwise.index(tmp_path / "x.idx", shards, progress=stop)
+    assert seen
+    assert not (tmp_path / "x.idx").exists()
+
+
+def test_interrupt_ends_what_waits(tmp_path: Path) -> None:
+    """A server that never answers: Ctrl-C ends the wait for it."""
+    code = """
+import os, signal, socket, sys, threading, time, shardwise
+server = socket.create_server(("127.0.0.1", 0))
+url = "http://127.0.0.1:%d/a.tar" % server.getsockname()[1]
+def interrupt():
+    connection, _ = server.accept()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(600)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    shardwise.open(url, cache=sys.argv[1], index_directory=sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "cache"), str(tmp_path / "kept")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "http_proxy": "", "no_proxy": "*"},
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+def test_a_handler_that_does_not_raise_lets_the_work_go_on(tmp_path: Path, shards: Path) -> None:
+    seen = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    try:
+        shardwise.index(
+            tmp_path / "x.idx",
+            shards,
+            progress=lambda _: os.kill(os.getpid(), signal.SIGUSR1),
+        )
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen
+    assert len(shardwise.open(tmp_path / "x.idx")) == 103
+
+
+def test_import_takes_nothing_large() -> None:
+    code = """
+import sys, shardwise
+print([name for name in ("numpy", "torch", "ray", "dataclasses", "inspect") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

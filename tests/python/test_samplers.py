@@ -1,0 +1,123 @@
+"""Orders, samplers, audits."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+
+import pytest
+
+import shardwise
+from shardwise import Order, Sampler, errors
+
+KINDS = ["chunked", "sharded", "sequential"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_epochs_are_exact(ds: shardwise.Dataset, kind: str, world_size: int) -> None:
+    for epoch in range(3):
+        seen: list[int] = []
+        audit = shardwise.Audit(Sampler(ds, Order(kind)))
+        lengths = []
+        for rank in range(world_size):
+            sampler = Sampler(ds, Order(kind, seed=3), rank=rank, world_size=world_size)
+            sampler.set_epoch(epoch)
+            numbers = list(sampler)
+            assert len(numbers) == len(sampler)
+            assert [sampler[i] for i in range(len(sampler))] == numbers
+            assert [i for batch in sampler.batches(4) for i in batch] == numbers
+            assert all(len(batch) == 4 for batch in sampler.batches(4, drop_last=True))
+            audit.add(numbers)
+            lengths.append(len(numbers))
+            seen += numbers
+        assert sorted(seen) == list(range(103))
+        assert max(lengths) - min(lengths) <= 1
+        assert audit.prove(sampler) == f"epoch {epoch}: 103 samples, each exactly once: proven"
+        audit.add(5)
+        with pytest.raises(errors.NotExact, match="1 repeated; repeated: 5"):
+            audit.prove(sampler)
+
+
+def test_words_of_ranks_add_up() -> None:
+    words = [0] * 10
+    for rank in range(3):
+        sampler = Sampler(20, rank=rank, world_size=3)
+        audit = shardwise.Audit(sampler)
+        audit.add(list(sampler))
+        words = [a + b for a, b in zip(words, audit.words(), strict=True)]
+    assert "20 samples, each exactly once" in audit.prove(sampler, words)
+
+
+def test_what_has_a_length_is_enough() -> None:
+    assert list(Sampler([0] * 10, Order("sequential"))) == list(range(10))
+    assert list(Sampler(0)) == []
+    with pytest.raises(ValueError, match="cannot be -1"):
+        Sampler(-1)
+    with pytest.raises(TypeError):
+        Sampler(1.5)
+    with pytest.raises(ValueError, match="shards"):
+        Sampler(10, Order("sharded"))
+
+
+def test_options_of_orders() -> None:
+    order = Order("chunked", seed=4, chunk_size=10, window=3, tail="drop", skip=[4, 9])
+    assert order.options["chunk_size"] == 10
+    assert order == pickle.loads(pickle.dumps(order))
+    assert order != Order()
+    assert Order(**Order("wids", shufflefirst=True).options) == Order("wids", shufflefirst=True)
+    assert eval(repr(order), {"shardwise": shardwise}) == order
+    with pytest.raises(ValueError, match="no such option: chunk_size; the kind of order is 'sequential'"):
+        Order("sequential", chunk_size=3)
+    with pytest.raises(ValueError, match="chunked"):
+        Order("nix")
+    assert sorted(Sampler(12, Order(skip=[3, 5]))) == [0, 1, 2, 4, 6, 7, 8, 9, 10, 11]
+
+
+def test_resume_goes_on_with_any_ranks(ds: shardwise.Dataset) -> None:
+    rng = random.Random(3)
+    for _ in range(60):
+        order = Order(rng.choice(KINDS), seed=rng.randrange(9))
+        world, batch = rng.randrange(1, 6), rng.randrange(1, 9)
+        ranks = [
+            Sampler(ds, order, rank=r, world_size=world, batch_size=batch) for r in range(world)
+        ]
+        steps = rng.randrange(ranks[0].steps + 1)
+        epoch = 0
+        seen: list[int] = []
+        for sampler in ranks:
+            seen += [sampler[i] for i in range(min(steps * batch, len(sampler)))]
+        token = ranks[0].token(steps)
+        if steps == ranks[0].steps:  # stands at the next epoch
+            epoch, seen = 1, []
+        other = rng.randrange(1, 6)
+        for r in range(other):
+            sampler = Sampler(ds, order, rank=r, world_size=other, batch_size=rng.randrange(1, 9))
+            sampler.resume(token)
+            assert sampler.epoch == epoch
+            seen += list(sampler)
+        assert sorted(seen) == list(range(103))
+
+
+def test_tokens_of_other_orders_are_refused(ds: shardwise.Dataset) -> None:
+    token = Sampler(ds, Order(seed=1)).token(10)
+    with pytest.raises(errors.Mismatch, match="seed 1 there, 2 here"):
+        Sampler(ds, Order(seed=2)).resume(token)
+    with pytest.raises(ValueError):
+        Sampler(ds).resume("nonsense")
+    Sampler(ds, Order(seed=2)).resume(Sampler(ds, Order(seed=1)).token(0), allow_changes=True)
+
+
+def test_iterators_are_independent() -> None:
+    sampler = Sampler(50, Order(seed=2))
+    first, second = iter(sampler), iter(sampler)
+    a = [next(first) for _ in range(10)]
+    b = [next(second) for _ in range(10)]
+    assert a == b
+    assert first.position == 10
+    assert list(copy.copy(sampler)) == list(sampler)
+    state = first.state_dict()
+    again = iter(Sampler(50, Order(seed=2)))
+    again.load_state_dict(state)
+    assert list(again) == list(first)
