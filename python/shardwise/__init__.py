@@ -23,6 +23,7 @@ from ._core import version as __version__
 from .building import index, merge, query, update, verify
 from .errors import Error
 from .opening import open
+from .writing import ShardWriter, TarWriter
 
 _Mapping.register(Sample)
 
@@ -35,6 +36,8 @@ __all__ = [
     "Sampler",
     "SamplerIterator",
     "ShardCache",
+    "ShardWriter",
+    "TarWriter",
     "__version__",
     "errors",
     "index",

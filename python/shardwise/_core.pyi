@@ -419,3 +419,22 @@ def verify(path: str, **options: Any) -> list[tuple[int, str]]:
 
 def query(path: str, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """What shardwise.query() calls."""
+
+class ShardWriter:
+    """What shardwise.ShardWriter is made of."""
+
+    def __init__(self, pattern: str, *, max_samples: int, max_bytes: int, replace: bool) -> None: ...
+
+    def write(self, key: str, fields: dict[str, Any]) -> None:
+        """Writes one sample of bytes by field."""
+
+    def close(self) -> None:
+        """Finishes the last shard."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the shards that are finished."""
+
+    @property
+    def num_samples(self) -> int:
+        """Written so far."""

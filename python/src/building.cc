@@ -182,16 +182,17 @@ nb::tuple query(const std::string& path, const std::string& sql) {
 }  // namespace
 
 void add_building(nb::module_& module) {
+  module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
+             "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
+             "progress"_a.none(),
+             nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
+                     "shardwise.records.BuildReport"),
+             "What shardwise.index() calls.");
   module.def(
-      "index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
-      "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
-      "progress"_a.none(),
-      nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> shardwise.records.BuildReport"),
-      "What shardwise.index() calls.");
-  module.def("update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
-             "threads"_a.none(), "progress"_a.none(),
-             nb::sig("def update(path: str, **options: typing.Any) -> shardwise.records.BuildReport"),
-             "What shardwise.update() calls.");
+      "update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
+      "threads"_a.none(), "progress"_a.none(),
+      nb::sig("def update(path: str, **options: typing.Any) -> shardwise.records.BuildReport"),
+      "What shardwise.update() calls.");
   module.def("merge", &merge, "output"_a, "parts"_a,
              nb::sig("def merge(output: str, parts: list[str]) -> shardwise.records.BuildReport"),
              "What shardwise.merge() calls.");

@@ -10,8 +10,8 @@ namespace nb = nanobind;
 NB_MODULE(_core, module) {
   using namespace shardwise::python;
   module.attr("version") = SHARDWISE_VERSION;
-#ifdef NDEBUG
-  // Interpreters that end with threads still running leave objects behind.
+#ifndef SHARDWISE_LEAK_WARNINGS
+  // An interpreter that ends while threads run, as a spawned worker's, leaves objects behind.
   nb::set_leak_warnings(false);
 #endif
   translate_errors();
@@ -21,4 +21,5 @@ NB_MODULE(_core, module) {
   add_orders(module);
   add_samplers(module);
   add_building(module);
+  add_writing(module);
 }

@@ -49,5 +49,6 @@ void add_datasets(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);
+void add_writing(nanobind::module_& module);
 
 }  // namespace shardwise::python

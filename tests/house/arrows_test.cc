@@ -1,7 +1,8 @@
 // Holds the source to the map of rooms:
 //
 //     base < {tar, index, storage, order, decode}, {tar, index} < ingest,
-//     {ingest, storage, order} < data, {data, decode} < loader < libtorch < tools
+//     {ingest, storage, order} < data, {data, decode} < loader < {libtorch, python},
+//     libtorch < tools
 //
 // Rooms side by side know nothing of each other, and the core's public headers include nothing
 // but the C++ standard library and each other.
@@ -32,6 +33,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"loader", {"base", "tar", "index", "ingest", "storage", "order", "data", "decode"}},
     {"libtorch",
      {"base", "tar", "index", "ingest", "storage", "order", "data", "decode", "loader"}},
+    {"python", {"base", "tar", "index", "ingest", "storage", "order", "data", "decode", "loader"}},
     {"tools",
      {"base", "tar", "index", "ingest", "storage", "order", "data", "decode", "loader",
       "libtorch"}},
@@ -103,7 +105,7 @@ TEST(ArrowTest, NoIncludeRunsTheWrongWay) {
   const fs::path root = test::source_dir();
   std::vector<std::string> found;
   std::size_t num_files = 0;
-  for (const char* folder : {"include", "src", "tools"}) {
+  for (const char* folder : {"include", "src", "python", "tools"}) {
     for (const std::string& path : sources_below(root, folder)) {
       ++num_files;
       std::ranges::copy(violations(path, read_file(root / path)), std::back_inserter(found));
@@ -122,6 +124,7 @@ TEST(ArrowTest, EachRoomHasItsPlace) {
   EXPECT_EQ(room_of("include/shardwise/video.h"), "decode");
   EXPECT_EQ(room_of("include/shardwise/libtorch.h"), "libtorch");
   EXPECT_EQ(room_of("include/shardwise/libtorch/advanced.h"), "libtorch");
+  EXPECT_EQ(room_of("python/src/dataset.cc"), "python");
   EXPECT_EQ(room_of("order/permutation.h"), "order");
   EXPECT_EQ(room_of("index/catalogue.h"), "index");
   EXPECT_EQ(room_of("boost/interprocess/file_mapping.hpp"), "");
@@ -147,10 +150,13 @@ TEST(ArrowTest, WrongArrowsAreCaught) {
   EXPECT_TRUE(caught("include/shardwise/index/index.h", "<sqlite3.h>"));
   EXPECT_TRUE(caught("include/shardwise/base/file.h", "<boost/interprocess/file_mapping.hpp>"));
   EXPECT_TRUE(caught("include/shardwise/index/index.h", R"("index/catalogue.h")"));
+  EXPECT_TRUE(caught("src/loader/loader.cc", R"("python/src/objects.h")"));
+  EXPECT_TRUE(caught("python/src/dataset.cc", R"("libtorch/token_tensor.h")"));
   EXPECT_TRUE(caught("src/attic/file.cc", R"("base/file.h")"));
 
   EXPECT_FALSE(caught("src/loader/engine.cc", R"("decode/pixels.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", R"("base/file.h")"));
+  EXPECT_FALSE(caught("python/src/dataset.cc", R"("data/dataset_access.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", R"("index/catalogue.h")"));
   EXPECT_FALSE(caught("src/ingest/scan.cc", "<sqlite3.h>"));
   EXPECT_FALSE(caught("src/data/dataset.cc", R"("shardwise/order/sampler.h")"));

@@ -33,7 +33,8 @@ TEST(CommentsTest, TooLongOnesAreFound) {
 TEST(CommentsTest, NoneIsTooLong) {
   const fs::path root = source_dir();
   std::size_t num_files = 0;
-  for (const char* folder : {"include", "src", "tools", "tests", "bench", "fuzz", "examples"}) {
+  for (const char* folder :
+       {"include", "src", "python", "tools", "tests", "bench", "fuzz", "examples"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string path = entry.path();
       if (!path.ends_with(".h") && !path.ends_with(".cc")) continue;

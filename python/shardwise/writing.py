@@ -1,0 +1,255 @@
+"""Writing shards: ShardWriter, TarWriter, and how values become bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from . import _core
+from .errors import BadField, InvalidArgument
+
+Encoder = Callable[[Any], bytes]
+
+
+def _text(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"wanted str, bytes or a number, got {type(value).__name__}")
+    return value.encode()
+
+
+def _number(value: Any) -> bytes:
+    return str(int(value)).encode()
+
+
+def _json(value: Any) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
+
+
+def _npy(value: Any) -> bytes:
+    import numpy
+
+    stream = io.BytesIO()
+    numpy.lib.format.write_array(stream, numpy.asarray(value), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _npz(value: Any) -> bytes:
+    import numpy
+
+    stream = io.BytesIO()
+    numpy.savez_compressed(stream, **value)
+    return stream.getvalue()
+
+
+def _image(kind: str, **options: Any) -> Encoder:
+    def encode(value: Any) -> bytes:
+        import numpy
+        from PIL import Image
+
+        if not isinstance(value, Image.Image):
+            pixels = numpy.asarray(value)
+            if pixels.dtype != numpy.uint8:  # as webdataset: floats are of [0, 1]
+                pixels = (numpy.clip(pixels, 0.0, 1.0) * 255.0).astype(numpy.uint8)
+            value = Image.fromarray(pixels)
+        if kind in ("JPEG", "PPM"):
+            value = value.convert("RGB")
+        stream = io.BytesIO()
+        value.save(stream, format=kind, **options)
+        return stream.getvalue()
+
+    return encode
+
+
+_ENCODERS: dict[str, Encoder] = {
+    **dict.fromkeys(("txt", "text", "transcript"), _text),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _number),
+    **dict.fromkeys(("json", "jsn"), _json),
+    "npy": _npy,
+    "npz": _npz,
+    **dict.fromkeys(("jpg", "jpeg", "img", "image"), _image("JPEG", quality=100)),
+    "png": _image("PNG"),
+    "ppm": _image("PPM"),
+    "webp": _image("WEBP", lossless=True),
+}
+
+
+def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = None) -> bytes:
+    """The bytes that a value is stored as in a field, by the last part of the field's name.
+
+    bytes (and other buffers that are no array) stay as they are, and str in every field is UTF-8.
+    Otherwise txt: str; cls, id, index: a whole number; json: JSON; npy, npz: NumPy's (no pickles);
+    jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3], uint8 or floats in [0, 1]; with
+    ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not written: reading them runs
+    code. encoders: your own by the last part of a field's name; they come first.
+
+    Raises BadField if a value cannot be stored so.
+    """
+    kind = field.rsplit(".", 1)[-1].lower()
+    try:
+        if encoders is not None and kind in encoders:
+            return encoders[kind](value)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+        if kind == "gz":
+            import gzip
+
+            inner = field.rsplit(".", 1)[0]
+            return gzip.compress(encoded(inner, value, encoders), mtime=0)
+        if isinstance(value, str):
+            return value.encode()
+        if kind not in _ENCODERS:
+            raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
+        return _ENCODERS[kind](value)
+    except (TypeError, ValueError, OSError, ImportError) as error:
+        raise BadField(f"the field {field!r} cannot be stored: {error}") from error
+
+
+class ShardWriter:
+    """Writes samples into tar shards, one after another, and an index beside them if asked.
+
+        with ShardWriter("data/train-%06d.tar", index="data/train.idx") as sink:
+            sink.write({"__key__": "000000", "jpg": image, "cls": 3})
+
+    Equal samples make equal bytes on every machine. A shard appears under its name when it is full,
+    whole or not at all. Leaving the block by an exception leaves the shards that were full, and
+    makes no index.
+
+    pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: of a shard,
+    at most. replace: replace shards that are there, instead of raising. index: a path. columns:
+    metadata that the index takes from fields. encoders: as of encoded(). Positional maxcount and
+
+    """
+
+    def __init__(
+        self,
+        pattern: str | os.PathLike[str],
+        max_samples: int = 100_000,
+        max_bytes: float = 3e9,
+        *,
+        replace: bool = False,
+        index: str | os.PathLike[str] | None = None,
+        columns: tuple[str, ...] | list[str] = (),
+        encoders: Mapping[str, Encoder] | None = None,
+    ) -> None:
+        self._core = _core.ShardWriter(
+            os.fspath(pattern),
+            max_samples=max_samples,
+            max_bytes=int(max_bytes),
+            replace=replace,
+        )
+        self._index = index
+        self._columns = list(columns)
+        self._encoders = encoders
+        self._closed = False
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Writes a sample: "__key__", and values by field. Other names with "__" are left out.
+
+        Raises InvalidArgument if a reader would not find this key with these fields; BadField.
+        """
+        if "__key__" not in sample:
+            raise InvalidArgument("a sample has a \"__key__\"; this one has " + ", ".join(sample))
+        fields = {
+            name: encoded(name, value, self._encoders)
+            for name, value in sample.items()
+            if not name.startswith("__")
+        }
+        self._core.write(sample["__key__"], fields)
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the shards that are finished."""
+        return self._core.paths
+
+    @property
+    def num_samples(self) -> int:
+        """Written so far."""
+        return self._core.num_samples
+
+    def close(self) -> None:
+        """Finishes the last shard, and makes the index."""
+        if self._closed:
+            return
+        self._closed = True
+        self._core.close()
+        if self._index is not None:
+            from .building import index
+
+            index(self._index, *self.paths, columns=self._columns)
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
+
+class TarWriter:
+    """Writes samples into one shard, which appears when it is closed. As ShardWriter otherwise."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        replace: bool = False,
+        index: str | os.PathLike[str] | None = None,
+        columns: tuple[str, ...] | list[str] = (),
+        encoders: Mapping[str, Encoder] | None = None,
+    ) -> None:
+        self._path = os.fspath(path)
+        if os.path.exists(self._path) and not replace:
+            raise InvalidArgument(f"the file is there already: {self._path!r}; or give replace=True")
+        # The writer numbers its shards; this one is renamed when it is whole.
+        folder, name = os.path.split(os.path.abspath(self._path))
+        self._part = os.path.join(folder, f".{name}.{os.getpid()}.part-")
+        self._writer = ShardWriter(
+            self._part.replace("%", "%%") + "%d.tar",
+            max_samples=1 << 62,
+            max_bytes=1 << 62,
+            replace=True,
+            encoders=encoders,
+        )
+        self._index = index
+        self._columns = list(columns)
+        self._closed = False
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """As ShardWriter.write()."""
+        self._writer.write(sample)
+
+    def close(self) -> None:
+        """Finishes the shard, and makes the index."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.close()
+        if not self._writer.paths:
+            raise InvalidArgument(f"no sample was written: {self._path!r}")
+        os.replace(self._writer.paths[0], self._path)
+        if self._index is not None:
+            from .building import index
+
+            index(self._index, self._path, columns=self._columns)
+
+    def __enter__(self) -> TarWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()

@@ -1,0 +1,96 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "blocking.h"
+#include "field_names.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+#include "shardwise/tar/shard_writer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+/// What `shardwise._core.ShardWriter` holds.
+struct WriterObject {
+  std::unique_ptr<ShardWriter> writer;
+};
+
+std::string text_of(nb::handle name) {
+  const NameBytes bytes(name.ptr());
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return std::string(bytes.view());
+}
+
+/// The bytes of an object that has them, which it keeps while this lives.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) nb::raise_python_error();
+  }
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  [[nodiscard]] std::string_view bytes() const noexcept {
+    return {static_cast<const char*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+void write(WriterObject& self, nb::str key, const nb::dict& fields) {
+  const std::string name = text_of(key);
+  std::vector<std::unique_ptr<Buffer>> held;
+  std::vector<ShardWriter::Field> written;
+  for (const auto& [field, data] : fields) {
+    held.push_back(std::make_unique<Buffer>(data));
+    written.push_back({.name = text_of(field), .bytes = held.back()->bytes()});
+  }
+  const nb::gil_scoped_release released;
+  self.writer->write(name, written);
+}
+
+}  // namespace
+
+void add_writing(nb::module_& module) {
+  nb::class_<WriterObject>(module, "ShardWriter", "What shardwise.ShardWriter is made of.")
+      .def(
+          "__init__",
+          [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
+             std::uint64_t max_bytes, bool replace) {
+            new (self) WriterObject{std::make_unique<ShardWriter>(
+                pattern,
+                ShardWriter::Options{
+                    .max_samples = max_samples, .max_bytes = max_bytes, .replace = replace})};
+          },
+          "pattern"_a, nb::kw_only(), "max_samples"_a, "max_bytes"_a, "replace"_a)
+      .def("write", &write, "key"_a, "fields"_a,
+           nb::sig("def write(self, key: str, fields: dict[str, typing.Any]) -> None"),
+           "Writes one sample of bytes by field.")
+      .def(
+          "close",
+          [](WriterObject& self) {
+            const nb::gil_scoped_release released;
+            self.writer->close();
+          },
+          "Finishes the last shard.")
+      .def_prop_ro(
+          "paths", [](const WriterObject& self) { return self.writer->paths(); },
+          "Of the shards that are finished.")
+      .def_prop_ro(
+          "num_samples", [](const WriterObject& self) { return self.writer->totals().samples; },
+          "Written so far.");
+}
+
+}  // namespace shardwise::python

@@ -1,0 +1,89 @@
+"""Writing shards, and reading them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shardwise
+from shardwise import ShardWriter, TarWriter, errors
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with ShardWriter(
+        tmp_path / "a-%03d.tar", max_samples=3, index=tmp_path / "a.idx", columns=["cls"]
+    ) as sink:
+        for i in range(8):
+            sink.write(
+                {
+                    "__key__": f"k{i}",
+                    "__url__": "left out",
+                    "txt": f"text {i}",
+                    "cls": np.int64(i),
+                    "json": {"a": [i]},
+                    "npy": array + i,
+                    "bin": memoryview(b"\0\1"),
+                    "note.txt.gz": "packed",
+                }
+            )
+    assert [Path(path).name for path in sink.paths] == ["a-000.tar", "a-001.tar", "a-002.tar"]
+    ds = shardwise.open(tmp_path / "a.idx")
+    assert ds.column("cls") == list(range(8))
+    sample = ds[5]
+    assert sample.text("txt") == "text 5"
+    assert sample.json("json") == {"a": [5]}
+    import gzip
+    import io
+
+    assert np.array_equal(np.load(io.BytesIO(sample.bytes("npy"))), array + 5)
+    assert bytes(sample["bin"]) == b"\0\1"
+    assert gzip.decompress(sample["note.txt.gz"]) == b"packed"
+
+
+def test_equal_samples_make_equal_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with TarWriter(tmp_path / f"{name}.tar") as sink:
+            sink.write({"__key__": "x", "txt.gz": "hello", "cls": 3})
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", "b.tar"]
+
+
+def test_bad_samples_are_refused(tmp_path: Path) -> None:
+    sink = ShardWriter(tmp_path / "a-%d.tar")
+    with pytest.raises(ValueError, match="__key__"):
+        sink.write({"txt": "x"})
+    with pytest.raises(ValueError, match="dot"):
+        sink.write({"__key__": "a.b", "txt": "x"})
+    with pytest.raises(errors.BadField, match="'cls' cannot be stored"):
+        sink.write({"__key__": "a", "cls": [1]})
+    with pytest.raises(errors.BadField, match="'pt' cannot be stored: nothing here encodes a dict"):
+        sink.write({"__key__": "a", "pt": {}})
+    sink.write({"__key__": "a", "txt": "x"})
+    sink.close()
+    with pytest.raises(ValueError, match="a-0.tar"):
+        other = ShardWriter(tmp_path / "a-%d.tar")
+        other.write({"__key__": "a", "txt": "x"})
+    with pytest.raises(ValueError):
+        ShardWriter(tmp_path / "none.tar")
+    with pytest.raises(ValueError, match="there already"):
+        TarWriter(tmp_path / "a-0.tar")
+
+
+def test_an_exception_makes_no_index(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        with ShardWriter(tmp_path / "a-%d.tar", 1, index=tmp_path / "a.idx") as sink:
+            sink.write({"__key__": "a", "txt": "x"})
+            sink.write({"__key__": "b", "txt": "x"})
+            raise RuntimeError
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".tar", ".idx")) == [
+        "a-0.tar"
+    ]
+
+
+def test_own_encoders(tmp_path: Path) -> None:
+    with TarWriter(tmp_path / "a.tar", encoders={"rev": lambda value: value[::-1].encode()}) as sink:
+        sink.write({"__key__": "a", "rev": "abc"})
+    assert bytes(shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)[0]["rev"]) == b"cba"
