@@ -14,6 +14,7 @@ namespace shardwise {
 namespace {
 
 constexpr std::size_t kMostIdle = 32;
+constexpr int kCancelInterval = 50;  // milliseconds
 
 /// Starts libcurl, once in a process and on one thread, as older versions need.
 void initialise_curl() {
@@ -25,6 +26,30 @@ void initialise_curl() {
 }
 
 }  // namespace
+
+CurlHandle::CurlHandle() : multi_(curl_multi_init()), easy_(curl_easy_init()) {
+  if (!multi_ || !easy_) throw std::bad_alloc();
+}
+
+CURLcode CurlHandle::perform(const CancelToken& cancel) noexcept {
+  if (curl_multi_add_handle(multi_.get(), easy_.get()) != CURLM_OK) return CURLE_OUT_OF_MEMORY;
+  int running = 1;
+  while (true) {
+    if (curl_multi_perform(multi_.get(), &running) != CURLM_OK) return CURLE_FAILED_INIT;
+    if (running == 0) break;
+    if (cancel.is_cancelled()) return CURLE_ABORTED_BY_CALLBACK;
+    if (curl_multi_poll(multi_.get(), nullptr, 0, kCancelInterval, nullptr) != CURLM_OK) {
+      return CURLE_FAILED_INIT;
+    }
+  }
+  int left = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
+    if (message->msg == CURLMSG_DONE) return message->data.result;
+  }
+  return CURLE_FAILED_INIT;
+}
+
+void CurlHandle::finish() noexcept { curl_multi_remove_handle(multi_.get(), easy_.get()); }
 
 void CurlHeaders::add(const std::string& line) {
   curl_slist* longer = curl_slist_append(list_, line.c_str());
@@ -64,9 +89,7 @@ CurlHandle CurlPool::take() {
       return handle;
     }
   }
-  CurlHandle handle(curl_easy_init());
-  if (!handle) throw std::bad_alloc();
-  return handle;
+  return {};
 }
 
 void CurlPool::give_back(CurlHandle handle) noexcept {

@@ -10,13 +10,32 @@
 #include <vector>
 
 #include "base/fork.h"
+#include "shardwise/base/cancel.h"
 
 namespace shardwise {
 
-struct CurlHandleDeleter {
-  void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
+/// libcurl's handle of a transfer, and that of what performs it, which keeps the open connections.
+/// (curl_easy_perform() would look only once a second whether to stop.)
+class CurlHandle {
+ public:
+  /// Errors: std::bad_alloc.
+  CurlHandle();
+  CURL* get() const noexcept { return easy_.get(); }
+  /// Performs one transfer. CURLE_ABORTED_BY_CALLBACK, within a tenth of a second, if `cancel` says
+  /// so. Until finish() the transfer can be asked about.
+  CURLcode perform(const CancelToken& cancel) noexcept;
+  void finish() noexcept;
+
+ private:
+  struct EasyDeleter {
+    void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
+  };
+  struct MultiDeleter {
+    void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
+  };
+  std::unique_ptr<CURLM, MultiDeleter> multi_;  // outlives the transfer
+  std::unique_ptr<CURL, EasyDeleter> easy_;
 };
-using CurlHandle = std::unique_ptr<CURL, CurlHandleDeleter>;
 
 /// The headers that a request adds.
 class CurlHeaders {

@@ -15,6 +15,21 @@ namespace {
 /// Bytes of an error's page that are looked at.
 constexpr std::size_t kMostErrorText = std::size_t{16} * 1024;
 
+/// Ends a transfer when all was asked about it; one that was not done loses its connection.
+class Finish {
+ public:
+  explicit Finish(CurlHandle& handle) noexcept : handle_(handle) {}
+  ~Finish() {
+    const SigpipeGuard guard;
+    handle_.finish();
+  }
+  Finish(const Finish&) = delete;
+  Finish& operator=(const Finish&) = delete;
+
+ private:
+  CurlHandle& handle_;
+};
+
 /// A handle for one exchange, and what its callbacks share. Nothing is thrown through libcurl.
 class Exchange {
  public:
@@ -198,8 +213,9 @@ HttpResult Exchange::perform() {
   CURLcode code = setting_failed_;
   if (code == CURLE_OK) {
     const SigpipeGuard guard;
-    code = curl_easy_perform(handle_.get());
+    code = handle_.perform(request_.cancel);
   }
+  const Finish finish(handle_);
   is_reusable_ = code == CURLE_OK;
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);

@@ -61,7 +61,7 @@ class SHARDWISE_EXPORT Fetcher {
     /// and the call throws StaleIndex. A strong ETag is sent (If-Match); others are compared with
     /// the answer's.
     std::string validator = {};
-    /// Stops the fetch within about a second, with Cancelled.
+    /// Stops the fetch within about a tenth of a second, with Cancelled.
     CancelToken cancel = {};
   };
 
