@@ -23,7 +23,7 @@ from ._core import version as __version__
 from .building import index, merge, query, update, verify
 from .errors import Error
 from .opening import open
-from .writing import ShardWriter, TarWriter
+from .writing import ShardWriter, TarWriter, pack
 
 _Mapping.register(Sample)
 
@@ -43,6 +43,7 @@ __all__ = [
     "index",
     "merge",
     "open",
+    "pack",
     "query",
     "update",
     "verify",

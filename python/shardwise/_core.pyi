@@ -438,3 +438,9 @@ class ShardWriter:
     @property
     def num_samples(self) -> int:
         """Written so far."""
+
+def list_to_pack(directory: str, images: bool) -> tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], list[str]]:
+    """What shardwise.pack() packs."""
+
+def shuffled(samples: list[Any], seed: int) -> list[Any]:
+    """The order of `shardwise pack --shuffle`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Shard(NamedTuple):
@@ -69,6 +69,18 @@ class BuildReport(NamedTuple):
     without_end_marker: list[str]
 
 
+class PackReport(NamedTuple):
+    """What packing files made."""
+
+    paths: list[str]
+    """Of the shards."""
+    num_samples: int
+    classes: list[str]
+    """Names of the classes, by number; empty if there are none."""
+    left_out: list[str]
+    """Paths of files that make no sample."""
+
+
 class Finding(NamedTuple):
     """What differs between a shard and the index."""
 
@@ -81,3 +93,10 @@ class Rows(NamedTuple):
 
     columns: list[str]
     rows: list[tuple[object, ...]]
+
+    def arrow(self) -> Any:
+        """The rows as a pyarrow.Table, which needs pyarrow."""
+        import pyarrow
+
+        values = zip(*self.rows) if self.rows else ([] for _ in self.columns)
+        return pyarrow.table(dict(zip(self.columns, map(list, values), strict=True)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _core
 from .errors import BadField, InvalidArgument
+from .records import PackReport, Progress
 
 Encoder = Callable[[Any], bytes]
 
@@ -253,3 +254,51 @@ class TarWriter:
     ) -> None:
         if kind is None:
             self.close()
+
+
+def pack(
+    pattern: str | os.PathLike[str],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    files: str | os.PathLike[str] | None = None,
+    max_samples: int = 1000,
+    max_bytes: float = float("inf"),
+    shuffle: bool = False,
+    seed: int = 0,
+    replace: bool = False,
+    index: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> PackReport:
+    """Makes shards from files, as `shardwise pack` does: the same files give the same shards.
+
+    images: a folder with one folder of images per class; the class, from 0 in the order of the
+        folders' names, becomes the field cls. files: a folder of files that are grouped by their
+        names up to the first dot. One of the two.
+    pattern, max_samples, max_bytes, replace, index: as of ShardWriter. shuffle: mixes the samples,
+        by seed.
+    progress: is called once a shard.
+
+    Raises NotFound (no folder, no sample), InvalidArgument, OSError.
+    """
+    if (images is None) == (files is None):
+        raise InvalidArgument("what is to be packed is one of images and files: give one of them")
+    folder = images if images is not None else files
+    assert folder is not None
+    samples, classes, left_out = _core.list_to_pack(os.fspath(folder), images is not None)
+    if shuffle:
+        samples = _core.shuffled(samples, seed)
+    limit = int(min(max_bytes, 1 << 62))
+    with ShardWriter(pattern, max_samples, limit, replace=replace, index=index) as sink:
+        shards = 0
+        for key, members, class_number in samples:
+            sample: dict[str, Any] = {"__key__": key}
+            for field, path in members:
+                with open(path, "rb") as file:
+                    sample[field] = file.read()
+            if class_number is not None:
+                sample["cls"] = class_number
+            sink.write(sample)
+            if progress is not None and len(sink.paths) != shards:
+                shards = len(sink.paths)
+                progress(Progress(0, 0, shards, 0, sink.num_samples))
+    return PackReport(sink.paths, sink.num_samples, classes, left_out)

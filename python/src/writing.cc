@@ -12,6 +12,7 @@
 #include "objects.h"
 #include "shardwise/base/error.h"
 #include "shardwise/tar/shard_writer.h"
+#include "tar/pack_source.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -61,6 +62,43 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
   self.writer->write(name, written);
 }
 
+/// What is to be packed: samples (key, [(field, path), ...], class or None), the names of the
+/// classes, and the files that are left out.
+nb::tuple list_to_pack(const std::string& directory, bool images) {
+  const detail::PackList list = without_gil([&](const CancelToken& cancel) {
+    return images ? detail::list_images(directory, cancel) : detail::list_files(directory, cancel);
+  });
+  const auto name = [](const std::string& bytes) {
+    PyObject* str = new_name(bytes);
+    if (str == nullptr) nb::raise_python_error();
+    return nb::steal(str);
+  };
+  nb::list samples;
+  for (const detail::PackSample& sample : list.samples) {
+    nb::list files;
+    for (const detail::PackFile& file : sample.files) {
+      files.append(nb::make_tuple(name(file.field), name(file.path)));
+    }
+    samples.append(nb::make_tuple(
+        name(sample.key), files,
+        sample.class_number ? nb::object(nb::int_(*sample.class_number)) : nb::none()));
+  }
+  nb::list classes;
+  for (const std::string& found : list.classes) classes.append(name(found));
+  nb::list left_out;
+  for (const std::string& path : list.left_out) left_out.append(name(path));
+  return nb::make_tuple(samples, classes, left_out);
+}
+
+nb::list shuffled(nb::list samples, std::uint64_t seed) {
+  std::vector<detail::PackSample> places(nb::len(samples));
+  for (std::size_t i = 0; i < places.size(); ++i) places[i].class_number = i;
+  detail::shuffle_samples(places, seed);
+  nb::list mixed;
+  for (const detail::PackSample& place : places) mixed.append(samples[*place.class_number]);
+  return mixed;
+}
+
 }  // namespace
 
 void add_writing(nb::module_& module) {
@@ -91,6 +129,14 @@ void add_writing(nb::module_& module) {
       .def_prop_ro(
           "num_samples", [](const WriterObject& self) { return self.writer->totals().samples; },
           "Written so far.");
+  module.def("list_to_pack", &list_to_pack, "directory"_a, "images"_a,
+             nb::sig("def list_to_pack(directory: str, images: bool) -> "
+                     "tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], "
+                     "list[str]]"),
+             "What shardwise.pack() packs.");
+  module.def("shuffled", &shuffled, "samples"_a, "seed"_a,
+             nb::sig("def shuffled(samples: list[typing.Any], seed: int) -> list[typing.Any]"),
+             "The order of `shardwise pack --shuffle`.");
 }
 
 }  // namespace shardwise::python

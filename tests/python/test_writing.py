@@ -87,3 +87,35 @@ def test_own_encoders(tmp_path: Path) -> None:
     with TarWriter(tmp_path / "a.tar", encoders={"rev": lambda value: value[::-1].encode()}) as sink:
         sink.write({"__key__": "a", "rev": "abc"})
     assert bytes(shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)[0]["rev"]) == b"cba"
+
+
+def test_packing_is_that_of_the_command(tmp_path: Path) -> None:
+    for name, color in (("a", b"\1"), ("b", b"\2")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(5):
+            (tmp_path / "photos" / name / f"{i}.v1.jpg").write_bytes(color * i)
+    (tmp_path / "photos" / "notes.txt").write_text("x")
+    (tmp_path / "out").mkdir()
+    seen = []
+    report = shardwise.pack(
+        tmp_path / "out" / "x-%06d.tar",
+        images=tmp_path / "photos",
+        max_samples=4,
+        shuffle=True,
+        index=tmp_path / "x.idx",
+        progress=seen.append,
+    )
+    assert report.classes == ["a", "b"]
+    assert report.num_samples == 10
+    assert len(report.paths) == 3
+    assert seen
+    ds = shardwise.open(tmp_path / "x.idx")
+    for sample in ds:
+        folder, name = sample.key.split("/")
+        assert sample.integer("cls") == ["a", "b"].index(folder)
+        assert len(sample["jpg"]) == int(name[0])
+    assert [sample.key for sample in ds] != sorted(sample.key for sample in ds)
+    with pytest.raises(ValueError, match="one of images and files"):
+        shardwise.pack(tmp_path / "out" / "y-%d.tar")
+    with pytest.raises(errors.NotFound):
+        shardwise.pack(tmp_path / "out" / "y-%d.tar", files=tmp_path / "nix")

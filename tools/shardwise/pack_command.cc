@@ -14,14 +14,16 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
-#include "pack_source.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/tar/shard_writer.h"
+#include "tar/pack_source.h"
 
 namespace shardwise::tools {
 namespace {
 namespace fs = std::filesystem;
+using detail::PackFile, detail::PackList, detail::PackSample, detail::list_files,
+    detail::list_images, detail::shuffle_samples;
 
 constexpr std::string_view kClassesFile = "classes.json";
 constexpr std::string_view kShardSuffix = ".tar";
@@ -227,7 +229,8 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
 
 void run(const PackOptions& options, Output& out) {
   Progress progress(options.dry_run ? "counting" : "packing", Unit::kSamples, options.quiet);
-  PackList list = options.images.empty() ? list_files(options.files) : list_images(options.images);
+  PackList list = options.images.empty() ? list_files(options.files, interrupt_token())
+                                         : list_images(options.images, interrupt_token());
   if (options.shuffle) shuffle_samples(list.samples, options.seed);
   prepare_directory(options, !list.classes.empty());
 

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
-namespace shardwise::tools {
+#include "shardwise/base/cancel.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
 
 /// A file that becomes a member.
 struct PackFile {
@@ -32,16 +35,18 @@ struct PackList {
 /// without the extension, with dots in the file's own name replaced by `_` (a key ends at the first
 /// dot); its field is the extension in lower case. Hidden files are passed over; what is no image
 /// by its extension is left out.
-/// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files of one key).
-PackList list_images(const std::string& directory);
+/// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files of one key);
+/// Cancelled.
+SHARDWISE_EXPORT PackList list_images(const std::string& directory, const CancelToken& cancel = {});
 
 /// Files grouped as WebDataset does: a name is cut at its first dot into the sample's key and the
 /// field. Samples are sorted bytewise by key, files by field. Hidden files are passed over; names
 /// without a key or a field are left out.
-/// Errors: NotFound (no such folder, no sample); InvalidArgument (two files of one key and field).
-PackList list_files(const std::string& directory);
+/// Errors: NotFound (no such folder, no sample); InvalidArgument (two files of one key and field);
+/// Cancelled.
+SHARDWISE_EXPORT PackList list_files(const std::string& directory, const CancelToken& cancel = {});
 
 /// Puts the samples into an order that depends on `seed` and their number alone.
-void shuffle_samples(std::vector<PackSample>& samples, std::uint64_t seed);
+SHARDWISE_EXPORT void shuffle_samples(std::vector<PackSample>& samples, std::uint64_t seed);
 
-}  // namespace shardwise::tools
+}  // namespace shardwise::detail

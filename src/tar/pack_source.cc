@@ -1,4 +1,4 @@
-#include "pack_source.h"
+#include "tar/pack_source.h"
 
 #include <algorithm>
 #include <array>
@@ -7,40 +7,32 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/errno_error.h"
 #include "base/hasher.h"
 #include "base/text.h"
-#include "interrupt.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "tar/sample_name.h"
 
-namespace shardwise::tools {
+namespace shardwise::detail {
 namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 9> kImageExtensions = {"bmp", "gif", "jpeg", "jpg", "png",
                                                               "ppm", "tif", "tiff", "webp"};
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 /// Calls `visit` for each entry of a folder, hidden ones left out. Folders below it that are
 /// symbolic links are not entered, so that there is no way round in circles.
 template <class Iterator, class Visit>
-void for_each_entry(const std::string& directory, Visit visit) {
+void for_each_entry(const std::string& directory, const CancelToken& cancel, Visit visit) {
   try {
     Iterator entries(directory);
     for (const Iterator end; entries != end; ++entries) {
-      throw_if_interrupted();
+      cancel.throw_if_cancelled();
       if (!is_hidden(entries->path())) {
         visit(*entries);
       } else if constexpr (std::is_same_v<Iterator, fs::recursive_directory_iterator>) {
@@ -55,10 +47,10 @@ void for_each_entry(const std::string& directory, Visit visit) {
 }
 
 /// Paths of all files below `directory`, relative to it, bytewise sorted.
-std::vector<std::string> files_below(const std::string& directory) {
+std::vector<std::string> files_below(const std::string& directory, const CancelToken& cancel) {
   std::vector<std::string> files;
   for_each_entry<fs::recursive_directory_iterator>(
-      directory, [&](const fs::directory_entry& entry) {
+      directory, cancel, [&](const fs::directory_entry& entry) {
         if (entry.is_regular_file()) {
           files.push_back(entry.path().lexically_relative(directory).native());
         }
@@ -67,9 +59,9 @@ std::vector<std::string> files_below(const std::string& directory) {
   return files;
 }
 
-std::vector<std::string> folders_in(const std::string& directory) {
+std::vector<std::string> folders_in(const std::string& directory, const CancelToken& cancel) {
   std::vector<std::string> folders;
-  for_each_entry<fs::directory_iterator>(directory, [&](const fs::directory_entry& entry) {
+  for_each_entry<fs::directory_iterator>(directory, cancel, [&](const fs::directory_entry& entry) {
     if (entry.is_directory()) folders.push_back(entry.path().filename().native());
   });
   std::sort(folders.begin(), folders.end());
@@ -81,7 +73,7 @@ std::optional<std::pair<std::string, std::string>> image_name(const std::string&
   const std::size_t name_start = relative.rfind('/') + 1;
   const std::size_t dot = relative.rfind('.');
   if (dot == std::string::npos || dot <= name_start) return std::nullopt;
-  std::string field = lower_case(std::string_view(relative).substr(dot + 1));
+  std::string field = to_lower(std::string_view(relative).substr(dot + 1));
   if (std::ranges::find(kImageExtensions, field) == kImageExtensions.end()) return std::nullopt;
   std::string key = relative.substr(0, dot);
   std::replace(key.begin() + static_cast<std::ptrdiff_t>(name_start), key.end(), '.', '_');
@@ -90,9 +82,9 @@ std::optional<std::pair<std::string, std::string>> image_name(const std::string&
 
 }  // namespace
 
-PackList list_images(const std::string& directory) {
+PackList list_images(const std::string& directory, const CancelToken& cancel) {
   PackList list;
-  list.classes = folders_in(directory);
+  list.classes = folders_in(directory, cancel);
   if (list.classes.empty()) {
     throw NotFound("there is no folder of a class", in_quotes(directory),
                    "put the images of each class into a folder of its own, or use --files");
@@ -100,7 +92,7 @@ PackList list_images(const std::string& directory) {
   for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
     const std::string& name = list.classes[number];
     std::map<std::string, std::string> path_of_key;
-    for (const std::string& file : files_below(directory + "/" + name)) {
+    for (const std::string& file : files_below(directory + "/" + name, cancel)) {
       const std::string path = directory + "/" + name + "/" + file;
       auto parts = image_name(file);
       if (!parts) {
@@ -126,10 +118,10 @@ PackList list_images(const std::string& directory) {
   return list;
 }
 
-PackList list_files(const std::string& directory) {
+PackList list_files(const std::string& directory, const CancelToken& cancel) {
   PackList list;
   std::map<std::string, PackSample> samples;
-  for (const std::string& file : files_below(directory)) {
+  for (const std::string& file : files_below(directory, cancel)) {
     const std::string path = directory + "/" + file;
     const std::optional<SampleName> name = split_sample_name(file);
     if (!name) {
@@ -138,7 +130,7 @@ PackList list_files(const std::string& directory) {
     }
     PackSample& sample = samples[std::string(name->key)];
     sample.key = name->key;
-    const std::string field = lower_case(name->field);
+    const std::string field = to_lower(name->field);
     const auto other = std::ranges::find(sample.files, field, &PackFile::field);
     if (other != sample.files.end()) {
       throw InvalidArgument("two files would be one field of a sample",
@@ -167,4 +159,4 @@ void shuffle_samples(std::vector<PackSample>& samples, std::uint64_t seed) {
   }
 }
 
-}  // namespace shardwise::tools
+}  // namespace shardwise::detail
