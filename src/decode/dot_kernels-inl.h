@@ -1,21 +1,22 @@
 #pragma once
 
 // Resizing on machines that add products of bytes four at a time (AVX-512 with VBMI and VNNI).
-// Included by pixel_kernels.cc when it is compiled for AVX-512, whose kernels call these where
-// has_byte_dots() says so.
+// Included by pixel_kernels.cc when it is compiled for AVX-512 or better, whose kernels call these
+// where has_byte_dots() says so.
 //
 // A weight is split into three signed bytes, low + 256 * mid + 65536 * high, so that one
 // instruction adds four pixels' products with one of them; the three sums are joined at the end, in
 // integers of 32 bits, and give the bits that all other kernels give.
+//
+// Vectors have 32 bytes, as those of pixel_kernels.cc.
 
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "decode/pixel_kernels.h"
 
-// Highway's own target for such machines says "avxvnni", which some of them have not.
+// Highway's own targets for such machines ask for more than these kernels need.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vbmi,avx512vnni")
 namespace shardwise::detail {
 namespace HWY_NAMESPACE {
@@ -25,6 +26,10 @@ inline bool has_byte_dots() noexcept {
   static const bool has =
       __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
   return has && byte_dots_are_used().load(std::memory_order_relaxed);
+}
+
+HWY_INLINE __m256i load_bytes(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
 /// Four weights by their bytes, the first one's lowest.
@@ -48,141 +53,282 @@ struct DotWeights {
   }
 };
 
-/// Sixteen weighted sums, with half of the last place that is kept.
+/// Eight weighted sums, with half of the last place that is kept.
 struct DotSum {
-  __m512i low;
-  __m512i mid;
-  __m512i high;
+  __m256i low;
+  __m256i mid;
+  __m256i high;
 
   HWY_INLINE DotSum()
-      : low(_mm512_set1_epi32(kHalf)), mid(_mm512_setzero_si512()), high(_mm512_setzero_si512()) {}
-  HWY_INLINE void add(__m512i pixels, __m512i low_weights, __m512i mid_weights,
-                      __m512i high_weights) {
-    low = _mm512_dpbusd_epi32(low, pixels, low_weights);
-    mid = _mm512_dpbusd_epi32(mid, pixels, mid_weights);
-    high = _mm512_dpbusd_epi32(high, pixels, high_weights);
+      : low(_mm256_set1_epi32(kHalf)), mid(_mm256_setzero_si256()), high(_mm256_setzero_si256()) {}
+  HWY_INLINE void add(__m256i pixels, __m256i low_weights, __m256i mid_weights,
+                      __m256i high_weights) {
+    low = _mm256_dpbusd_epi32(low, pixels, low_weights);
+    mid = _mm256_dpbusd_epi32(mid, pixels, mid_weights);
+    high = _mm256_dpbusd_epi32(high, pixels, high_weights);
   }
-  HWY_INLINE __m512i value() const {
-    const __m512i upper = _mm512_add_epi32(mid, _mm512_slli_epi32(high, 8));
-    return _mm512_srai_epi32(_mm512_add_epi32(low, _mm512_slli_epi32(upper, 8)), kWeightBits);
+  HWY_INLINE __m256i value() const {
+    const __m256i upper = _mm256_add_epi32(mid, _mm256_slli_epi32(high, 8));
+    return _mm256_add_epi32(low, _mm256_slli_epi32(upper, 8));
   }
 };
 
-/// Outputs that are made together, of which each channel takes a lane: one is left over.
-constexpr std::size_t kDotOutputs = 5;
-/// Times four: the taps of an output at most.
-constexpr std::size_t kMostDotQuads = 3;
-/// Rows between which the weights of a group stay in registers; their input stays in the cache.
-constexpr std::size_t kDotRows = 16;
+/// The values of two sums, as 16 bits: all of the first one's, then the second one's.
+HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
+  const __m256i upper_halves =
+      _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm256_srai_epi16(_mm256_permutex2var_epi16(first.value(), upper_halves, second.value()),
+                           kWeightBits - 16);
+}
 
-/// Five outputs of each row, from 64 bytes of it: where their pixels lie in those, and weights.
-template <std::size_t kQuads>
-struct DotGroup {
-  std::uint32_t places[kQuads][16];
-  std::uint32_t low[kQuads][16];
-  std::uint32_t mid[kQuads][16];
-  std::uint32_t high[kQuads][16];
+/// Rows that are made together.
+constexpr std::size_t kDotRows = 4;
+/// Rows between which the groups go round, so that their input stays in the cache.
+constexpr std::size_t kDotBlock = 16;
+static_assert(kRowGroup % kDotRows == 0);
+/// Steps whose weights stay in registers from row to row.
+constexpr std::size_t kMostKept = 3;
 
-  void set(const RowTaps& taps, std::size_t x, std::size_t begin) {
-    std::memset(this, 0, sizeof *this);
-    for (std::size_t i = 0; i < kDotOutputs; ++i) {
-      const std::uint32_t* weights = taps.low_high.data() + (x + i) * taps.pairs() * 2;
-      const std::size_t first = (taps.first[x + i] - begin) * 3;
-      for (std::size_t quad = 0; quad < kQuads; ++quad) {
-        DotWeights bytes;
-        std::uint32_t place = 0;
-        for (std::size_t k = 0; k < 4; ++k) {
-          const std::size_t tap = 4 * quad + k;
-          if (tap >= taps.num_taps) break;
-          const std::uint32_t* pair = weights + tap / 2 * 2;
-          bytes.set(k, joined_weight(pair[0], pair[1], tap % 2 != 0));
-          place |= static_cast<std::uint32_t>(first + 3 * tap) << (8 * k);
+/// Of eight bytes of the result, a lane each, what four taps add: where the pixels' bytes lie among
+/// 32 bytes of the row, and their weights.
+struct DotStep {
+  std::uint32_t places[8];
+  std::uint32_t low[8];
+  std::uint32_t mid[8];
+  std::uint32_t high[8];
+  std::size_t begin[2];  ///< of the row's bytes: where the lower and the upper 16 of the 32 begin
+
+  void set_lane(std::size_t lane, std::size_t place, const DotWeights& weights) {
+    // Neighbouring pixels' bytes lie three apart.
+    places[lane] = static_cast<std::uint32_t>(place) * 0x01010101U + 0x09060300U;
+    low[lane] = weights.low;
+    mid[lane] = weights.mid;
+    high[lane] = weights.high;
+  }
+};
+
+/// Four taps of an output.
+struct DotTaps {
+  DotWeights weights;
+  std::size_t first = 0;  ///< pixel
+  std::size_t count = 0;  ///< up to the last that weighs anything
+};
+
+/// Across, as steps. Eight neighbouring bytes of the result are made of 32 neighbouring ones of the
+/// row, if their pixels lie so close; else two pixels are made together, from 16 bytes each, and
+/// two lanes are left over.
+class DotPlan {
+ public:
+  /// The one that `scratch` has, or a new one there.
+  DotPlan(const RowTaps& taps, std::size_t in_width, AcrossScratch& scratch)
+      : row_bytes_(in_width * 3),
+        out_bytes_(taps.num_outputs * 3),
+        num_steps_((taps.num_taps + 3) / 4) {
+    const std::size_t most_groups = out_bytes_ / kPairBytes + 1;
+    scratch.bytes.resize(num_steps_ *
+                         (most_groups * sizeof(DotStep) + taps.num_outputs * sizeof(DotTaps)));
+    steps_ = reinterpret_cast<DotStep*>(scratch.bytes.data());
+    taps_ = reinterpret_cast<DotTaps*>(steps_ + most_groups * num_steps_);
+    is_close_ = scratch.is_close;
+    if (scratch.has_plan) return;
+    for (std::size_t x = 0; x < taps.num_outputs; ++x) fill_taps(taps, x);
+    is_close_ = row_bytes_ >= kCloseBytes && fill_close();
+    if (!is_close_) fill_pairs();
+    scratch.is_close = is_close_;
+    scratch.has_plan = true;
+  }
+
+  /// Whether a row of this width can be read 16 bytes at a time.
+  static bool fits(std::size_t in_width) { return in_width * 3 >= kHalfBytes; }
+
+  [[nodiscard]] bool is_close() const { return is_close_; }
+  [[nodiscard]] std::size_t num_steps() const { return num_steps_; }
+  [[nodiscard]] std::size_t num_groups() const {
+    const std::size_t bytes = is_close_ ? kLanes : kPairBytes;
+    return (out_bytes_ + bytes - 1) / bytes;
+  }
+  [[nodiscard]] const DotStep* steps(std::size_t group) const {
+    return steps_ + group * num_steps_;
+  }
+  /// Where a group's bytes begin; the last one begins before the end of its neighbour.
+  [[nodiscard]] std::size_t output(std::size_t group) const {
+    return is_close_ ? std::min(group * kLanes, out_bytes_ - kLanes) : group * kPairBytes;
+  }
+
+ private:
+  static constexpr std::size_t kLanes = 8;
+  static constexpr std::size_t kPairBytes = 6;
+  static constexpr std::size_t kCloseBytes = 32;
+  static constexpr std::size_t kHalfBytes = 16;
+
+  void fill_taps(const RowTaps& taps, std::size_t x) {
+    const std::uint32_t* pair = taps.low_high.data() + x * taps.pairs() * 2;
+    for (std::size_t step = 0; step < num_steps_; ++step) {
+      DotTaps four;
+      four.first = taps.first[x] + 4 * step;
+      const std::size_t most = std::min<std::size_t>(4, taps.num_taps - 4 * step);
+      for (std::size_t k = 0; k < most; ++k) {
+        const std::uint32_t* both = pair + (4 * step + k) / 2 * 2;
+        const std::int32_t weight = joined_weight(both[0], both[1], k % 2 != 0);
+        if (weight == 0) continue;
+        four.weights.set(k, weight);
+        four.count = k + 1;
+      }
+      taps_[x * num_steps_ + step] = four;
+    }
+  }
+
+  bool fill_close() {
+    is_close_ = true;
+    for (std::size_t group = 0; group < num_groups(); ++group) {
+      for (std::size_t step = 0; step < num_steps_; ++step) {
+        if (!fill_close(output(group), step, steps_[group * num_steps_ + step])) return false;
+      }
+    }
+    return true;
+  }
+
+  bool fill_close(std::size_t out, std::size_t number, DotStep& step) {
+    std::size_t begin = row_bytes_ - kCloseBytes;
+    std::size_t end = 0;
+    for (std::size_t lane = 0, x = out / 3, c = out % 3; lane < kLanes; ++lane) {
+      const DotTaps& four = taps_[x * num_steps_ + number];
+      if (four.count > 0) {
+        begin = std::min(begin, four.first * 3 + c);
+        end = std::max(end, (four.first + four.count - 1) * 3 + c + 1);
+      }
+      if (++c == 3) c = 0, ++x;
+    }
+    if (end > begin + kCloseBytes) return false;
+    step.begin[0] = begin;
+    for (std::size_t lane = 0, x = out / 3, c = out % 3; lane < kLanes; ++lane) {
+      const DotTaps& four = taps_[x * num_steps_ + number];
+      step.set_lane(lane, four.first * 3 + c - begin, four.weights);
+      if (++c == 3) c = 0, ++x;
+    }
+    return true;
+  }
+
+  void fill_pairs() {
+    for (std::size_t group = 0; group < num_groups(); ++group) {
+      for (std::size_t number = 0; number < num_steps_; ++number) {
+        DotStep& step = steps_[group * num_steps_ + number];
+        for (std::size_t half = 0; half < 2; ++half) {
+          const DotTaps& four = taps_[(group * 2 + half) * num_steps_ + number];
+          step.begin[half] = std::min(four.first * 3, row_bytes_ - kHalfBytes);
+          const std::size_t place = half * kHalfBytes + four.first * 3 - step.begin[half];
+          for (std::size_t c = 0; c < 3; ++c) {
+            step.set_lane(half * 3 + c, place + c, four.weights);
+          }
         }
-        for (std::uint32_t channel = 0; channel < 3; ++channel) {
-          const std::size_t lane = 3 * i + channel;
-          places[quad][lane] = place + channel * 0x01010101U;
-          low[quad][lane] = bytes.low;
-          mid[quad][lane] = bytes.mid;
-          high[quad][lane] = bytes.high;
-        }
+        for (std::size_t lane = kPairBytes; lane < kLanes; ++lane) step.set_lane(lane, 0, {});
       }
     }
   }
 
-  void make(const std::uint8_t* in, std::size_t in_stride, __mmask64 inside, std::size_t num_rows,
-            std::uint8_t* out, std::size_t out_stride) const {
-    const __m512i zero = _mm512_setzero_si512();
-    for (std::size_t y = 0; y < num_rows; ++y, in += in_stride, out += out_stride) {
-      const __m512i bytes = _mm512_maskz_loadu_epi8(inside, in);
-      DotSum sum;
-      for (std::size_t quad = 0; quad < kQuads; ++quad) {
-        const __m512i pixels = _mm512_permutexvar_epi8(_mm512_loadu_si512(places[quad]), bytes);
-        sum.add(pixels, _mm512_loadu_si512(low[quad]), _mm512_loadu_si512(mid[quad]),
-                _mm512_loadu_si512(high[quad]));
-      }
-      const __m512i values = _mm512_max_epi32(sum.value(), zero);
-      _mm_mask_storeu_epi8(out, 0x7FFF, _mm512_cvtusepi32_epi8(values));
-    }
-  }
+  std::size_t row_bytes_;
+  std::size_t out_bytes_;
+  std::size_t num_steps_;
+  bool is_close_ = false;
+  DotStep* steps_;
+  DotTaps* taps_;
 };
 
-/// The leftmost pixel that a group of outputs needs.
-inline std::size_t dot_begin(const RowTaps& taps, std::size_t x) {
-  return std::min(taps.first[x], taps.first[x + kDotOutputs - 1]);
+/// Stores eight bytes of each of four rows.
+HWY_INLINE void store_dots(const DotSum& first, const DotSum& second, const DotSum& third,
+                           const DotSum& fourth, std::uint8_t* out, std::size_t out_stride) {
+  const __m256i bytes = _mm256_packus_epi16(dot_values(first, second), dot_values(third, fourth));
+  const __m128i even = _mm256_castsi256_si128(bytes);
+  const __m128i odd = _mm256_extracti128_si256(bytes, 1);
+  const auto row = [&](std::size_t y) { return reinterpret_cast<double*>(out + y * out_stride); };
+  _mm_storel_pd(row(0), _mm_castsi128_pd(even));
+  _mm_storel_pd(row(1), _mm_castsi128_pd(odd));
+  _mm_storeh_pd(row(2), _mm_castsi128_pd(even));
+  _mm_storeh_pd(row(3), _mm_castsi128_pd(odd));
 }
 
-inline std::size_t num_dot_groups(const RowTaps& taps) {
-  return (taps.num_outputs + kDotOutputs - 1) / kDotOutputs;
+/// A step's 32 bytes of a row.
+template <bool kIsClose>
+HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::size_t upper) {
+  if constexpr (kIsClose) return load_bytes(row + lower);
+  const auto half = [row](std::size_t begin) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + begin));
+  };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(half(lower)), half(upper), 1);
 }
 
-/// The first output of a group; the last one begins before the end of its neighbour.
-inline std::size_t dot_output(const RowTaps& taps, std::size_t group) {
-  return std::min(group * kDotOutputs, taps.num_outputs - kDotOutputs);
-}
-
-template <std::size_t kQuads>
-void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
-                     std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                     std::size_t out_stride, std::vector<std::uint8_t>& scratch) {
-  using Group = DotGroup<kQuads>;
-  const std::size_t num_groups = num_dot_groups(taps);
-  scratch.resize((num_groups + 1) * sizeof(Group));
-  auto* const groups =
-      reinterpret_cast<Group*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  for (std::size_t i = 0; i < num_groups; ++i) {
-    const std::size_t x = dot_output(taps, i);
-    new (groups + i) Group;
-    groups[i].set(taps, x, dot_begin(taps, x));
+/// Makes a group's bytes of some rows, a multiple of four.
+/// @param kKept  steps whose weights stay in registers: all of them, if there are fewer than three.
+template <bool kIsClose, std::size_t kKept>
+void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t last_row,
+                    std::size_t num_rows, const DotStep* steps, std::size_t num_steps,
+                    std::uint8_t* out, std::size_t out_stride) {
+  __m256i places[kKept];
+  __m256i low[kKept];
+  __m256i mid[kKept];
+  __m256i high[kKept];
+  std::size_t lower[kKept];
+  std::size_t upper[kKept];
+  HWY_UNROLL(3)
+  for (std::size_t i = 0; i < kKept; ++i) {
+    places[i] = load_bytes(steps[i].places);
+    low[i] = load_bytes(steps[i].low);
+    mid[i] = load_bytes(steps[i].mid);
+    high[i] = load_bytes(steps[i].high);
+    lower[i] = steps[i].begin[0];
+    upper[i] = steps[i].begin[1];
   }
+  const auto sum_of = [&](std::size_t y) {
+    const std::uint8_t* const row = in + std::min(y, last_row) * in_stride;
+    DotSum sum;
+    HWY_UNROLL(3)
+    for (std::size_t i = 0; i < kKept; ++i) {
+      const __m256i bytes = dot_bytes<kIsClose>(row, lower[i], upper[i]);
+      sum.add(_mm256_permutexvar_epi8(places[i], bytes), low[i], mid[i], high[i]);
+    }
+    if constexpr (kKept == kMostKept) {
+      for (std::size_t i = kKept; i < num_steps; ++i) {
+        const DotStep& step = steps[i];
+        const __m256i bytes = dot_bytes<kIsClose>(row, step.begin[0], step.begin[1]);
+        sum.add(_mm256_permutexvar_epi8(load_bytes(step.places), bytes), load_bytes(step.low),
+                load_bytes(step.mid), load_bytes(step.high));
+      }
+    }
+    return sum;
+  };
   for (std::size_t y = 0; y < num_rows; y += kDotRows) {
-    const std::size_t count = std::min(kDotRows, num_rows - y);
-    for (std::size_t i = 0; i < num_groups; ++i) {
-      const std::size_t x = dot_output(taps, i);
-      const std::size_t begin = dot_begin(taps, x);
-      const std::size_t bytes = (in_width - begin) * 3;
-      const __mmask64 inside = bytes >= 64 ? ~__mmask64{0} : (__mmask64{1} << bytes) - 1;
-      groups[i].make(in + y * in_stride + begin * 3, in_stride, inside, count,
-                     out + y * out_stride + 3 * x, out_stride);
+    store_dots(sum_of(y), sum_of(y + 1), sum_of(y + 2), sum_of(y + 3), out + y * out_stride,
+               out_stride);
+  }
+}
+
+template <bool kIsClose, std::size_t kKept>
+void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
+                     const DotPlan& plan, std::uint8_t* out, std::size_t out_stride) {
+  const std::size_t num_groups = plan.num_groups();
+  for (std::size_t y = 0; y < num_rows; y += kDotBlock) {
+    const std::size_t last_row = num_rows - 1 - y;
+    const std::size_t count = std::min(kDotBlock, num_rows - y);
+    for (std::size_t group = 0; group < num_groups; ++group) {
+      dot_make_group<kIsClose, kKept>(in + y * in_stride, in_stride, last_row, count,
+                                      plan.steps(group), plan.num_steps(),
+                                      out + y * out_stride + plan.output(group), out_stride);
     }
   }
 }
 
-/// resize_across(), where five outputs' pixels lie within 64 bytes; false if they do not.
+/// resize_across(); false for rows that are shorter than what is read at a time.
 inline bool dot_resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                               std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                              std::size_t out_stride, std::vector<std::uint8_t>& scratch) {
-  if (taps.num_outputs < kDotOutputs || taps.num_taps > 4 * kMostDotQuads) {
-    return false;
-  }
-  for (std::size_t i = 0; i < num_dot_groups(taps); ++i) {
-    const std::size_t x = dot_output(taps, i);
-    const std::size_t end = std::max(taps.first[x], taps.first[x + kDotOutputs - 1]);
-    if ((end + taps.num_taps - dot_begin(taps, x)) * 3 > 64) return false;
-  }
-  constexpr decltype(&dot_resize_rows<1>) kByQuads[kMostDotQuads] = {
-      dot_resize_rows<1>, dot_resize_rows<2>, dot_resize_rows<3>};
-  kByQuads[(taps.num_taps - 1) / 4](in, in_stride, in_width, num_rows, taps, out, out_stride,
-                                    scratch);
+                              std::size_t out_stride, AcrossScratch& scratch) {
+  if (!DotPlan::fits(in_width)) return false;
+  const DotPlan plan(taps, in_width, scratch);
+  constexpr decltype(&dot_resize_rows<true, 1>) kClose[kMostKept] = {
+      dot_resize_rows<true, 1>, dot_resize_rows<true, 2>, dot_resize_rows<true, 3>};
+  constexpr decltype(&dot_resize_rows<true, 1>) kPairs[kMostKept] = {
+      dot_resize_rows<false, 1>, dot_resize_rows<false, 2>, dot_resize_rows<false, 3>};
+  const std::size_t kept = std::min(plan.num_steps(), kMostKept);
+  (plan.is_close() ? kClose : kPairs)[kept - 1](in, in_stride, num_rows, plan, out, out_stride);
   return true;
 }
 
@@ -194,30 +340,71 @@ struct RowQuad {
 
 constexpr std::size_t kMostRowQuads = 8;
 
-HWY_INLINE void dot_blend_vector(const RowQuad* quads, std::size_t num_quads, std::size_t at,
-                                 std::uint8_t* out) {
-  DotSum sums[4];
-  for (std::size_t i = 0; i < num_quads; ++i) {
-    const RowQuad& quad = quads[i];
-    const auto row = [&](std::size_t k) { return _mm512_loadu_si512(quad.rows[k] + at); };
-    const auto word = [](std::uint32_t bytes) {
-      return _mm512_set1_epi32(static_cast<std::int32_t>(bytes));
-    };
-    const __m512i below_first = _mm512_unpacklo_epi8(row(0), row(1));
-    const __m512i above_first = _mm512_unpackhi_epi8(row(0), row(1));
-    const __m512i below_second = _mm512_unpacklo_epi8(row(2), row(3));
-    const __m512i above_second = _mm512_unpackhi_epi8(row(2), row(3));
-    const __m512i low = word(quad.weights.low);
-    const __m512i mid = word(quad.weights.mid);
-    const __m512i high = word(quad.weights.high);
-    sums[0].add(_mm512_unpacklo_epi16(below_first, below_second), low, mid, high);
-    sums[1].add(_mm512_unpackhi_epi16(below_first, below_second), low, mid, high);
-    sums[2].add(_mm512_unpacklo_epi16(above_first, above_second), low, mid, high);
-    sums[3].add(_mm512_unpackhi_epi16(above_first, above_second), low, mid, high);
+/// Weights in every lane.
+struct DotFactors {
+  __m256i low;
+  __m256i mid;
+  __m256i high;
+
+  HWY_INLINE explicit DotFactors(const DotWeights& weights)
+      : low(in_every_lane(weights.low)),
+        mid(in_every_lane(weights.mid)),
+        high(in_every_lane(weights.high)) {}
+
+ private:
+  static HWY_INLINE __m256i in_every_lane(std::uint32_t bytes) {
+    return _mm256_set1_epi32(static_cast<std::int32_t>(bytes));
   }
-  const __m512i below = _mm512_packs_epi32(sums[0].value(), sums[1].value());
-  const __m512i above = _mm512_packs_epi32(sums[2].value(), sums[3].value());
-  _mm512_storeu_si512(out + at, _mm512_packus_epi16(below, above));
+};
+
+/// The sums of 32 columns, in the order in which two packings put them right.
+struct ColumnSums {
+  DotSum first;
+  DotSum second;
+  DotSum third;
+  DotSum fourth;
+
+  HWY_INLINE ColumnSums() {}  // an implicit one would lack these functions' instruction sets
+  HWY_INLINE void add(const RowQuad& quad, std::size_t at) {
+    const DotFactors factors(quad.weights);
+    const auto row = [&](std::size_t k) { return load_bytes(quad.rows[k] + at); };
+    const auto add_to = [&](DotSum& sum, __m256i pixels) {
+      sum.add(pixels, factors.low, factors.mid, factors.high);
+    };
+    const __m256i below_first = _mm256_unpacklo_epi8(row(0), row(1));
+    const __m256i above_first = _mm256_unpackhi_epi8(row(0), row(1));
+    const __m256i below_second = _mm256_unpacklo_epi8(row(2), row(3));
+    const __m256i above_second = _mm256_unpackhi_epi8(row(2), row(3));
+    add_to(first, _mm256_unpacklo_epi16(below_first, below_second));
+    add_to(second, _mm256_unpackhi_epi16(below_first, below_second));
+    add_to(third, _mm256_unpacklo_epi16(above_first, above_second));
+    add_to(fourth, _mm256_unpackhi_epi16(above_first, above_second));
+  }
+  HWY_INLINE __m256i bytes() const {
+    const auto value = [](const DotSum& sum) {
+      return _mm256_srai_epi32(sum.value(), kWeightBits);
+    };
+    return _mm256_packus_epi16(_mm256_packs_epi32(value(first), value(second)),
+                               _mm256_packs_epi32(value(third), value(fourth)));
+  }
+};
+
+/// @param kKept  quads that are added without a loop: all of them, if there are fewer than three.
+template <std::size_t kKept>
+void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t size,
+                     std::uint8_t* out) {
+  constexpr std::size_t kBytes = sizeof(__m256i);
+  const std::size_t last = size < kBytes ? 0 : size - kBytes;
+  for (std::size_t i = 0; i < size; i += kBytes) {
+    const std::size_t at = std::min(i, last);
+    ColumnSums sums;
+    HWY_UNROLL(3)
+    for (std::size_t q = 0; q < kKept; ++q) sums.add(quads[q], at);
+    if constexpr (kKept == kMostKept) {
+      for (std::size_t q = kKept; q < num_quads; ++q) sums.add(quads[q], at);
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + at), sums.bytes());
+  }
 }
 
 /// blend_rows() of up to 32 rows; false if there are more.
@@ -236,9 +423,9 @@ inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::siz
       if (i < num_pairs) quad.weights.set(place, joined_weight(pair.low, pair.high, k != 0));
     }
   }
-  std::size_t at = 0;
-  for (; at + 64 <= size; at += 64) dot_blend_vector(quads, num_quads, at, out);
-  if (at < size) dot_blend_vector(quads, num_quads, size < 64 ? 0 : size - 64, out);
+  constexpr decltype(&dot_blend_quads<1>) kByQuads[kMostKept] = {
+      dot_blend_quads<1>, dot_blend_quads<2>, dot_blend_quads<3>};
+  kByQuads[std::min(num_quads, kMostKept) - 1](quads, num_quads, size, out);
   return true;
 }
 

@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3  // or better: a better target has a lower number
 #include "decode/dot_kernels-inl.h"
 #endif
 
@@ -26,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t /*in_width*/,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                   std::size_t out_stride, std::vector<std::uint8_t>& /*edge*/) {
+                   std::size_t out_stride, AcrossScratch& /*scratch*/) {
   for (std::size_t y = 0; y < num_rows; ++y) {
     for (std::size_t x = 0; x < taps.num_outputs; ++x) {
       const std::uint8_t* from = in + y * in_stride + 3 * taps.first[x];
@@ -66,7 +66,9 @@ void split_row(const std::uint8_t* rgb, std::size_t num_pixels, std::uint8_t* re
 
 #else
 
-using Bytes = hn::ScalableTag<std::uint8_t>;
+// 32 bytes at most: after products in vectors of 64, Intel's processors run more slowly for some
+// 700 us, and the next image is decoded in that time.
+using Bytes = hn::CappedTag<std::uint8_t, 32>;
 using Shorts = hn::Repartition<std::int16_t, Bytes>;
 using Words = hn::Repartition<std::int32_t, Bytes>;
 using ByteVector = hn::Vec<Bytes>;
@@ -285,10 +287,11 @@ class Edge {
 template <std::size_t kLastPairs>
 void resize_across_of(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                       std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                      std::size_t out_stride, std::vector<std::uint8_t>& edge_bytes) {
+                      std::size_t out_stride, AcrossScratch& scratch) {
   const Reads reads(taps.num_taps);
   const Across<kLastPairs> across(taps, reads);
-  Edge edge(taps, reads.span(), in_width * 3, edge_bytes);
+  scratch.has_plan = false;
+  Edge edge(taps, reads.span(), in_width * 3, scratch.bytes);
   for (std::size_t y = 0; y < num_rows; y += kRows) {
     RowSet whole;
     std::uint8_t* to[kRows];
@@ -303,17 +306,17 @@ void resize_across_of(const std::uint8_t* in, std::size_t in_stride, std::size_t
 
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                   std::size_t out_stride, std::vector<std::uint8_t>& edge) {
-#if HWY_TARGET == HWY_AVX3
+                   std::size_t out_stride, AcrossScratch& scratch) {
+#if HWY_TARGET <= HWY_AVX3  // or better: a better target has a lower number
   if (has_byte_dots() &&
-      dot_resize_across(in, in_stride, in_width, num_rows, taps, out, out_stride, edge)) {
+      dot_resize_across(in, in_stride, in_width, num_rows, taps, out, out_stride, scratch)) {
     return;
   }
 #endif
   constexpr decltype(&resize_across_of<1>) kByLastPairs[] = {
       resize_across_of<1>, resize_across_of<2>, resize_across_of<3>};
   kByLastPairs[Reads(taps.num_taps).last_pairs - 1](in, in_stride, in_width, num_rows, taps, out,
-                                                    out_stride, edge);
+                                                    out_stride, scratch);
 }
 
 /// What to_bytes() of a block's lower and upper eight bytes gives, in order.
@@ -353,7 +356,7 @@ HWY_INLINE void blend_vector(const RowPair* pairs, std::size_t num_pairs, std::s
 }
 
 void blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size, std::uint8_t* out) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3  // or better: a better target has a lower number
   if (has_byte_dots() && dot_blend_rows(pairs, num_pairs, size, out)) return;
 #endif
   std::size_t at = 0;
@@ -394,7 +397,7 @@ void split_row(const std::uint8_t* rgb, std::size_t num_pixels, std::uint8_t* re
 
 #endif  // HWY_SCALAR
 
-using Floats = hn::ScalableTag<float>;
+using Floats = hn::CappedTag<float, 8>;  // 32 bytes, too
 using FloatVector = hn::Vec<Floats>;
 
 /// Sixths of the circle, from -1 to 5.
@@ -477,9 +480,9 @@ HWY_EXPORT(turn_hues);
 
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                   std::size_t out_stride, std::vector<std::uint8_t>& edge) {
+                   std::size_t out_stride, AcrossScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(resize_across)
-  (in, in_stride, in_width, num_rows, taps, out, out_stride, edge);
+  (in, in_stride, in_width, num_rows, taps, out, out_stride, scratch);
 }
 
 void blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size, std::uint8_t* out) {

@@ -57,15 +57,21 @@ struct RowPair {
 /// do without them, too.
 SHARDWISE_EXPORT std::atomic<bool>& byte_dots_are_used() noexcept;
 
+/// Memory of resize_across(), which keeps there what it computes of the taps.
+struct AcrossScratch {
+  std::vector<std::uint8_t> bytes;
+  bool has_plan = false;  ///< to be cleared when the taps or the rows' width change
+  bool is_close = false;  ///< of the plan
+};
+
 /// Rows are resized so many at a time.
 constexpr std::size_t kRowGroup = 8;
 /// Resizes `num_rows` rows of RGB pixels across. Row y lies at in + y * in_stride and has
 /// `in_width` pixels; nothing beyond them is read. Writes rows of taps.num_outputs pixels and four
 /// bytes more, and as many rows as make a multiple of kRowGroup.
-/// @param edge  scratch memory.
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
-                   std::size_t out_stride, std::vector<std::uint8_t>& edge);
+                   std::size_t out_stride, AcrossScratch& scratch);
 
 /// The weighted sum of rows of `size` bytes. Rows shorter than 64 bytes must be readable, and `out`
 /// writable, up to that length.

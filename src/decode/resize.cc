@@ -50,8 +50,7 @@ class Resizer {
       const std::size_t last = window.top + window.height - 1;
       const std::size_t begin = is_down ? down_.first(window.top) : window.top;
       const std::size_t end = is_down ? down_.first(last) + down_.count(last) : last + 1;
-      across_.compute(image.width, part.width, window.left, window.left + window.width, filter);
-      fill_row_taps(window.left, window.width, flips.horizontal);
+      plan_across(image.width, part.width, window, filter, flips.horizontal);
       rows = resize_rows(image, begin, end);
     }
     row_.resize(std::max(window.width * 3, kMinRowBytes));
@@ -63,12 +62,23 @@ class Resizer {
   }
 
  private:
+  void plan_across(std::size_t in, std::size_t out, const Box& window, Filter filter,
+                   bool is_mirrored) {
+    const bool is_new = across_.compute(in, out, window.left, window.left + window.width, filter);
+    if (!is_new && has_row_taps_ && is_mirrored == is_mirrored_) return;
+    has_row_taps_ = false;
+    scratch_.has_plan = false;
+    fill_row_taps(window.left, window.width, is_mirrored);
+    is_mirrored_ = is_mirrored;
+    has_row_taps_ = true;
+  }
+
   Rows resize_rows(const RgbView& image, std::size_t begin, std::size_t end) {
     const std::size_t stride = std::max(row_taps_.num_outputs * 3 + 4, kMinRowBytes);
     const std::size_t num_rows = (end - begin + kRowGroup - 1) / kRowGroup * kRowGroup;
     between_.resize(stride * num_rows);
     resize_across(image.row(begin), image.stride, image.width, end - begin, row_taps_,
-                  between_.data(), stride, edge_);
+                  between_.data(), stride, scratch_);
     return {between_.data(), stride, begin};
   }
 
@@ -110,9 +120,11 @@ class Resizer {
   ResizeTaps across_;
   ResizeTaps down_;
   RowTaps row_taps_;
+  bool has_row_taps_ = false;  // of across_, mirrored or not
+  bool is_mirrored_ = false;
+  AcrossScratch scratch_;
   std::vector<RowPair> pairs_;
   std::vector<std::uint8_t> between_;
-  std::vector<std::uint8_t> edge_;
   std::vector<std::uint8_t> row_;
 };
 

@@ -10,18 +10,24 @@
 namespace shardwise::detail {
 namespace {
 
-double triangle(double x) {
-  x = std::abs(x);
-  return x < 1.0 ? 1.0 - x : 0.0;
-}
+struct Triangle {
+  static constexpr double kSupport = 1.0;
+  static double weigh(double x) {
+    x = std::abs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+  }
+};
 
-double cubic(double x) {
-  constexpr double a = -0.5;
-  x = std::abs(x);
-  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
-  if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
-  return 0.0;
-}
+struct Cubic {
+  static constexpr double kSupport = 2.0;
+  static double weigh(double x) {
+    constexpr double a = -0.5;
+    x = std::abs(x);
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+  }
+};
 
 std::int32_t to_fixed(double weight) {
   const double scaled = weight * (1 << kWeightBits);
@@ -30,28 +36,35 @@ std::int32_t to_fixed(double weight) {
 
 }  // namespace
 
-void ResizeTaps::compute(std::size_t in, std::size_t out, std::size_t begin, std::size_t end,
+bool ResizeTaps::compute(std::size_t in, std::size_t out, std::size_t begin, std::size_t end,
                          Filter filter) {
-  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  const Range range{in, out, begin, end, filter};
+  if (range == range_) return false;
+  range_ = {};  // also if there is no memory
+  filter == Filter::kBicubic ? compute_by<Cubic>(range) : compute_by<Triangle>(range);
+  range_ = range;
+  return true;
+}
+
+template <class Weight>
+void ResizeTaps::compute_by(const Range& range) {
+  const double scale = static_cast<double>(range.in) / static_cast<double>(range.out);
   const double filter_scale = std::max(scale, 1.0);
-  const double support = (filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale;
+  const double support = Weight::kSupport * filter_scale;
   const double inverse = 1.0 / filter_scale;
-  const auto weigh = filter == Filter::kBicubic ? cubic : triangle;
   const auto centre_of = [&](std::size_t i) {
-    return (static_cast<double>(begin + i) + 0.5) * scale;
+    return (static_cast<double>(range.begin + i) + 0.5) * scale;
   };
 
-  begin_ = begin;
-  const std::size_t size = end - begin;
+  const std::size_t size = range.end - range.begin;
   first_.resize(size);
   count_.resize(size);
   for (std::size_t i = 0; i < size; ++i) {
     const double centre = centre_of(i);
     // As Pillow rounds: positive numbers to the nearest, halves up.
-    first_[i] = static_cast<std::size_t>(std::floor(std::max(0.0, centre - support + 0.5)));
-    const double behind = std::floor(centre + support + 0.5);
-    const std::size_t last = std::min(in, static_cast<std::size_t>(behind));
-    count_[i] = last - first_[i];
+    first_[i] = static_cast<std::size_t>(std::max(0.0, centre - support + 0.5));
+    const auto behind = static_cast<std::size_t>(centre + support + 0.5);
+    count_[i] = std::min(range.in, behind) - first_[i];
   }
   stride_ = *std::max_element(count_.begin(), count_.end());
   weights_.assign(stride_ * size, 0);
@@ -60,7 +73,7 @@ void ResizeTaps::compute(std::size_t in, std::size_t out, std::size_t begin, std
     const double centre = centre_of(i);
     double sum = 0;
     for (std::size_t j = 0; j < count_[i]; ++j) {
-      exact_[j] = weigh((static_cast<double>(j + first_[i]) - centre + 0.5) * inverse);
+      exact_[j] = Weight::weigh((static_cast<double>(j + first_[i]) - centre + 0.5) * inverse);
       sum += exact_[j];
     }
     std::int32_t* weights = weights_.data() + i * stride_;
