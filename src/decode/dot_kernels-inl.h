@@ -1,8 +1,6 @@
-#pragma once
-
 // Resizing on machines that add products of bytes four at a time (AVX-512 with VBMI and VNNI).
-// Included by pixel_kernels.cc when it is compiled for AVX-512 or better, whose kernels call these
-// where has_byte_dots() says so.
+// Included by pixel_kernels.cc each time that it is compiled for AVX-512 or better, so there is no
+// guard against a second time; its kernels call these where has_byte_dots() says so.
 //
 // A weight is split into three signed bytes, low + 256 * mid + 65536 * high, so that one
 // instruction adds four pixels' products with one of them; the three sums are joined at the end, in
