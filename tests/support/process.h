@@ -103,6 +103,15 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+/// True where a child that is forked beside threads may find the sanitizer's allocator locked by
+/// one of them, and waits for ever when it allocates. LLVM 18 takes these locks before a fork
+/// (llvm-project, pull request 75290), and so does GCC 15.
+#if defined(__clang__) ? __clang_major__ < 18 : __GNUC__ < 15
+inline constexpr bool kAllocatorMayBeLockedInChild = kSanitized;
+#else
+inline constexpr bool kAllocatorMayBeLockedInChild = false;
+#endif
+
 /// Runs `body` in a child to its end, so that limits, the working directory and signals stay there.
 inline std::string in_child(const std::function<std::string()>& body) { return Child(body).wait(); }
 
