@@ -150,17 +150,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
     had_answer = has_answer();
   }
   if (threads_.empty()) {
-    // The same way through works_, by the consumer alone.
-    const CancelScope scope(stopping_);
-    for (;;) {
-      {
-        const Lock lock(mutex_);
-        if (has_answer()) break;
-        if (works_.empty()) planning_ = true;
-      }
-      plan_one();
-      for (Claim claim; (claim = wait_for_claim()).work != nullptr;) make_rows(claim);
-    }
+    make_first();
   } else if (!threads_.are_here()) {
     throw Unsupported("a loader's threads stay with the process that made it", "",
                       "make the loader in the forked child, or give it no threads");
@@ -175,6 +165,34 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
   }
   note_answer(asked, ready, had_answer);
   return take_front();
+}
+
+bool Engine::wait(std::chrono::nanoseconds time) {
+  if (threads_.empty()) make_first();
+  if (!threads_.empty() && !threads_.are_here()) return true;  // next() says so
+  const auto start = LoadMeter::Clock::now();
+  const Lock lock(mutex_);
+  while (!has_answer()) {
+    const std::chrono::nanoseconds passed = LoadMeter::Clock::now() - start;
+    if (passed >= time) break;
+    ready_.wait_for(mutex_, time - passed);
+  }
+  waited_ += LoadMeter::Clock::now() - start;
+  return has_answer();
+}
+
+/// Without threads: the same way through works_, by the consumer alone.
+void Engine::make_first() {
+  const CancelScope scope(stopping_);
+  for (;;) {
+    {
+      const Lock lock(mutex_);
+      if (has_answer()) return;
+      if (works_.empty()) planning_ = true;
+    }
+    plan_one();
+    for (Claim claim; (claim = wait_for_claim()).work != nullptr;) make_rows(claim);
+  }
 }
 
 /// The answer is there, though it may be that there is no batch.

@@ -87,6 +87,9 @@ class Engine {
   /// The next batch, or nothing at the end, or after stop(). Waits for it.
   /// @param since  when the consumer began to wait, if that was before this engine was made.
   std::optional<MadeBatch> next(std::optional<LoadMeter::Clock::time_point> since = {});
+  /// Waits until next() needs not, for `time` at most; without threads, which is as long as a batch
+  /// takes. True if it needs not.
+  bool wait(std::chrono::nanoseconds time);
 
   /// Ends the threads after the rows in hand, and what they wait for in storage within about a
   /// second; next() gives nothing from now on. Idempotent.
@@ -108,6 +111,7 @@ class Engine {
   void run(unsigned thread) noexcept;
   /// What next() does once there is something to hand out, or nothing to wait for.
   std::optional<MadeBatch> take_front();
+  void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
   Claim wait_for_claim();
   std::optional<Claim> claim_or_plan(std::chrono::nanoseconds& idle);

@@ -463,6 +463,7 @@ struct Loader::Impl {
   /// Begins where `at` stands.
   void stand(std::unique_ptr<Sampler> at, std::unique_ptr<LengthBatches> batches) {
     drop_engine();
+    waiting_since.reset();
     sampler = std::move(at);
     by_length = std::move(batches);
     audit.reset();
@@ -490,7 +491,8 @@ struct Loader::Impl {
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
   std::chrono::nanoseconds waited_before{};
-  std::uint64_t delivered = 0;  ///< of this rank's epoch
+  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< by LoaderAccess::wait()
+  std::uint64_t delivered = 0;                                ///< of this rank's epoch
   std::unique_ptr<ShardPrefetcher> prefetcher;
   Mutex mutex;                     ///< for stop(), which comes from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
@@ -539,8 +541,8 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   // The time that threads take to start is waited, too, also where they are quicker than this one.
-  std::optional<LoadMeter::Clock::time_point> since;
-  if (!impl.engine) since = LoadMeter::Clock::now();
+  auto since = std::exchange(impl.waiting_since, std::nullopt);
+  if (!impl.engine && !since) since = LoadMeter::Clock::now();
   start();
   ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
   auto made = impl.engine->next(since);
@@ -629,6 +631,16 @@ std::optional<std::string> Loader::cache_warning() const {
 }
 
 namespace detail {
+
+bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {
+  Loader::Impl& impl = *loader.impl_;
+  if (impl.is_stopped() || impl.steps_taken == impl.steps) return true;
+  const auto now = LoadMeter::Clock::now();
+  const bool waits = !impl.engine || impl.options.threads == 0;
+  loader.start();
+  if (!impl.waiting_since && (waits || !impl.engine->wait({}))) impl.waiting_since = now;
+  return impl.engine->wait(time);
+}
 
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -9,8 +10,12 @@
 
 namespace shardwise::detail {
 
-/// What the tools do with a loader, and users do not.
+/// What the tools, and bindings of other languages, do with a loader, and users do not.
 struct LoaderAccess {
+  /// Waits until next() needs not, for `time` at most; true if it needs not. So a caller may look
+  /// after other things while it waits, and no batch is taken that it does not use. A loader
+  /// without threads makes the batch, however long that takes. The loader's thread.
+  [[nodiscard]] SHARDWISE_EXPORT static bool wait(Loader& loader, std::chrono::nanoseconds time);
   /// From now on the loader keeps what it does, for a time line: the last `max_events`.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Those, in the order in which they ended. Any thread.

@@ -433,5 +433,68 @@ TEST(ForgivenTest, KindsBeyondTheLimitAreOthers) {
   EXPECT_EQ(forgiven[32].first_sample, "sample 901");
 }
 
+class LoaderWaitTest : public testing::TestWithParam<unsigned> {};
+
+TEST_P(LoaderWaitTest, WaitingTakesNoBatch) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples(30, {{"txt", "text"}});
+  Loader loader(test::make_dataset(dir, "texts", samples, 10),
+                {.columns = {columns::text("txt")}, .batch_size = 4, .threads = GetParam()});
+  std::uint64_t num_samples = 0;
+  for (;;) {
+    while (!detail::LoaderAccess::wait(loader, milliseconds(5))) {
+    }
+    EXPECT_TRUE(detail::LoaderAccess::wait(loader, {}));
+    const std::uint64_t left = loader.steps_left();
+    const auto batch = loader.next();
+    if (!batch) break;
+    EXPECT_EQ(loader.steps_left(), left - 1);
+    num_samples += batch->size();
+  }
+  EXPECT_EQ(num_samples, 30);
+  EXPECT_THAT(loader.prove(), HasSubstr("30 samples, each exactly once: proven"));
+  EXPECT_EQ(loader.stats().batches, 8);
+  if (GetParam() == 0) {
+    EXPECT_EQ(loader.stats().batches_ready, 0) << "each was made by the consumer";
+  }
+}
+
+TEST_P(LoaderWaitTest, WaitingCountsAsTimeThatNextWaited) {
+  const test::TempDir dir;
+  const auto slow = [](const Sample&, const Hash128&, columns::Row& row) {
+    const auto end = std::chrono::steady_clock::now() + milliseconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    row.values<float>()[0] = 1;
+  };
+  std::vector<test::Fields> samples(4, {{"txt", "text"}});
+  Loader loader(test::make_dataset(dir, "texts", samples, 10),
+                {.columns = {columns::function("slow", DType::kFloat32, {}, slow)},
+                 .batch_size = 2,
+                 .threads = GetParam()});
+  for (int batches = 0; batches < 2; ++batches) {
+    while (!detail::LoaderAccess::wait(loader, milliseconds(1))) {
+    }
+    ASSERT_TRUE(loader.next());
+    EXPECT_GE(loader.stats().waited, milliseconds(GetParam() == 0 ? 40 : 20));
+  }
+}
+
+TEST_P(LoaderWaitTest, NothingIsWaitedForAfterStopAndAtTheEnd) {
+  const test::TempDir dir;
+  std::vector<test::Fields> samples(3, {{"txt", "text"}});
+  Loader loader(test::make_dataset(dir, "texts", samples, 10),
+                {.columns = {columns::text("txt")}, .batch_size = 3, .threads = GetParam()});
+  while (loader.next()) {
+  }
+  EXPECT_TRUE(detail::LoaderAccess::wait(loader, std::chrono::hours(1)));
+  loader.set_epoch(1);
+  loader.stop();
+  EXPECT_TRUE(detail::LoaderAccess::wait(loader, std::chrono::hours(1)));
+  EXPECT_THROW(loader.next(), Cancelled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, LoaderWaitTest, testing::Values(0, 1, 3));
+
 }  // namespace
 }  // namespace shardwise
