@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 
@@ -32,7 +33,19 @@ struct Recent {
   std::string_view name;  // as the str has it, and valid as long
   PyObject* str = nullptr;
 };
-thread_local std::array<Recent, 64> recent_names;
+using RecentNames = std::array<Recent, 64>;
+// On the heap: an extension's thread storage is static, and a process has some 2 KB of it for all
+// that it loads.
+thread_local RecentNames* recent_names = nullptr;
+
+RecentNames& names_of_thread() {
+  if (recent_names == nullptr) {
+    thread_local std::unique_ptr<RecentNames> owned;
+    owned = std::make_unique<RecentNames>();
+    recent_names = owned.get();
+  }
+  return *recent_names;
+}
 
 }  // namespace
 
@@ -42,7 +55,8 @@ PyObject* new_name(std::string_view name) noexcept {
 
 PyObject* field_name(std::string_view name) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(name.data());
-  Recent& recent = recent_names[((address >> 3) ^ (address >> 9)) % recent_names.size()];
+  RecentNames& names = names_of_thread();
+  Recent& recent = names[((address >> 3) ^ (address >> 9)) % names.size()];
   if (recent.str != nullptr && recent.name == name) return recent.str;
   PyObject* str = interned(name);
   if (str == nullptr) return nullptr;
