@@ -34,6 +34,11 @@ class MainThreadHelper {
     return *helper;
   }
 
+  /// Whether it works, and the main thread's caller is a handler of a signal.
+  [[nodiscard]] bool is_busy() {
+    const std::lock_guard lock(mutex_);
+    return work_ != nullptr;
+  }
   /// Begins `work`. One at a time.
   void begin(const std::function<void()>& work) {
     const std::lock_guard lock(mutex_);
@@ -87,7 +92,8 @@ class MainThreadHelper {
 
 bool is_main_thread() { return gettid() == getpid(); }
 
-void work_on_helper(const std::function<void(const CancelToken& cancel)>& work) {
+void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
+                    const std::function<void()>& on_cancel) {
   CancelToken::Flag stop{false};
   const std::function<void()> cancellable = [&] {
     const detail::CancelScope scope(stop);
@@ -107,6 +113,7 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work) 
         signal = std::current_exception();
       }
       stop = true;
+      if (on_cancel) on_cancel();
       const nb::gil_scoped_release again;
       helper.wait();
       break;
@@ -119,8 +126,11 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work) 
 
 }  // namespace
 
-void run_without_gil(const std::function<void(const CancelToken& cancel)>& work) {
-  if (is_main_thread()) return work_on_helper(work);
+void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
+                     const std::function<void()>& on_cancel) {
+  if (is_main_thread() && !MainThreadHelper::get().is_busy()) {
+    return work_on_helper(work, on_cancel);
+  }
   const nb::gil_scoped_release released;
   work({});
 }

@@ -14,9 +14,12 @@ namespace shardwise::python {
 /// On the main thread, where Python handles signals, a signal whose handler raises (Ctrl-C) ends
 /// the work with Cancelled, and then the handler's exception is raised: `cancel` becomes true, and
 /// so does what the calling thread's CancelScope is asked for. There the work is done by a thread
-/// of its own, at some 10 us more.
+/// of its own, at some 10 us more. A handler that itself gets here works in its own thread.
+/// @param on_cancel  is then called, too, by the calling thread: for work that has a way of its own
+///   to end.
 /// REQUIRES: the GIL.
-void run_without_gil(const std::function<void(const CancelToken& cancel)>& work);
+void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
+                     const std::function<void()>& on_cancel = {});
 
 /// The same for work that gives a value.
 template <class Work>
