@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "raised.h"
 #include "shardwise/base/error.h"
 
 namespace nb = nanobind;
@@ -34,6 +35,8 @@ void translate_errors() {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
+    } catch (const RaisedInPython& error) {
+      error.restore();
     } catch (const Error& error) {
       set_error(error);
     }
@@ -44,6 +47,8 @@ void set_error_of_exception() noexcept {
   try {
     throw;
   } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const RaisedInPython& error) {
     error.restore();
   } catch (const Error& error) {
     set_error(error);

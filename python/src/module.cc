@@ -1,6 +1,8 @@
 #include <nanobind/nanobind.h>
 
+#include "columns.h"
 #include "errors.h"
+#include "loading.h"
 #include "objects.h"
 #include "orders.h"
 
@@ -22,4 +24,7 @@ NB_MODULE(_core, module) {
   add_samplers(module);
   add_building(module);
   add_writing(module);
+  add_columns(module);
+  add_batches(module);
+  add_loaders(module);
 }

@@ -1,0 +1,181 @@
+"""What a Loader makes of each sample: one array of its batches for each column.
+
+A field is named as in the data set; several with semicolons between them stand for the first that a
+sample has: "jpg;png". The column has the first one's name, unless ``column.named(name)`` gives it
+another. A field that is compressed by its name ("json.gz", "npy.zst") is expanded, but by bytes().
+
+A sample whose field is missing, or is not what the column says, is a bad sample: see
+Loader(max_bad=). Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can run code when they
+are read: only bytes() takes them.
+
+A dtype is a name as "float32", or NumPy's or torch's type of that name.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+from . import _core
+from ._core import Column
+from .errors import InvalidArgument
+from .transforms import AudioClip, ImageDecoding, ImageTransform, VideoClip
+
+__all__ = [
+    "Column",
+    "array",
+    "audio",
+    "bytes",
+    "decoded",
+    "function",
+    "image",
+    "integer",
+    "json",
+    "key",
+    "npz",
+    "text",
+    "tokens",
+    "video",
+    "video_times",
+]
+
+
+def _dtype(dtype: Any) -> str:
+    """The name of a type of NumPy or torch."""
+    if isinstance(dtype, str):
+        return dtype
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    return (name if isinstance(name, str) else str(dtype)).removeprefix("torch.")
+
+
+def _shape(shape: Union[Sequence[int], None]) -> list[int]:
+    if shape is None:
+        return []
+    if len(shape) == 0:
+        raise InvalidArgument("a column of arrays has no shape (): leave shape out for ragged rows")
+    return list(shape)
+
+
+def bytes(fields: str) -> Column:
+    """The bytes of a field, as they are: uint8, ragged."""
+    return _core.column_of_kind("bytes", fields)
+
+
+def text(fields: str) -> Column:
+    """A field that is UTF-8: uint8, ragged; ``batch.text(name)`` has its rows as a list of str."""
+    return _core.column_of_kind("text", fields)
+
+
+def json(fields: str) -> Column:
+    """As text(), checked to be valid JSON: one value, of any kind."""
+    return _core.column_of_kind("json", fields)
+
+
+def integer(fields: str) -> Column:
+    """A field that holds a decimal number: int64 [N]."""
+    return _core.column_of_kind("integer", fields)
+
+
+def key(name: str = "__key__") -> Column:
+    """The keys of the samples: uint8, ragged."""
+    return _core.column_of_kind("key", name).named(name)
+
+
+def tokens(fields: str, dtype: Any = "int32") -> Column:
+    """A field of raw little-endian integers, as ``ndarray.tofile()`` writes them: ragged.
+
+    dtype: uint16, int32, uint32 or int64; nothing in the field tells it.
+    """
+    return _core.tokens_column(fields, _dtype(dtype))
+
+
+def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
+    """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` is that of all.
+
+    Another dtype or shape is a bad sample.
+    """
+    return _core.array_column(fields, _dtype(dtype), _shape(shape))
+
+
+def npz(fields: str, array: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
+    """One array of a field that is an .npz file; the column has the array's name."""
+    return _core.npz_column(fields, array, _dtype(dtype), _shape(shape))
+
+
+def image(
+    fields: str = "",
+    transform: ImageTransform = ImageTransform(),
+    decoding: ImageDecoding = ImageDecoding(),
+) -> Column:
+    """An image: [N, 3, H, W] or [N, H, W, 3], of the type that the transform says.
+
+    fields: "" stands for the sample's one field that is an image by its name.
+    Unless the transform gives all images one size, those of a batch must be of one.
+    Costs: only the part of an image that the transform shows is decoded.
+    """
+    return _core.image_column(fields, transform, decoding)
+
+
+def video(
+    fields: str, clip: VideoClip = VideoClip(), transform: ImageTransform = ImageTransform()
+) -> Column:
+    """A clip of each video: [N, T, 3, H, W] or [N, T, H, W, 3].
+
+    All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
+    before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
+    """
+    return _core.video_column(fields, clip, transform)
+
+
+def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
+    """When each frame of the clip is shown, in seconds: float64 [N, T]. Nothing is decoded.
+
+    The column has the name of the field with "_times" behind it.
+    """
+    return _core.video_times_column(fields, clip)
+
+
+def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
+    """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
+    return _core.audio_column(fields, clip)
+
+
+def function(
+    name: str,
+    dtype: Any,
+    shape: Union[Sequence[int], None],
+    make: Callable[[_core.Sample, int], Any],
+) -> Column:
+    """What a function of yours gives for each sample: [N, ...], or ragged if ``shape`` is None.
+
+    make: is called as ``make(sample, random)`` by the loader's threads, by one at a time (with the
+        GIL), and gives an array of this dtype and shape (of NumPy, torch, anything with a buffer),
+        bytes, or numbers. random: a whole number of 128 bits, of its own for each epoch and
+        sample, whatever thread, batch and rank: seed with it whatever is random.
+
+    What it raises is raised by the loader, in the place of the batch. Raise errors.BadField for a
+    sample that may be left out (max_bad). A row of another shape is a bad sample, too.
+
+    Costs: some us a sample, and all threads wait for each other while they run Python. What
+    releases the GIL (NumPy, Pillow, torch) runs side by side.
+    """
+    return _core.function_column(name, _dtype(dtype), None if shape is None else list(shape), make)
+
+
+def decoded(
+    fields: str,
+    dtype: Any,
+    shape: Union[Sequence[int], None],
+    decode: Callable[[builtins.bytes, int], Any],
+) -> Column:
+    """What a decoder of yours makes of a field's bytes: [N, ...], or ragged without ``shape``.
+
+    decode: is called as ``decode(data, random)``, as the function of function(); ``data`` are the
+        bytes of the field, expanded if it is compressed.
+
+    Any Exception that it raises says that the bytes are bad: the loader raises BadField with its
+    class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, and errors
+    of shardwise other than BadField end the batch as they are.
+    """
+    return _core.decoded_column(fields, _dtype(dtype), None if shape is None else list(shape), decode)

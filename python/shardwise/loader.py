@@ -1,0 +1,441 @@
+"""shardwise.Loader: batches of any columns, by threads."""
+
+from __future__ import annotations
+
+import atexit
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Union
+
+from . import _core
+from ._core import Batch, Column, Order
+from .errors import InvalidArgument, NotExact, Unsupported
+from .mixing import MixedDataset
+from .ranks import Reducer, ranks_of_launcher
+
+
+class ByLength(NamedTuple):
+    """Batches of samples of similar length, so that little of a padded batch is padding.
+
+    The samples of a window of the order are sorted by length and cut into batches, and these are
+    shuffled. Each sample still comes exactly once. docs/formats/length-batches.md specifies it.
+    """
+
+    field: str = ""
+    """A sample's length is the size in bytes of this field, divided by unit and rounded up. "a;b":
+    of the first that the sample has."""
+    column: str = ""
+    """Or the number in this metadata column, rounded up."""
+    unit: int = 1
+    """Bytes: 4 for the length of an int32 field in tokens."""
+    window: int = 8192
+    """Positions of the order that are sorted together. A multiple of batch_size wastes least."""
+    max_tokens: int = 0
+    """0: each batch has batch_size samples. Otherwise as many, batch_size at most, as fit into so
+    many tokens when all are padded to the longest. A longer sample comes alone."""
+    pack: str = ""
+    """A ragged column of integers, a value a token, whose sequences are packed into batch_size rows
+    of pack_to tokens. "x_segments" says which sequence of its row a token is of, from 1 (0: none),
+    and "x_positions" where in it."""
+    pack_to: int = 0
+    padding: int = 0
+    """The value where there is no token."""
+
+
+class Mixup(NamedTuple):
+    """Mixup and cutmix: each image of a batch is mixed with the one before it, the first with the
+    last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how labels follow:
+    ``lambda * f(output, label) + (1 - lambda) * f(output, label[partner])``.
+    """
+
+    column: str
+    """Of images, all of one size; for mixup of uint8 or float32."""
+    mixup_alpha: float = 0.0
+    """Of Beta(alpha, alpha). 0: no mixup."""
+    cutmix_alpha: float = 0.0
+    """Likewise; where both are set, half the batches get either."""
+    probability: float = 1.0
+    """That a batch is mixed at all."""
+
+
+class Forgiven(NamedTuple):
+    """Damage of images that was forgiven, of one kind; see ImageDecoding.strict."""
+
+    kind: str
+    images: int
+    first_sample: str
+
+
+class LoaderStats(NamedTuple):
+    """What a run did so far, in all its epochs, and where its time went.
+
+    Times are in seconds; those of threads are sums over all of them.
+    """
+
+    batches: int
+    samples: int
+    bad_samples: int
+    bytes_made: int
+    """Of the arrays of batches."""
+    bytes_read: int
+    """Of the fields that columns read, also ahead; not those that functions read."""
+    planning: float
+    opening: float
+    """Of shards: fetched, unpacked, mapped, checked."""
+    reading: float
+    decoding: float
+    transforming: float
+    functions: float
+    """Those of columns, with the waits for the GIL."""
+    collating: float
+    idle: float
+    """Of threads that had nothing to do."""
+    elapsed: float
+    """Of the consumer, from its first batch in each epoch to the last."""
+    waited: float
+    """Of that, for batches."""
+    batches_ready: int
+    """That were not waited for."""
+    mean_ready: float
+    """Batches that were made when one was asked for."""
+    sample_times: list[int]
+    """Samples by the time that they took: [0] less than 1 us, [k] 2^(k - 1) us to 2^k us."""
+    slowest_time: float
+    slowest_sample: str
+    forgiven: list[Forgiven]
+    threads: int
+    fetch_threads: int
+    prefetch: int
+    cores: int
+    """That this process may use."""
+
+
+class Epoch:
+    """One epoch of a loader: its batches, and at its end the proof."""
+
+    def __init__(self, loader: Loader, number: int) -> None:
+        self._loader = loader
+        self.number = number
+
+    @property
+    def steps(self) -> int:
+        """Steps that were left when it began, the same number on all ranks."""
+        return self._loader.steps
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Starts, or goes on with, the epoch. Raises NotExact if the loader has moved on."""
+        self._require()
+        if self._loader.has_ended:
+            raise InvalidArgument(
+                f"the end of the epoch was reached: epoch {self.number}; call "
+                f"set_epoch({self.number + 1}) on the loader to go on, or walk through its epochs()"
+            )
+        return self._loader._batches()
+
+    def prove(self) -> str:
+        """As Loader.prove(). Raises NotExact, too, if the loader has moved on."""
+        self._require()
+        return self._loader.prove()
+
+    def _require(self) -> None:
+        if self._loader.epoch != self.number:
+            raise NotExact(
+                f"the loader has moved on: epoch {self.number}; walk through an epoch, and prove "
+                "it, before the next one begins"
+            )
+
+    def __repr__(self) -> str:
+        return f"<shardwise.Epoch {self.number} of {self._loader!r}>"
+
+
+class Loader:
+    """Batches of a data set, of any columns, in exact epochs over the ranks of a run.
+
+        loader = shardwise.Loader(
+            ds,
+            columns=[columns.image("jpg", train), columns.integer("cls"), columns.text("txt")],
+            order=shardwise.Order(seed=17),
+            batch_size=64,
+            threads=4,
+        )
+        for epoch in loader.epochs(90):
+            for batch in epoch:
+                step(batch.torch("jpg"), batch.torch("cls"))
+            epoch.prove()
+
+    Threads make the rows straight in the batches' memory, without the GIL; there are no worker
+    processes, and nothing is pickled. What a batch holds depends on the data, the options, the
+    epoch and the ranks, never on the number of threads.
+
+    data: a Dataset, or several of them: mix([...], weights).
+    columns: see shardwise.columns; their names differ. order: an Order.
+    batch_size: samples a step on each rank; global_batch_size: on all ranks together, instead.
+    replicas: neighbouring ranks that get the same batches, as tensor parallel groups need them.
+    by_length: a ByLength. mix: a Mixup.
+    threads: that make rows ahead; 0: the work is done when a batch is asked for.
+    max_bad: samples that may turn out bad in a run: they are left out of their batches, the proof
+        expects it, and tokens list them. One more is an error, as is the first by default.
+    prefetch: batches in flight at most; 0: two a thread. max_bytes_ahead: no batch is begun while
+        those in flight take so many bytes. max_expanded_bytes: what a compressed field may expand
+        to. fetch_threads: shards that are fetched into the data set's cache ahead at once.
+    memory: where the memory of batches comes from: a function of a number of bytes that gives an
+        object with data_ptr(), as torch_memory() does; by default the C++ library's.
+    ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer; every rank gives
+        the same data and the same options, but for threads, prefetch and memory. By default this
+        process is alone, with a warning if it was launched as one of several.
+
+    One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
+    with the process that made them: a forked child has to make a loader of its own, and the
+    loader's methods say so. It does not pickle. Leaving a loop early, dropping the loader, or
+    ending the interpreter does not hang. Ctrl-C ends waiting for a batch within 0.1 s, and no
+    batch is lost by it: the loader goes on. With threads=0 it is then stopped, as by stop().
+
+    Raises InvalidArgument, which names the option and what is valid.
+    """
+
+    def __init__(
+        self,
+        data: Union[_core.Dataset, MixedDataset],
+        *,
+        columns: Sequence[Column],
+        order: Order = Order(),
+        batch_size: int = 32,
+        global_batch_size: int = 0,
+        replicas: int = 1,
+        by_length: Union[ByLength, None] = None,
+        mix: Union[Mixup, None] = None,
+        threads: int = 2,
+        max_bad: int = 0,
+        prefetch: int = 0,
+        max_bytes_ahead: int = 4 << 30,
+        max_expanded_bytes: int = 1 << 30,
+        fetch_threads: int = 2,
+        memory: Union[Callable[[int], Any], None] = None,
+        ranks: Union[Reducer, None] = None,
+    ) -> None:
+        if ranks is None and ranks_of_launcher() > 1:
+            warnings.warn(
+                f"this is one of {ranks_of_launcher()} ranks, and its loader gets every sample: "
+                "give it ranks=shardwise.ranks.torch_ranks(), or ranks.alone() if that is meant",
+                stacklevel=2,
+            )
+        weights = None
+        parts: Sequence[_core.Dataset]
+        if isinstance(data, MixedDataset):
+            parts = data.datasets
+            weights = None if data.weights is None else list(data.weights)
+        else:
+            parts = [data]
+        self._core = _core.Loader(
+            list(parts),
+            weights=weights,
+            columns=list(columns),
+            order=order,
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            replicas=replicas,
+            by_length=by_length,
+            mix=mix,
+            threads=threads,
+            max_bad=max_bad,
+            prefetch=prefetch,
+            max_bytes_ahead=max_bytes_ahead,
+            max_expanded_bytes=max_expanded_bytes,
+            fetch_threads=fetch_threads,
+            memory=memory,
+            ranks=ranks,
+        )
+        self.data = data
+        _open_loaders.add(self._core)
+
+    def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
+        """The epochs from the current one (0, or where load_state_dict() left it) to ``end``, the
+        number of epochs of the whole run, also of one that is resumed. None: for ever.
+
+        Goes on with the current epoch, or with the next one if its end was reached.
+        """
+        number = self.epoch + (1 if self.has_ended else 0)
+        while end is None or number < end:
+            if number != self.epoch:
+                self.set_epoch(number)
+            yield Epoch(self, number)
+            number += 1
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the current epoch that are left; if its end was reached, those of the
+        next one. So ``for batch in loader`` gives one epoch after another."""
+        if self.has_ended:
+            self.set_epoch(self.epoch + 1)
+        return self._batches()
+
+    def __len__(self) -> int:
+        """Steps of the current epoch from where it began, or was resumed."""
+        return self._core.steps
+
+    def _batches(self) -> Iterator[Batch]:
+        number = self.epoch
+        while True:
+            if self.epoch != number:
+                raise NotExact(
+                    f"the loader has moved on: epoch {number}; walk through an epoch, and prove "
+                    "it, before the next one begins"
+                )
+            batch = self._core.next()
+            if batch is None:
+                return
+            yield batch
+            del batch  # its memory may serve the next one
+
+    def next(self) -> Union[Batch, None]:
+        """The next batch of the epoch, or None at its end. Waits for it, without the GIL.
+
+        Raises BadField, StaleIndex and others, naming shard and key, and what functions of columns
+        raise; the loader then goes on with the batch behind it, but the epoch cannot be proven any
+        more. InvalidArgument if images of one batch differ in size. Cancelled after stop().
+        """
+        return self._core.next()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves to the beginning of an epoch; what was made ahead is dropped."""
+        self._core.set_epoch(epoch)
+
+    def start(self) -> None:
+        """Starts to read ahead now, and not with the first batch that is asked for."""
+        self._core.start()
+
+    def stop(self) -> None:
+        """Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or
+        load_state_dict(). Any thread. state_dict() stands behind the batches given before."""
+        self._core.stop()
+
+    def close(self) -> None:
+        """Ends the threads, and frees what was made ahead; the loader cannot be used afterwards.
+        Batches stay. Raises Unsupported if another thread is in a call."""
+        if self._core.is_closed:
+            return
+        self._core.stop()
+        if not self._core.close():
+            raise Unsupported("the loader cannot be closed: a call of it is not finished")
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prove(self) -> str:
+        """Proves, with all ranks, that their batches of this epoch held exactly the samples that
+        the order promises: "epoch 3: 20000 samples, each exactly once: proven".
+
+        Every rank calls it, after its last batch. Raises NotExact, on all ranks, with what is
+        missing or came twice; BadField if all ranks together found more than max_bad bad samples.
+        Costs: one small all-reduce.
+        """
+        return self._core.prove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands behind the batches that were given out, not those made ahead: call
+        it when the last of them has been used. For load_state_dict(), of any number of ranks.
+
+        Every rank calls it, and gets the same; save that of one. At the end of an epoch, the epoch
+        is proven, and the state stands at the beginning of the next. Raises as prove() there.
+        Costs: one small all-reduce.
+        """
+        return {"token": self._core.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
+        """Goes on where state_dict() was asked, with any number of ranks, batch size and threads.
+
+        allow_changes: at the beginning of an epoch also with other data or another order. Raises
+        Mismatch, naming all that differs; the loader then stays as it is.
+        """
+        self._core.restore(state_dict["token"], allow_changes)
+
+    @property
+    def bad_samples(self) -> dict[int, str]:
+        """Numbers of the samples that all ranks left out because they were bad, with the reasons;
+        known after prove() and state_dict()."""
+        return self._core.bad_samples()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the current epoch."""
+        return self._core.epoch
+
+    @property
+    def steps(self) -> int:
+        """Steps of the current epoch from where it began, or was resumed; the same on all ranks."""
+        return self._core.steps
+
+    @property
+    def steps_left(self) -> int:
+        """Steps of it that are left."""
+        return self._core.steps_left
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all its steps were taken."""
+        return self._core.has_ended
+
+    def cache_warning(self) -> Union[str, None]:
+        """What to tell the user if the order uses more shards at one time than the data set's
+        cache may hold. Some ms for a large index."""
+        return self._core.cache_warning()
+
+    def stats(self) -> LoaderStats:
+        """What the run did so far, and where its time went. Any thread."""
+        values = self._core.stats()
+        values["forgiven"] = [Forgiven(*kind) for kind in values["forgiven"]]
+        return LoaderStats(**values)
+
+    def summary(self) -> str:
+        """One line: what limits the run, and what to try. Any thread."""
+        return self._core.summary()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a shardwise.Loader does not pickle: pickle its data set and its state_dict(), and "
+            "make a loader where they arrive"
+        )
+
+    def __repr__(self) -> str:
+        return f"<shardwise.Loader over {self.data!r}>"
+
+
+def torch_memory(pinned: bool = False) -> Callable[[int], Any]:
+    """For Loader(memory=): memory that torch allocates, page-locked for copies to a GPU if
+    ``pinned``.
+
+    A copy with non_blocking=True reads a batch after the call: keep the batch, or its tensor, until
+    the copy is done (``torch.cuda.current_stream().synchronize()``, or an event), since a batch
+    that is gone gives its memory to the next one.
+    """
+    import torch
+
+    def allocate(num_bytes: int) -> Any:
+        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=pinned)
+
+    return allocate
+
+
+_open_loaders: weakref.WeakSet[_core.Loader] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Ends the threads of all loaders while they can still have the GIL."""
+    left = list(_open_loaders)
+    for loader in left:
+        if not loader.is_closed:
+            loader.stop()
+    deadline = time.monotonic() + 5
+    for loader in left:
+        while not loader.close() and time.monotonic() < deadline:
+            time.sleep(0.001)  # a thread that is in next() leaves it
+
+
+atexit.register(_close_all)

@@ -1,0 +1,65 @@
+"""Several data sets as one: mix()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+from . import _core
+from .errors import InvalidArgument, OutOfRange
+
+
+class MixedDataset:
+    """Several data sets numbered one after another. A loader draws from them by their weights.
+
+    ``mixed[i]`` is sample i of all; of data set d these are the numbers from ``first_samples[d]``
+    on. A sample's own ``index`` is that in its data set.
+    """
+
+    def __init__(
+        self, datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
+    ) -> None:
+        self.datasets = tuple(datasets)
+        self.weights = None if weights is None else tuple(float(weight) for weight in weights)
+        if not self.datasets:
+            raise InvalidArgument("there are no data sets to mix: give one or more")
+        if self.weights is not None and len(self.weights) != len(self.datasets):
+            raise InvalidArgument(
+                f"there are {len(self.weights)} weights for {len(self.datasets)} data sets: give "
+                "one for each"
+            )
+        starts = [0]
+        for dataset in self.datasets:
+            starts.append(starts[-1] + len(dataset))
+        self.first_samples = tuple(starts[:-1])
+        self._size = starts[-1]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, number: int) -> _core.Sample:
+        place = number + self._size if number < 0 else number
+        if not 0 <= place < self._size:
+            raise OutOfRange(
+                f"no such sample: sample {number}; the data sets have {self._size} samples"
+            )
+        part = len(self.first_samples) - 1
+        while self.first_samples[part] > place:
+            part -= 1
+        return self.datasets[part][place - self.first_samples[part]]
+
+    def __repr__(self) -> str:
+        shown = "" if self.weights is None else f", weights {list(self.weights)}"
+        return f"<shardwise.MixedDataset of {len(self.datasets)} data sets{shown}>"
+
+
+def mix(
+    datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
+) -> MixedDataset:
+    """Several data sets, for a Loader.
+
+    weights: how often a loader draws from each, only the ratios count; within each it goes through
+        exact epochs of their own, in an order of the order's kind (chunked, sharded or sequential).
+        None: one after another, mixed by the order as if they were one.
+    """
+    return MixedDataset(datasets, weights)

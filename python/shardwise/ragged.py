@@ -1,0 +1,42 @@
+"""Rows of different shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class Ragged:
+    """The rows of a column that differ in shape: all values in one array, and where rows begin.
+
+    values: [V], of all rows, one row after another. offsets: int64 [N + 1]: row i has
+    ``values[offsets[i]:offsets[i + 1]]``. shapes: int64 [N, D], the shape of each row. All three
+    are NumPy arrays, or torch tensors; of numbers that are one-dimensional
+    ``torch.nested.nested_tensor_from_jagged(r.values, r.offsets)`` is a nested tensor.
+
+    ``ragged[i]`` is row i, in its shape: a view of the values.
+    """
+
+    __slots__ = ("values", "offsets", "shapes")
+
+    def __init__(self, values: Any, offsets: Any, shapes: Any) -> None:
+        self.values = values
+        self.offsets = offsets
+        self.shapes = shapes
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Any:
+        size = len(self)
+        place = row + size if row < 0 else row
+        if not 0 <= place < size:
+            raise IndexError(f"there is no row {row}: there are {size} rows")
+        values = self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
+        return values.reshape(tuple(int(side) for side in self.shapes[place]))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<shardwise.Ragged of {len(self)} rows: {len(self.values)} {self.values.dtype}>"

@@ -1,0 +1,117 @@
+"""How the ranks of a run agree: what a Loader asks of a process group.
+
+torch is imported when torch_ranks() is called, and not before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Union
+
+from .errors import InvalidArgument
+
+
+class Reducer:
+    """Ranks whose loaders agree by one function: a sum over all of them.
+
+    all_reduce_sum: is given a list of whole numbers in [-2^63, 2^63), and gives their sums over
+        all ranks, number by number, in order. It is collective: every rank calls it alike, in
+        prove() and state_dict(), from the thread that called these.
+    local_rank, local_world_size: the same among the ranks of this node, which share its shard
+        cache; ranks of a node follow each other. By default all ranks are of one node.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        all_reduce_sum: Callable[[list[int]], list[int]],
+        *,
+        local_rank: Union[int, None] = None,
+        local_world_size: Union[int, None] = None,
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise InvalidArgument(
+                f"there is no rank {rank} of {world_size}: ranks count from 0"
+            )
+        if (local_rank is None) != (local_world_size is None):
+            raise InvalidArgument("give both of local_rank and local_world_size, or none")
+        self.rank = rank
+        self.world_size = world_size
+        self.local_rank = rank if local_rank is None else local_rank
+        self.local_world_size = world_size if local_world_size is None else local_world_size
+        self.all_reduce_sum = all_reduce_sum
+
+    def __repr__(self) -> str:
+        return f"<shardwise.ranks.Reducer: rank {self.rank} of {self.world_size}>"
+
+
+def alone() -> Reducer:
+    """This process alone, whatever else was launched: it gets every sample."""
+    return Reducer(0, 1, lambda words: words)
+
+
+def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int, int]:
+    """Which rank of this node this one is, and of how many. Collective."""
+    import socket
+
+    nodes: list[Any] = [None] * world_size
+    dist.all_gather_object(nodes, socket.gethostname(), group=group)
+    own = nodes[rank]
+    here = [other for other in range(world_size) if nodes[other] == own]
+    if here != list(range(here[0], here[0] + len(here))):
+        return 0, 1  # not one after another: each for itself
+    return rank - here[0], len(here)
+
+
+def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
+    """The ranks of a process group of torch.distributed; by default of all of it.
+
+    group: as torch.distributed takes it; the loader's words are small, so a group of gloo beside
+        one of NCCL keeps them off the GPU. device: of the tensors that are summed up; by default
+        the current GPU for NCCL, else the CPU.
+
+    Collective: every rank of the group calls it. Raises InvalidArgument if torch.distributed is
+    not initialised.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        raise InvalidArgument(
+            "torch.distributed is not initialised: call torch.distributed.init_process_group() "
+            "before torch_ranks()"
+        )
+    if device is None:
+        device = "cpu"
+        if dist.get_backend(group) == "nccl":
+            device = torch.device("cuda", torch.cuda.current_device())
+
+    def all_reduce_sum(words: list[int]) -> list[int]:
+        tensor = torch.tensor(words, dtype=torch.int64, device=device)
+        dist.all_reduce(tensor, op=dist.ReduceOp.SUM, group=group)
+        sums: list[int] = tensor.tolist()
+        return sums
+
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    local_rank, local_world_size = _local_ranks(dist, group, rank, world_size)
+    return Reducer(
+        rank,
+        world_size,
+        all_reduce_sum,
+        local_rank=local_rank,
+        local_world_size=local_world_size,
+    )
+
+
+def ranks_of_launcher() -> int:
+    """How many ranks were launched, as far as the process knows: torch.distributed's, if it is
+    initialised, or what torchrun set. 1 if it does not look like several."""
+    torch = sys.modules.get("torch")
+    dist = getattr(torch, "distributed", None)
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return int(dist.get_world_size())
+    text = os.environ.get("WORLD_SIZE", "1")
+    return int(text) if text.isdecimal() and "RANK" in os.environ else 1

@@ -1,0 +1,246 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "field_names.h"
+#include "loading.h"
+#include "shardwise/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+using Memory = std::shared_ptr<std::byte>;
+
+nb::dlpack::dtype dlpack_type(DType dtype, bool has_bfloat16) {
+  using Code = nb::dlpack::dtype_code;
+  Code code = Code::UInt;
+  switch (dtype) {
+    case DType::kBool:
+      code = Code::Bool;
+      break;
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64:
+      break;
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+      code = Code::Int;
+      break;
+    case DType::kBFloat16:
+      if (has_bfloat16) code = Code::Bfloat;
+      break;
+    case DType::kFloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+      code = Code::Float;
+      break;
+    case DType::kComplex64:
+    case DType::kComplex128:
+      code = Code::Complex;
+      break;
+  }
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+}
+
+/// An array of `Framework` over a batch's memory, which it keeps.
+template <class Framework>
+nb::object over(const Batch::Array& array, const std::vector<std::int64_t>& shape) {
+  constexpr bool kHasBfloat16 = std::is_same_v<Framework, nb::pytorch>;
+  const nb::capsule owner(new Memory(array.memory()),
+                          [](void* kept) noexcept { delete static_cast<Memory*>(kept); });
+  const std::vector<std::size_t> sizes(shape.begin(), shape.end());
+  return nb::ndarray<Framework>(array.memory().get(), sizes.size(), sizes.data(), owner, nullptr,
+                                dlpack_type(array.dtype(), kHasBfloat16), nb::device::cpu::value)
+      .cast();
+}
+
+/// An array of whole numbers of its own.
+template <class Framework>
+nb::object numbers(std::vector<std::int64_t> values, const std::vector<std::size_t>& shape) {
+  auto* const owned = new std::vector<std::int64_t>(std::move(values));
+  const nb::capsule owner(
+      owned, [](void* kept) noexcept { delete static_cast<std::vector<std::int64_t>*>(kept); });
+  return nb::ndarray<Framework, std::int64_t>(owned->data(), shape.size(), shape.data(), owner)
+      .cast();
+}
+
+template <class Framework>
+nb::object numbers(std::span<const std::int64_t> values) {
+  return numbers<Framework>({values.begin(), values.end()}, {values.size()});
+}
+
+template <class Framework>
+nb::object ragged(const Batch::Array& array) {
+  const auto num_values = static_cast<std::int64_t>(array.bytes().size() / size_of(array.dtype()));
+  const std::size_t dimensions = array.size() == 0 ? 1 : array.row_shape(0).size();
+  std::vector<std::int64_t> shapes;
+  for (std::size_t row = 0; row < array.size(); ++row) {
+    const auto shape = array.row_shape(row);
+    shapes.insert(shapes.end(), shape.begin(), shape.end());
+  }
+  const nb::object type = nb::module_::import_("shardwise.ragged").attr("Ragged");
+  return type(over<Framework>(array, {num_values}), numbers<Framework>(array.offsets()),
+              numbers<Framework>(std::move(shapes), {array.size(), dimensions}));
+}
+
+template <class Framework>
+nb::object column(const Batch::Array& array) {
+  return array.is_ragged() ? ragged<Framework>(array) : over<Framework>(array, array.shape());
+}
+
+const Batch::Array& array_of(const BatchObject& self, nb::str name) {
+  const NameBytes bytes(name.ptr());
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return self.batch[bytes.view()];
+}
+
+const Batch::Array& rows_of_bytes(const BatchObject& self, nb::str name) {
+  const Batch::Array& array = array_of(self, name);
+  if (!array.is_ragged() || array.dtype() != DType::kUInt8) {
+    throw InvalidArgument(
+        "the rows of this column are not bytes",
+        in_quotes(array.name()) + " has values of " + std::string(to_string(array.dtype())),
+        "batch[name] has them as an array");
+  }
+  return array;
+}
+
+template <class Make>
+nb::list rows(const Batch::Array& array, const Make& make) {
+  nb::list all;
+  for (std::size_t row = 0; row < array.size(); ++row) {
+    const std::string_view bytes = array.text(row);
+    const nb::object made = nb::steal(make(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+    if (!made.is_valid()) nb::raise_python_error();
+    all.append(made);
+  }
+  return all;
+}
+
+nb::object str_of(std::string_view name) {
+  const nb::object str = nb::steal(new_name(name));
+  if (!str.is_valid()) nb::raise_python_error();
+  return str;
+}
+
+nb::list names(const BatchObject& self) {
+  nb::list all;
+  for (const Batch::Array& array : self.batch.arrays()) all.append(str_of(array.name()));
+  return all;
+}
+
+std::string shown_in_python(const BatchObject& self) {
+  std::string text = "<shardwise.Batch of " + std::to_string(self.batch.size()) + " rows:";
+  for (const Batch::Array& array : self.batch.arrays()) {
+    text += " " + in_quotes(array.name()) + " " + std::string(to_string(array.dtype())) + " [";
+    bool first = true;
+    for (const std::int64_t size : array.shape()) {
+      text += (first ? "" : ", ") + std::to_string(size);
+      first = false;
+    }
+    text += array.is_ragged() ? ", ragged]" : "]";
+  }
+  return text + ">";
+}
+
+}  // namespace
+
+void add_batches(nb::module_& module) {
+  nb::class_<BatchObject>(
+      module, "Batch", nb::is_weak_referenceable(),
+      "What a Loader delivers: the rows of one step of one rank, as named arrays.\n\n"
+      "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, which it keeps: no copy, and "
+      "it "
+      "may be written to. It may outlive the batch and the loader. When the batch and all arrays "
+      "of it are gone, its memory is used for another one: so what reads an array behind Python's "
+      "back, as a copy to a GPU with non_blocking=True, must end first.\n\n"
+      "``len(batch)`` is its number of rows: 0 in the last step of a rank that has nothing left "
+      "while others have. The rows are the same in every array, but for packed ones (see "
+      "ByLength). ``dict(batch)`` has all arrays.")
+      .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
+      .def(
+          "__getitem__",
+          [](const BatchObject& self, nb::str name) {
+            return column<nb::numpy>(array_of(self, name));
+          },
+          "name"_a, nb::sig("def __getitem__(self, name: str) -> typing.Any"),
+          "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, "
+          "which NumPy has not, comes as uint16. Raises NotFound, with the columns that there "
+          "are.")
+      .def("__contains__",
+           [](const BatchObject& self, nb::handle name) {
+             if (PyUnicode_Check(name.ptr()) == 0) return false;
+             const NameBytes bytes(name.ptr());
+             if (!bytes.is_valid()) nb::raise_python_error();
+             for (const Batch::Array& array : self.batch.arrays()) {
+               if (array.name() == bytes.view()) return true;
+             }
+             return false;
+           })
+      .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of its columns.")
+      .def(
+          "text",
+          [](const BatchObject& self, nb::str name) {
+            return rows(rows_of_bytes(self, name), [](const char* bytes, Py_ssize_t size) {
+              return PyUnicode_DecodeUTF8(bytes, size, "surrogateescape");
+            });
+          },
+          "name"_a, nb::sig("def text(self, name: str) -> list[str]"),
+          "The rows of a column of text, JSON, keys or bytes. What is not UTF-8 becomes surrogates "
+          "(surrogateescape).")
+      .def(
+          "bytes",
+          [](const BatchObject& self, nb::str name) {
+            return rows(rows_of_bytes(self, name), &PyBytes_FromStringAndSize);
+          },
+          "name"_a, nb::sig("def bytes(self, name: str) -> list[bytes]"),
+          "The rows of such a column, copied.")
+      .def(
+          "torch",
+          [](const BatchObject& self, nb::str name) {
+            return column<nb::pytorch>(array_of(self, name));
+          },
+          "name"_a, nb::sig("def torch(self, name: str) -> typing.Any"),
+          "A column as a torch tensor over the batch's memory, or a Ragged of tensors. No copy.")
+      .def(
+          "tensors",
+          [](const BatchObject& self) {
+            nb::dict all;
+            for (const Batch::Array& array : self.batch.arrays()) {
+              all[str_of(array.name())] = column<nb::pytorch>(array);
+            }
+            return all;
+          },
+          nb::sig("def tensors(self) -> dict[str, typing.Any]"),
+          "All columns, as torch() has them.")
+      .def_prop_ro(
+          "samples",
+          [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.samples()); },
+          nb::sig("def samples(self) -> numpy.typing.NDArray[numpy.int64]"),
+          "The sample number of each row in the data set.")
+      .def_prop_ro(
+          "positions",
+          [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.positions()); },
+          nb::sig("def positions(self) -> numpy.typing.NDArray[numpy.int64]"),
+          "The position of each row in the epoch, counted over all ranks as if nothing were left "
+          "out.")
+      .def("__repr__", &shown_in_python);
+}
+
+}  // namespace shardwise::python

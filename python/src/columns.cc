@@ -1,0 +1,255 @@
+#include "columns.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "errors.h"
+#include "loader/column_maker.h"
+#include "objects.h"
+#include "options.h"
+#include "raised.h"
+#include "row_values.h"
+#include "shardwise/base/error.h"
+#include "shardwise/loader/media_columns.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+using detail::ColumnMaker;
+using detail::RowBuffer;
+using detail::RowInput;
+using detail::RowOutput;
+using Shape = std::optional<std::vector<std::int64_t>>;
+
+ColumnObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<ColumnObject>(self); }
+
+/// The random key of a row as one whole number of 128 bits.
+nb::object whole_number(const Hash128& key) {
+  const nb::object high = nb::int_(key.high);
+  return (high << nb::int_(64)) | nb::int_(key.low);
+}
+
+/// A column that a function written in Python makes.
+class PythonColumn final : public ColumnMaker {
+ public:
+  /// @param function  is owned by the ColumnObject, which outlives the loader.
+  /// @param parts     none: before it belongs to a loader.
+  PythonColumn(std::string name, RowType type, PyObject* function,
+               std::shared_ptr<const Parts> parts)
+      : ColumnMaker(type.dtype, type.shape ? Layout::kFixed : Layout::kRagged,
+                    type.shape.value_or(std::vector<std::int64_t>{})),
+        name_(std::move(name)),
+        type_(std::move(type)),
+        function_(function),
+        parts_(std::move(parts)) {}
+
+  [[nodiscard]] std::shared_ptr<const PythonColumn> over(const Parts& parts) const {
+    return std::make_shared<PythonColumn>(name_, type_, function_,
+                                          std::make_shared<const Parts>(parts));
+  }
+
+  [[nodiscard]] bool takes_long() const override { return true; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    columns::Row row = RowBuffer::row(output);
+    input.enter(detail::Stage::kFunctions);
+    try {
+      in_python([&] { call(input, row); });
+    } catch (const RaisedInPython& error) {
+      note(error, input.sample);
+      throw;
+    } catch (const BadField& error) {
+      throw BadField(with_place(error, input.sample));
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(with_place(error, input.sample));
+    }
+    input.enter(detail::Stage::kReading);
+  }
+
+ private:
+  void call(const RowInput& input, columns::Row& row) const {
+    PyObject* const dataset = parts_->datasets[parts_->data.part_of(input.number)];
+    const nb::object sample = nb::steal(new_sample(Sample(input.sample), dataset));
+    if (!sample.is_valid()) nb::raise_python_error();
+    write_row(nb::handle(function_)(sample, whole_number(input.random())), type_, row);
+  }
+
+  [[nodiscard]] std::string place(const Sample& sample) const {
+    return "column " + in_quotes(name_) + ", " + sample.describe();
+  }
+  [[nodiscard]] std::string with_place(const Error& error, const Sample& sample) const {
+    return place(sample) + ": " + error.what();
+  }
+  void note(const RaisedInPython& error, const Sample& sample) const {
+    const Gil gil;
+    try {
+      error.add_note("in the function of " + place(sample));
+    } catch (nb::python_error&) {  // an exception that takes no notes is raised without
+    }
+  }
+
+  const std::string name_;
+  const RowType type_;
+  PyObject* const function_;
+  const std::shared_ptr<const Parts> parts_;
+};
+
+ColumnObject function_column(const std::string& name, const std::string& dtype, Shape shape,
+                             nb::object function) {
+  RowType type{parse_dtype(dtype), std::move(shape)};
+  // Checked there, also that no number of the shape is negative.
+  if (type.shape) columns::function(name, type.dtype, *type.shape, [](auto&&...) {});
+  PyObject* const called = function.ptr();
+  return {Column(name, std::make_shared<PythonColumn>(name, std::move(type), called, nullptr)),
+          std::move(function)};
+}
+
+/// What a decoder raises says that the bytes are bad, but for errors of Shardwise, of memory, and
+/// what is no Exception at all.
+columns::DecodeField decoder(PyObject* function, RowType type) {
+  return [function, type = std::move(type)](std::string_view bytes, const Hash128& random,
+                                            columns::Row& row) {
+    try {
+      in_python([&] {
+        const nb::bytes copy(bytes.data(), bytes.size());
+        write_row(nb::handle(function)(copy, whole_number(random)), type, row);
+      });
+    } catch (const RaisedInPython& error) {
+      if (error.code() == ErrorCode::kBadField) throw BadField(error.what());
+      if (!error.is_bad_value()) throw;
+      throw std::runtime_error(error.what());
+    }
+  };
+}
+
+ColumnObject decoded_column(const std::string& fields, const std::string& dtype, Shape shape,
+                            nb::object function) {
+  const RowType type{parse_dtype(dtype), shape};
+  auto decode = decoder(function.ptr(), type);
+  Column column = shape ? columns::decoded(fields, type.dtype, *shape, std::move(decode))
+                        : columns::ragged_decoded(fields, type.dtype, std::move(decode));
+  return {std::move(column), std::move(function)};
+}
+
+ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }
+
+ColumnObject column_of_kind(const std::string& kind, const std::string& fields) {
+  if (kind == "bytes") return plain(columns::bytes(fields));
+  if (kind == "text") return plain(columns::text(fields));
+  if (kind == "json") return plain(columns::json(fields));
+  if (kind == "integer") return plain(columns::integer(fields));
+  return plain(columns::key(fields));
+}
+
+#ifdef SHARDWISE_HAS_VIDEO
+ColumnObject video_column(const std::string& fields, nb::handle clip, nb::handle transform) {
+  return plain(columns::video(fields, video_clip(clip), image_transform(transform)));
+}
+ColumnObject video_times_column(const std::string& fields, nb::handle clip) {
+  return plain(columns::video_times(fields, video_clip(clip)));
+}
+ColumnObject audio_column(const std::string& fields, nb::handle clip) {
+  return plain(columns::audio(fields, audio_clip(clip)));
+}
+#else
+[[noreturn]] void throw_no_video() {
+  throw Error(ErrorCode::kUnsupported, "there are no columns of videos and sounds",
+              "this package was built without FFmpeg's libraries",
+              "build it where they are installed");
+}
+ColumnObject video_column(const std::string&, nb::handle, nb::handle) { throw_no_video(); }
+ColumnObject video_times_column(const std::string&, nb::handle) { throw_no_video(); }
+ColumnObject audio_column(const std::string&, nb::handle) { throw_no_video(); }
+#endif
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(held_by(self).function.ptr());
+  return 0;
+}
+
+// There is no tp_clear: a loader's threads may still call the function. What the function holds
+// breaks a cycle, and a loader that is part of it ends its threads before.
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {0, nullptr},
+};
+
+}  // namespace
+
+Column column_over(const ColumnObject& column, const Parts& parts) {
+  const auto* const own = dynamic_cast<const PythonColumn*>(column.column.maker().get());
+  if (own == nullptr) return column.column;
+  return {column.column.name(), own->over(parts)};
+}
+
+void add_columns(nb::module_& module) {
+  nb::class_<ColumnObject>(module, "Column", nb::type_slots(slots),
+                           "What a Loader makes of each sample: one array of its batches. Columns "
+                           "are made by the functions of shardwise.columns. Immutable.")
+      .def_prop_ro("name", [](const ColumnObject& self) { return self.column.name(); })
+      .def(
+          "named",
+          [](const ColumnObject& self, const std::string& name) {
+            return ColumnObject{self.column.named(name), self.function};
+          },
+          "name"_a, "The same column under another name.")
+      .def_prop_ro(
+          "dtype",
+          [](const ColumnObject& self) {
+            return std::string(to_string(self.column.maker()->dtype()));
+          },
+          "The type of its values, as NumPy names it; \"bfloat16\", too.")
+      .def("__repr__", [](const ColumnObject& self) {
+        return "<shardwise.columns.Column " + in_quotes(self.column.name()) + " of " +
+               std::string(to_string(self.column.maker()->dtype())) + ">";
+      });
+
+  module.def("column_of_kind", &column_of_kind, "kind"_a, "fields"_a);
+  module.def(
+      "tokens_column",
+      [](const std::string& fields, const std::string& dtype) {
+        return plain(columns::tokens(fields, parse_dtype(dtype)));
+      },
+      "fields"_a, "dtype"_a);
+  module.def(
+      "array_column",
+      [](const std::string& fields, const std::string& dtype, std::vector<std::int64_t> shape) {
+        return plain(columns::array(fields, parse_dtype(dtype), std::move(shape)));
+      },
+      "fields"_a, "dtype"_a, "shape"_a);
+  module.def(
+      "npz_column",
+      [](const std::string& fields, const std::string& array, const std::string& dtype,
+         std::vector<std::int64_t> shape) {
+        return plain(columns::npz(fields, array, parse_dtype(dtype), std::move(shape)));
+      },
+      "fields"_a, "array"_a, "dtype"_a, "shape"_a);
+  module.def(
+      "image_column",
+      [](const std::string& fields, nb::handle transform, nb::handle decoding) {
+        return plain(columns::image(fields, image_transform(transform), image_decoding(decoding)));
+      },
+      "fields"_a, "transform"_a, "decoding"_a);
+  module.def("video_column", &video_column, "fields"_a, "clip"_a, "transform"_a);
+  module.def("video_times_column", &video_times_column, "fields"_a, "clip"_a);
+  module.def("audio_column", &audio_column, "fields"_a, "clip"_a);
+  module.def("function_column", &function_column, "name"_a, "dtype"_a, "shape"_a.none(),
+             "function"_a);
+  module.def("decoded_column", &decoded_column, "fields"_a, "dtype"_a, "shape"_a.none(),
+             "function"_a);
+}
+
+}  // namespace shardwise::python

@@ -1,0 +1,340 @@
+#include "shardwise/loader/loader.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "blocking.h"
+#include "columns.h"
+#include "errors.h"
+#include "field_names.h"
+#include "loader/loader_access.h"
+#include "loading.h"
+#include "objects.h"
+#include "options.h"
+#include "shardwise/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+constexpr std::chrono::milliseconds kSignalInterval{20};
+
+/// What `shardwise._core.Loader` holds. Threads of the loader may want the GIL for a function of a
+/// column, so what waits for them must not hold it.
+class LoaderObject {
+ public:
+  /// @param kept  what the loader uses of Python without owning it.
+  LoaderObject(const MixedDataset& data, const Loader::Options& options,
+               std::shared_ptr<Reducer> ranks, nb::object kept)
+      : has_threads_(options.threads > 0), kept_(std::move(kept)) {
+    const nb::gil_scoped_release released;
+    loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
+  }
+  ~LoaderObject() { close(); }
+  LoaderObject(const LoaderObject&) = delete;
+  LoaderObject& operator=(const LoaderObject&) = delete;
+
+  /// Ends the threads. False if a call of another thread is not finished.
+  bool close() noexcept {
+    if (in_use_.exchange(true)) return false;
+    if (std::unique_ptr<Loader> dropped = std::move(loader_)) {
+      const nb::gil_scoped_release released;
+      dropped.reset();
+    }
+    in_use_ = false;
+    return true;
+  }
+  [[nodiscard]] bool is_closed() const noexcept { return loader_ == nullptr; }
+  /// For what any thread may call. Errors: InvalidArgument if it is closed.
+  [[nodiscard]] Loader& loader() const {
+    if (loader_) return *loader_;
+    throw InvalidArgument("the loader is closed", "", "make another one");
+  }
+  [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
+
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(kept_.ptr());
+    return 0;
+  }
+  /// REQUIRES: it is closed.
+  void clear() noexcept { kept_ = nb::object(); }
+
+ private:
+  friend class Use;
+
+  const bool has_threads_;
+  nb::object kept_;
+  std::unique_ptr<Loader> loader_;
+  std::atomic<bool> in_use_{false};
+};
+
+/// The loader of an object for the one thread that uses it.
+/// Errors: Unsupported if another call is not finished; InvalidArgument if it is closed.
+class [[nodiscard]] Use {
+ public:
+  explicit Use(LoaderObject& object) : object_(object) {
+    if (object.in_use_.exchange(true)) {
+      throw Error(ErrorCode::kUnsupported, "a loader is used by one thread at a time",
+                  "another call of it is not finished",
+                  "do not use it from several threads, from the functions of its columns, or from "
+                  "handlers of signals; only stop() and stats() may be called there");
+    }
+    if (object.is_closed()) {
+      object.in_use_ = false;
+      (void)object.loader();  // throws
+    }
+  }
+  ~Use() { object_.in_use_ = false; }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  [[nodiscard]] Loader& loader() const { return object_.loader(); }
+
+ private:
+  LoaderObject& object_;
+};
+
+/// Calls `work(loader)` in this thread without the GIL.
+template <class Work>
+auto used(LoaderObject& object, const Work& work) {
+  const Use use(object);
+  const nb::gil_scoped_release released;
+  return work(use.loader());
+}
+
+LoaderObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<LoaderObject>(self); }
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? held_by(self).traverse(visit, arg) : 0;
+}
+
+/// Called for all objects of a cycle before any of them is cleared: afterwards no thread of the
+/// loader calls a function of Python.
+void finalize(PyObject* self) {
+  if (nb::inst_ready(self)) held_by(self).close();
+}
+
+int clear(PyObject* self) {
+  if (nb::inst_ready(self) && held_by(self).is_closed()) held_by(self).clear();
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_finalize, reinterpret_cast<void*>(finalize)},
+    {0, nullptr},
+};
+
+/// The kind of an order over a mixture: the order's own kind in each of the data sets.
+Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
+  using Inner = std::variant<Chunked, Sharded, Sequential>;
+  const auto inner = std::visit(
+      [](const auto& kind) -> std::optional<Inner> {
+        if constexpr (std::is_constructible_v<Inner, decltype(kind)>) {
+          return Inner(kind);
+        } else {
+          return std::nullopt;
+        }
+      },
+      order.kind);
+  if (inner) return data.mixture(weights, *inner);
+  throw InvalidArgument("data sets cannot be mixed in this order", std::string(name_of(order.kind)),
+                        "choose chunked, sharded or sequential");
+}
+
+void make(LoaderObject* self, const nb::list& datasets,
+          const std::optional<std::vector<double>>& weights, const nb::list& columns, Order order,
+          std::uint64_t batch_size, std::uint64_t global_batch_size, std::uint64_t replicas,
+          nb::handle length_rule, nb::handle mix, unsigned threads, std::uint64_t max_bad,
+          std::size_t prefetch, std::uint64_t max_bytes_ahead, std::uint64_t max_expanded_bytes,
+          unsigned fetch_threads, nb::handle memory, nb::handle ranks) {
+  std::vector<Dataset> parts;
+  std::vector<PyObject*> objects;
+  for (const nb::handle dataset : datasets) {
+    parts.push_back(dataset_of(dataset));
+    objects.push_back(dataset.ptr());
+  }
+  const Parts all{MixedDataset(std::move(parts)), std::move(objects)};
+  if (weights) order.kind = mixture(all.data, *weights, order);
+  Loader::Options options;
+  for (const nb::handle column : columns) {
+    const ColumnObject* own = nullptr;
+    if (!nb::try_cast(column, own) || own == nullptr) {
+      throw nb::type_error("columns: give those that the functions of shardwise.columns make");
+    }
+    options.columns.push_back(column_over(*own, all));
+  }
+  options.order = std::move(order);
+  options.batch_size = batch_size;
+  options.global_batch_size = global_batch_size;
+  options.replicas = replicas;
+  if (!length_rule.is_none()) options.by_length = by_length(length_rule);
+  if (!mix.is_none()) options.mix = image_mix(mix);
+  options.threads = threads;
+  options.max_bad = max_bad;
+  options.prefetch = prefetch;
+  options.max_bytes_ahead = max_bytes_ahead;
+  options.max_expanded_bytes = max_expanded_bytes;
+  options.fetch_threads = fetch_threads;
+  if (!memory.is_none()) options.memory = python_memory(memory);
+  std::shared_ptr<Reducer> reducer = ranks.is_none() ? nullptr : python_reducer(ranks);
+  const nb::object kept = nb::make_tuple(nb::tuple(datasets), nb::tuple(columns),
+                                         nb::borrow(memory), nb::borrow(ranks));
+  new (self) LoaderObject(all.data, options, std::move(reducer), kept);
+}
+
+/// Waits for the next batch, and takes none: where a signal's handler raises, none is lost.
+void wait_for_batch(const LoaderObject& object, Loader& loader) {
+  if (!object.has_threads()) {
+    run_without_gil(
+        [&](const CancelToken&) { (void)detail::LoaderAccess::wait(loader, kSignalInterval); },
+        [&] { loader.stop(); });
+    return;
+  }
+  for (;;) {
+    {
+      const nb::gil_scoped_release released;
+      if (detail::LoaderAccess::wait(loader, kSignalInterval)) return;
+    }
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+  }
+}
+
+nb::object next_batch(LoaderObject& self) {
+  const Use use(self);
+  wait_for_batch(self, use.loader());
+  std::optional<Batch> batch;
+  {
+    const nb::gil_scoped_release released;
+    batch = use.loader().next();
+  }
+  return batch ? nb::cast(BatchObject{*std::move(batch)}) : nb::none();
+}
+
+nb::dict bad_samples(LoaderObject& self) {
+  const Use use(self);
+  nb::dict all;
+  for (const auto& [sample, entry] : use.loader().bad_samples().samples()) {
+    const nb::object reason = nb::steal(new_name(entry.reason));
+    if (!reason.is_valid()) nb::raise_python_error();
+    all[nb::int_(sample)] = reason;
+  }
+  return all;
+}
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+nb::object text(std::string_view bytes) {
+  const nb::object str = nb::steal(new_name(bytes));
+  if (!str.is_valid()) nb::raise_python_error();
+  return str;
+}
+
+nb::dict stats(const LoaderObject& self) {
+  const Loader::Stats stats = self.loader().stats();
+  nb::dict all;
+  all["batches"] = stats.batches;
+  all["samples"] = stats.samples;
+  all["bad_samples"] = stats.bad_samples;
+  all["bytes_made"] = stats.bytes_made;
+  all["bytes_read"] = stats.bytes_read;
+  all["planning"] = seconds(stats.planning);
+  all["opening"] = seconds(stats.opening);
+  all["reading"] = seconds(stats.reading);
+  all["decoding"] = seconds(stats.decoding);
+  all["transforming"] = seconds(stats.transforming);
+  all["functions"] = seconds(stats.functions);
+  all["collating"] = seconds(stats.collating);
+  all["idle"] = seconds(stats.idle);
+  all["elapsed"] = seconds(stats.elapsed);
+  all["waited"] = seconds(stats.waited);
+  all["batches_ready"] = stats.batches_ready;
+  all["mean_ready"] = stats.mean_ready;
+  nb::list times;
+  for (const std::uint64_t count : stats.sample_times) times.append(count);
+  all["sample_times"] = times;
+  all["slowest_time"] = seconds(stats.slowest_time);
+  all["slowest_sample"] = text(stats.slowest_sample);
+  nb::list forgiven;
+  for (const Loader::Stats::Forgiven& kind : stats.forgiven) {
+    forgiven.append(nb::make_tuple(text(kind.kind), kind.images, text(kind.first_sample)));
+  }
+  all["forgiven"] = forgiven;
+  all["threads"] = stats.threads;
+  all["fetch_threads"] = stats.fetch_threads;
+  all["prefetch"] = stats.prefetch;
+  all["cores"] = stats.cores;
+  return all;
+}
+
+void restore(LoaderObject& self, const std::string& token, bool allow_changes) {
+  used(self, [&](Loader& loader) {
+    loader.restore(ResumeToken::from_text(token), allow_changes
+                                                      ? Sampler::Changes::kAllowAtEpochBorder
+                                                      : Sampler::Changes::kRefuse);
+  });
+}
+
+}  // namespace
+
+void add_loaders(nb::module_& module) {
+  nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
+                           "What shardwise.Loader is made of.")
+      .def("__init__", &make, "datasets"_a, nb::kw_only(), "weights"_a.none(), "columns"_a,
+           "order"_a, "batch_size"_a, "global_batch_size"_a, "replicas"_a, "by_length"_a.none(),
+           "mix"_a.none(), "threads"_a, "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a,
+           "max_expanded_bytes"_a, "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none())
+      .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
+      .def("start", [](LoaderObject& self) { used(self, [](Loader& loader) { loader.start(); }); })
+      .def("stop", [](const LoaderObject& self) { self.loader().stop(); })
+      .def("close", &LoaderObject::close)
+      .def_prop_ro("is_closed", &LoaderObject::is_closed)
+      .def(
+          "set_epoch",
+          [](LoaderObject& self, std::uint64_t epoch) {
+            used(self, [&](Loader& loader) { loader.set_epoch(epoch); });
+          },
+          "epoch"_a)
+      .def("prove",
+           [](LoaderObject& self) {
+             return used(self, [](Loader& loader) { return loader.prove(); });
+           })
+      .def("state",
+           [](LoaderObject& self) {
+             return used(self, [](Loader& loader) { return loader.state().to_text(); });
+           })
+      .def("restore", &restore, "token"_a, "allow_changes"_a)
+      .def("bad_samples", &bad_samples)
+      .def_prop_ro("epoch", [](LoaderObject& self) { return Use(self).loader().epoch_number(); })
+      .def_prop_ro("steps", [](LoaderObject& self) { return Use(self).loader().steps(); })
+      .def_prop_ro("steps_left", [](LoaderObject& self) { return Use(self).loader().steps_left(); })
+      .def_prop_ro("has_ended", [](LoaderObject& self) { return Use(self).loader().has_ended(); })
+      .def("cache_warning",
+           [](LoaderObject& self) {
+             return used(self, [](Loader& loader) { return loader.cache_warning(); });
+           })
+      .def("stats", &stats)
+      .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });
+}
+
+}  // namespace shardwise::python

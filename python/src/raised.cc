@@ -1,0 +1,88 @@
+#include "raised.h"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+namespace nb = nanobind;
+
+namespace shardwise::python {
+
+namespace {
+
+ErrorCode code_of(nb::handle exception) {
+  const nb::object base = nb::module_::import_("shardwise.errors").attr("Error");
+  if (!nb::isinstance(exception, base)) return ErrorCode::kInvalidArgument;
+  const auto name = nb::cast<std::string>(exception.attr("code"));
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kFetch); ++code) {
+    if (error_code_name(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
+  }
+  return ErrorCode::kInvalidArgument;
+}
+
+/// "ValueError: the text", in UTF-8 whatever is in it.
+std::string text_of(nb::handle exception) {
+  const nb::str type = nb::str(nb::type_name(exception.type()));
+  const nb::object bytes = nb::str(exception).attr("encode")("utf-8", "backslashreplace");
+  const auto text = nb::cast<nb::bytes>(bytes);
+  const nb::object base = nb::module_::import_("shardwise.errors").attr("Error");
+  const std::string own(text.c_str(), text.size());
+  if (nb::isinstance(exception, base)) return own;
+  return std::string(type.c_str()) + (own.empty() ? "" : ": " + own);
+}
+
+ErrorCode code_or_any(nb::handle exception) noexcept {
+  try {
+    return code_of(exception);
+  } catch (...) {
+    return ErrorCode::kInvalidArgument;
+  }
+}
+
+bool may_be_bad_value(const nb::python_error& error) noexcept {
+  if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) return false;
+  try {
+    return !nb::isinstance(error.value(), nb::module_::import_("shardwise.errors").attr("Error"));
+  } catch (...) {
+    return true;
+  }
+}
+
+std::string text_or_none(nb::handle exception) noexcept {
+  try {
+    return text_of(exception);
+  } catch (...) {  // its __str__ raised
+    return "an exception of Python that has no text";
+  }
+}
+
+}  // namespace
+
+Kept keep(nb::object object) {
+  return {object.release().ptr(), [](PyObject* kept) {
+            if (Py_IsInitialized() == 0) return;  // the process ends, and Python is gone
+            const PyGILState_STATE state = PyGILState_Ensure();
+            Py_DECREF(kept);
+            PyGILState_Release(state);
+          }};
+}
+
+RaisedInPython::RaisedInPython(const nb::python_error& error)
+    : Error(code_or_any(error.value()), text_or_none(error.value())),
+      exception_(keep(nb::borrow(error.value()))),
+      is_bad_value_(may_be_bad_value(error)) {}
+
+void RaisedInPython::add_note(const std::string& note) const {
+  nb::handle(exception_.get()).attr("add_note")(note);
+}
+
+void RaisedInPython::restore() const noexcept {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());
+}
+
+Gil::Gil() {
+  if (Py_IsInitialized() == 0) throw Cancelled("the Python interpreter has ended");
+  state_ = PyGILState_Ensure();
+}
+
+}  // namespace shardwise::python

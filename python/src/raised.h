@@ -1,0 +1,61 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "shardwise/base/error.h"
+
+namespace shardwise::python {
+
+/// An object of Python that may be let go by a thread without the GIL.
+using Kept = std::shared_ptr<PyObject>;
+/// REQUIRES: the GIL.
+Kept keep(nanobind::object object);
+
+/// What a function written in Python raised, on its way through the threads of a loader. Where it
+/// arrives in Python the same exception is raised again. One of the module shardwise.errors has its
+/// own code, so that a BadField or NotFound is a bad sample; others have kInvalidArgument.
+class RaisedInPython : public Error {
+ public:
+  /// REQUIRES: the GIL.
+  explicit RaisedInPython(const nanobind::python_error& error);
+
+  /// Whether it may be about the value that the function was given: an Exception, and not a
+  /// KeyboardInterrupt, a MemoryError, or an error of Shardwise.
+  [[nodiscard]] bool is_bad_value() const noexcept { return is_bad_value_; }
+  /// A line that is shown below its traceback. REQUIRES: the GIL.
+  void add_note(const std::string& note) const;
+  /// Sets Python's error to it. REQUIRES: the GIL.
+  void restore() const noexcept;
+
+ private:
+  Kept exception_;
+  bool is_bad_value_;
+};
+
+/// The GIL, for a thread that Python may not know.
+/// Errors: Cancelled if the interpreter has ended: its GIL cannot be had any more.
+class [[nodiscard]] Gil {
+ public:
+  Gil();
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+  Gil& operator=(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+/// Calls `function` with the GIL. What Python raises is thrown as RaisedInPython.
+template <class Function>
+auto in_python(const Function& function) {
+  const Gil gil;
+  try {
+    return function();
+  } catch (const nanobind::python_error& error) {
+    throw RaisedInPython(error);
+  }
+}
+
+}  // namespace shardwise::python

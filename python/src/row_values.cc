@@ -1,0 +1,164 @@
+#include "row_values.h"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "shardwise/base/error.h"
+
+namespace nb = nanobind;
+
+namespace shardwise::python {
+
+namespace {
+
+/// A view of an object's buffer, given back at the end.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_FULL_RO) != 0) nb::raise_python_error();
+  }
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  [[nodiscard]] std::size_t size_bytes() const noexcept {
+    return static_cast<std::size_t>(view_.len);
+  }
+  [[nodiscard]] std::vector<std::int64_t> shape() const {
+    return {view_.shape, view_.shape + view_.ndim};
+  }
+  /// "<f4" and the like without the sign of the byte order, which has to be the machine's.
+  [[nodiscard]] std::string_view format() const noexcept {
+    std::string_view format = view_.format == nullptr ? "B" : view_.format;
+    if (!format.empty() && std::string_view("@=<").find(format[0]) != std::string_view::npos) {
+      format.remove_prefix(1);
+    }
+    return format;
+  }
+  [[nodiscard]] std::size_t item_bytes() const noexcept {
+    return static_cast<std::size_t>(view_.itemsize);
+  }
+  void copy(std::span<std::byte> to) const {
+    if (view_.len == 0) return;
+    if (PyBuffer_ToContiguous(to.data(), &view_, view_.len, 'C') != 0) nb::raise_python_error();
+  }
+
+ private:
+  mutable Py_buffer view_{};
+};
+
+bool is_one_of(std::string_view format, std::string_view kinds) {
+  return format.size() == 1 && kinds.find(format[0]) != std::string_view::npos;
+}
+
+bool is_of_type(const Buffer& buffer, DType dtype) {
+  if (buffer.item_bytes() != size_of(dtype)) return false;
+  const std::string_view format = buffer.format();
+  switch (dtype) {
+    case DType::kBool:
+      return format == "?";
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64:
+    case DType::kBFloat16:  // which NumPy has not: its bits
+      return is_one_of(format, "BHILQN");
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+      return is_one_of(format, "bhilqn");
+    case DType::kFloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+      return is_one_of(format, "efd");
+    case DType::kComplex64:
+    case DType::kComplex128:
+      return format == "Zf" || format == "Zd" || is_one_of(format, "FD");
+  }
+  return false;
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) {
+    text += (text.size() == 1 ? "" : ", ") + std::to_string(size);
+  }
+  return text + "]";
+}
+
+[[noreturn]] void throw_other_shape(const std::vector<std::int64_t>& shape, const RowType& type) {
+  throw BadField("a row has another shape than its column",
+                 text_of(shape) + " instead of " + text_of(*type.shape),
+                 "declare the column without a shape if rows differ");
+}
+
+/// Bytes, which are the memory of values.
+void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
+  const std::size_t value_bytes = size_of(type.dtype);
+  if (!type.shape && buffer.size_bytes() % value_bytes == 0) {
+    buffer.copy(row.resize(static_cast<std::int64_t>(buffer.size_bytes() / value_bytes)));
+    return;
+  }
+  if (!type.shape || buffer.size_bytes() != row.bytes().size()) {
+    throw BadField("a row has another size than its column",
+                   std::to_string(buffer.size_bytes()) + " bytes of " +
+                       std::string(to_string(type.dtype)) +
+                       (type.shape ? " instead of " + std::to_string(row.bytes().size()) : ""),
+                   "give the bytes of whole values");
+  }
+  buffer.copy(row.bytes());
+}
+
+void write_array(nb::handle array, const RowType& type, columns::Row& row) {
+  const Buffer buffer(array);
+  if (!is_of_type(buffer, type.dtype)) {
+    throw InvalidArgument("a row has values of another type than its column",
+                          "format '" + std::string(buffer.format()) + "' of " +
+                              std::to_string(buffer.item_bytes()) + " bytes instead of " +
+                              std::string(to_string(type.dtype)),
+                          "convert them, or declare the column so");
+  }
+  const std::vector<std::int64_t> shape = buffer.shape();
+  if (!type.shape) {
+    buffer.copy(row.resize(shape));
+  } else if (shape != *type.shape) {
+    throw_other_shape(shape, type);
+  } else {
+    buffer.copy(row.bytes());
+  }
+}
+
+bool is_bytes(nb::handle object) {
+  return PyBytes_Check(object.ptr()) != 0 || PyByteArray_Check(object.ptr()) != 0 ||
+         PyMemoryView_Check(object.ptr()) != 0;
+}
+
+/// Whatever has no buffer as an array of NumPy: of tensors and the like as they are, of numbers and
+/// lists with the column's type.
+nb::object as_array(nb::handle object, DType dtype) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  if (nb::hasattr(object, "__array__")) return numpy.attr("asarray")(object);
+  const std::string_view name = to_string(dtype);
+  if (object.is_none() || dtype == DType::kBFloat16) {
+    throw InvalidArgument("a function gave no array",
+                          nb::cast<std::string>(nb::type_name(object.type())),
+                          "return an array, bytes, or numbers");
+  }
+  return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));
+}
+
+}  // namespace
+
+void write_row(nb::handle result, const RowType& type, columns::Row& row) {
+  if (is_bytes(result)) {
+    write_bytes(Buffer(result), type, row);
+  } else if (PyObject_CheckBuffer(result.ptr()) != 0) {
+    write_array(result, type, row);
+  } else {
+    write_array(as_array(result, type.dtype), type, row);
+  }
+}
+
+}  // namespace shardwise::python

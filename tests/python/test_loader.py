@@ -1,0 +1,551 @@
+"""shardwise.Loader: batches, epochs, resuming, ranks, mixtures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import write_shard
+
+import shardwise
+from shardwise import Loader, Order, columns, errors, ranks
+
+THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
+
+
+class FakeRanks:
+    """Ranks of one process, each with a thread: a sum that waits for all of them."""
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self._barrier = threading.Barrier(world_size)
+        self._given: list[list[int]] = [[] for _ in range(world_size)]
+
+    def reducer(self, rank: int) -> ranks.Reducer:
+        def all_reduce_sum(words: list[int]) -> list[int]:
+            self._given[rank] = words
+            self._barrier.wait()
+            sums = [sum(column) for column in zip(*self._given)]
+            self._barrier.wait()
+            return sums
+
+        return ranks.Reducer(rank, self.world_size, all_reduce_sum)
+
+    def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
+        """What `work` gives for each rank; what it raises in one of them."""
+        results: list[Any] = [None] * self.world_size
+        raised: list[BaseException] = []
+
+        def one(rank: int) -> None:
+            try:
+                results[rank] = work(self.reducer(rank))
+            except BaseException as error:
+                raised.append(error)
+                self._barrier.abort()
+
+        threads = [threading.Thread(target=one, args=(r,)) for r in range(self.world_size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if raised:
+            raise next((e for e in raised if not isinstance(e, threading.BrokenBarrierError)), raised[0])
+        return results
+
+
+def samples_of(loader: Loader) -> list[int]:
+    return [int(sample) for batch in loader for sample in batch.samples]
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> shardwise.Dataset:
+    """37 samples with a field of every kind."""
+    import io
+    import json
+
+    def npy(array: np.ndarray[Any, Any]) -> bytes:
+        out = io.BytesIO()
+        np.save(out, array)
+        return out.getvalue()
+
+    def npz(**arrays: np.ndarray[Any, Any]) -> bytes:
+        out = io.BytesIO()
+        np.savez(out, **arrays)
+        return out.getvalue()
+
+    samples = []
+    for i in range(37):
+        samples.append(
+            (
+                f"k{i:03}",
+                {
+                    "bin": bytes([i]) * (i % 7),
+                    "txt": f"größe {i}".encode(),
+                    "json": json.dumps({"number": i}).encode(),
+                    "tok": np.arange(i % 5, dtype=np.int32).tobytes(),
+                    "cls": str(i * 3 - 20).encode(),
+                    "fix.npy": npy(np.full((2, 3), i, np.float32)),
+                    "any.npy": npy(np.full((i % 3, 2), i, np.int16)),
+                    "z.npz": npz(a=np.arange(4, dtype=np.float64) + i),
+                },
+            )
+        )
+    (tmp_path / "rich").mkdir()
+    write_shard(tmp_path / "rich" / "0.tar", samples[:20])
+    write_shard(tmp_path / "rich" / "1.tar", samples[20:])
+    shardwise.index(tmp_path / "rich.idx", tmp_path / "rich", threads=0)
+    return shardwise.open(tmp_path / "rich.idx")
+
+
+@THREADS
+def test_columns_hold_what_the_samples_have(rich: shardwise.Dataset, threads: int) -> None:
+    loader = Loader(
+        rich,
+        columns=[
+            columns.bytes("bin"),
+            columns.text("txt"),
+            columns.json("json"),
+            columns.tokens("tok"),
+            columns.integer("cls"),
+            columns.key(),
+            columns.array("fix.npy", "float32", (2, 3)),
+            columns.array("any.npy", np.int16),
+            columns.npz("z.npz", "a", np.dtype("float64"), (4,)),
+            columns.integer("nothing;cls").named("label"),
+        ],
+        order=Order(seed=5),
+        batch_size=8,
+        threads=threads,
+    )
+    seen = []
+    for batch in loader:
+        assert batch.keys()[:2] == ["bin", "txt"] and "label" in batch and "nope" not in batch
+        assert set(dict(batch)) == set(batch.keys())
+        for row, number in enumerate(batch.samples):
+            sample = rich[int(number)]
+            i = int(number)
+            seen.append(i)
+            assert batch["bin"][row].tobytes() == sample.bytes("bin")
+            assert batch.bytes("bin")[row] == sample.bytes("bin")
+            assert batch.text("txt")[row] == sample.text("txt") == f"größe {i}"
+            assert batch.text("json")[row] == sample.text("json")
+            assert batch["tok"][row].tolist() == list(range(i % 5))
+            assert batch["tok"][row].dtype == np.int32
+            assert batch["cls"][row] == i * 3 - 20 == batch["label"][row]
+            assert batch.text("__key__")[row] == sample.key
+            assert (batch["fix.npy"][row] == np.full((2, 3), i, np.float32)).all()
+            assert batch["any.npy"][row].shape == (i % 3, 2)
+            assert batch["any.npy"][row].dtype == np.int16 and (batch["any.npy"][row] == i).all()
+            assert (batch["a"][row] == np.arange(4) + i).all()
+        assert batch["fix.npy"].shape == (len(batch), 2, 3)
+    assert sorted(seen) == list(range(37))
+    assert loader.prove() == "epoch 0: 37 samples, each exactly once: proven"
+
+
+def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -> None:
+    loader = Loader(rich, columns=[columns.array("any.npy", "int16")], batch_size=6,
+                    order=Order("sequential"))
+    ragged = next(iter(loader))["any.npy"]
+    assert isinstance(ragged, shardwise.Ragged)
+    assert ragged.offsets.tolist() == [0, 0, 2, 6, 6, 8, 12]
+    assert ragged.shapes.tolist() == [[0, 2], [1, 2], [2, 2], [0, 2], [1, 2], [2, 2]]
+    assert ragged.values.tolist() == [1] * 2 + [2] * 4 + [4] * 2 + [5] * 4
+    assert len(ragged) == 6 and ragged[-1].tolist() == [[5, 5], [5, 5]]
+    assert [row.shape for row in ragged] == [(0, 2), (1, 2), (2, 2)] * 2
+    with pytest.raises(IndexError, match="no row 6: there are 6 rows"):
+        ragged[6]
+    assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
+
+
+def test_batches_do_not_depend_on_threads(rich: shardwise.Dataset) -> None:
+    def all_of(threads: int) -> list[Any]:
+        loader = Loader(rich, columns=[columns.bytes("bin"), columns.integer("cls")],
+                        order=Order(seed=1), batch_size=5, threads=threads)
+        return [
+            (batch.samples.tolist(), batch.positions.tolist(), batch.bytes("bin"), batch["cls"].tolist())
+            for epoch in loader.epochs(2)
+            for batch in epoch
+        ]
+
+    assert all_of(0) == all_of(1) == all_of(3)
+
+
+def test_the_loader_has_the_order_of_the_sampler(ds: shardwise.Dataset) -> None:
+    order = Order(seed=9, chunk_size=7)
+    loader = Loader(ds, columns=[columns.key()], order=order, batch_size=4)
+    assert samples_of(loader) == list(shardwise.Sampler(ds, order))
+
+
+def test_epochs_go_on_until_their_end(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=16)
+    numbers = []
+    for epoch in loader.epochs(3):
+        numbers.append(epoch.number)
+        assert len(epoch) == epoch.steps == len(loader) == 7
+        assert sum(len(batch) for batch in epoch) == 103
+        assert epoch.prove() == f"epoch {epoch.number}: 103 samples, each exactly once: proven"
+        with pytest.raises(errors.InvalidArgument, match="the end of the epoch was reached"):
+            iter(epoch)
+    assert numbers == [0, 1, 2]
+    assert [epoch.number for epoch in loader.epochs(3)] == []
+    assert next(loader.epochs()).number == 3
+
+
+def test_a_plain_loop_is_an_epoch_and_the_next_one_the_next(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=50, threads=1)
+    first, second = samples_of(loader), samples_of(loader)
+    assert loader.epoch == 1 and first != second and sorted(first) == sorted(second)
+    loader.set_epoch(0)
+    assert samples_of(loader) == first
+    assert loader.has_ended and loader.steps_left == 0
+
+
+def test_a_loop_that_was_left_goes_on(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()], batch_size=10)
+    taken: list[int] = []
+    for batch in loader:
+        taken += batch.samples.tolist()
+        if len(taken) >= 30:
+            break
+    taken += samples_of(loader)
+    assert sorted(taken) == list(range(103))
+    assert "proven" in loader.prove()
+
+
+def test_an_epoch_that_was_left_behind_says_so(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()], batch_size=10)
+    epoch = next(loader.epochs(5))
+    batches = iter(epoch)
+    next(batches)
+    loader.set_epoch(1)
+    for action in (lambda: next(batches), lambda: iter(epoch), epoch.prove):
+        with pytest.raises(errors.NotExact, match="the loader has moved on: epoch 0"):
+            action()
+
+
+def test_a_broken_epoch_is_not_proven(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()], batch_size=10)
+    loader.next()
+    with pytest.raises(errors.NotExact, match="at least 93 missing"):
+        loader.prove()
+
+
+@THREADS
+def test_state_counts_what_was_delivered_at_every_step(ds: shardwise.Dataset, threads: int) -> None:
+    def make() -> Loader:
+        return Loader(ds, columns=[columns.key()], order=Order(seed=3), batch_size=12,
+                      threads=threads, prefetch=4)
+
+    whole = make()
+    expected = samples_of(whole)
+    for step in range(10):
+        first = make()
+        batches = iter(first)
+        taken = [int(s) for _ in range(min(step, 9)) for s in next(batches).samples]
+        if step == 9:
+            assert next(batches, None) is None
+        state = first.state_dict()
+        rest = make()
+        rest.load_state_dict(state)
+        if step == 9:
+            assert rest.epoch == 1 and taken == expected
+            continue
+        assert rest.steps_left == rest.steps == 9 - step
+        assert taken + samples_of(rest) == expected
+        assert "103 samples, each exactly once: proven" in rest.prove()
+
+
+@pytest.mark.parametrize("before, after", [(2, 3), (3, 1), (1, 4)])
+def test_another_number_of_ranks_goes_on(ds: shardwise.Dataset, before: int, after: int) -> None:
+    def loader_of(rank: ranks.Reducer) -> Loader:
+        return Loader(ds, columns=[columns.integer("cls")], order=Order(seed=4), batch_size=7,
+                      threads=1, ranks=rank)
+
+    def first(rank: ranks.Reducer) -> tuple[list[int], dict[str, Any]]:
+        loader = loader_of(rank)
+        batches = iter(loader)
+        taken = [int(s) for _ in range(3) for s in next(batches).samples]
+        return taken, loader.state_dict()
+
+    def second(rank: ranks.Reducer) -> tuple[list[int], str]:
+        loader = loader_of(rank)
+        loader.load_state_dict(state)
+        taken = samples_of(loader)
+        return taken, loader.prove()
+
+    started = FakeRanks(before).run(first)
+    assert len({result[1]["token"] for result in started}) == 1
+    state = started[0][1]
+    ended = FakeRanks(after).run(second)
+    delivered = [s for result in started + ended for s in result[0]]
+    assert sorted(delivered) == list(range(103))
+    assert {result[1] for result in ended} == {"epoch 0: 103 samples, each exactly once: proven"}
+
+
+def test_ranks_have_equal_numbers_of_batches_and_replicas_equal_ones(ds: shardwise.Dataset) -> None:
+    def work(rank: ranks.Reducer) -> tuple[list[int], int, str]:
+        loader = Loader(ds, columns=[columns.key()], batch_size=9, replicas=2, ranks=rank)
+        taken = [b.samples.tolist() for b in loader]
+        return sum(taken, []), len(taken), loader.prove()
+
+    results = FakeRanks(4).run(work)
+    assert results[0] == results[1] and results[2] == results[3]
+    assert sorted(results[0][0] + results[2][0]) == list(range(103))
+    assert {result[1] for result in results} == {6}
+
+
+def test_a_token_of_other_data_is_refused_and_changes_nothing(
+    ds: shardwise.Dataset, rich: shardwise.Dataset
+) -> None:
+    other = Loader(rich, columns=[columns.key()], batch_size=8)
+    other.next()
+    loader = Loader(ds, columns=[columns.key()], batch_size=8)
+    loader.next()
+    with pytest.raises(errors.Mismatch):
+        loader.load_state_dict(other.state_dict())
+    assert loader.steps_left == loader.steps - 1
+    with pytest.raises(errors.InvalidArgument):
+        loader.load_state_dict({"token": "no token"})
+
+
+def test_bad_samples_are_left_out_and_named(tmp_path: Path) -> None:
+    samples = [(f"k{i}", {"cls": b"one" if i == 4 else str(i).encode()}) for i in range(10)]
+    write_shard(tmp_path / "bad.tar", samples)
+    shardwise.index(tmp_path / "bad.idx", tmp_path / "bad.tar", threads=0)
+    data = shardwise.open(tmp_path / "bad.idx")
+    strict = Loader(data, columns=[columns.integer("cls")], batch_size=10)
+    with pytest.raises(errors.BadField, match="k4"):
+        strict.next()
+    loader = Loader(data, columns=[columns.integer("cls")], batch_size=10, max_bad=1)
+    assert sorted(samples_of(loader)) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert loader.prove().startswith("epoch 0: 9 samples")
+    assert list(loader.bad_samples) == [4] and "k4" in loader.bad_samples[4]
+    assert loader.stats().bad_samples == 1
+
+
+def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Dataset) -> None:
+    mixed = shardwise.mix([ds, rich], [0.5, 0.5])
+    assert len(mixed) == 140 and mixed.first_samples == (0, 103)
+    assert mixed[103].key == "k000" and mixed[-1].key == "k036" and mixed[5].key == "000005"
+    with pytest.raises(errors.OutOfRange, match="the data sets have 140 samples"):
+        mixed[140]
+    loader = Loader(mixed, columns=[columns.integer("cls"), columns.key()],
+                    order=Order(seed=2, chunk_size=5), batch_size=20)
+    for batch in loader:
+        for row, number in enumerate(batch.samples):
+            assert batch.text("__key__")[row] == mixed[int(number)].key
+    drawn = Loader(mixed, columns=[columns.key()], order=Order(epoch_size=4000), batch_size=4000)
+    assert abs(sum(sample < 103 for sample in samples_of(drawn)) - 2000) < 200
+    with pytest.raises(errors.InvalidArgument, match="3 weights for 2 data sets"):
+        shardwise.mix([ds, rich], [1, 2, 3])
+    with pytest.raises(errors.InvalidArgument, match="cannot be mixed in this order"):
+        Loader(mixed, columns=[columns.key()], order=Order("resampled"))
+
+
+def test_data_sets_without_weights_are_as_one(ds: shardwise.Dataset, rich: shardwise.Dataset) -> None:
+    loader = Loader(shardwise.mix([ds, rich]), columns=[columns.key()], batch_size=32)
+    assert sorted(samples_of(loader)) == list(range(140))
+    assert loader.prove() == "epoch 0: 140 samples, each exactly once: proven"
+
+
+def test_functions_know_the_data_set_of_a_sample(ds: shardwise.Dataset, rich: shardwise.Dataset) -> None:
+    seen: list[tuple[bool, str]] = []
+
+    def note(sample: shardwise.Sample, random: int) -> int:
+        seen.append((sample.dataset is ds, sample.key))
+        assert sample.dataset[sample.index] == sample
+        return sample.index
+
+    loader = Loader(shardwise.mix([ds, rich]), columns=[columns.function("i", "int64", (), note)],
+                    batch_size=16, threads=2)
+    for batch in loader:
+        expected = [int(s) if s < 103 else int(s) - 103 for s in batch.samples]
+        assert batch["i"].tolist() == expected
+    assert sorted(seen) == sorted([(True, s.key) for s in ds] + [(False, s.key) for s in rich])
+
+
+def test_batches_by_length(rich: shardwise.Dataset) -> None:
+    loader = Loader(rich, columns=[columns.tokens("tok")], batch_size=8, order=Order(seed=3),
+                    by_length=shardwise.ByLength("tok", unit=4))
+    lengths = [sorted(int(size) for size in np.diff(batch["tok"].offsets)) for batch in loader]
+    assert sum(len(batch) for batch in lengths) == 37
+    assert all(batch[-1] - batch[0] <= 1 for batch in lengths)
+    assert "proven" in loader.prove()
+
+
+def test_packed_sequences(rich: shardwise.Dataset) -> None:
+    rule = shardwise.ByLength("tok", unit=4, pack="tok", pack_to=8, padding=-1)
+    loader = Loader(rich, columns=[columns.tokens("tok")], batch_size=2, by_length=rule)
+    num_tokens = 0
+    for batch in loader:
+        assert batch["tok"].shape == batch["tok_segments"].shape == (2, 8)
+        there = batch["tok_segments"] > 0
+        assert (batch["tok"][~there] == -1).all()
+        assert (batch["tok"][there] == batch["tok_positions"][there]).all()
+        num_tokens += int(there.sum())
+    assert num_tokens == sum(i % 5 for i in range(37))
+
+
+def test_a_state_within_batches_by_length(rich: shardwise.Dataset) -> None:
+    def make() -> Loader:
+        return Loader(rich, columns=[columns.key()], batch_size=5,
+                      by_length=shardwise.ByLength("tok", unit=4, window=20))
+
+    expected = samples_of(make())
+    for step in range(1, 8):
+        first = make()
+        batches = iter(first)
+        taken = [int(s) for _ in range(step) for s in next(batches).samples]
+        rest = make()
+        rest.load_state_dict(first.state_dict())
+        assert taken + samples_of(rest) == expected
+
+
+def test_statistics(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.bytes("bin")], batch_size=10, threads=1)
+    assert loader.summary() == "nothing was loaded yet"
+    samples_of(loader)
+    stats = loader.stats()
+    assert (stats.batches, stats.samples, stats.bad_samples) == (11, 103, 0)
+    assert stats.bytes_read == sum(len(sample["bin"]) for sample in ds)
+    assert (stats.threads, stats.prefetch, stats.fetch_threads) == (1, 2, 0)
+    assert sum(stats.sample_times) == 103 and stats.elapsed >= stats.waited > 0
+    assert "bound" in loader.summary()
+    assert loader.cache_warning() is None
+
+
+def test_stop_ends_what_comes_until_the_loader_is_moved(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()], batch_size=10)
+    loader.start()
+    first = loader.next()
+    assert first is not None
+    loader.stop()
+    with pytest.raises(errors.Cancelled, match="the loader was stopped"):
+        loader.next()
+    loader.load_state_dict(loader.state_dict())
+    assert sorted(first.samples.tolist() + samples_of(loader)) == list(range(103))
+
+
+def test_stop_ends_a_wait_in_another_thread(ds: shardwise.Dataset) -> None:
+    go = threading.Event()
+    entered = threading.Event()
+
+    def wait(sample: shardwise.Sample, random: int) -> int:
+        entered.set()
+        go.wait()
+        return 0
+
+    loader = Loader(ds, columns=[columns.function("w", "int64", (), wait)], batch_size=4, threads=1)
+    raised: list[BaseException] = []
+
+    def consume() -> None:
+        try:
+            loader.next()
+        except BaseException as error:
+            raised.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    entered.wait()
+    with pytest.raises(errors.Unsupported, match="used by one thread at a time"):
+        loader.next()
+    loader.stop()
+    consumer.join()
+    assert isinstance(raised[0], errors.Cancelled)
+    go.set()
+    loader.close()
+
+
+def test_a_closed_loader_says_so(ds: shardwise.Dataset) -> None:
+    with Loader(ds, columns=[columns.key()]) as loader:
+        batch = loader.next()
+    assert batch is not None and len(batch) == 32
+    for action in (loader.next, loader.stats, loader.prove, loader.state_dict, loader.stop):
+        with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another one"):
+            action()
+    loader.close()
+
+
+def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
+    key = columns.key()
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"columns": [key], "batch_size": 0}, "the batch size is out of range: 0"),
+        ({"columns": [key, key]}, "two columns have one name: '__key__'"),
+        ({"columns": [key], "threads": 2000}, "threads is out of range: 2000"),
+        ({"columns": [key], "mix": shardwise.Mixup("jpg", 0.2)}, "jpg"),
+        ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
+    ]
+    for options, text in cases:
+        with pytest.raises(errors.InvalidArgument, match=text):
+            Loader(ds, **options)
+    with pytest.raises(errors.NotFound, match="nope"):
+        Loader(ds, columns=[key], by_length=shardwise.ByLength("nope"))
+    with pytest.raises(TypeError, match="shardwise.columns"):
+        Loader(ds, columns=["bin"])  # type: ignore[list-item]
+    with pytest.raises(errors.InvalidArgument, match="choose one of: bool, uint8"):
+        columns.tokens("tok", "float")
+    with pytest.raises(errors.InvalidArgument, match="leave shape out"):
+        columns.array("x.npy", "float32", ())
+    with pytest.raises(errors.InvalidArgument, match="pickle"):
+        columns.array("x.pkl", "float32")
+
+
+def test_a_missing_column_is_named_with_those_there_are(ds: shardwise.Dataset) -> None:
+    batch = Loader(ds, columns=[columns.integer("cls")]).next()
+    assert batch is not None
+    with pytest.raises(errors.NotFound, match="cls"):
+        batch["jpg"]
+    with pytest.raises(errors.InvalidArgument, match="'cls' has values of int64"):
+        batch.text("cls")
+    assert repr(batch) == "<shardwise.Batch of 32 rows: 'cls' int64 [32]>"
+
+
+def test_sums_are_held_against_what_they_have_to_be(ds: shardwise.Dataset) -> None:
+    def loader_of(all_reduce_sum: Callable[[list[int]], Any]) -> Loader:
+        return Loader(ds, columns=[columns.key()], batch_size=103,
+                      ranks=ranks.Reducer(0, 1, all_reduce_sum))
+
+    def broken(words: list[int]) -> list[int]:
+        raise ConnectionError("the peer is gone")
+
+    loader = loader_of(broken)
+    loader.next()
+    with pytest.raises(ConnectionError, match="the peer is gone"):
+        loader.prove()
+    loader = loader_of(lambda words: words[:-1])
+    loader.next()
+    with pytest.raises(errors.Distributed, match="numbers instead of"):
+        loader.prove()
+    loader = loader_of(lambda words: ["x"] * len(words))
+    loader.next()
+    with pytest.raises(TypeError, match="a list of whole numbers"):
+        loader.prove()
+    with pytest.raises(errors.InvalidArgument, match="no rank 2 of 2"):
+        ranks.Reducer(2, 2, lambda words: words)
+    with pytest.raises(errors.InvalidArgument, match="both of local_rank"):
+        ranks.Reducer(0, 2, lambda words: words, local_rank=0)
+
+
+def test_one_of_several_ranks_is_warned(
+    ds: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("RANK", "3")
+    with pytest.warns(UserWarning, match="one of 8 ranks, and its loader gets every sample"):
+        Loader(ds, columns=[columns.key()])
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Loader(ds, columns=[columns.key()], ranks=ranks.alone())
+
+
+def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:
+    import pickle
+
+    with pytest.raises(TypeError, match="does not pickle"):
+        pickle.dumps(Loader(ds, columns=[columns.key()]))

@@ -1,0 +1,370 @@
+"""Columns that functions written in Python make, and how long a batch's memory lives."""
+
+from __future__ import annotations
+
+import array
+import gc
+import resource
+import threading
+import tracemalloc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardwise
+from shardwise import Loader, Order, columns, errors
+
+THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
+
+
+def one_batch(data: shardwise.Dataset, *made: columns.Column, **options: Any) -> shardwise.Batch:
+    batch = Loader(data, columns=list(made), order=Order("sequential"), **options).next()
+    assert batch is not None
+    return batch
+
+
+@THREADS
+def test_a_function_gives_arrays_bytes_or_numbers(ds: shardwise.Dataset, threads: int) -> None:
+    batch = one_batch(
+        ds,
+        columns.function("array", "float32", (2,), lambda s, r: np.array([s.index, 7], np.float32)),
+        columns.function("strided", "int16", (3,), lambda s, r: np.arange(6, dtype=np.int16)[::2]),
+        columns.function("bytes", "int32", (1,), lambda s, r: np.int32(s.index).tobytes()),
+        columns.function("number", "float64", (), lambda s, r: s.index / 2),
+        columns.function("list", "uint16", (2,), lambda s, r: [s.index, 1]),
+        columns.function("scalar", "float32", (), lambda s, r: np.float32(s.index)),
+        columns.function("std", "int32", (2,), lambda s, r: array.array("i", [s.index, -1])),
+        columns.function("bool", "bool", (2,), lambda s, r: np.array([True, False])),
+        columns.function("half", "bfloat16", (1,), lambda s, r: np.array([0x3F80], np.uint16)),
+        columns.function("empty", "int8", (0,), lambda s, r: b""),
+        columns.function("ragged", "int64", None, lambda s, r: np.arange(s.index % 3)),
+        columns.function("grid", "int8", None, lambda s, r: np.ones((s.index % 2, 2), np.int8)),
+        columns.function("rest", "int16", None, lambda s, r: memoryview(b"\1\0\2\0")),
+        batch_size=5,
+        threads=threads,
+    )
+    index = np.arange(5)
+    assert (batch["array"] == np.stack([index, np.full(5, 7)], 1)).all()
+    assert (batch["strided"] == [0, 2, 4]).all() and batch["strided"].dtype == np.int16
+    assert (batch["bytes"][:, 0] == index).all()
+    assert (batch["number"] == index / 2).all() and batch["number"].shape == (5,)
+    assert batch["list"].tolist() == [[i, 1] for i in range(5)]
+    assert (batch["scalar"] == index).all()
+    assert batch["std"].tolist() == [[i, -1] for i in range(5)]
+    assert batch["bool"].tolist() == [[True, False]] * 5
+    assert batch["half"].dtype == np.uint16 and (batch["half"] == 0x3F80).all()
+    assert batch["empty"].shape == (5, 0)
+    assert [row.tolist() for row in batch["ragged"]] == [[], [0], [0, 1], [], [0]]
+    assert [row.shape for row in batch["grid"]] == [(0, 2), (1, 2), (0, 2), (1, 2), (0, 2)]
+    assert [row.tolist() for row in batch["rest"]] == [[1, 2]] * 5
+
+
+def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
+    cases: list[tuple[str, Any, Any, type[Exception], str]] = [
+        ("float32", (2,), np.zeros(2), errors.InvalidArgument,
+         "column 'f', sample 0 .* another type than its column: format 'd' of 8 bytes instead of "
+         "float32"),
+        ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
+        ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
+        ("float32", None, b"12345", errors.BadField, "5 bytes of float32; give the bytes of whole"),
+        ("float32", (2,), None, errors.InvalidArgument, "a function gave no array: NoneType"),
+        ("uint8", (2,), np.zeros(2, np.int8), errors.InvalidArgument, "format 'b'"),
+        ("int64", (), "text", ValueError, "text"),
+    ]
+    for dtype, shape, result, error, text in cases:
+        with pytest.raises(error, match=text):
+            one_batch(ds, columns.function("f", dtype, shape, lambda s, r: result))
+    with pytest.raises(errors.InvalidArgument, match="-1"):
+        columns.function("f", "int8", (-1,), lambda s, r: b"")
+
+
+@THREADS
+def test_random_keys_do_not_depend_on_threads_batches_or_a_resume(
+    ds: shardwise.Dataset, threads: int
+) -> None:
+    def key(sample: shardwise.Sample, random: int) -> bytes:
+        return random.to_bytes(16, "little")
+
+    def keys(threads: int, batch_size: int, skip: int = 0) -> dict[int, bytes]:
+        def make() -> Loader:
+            return Loader(ds, columns=[columns.function("r", "uint8", (16,), key)],
+                          order=Order(seed=3), batch_size=batch_size, threads=threads)
+
+        loader = make()
+        if skip:
+            batches = iter(loader)
+            for _ in range(skip):
+                next(batches)
+            state = loader.state_dict()
+            loader = make()
+            loader.load_state_dict(state)
+        return {
+            int(s): row.tobytes() for b in loader for s, row in zip(b.samples, b["r"])
+        }
+
+    expected = keys(0, 10)
+    assert len(set(expected.values())) == 103
+    assert keys(threads, 7) == expected
+    resumed = keys(threads, 10, skip=4)
+    assert len(resumed) == 63 and all(expected[s] == value for s, value in resumed.items())
+
+
+@THREADS
+def test_what_a_function_raises_reaches_the_consumer(ds: shardwise.Dataset, threads: int) -> None:
+    class Own(Exception):
+        pass
+
+    thrown = Own("of my own")
+
+    def fails(sample: shardwise.Sample, random: int) -> int:
+        if sample.index == 12:
+            raise thrown
+        return sample.index
+
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), fails)],
+                    order=Order("sequential"), batch_size=10, threads=threads)
+    first = loader.next()
+    assert first is not None and first["f"].tolist() == list(range(10))
+    with pytest.raises(Own, match="of my own") as caught:
+        loader.next()
+    assert caught.value is thrown
+    assert "in the function of column 'f', sample 12 ('000012') in shard" in caught.value.__notes__[0]
+    assert any(frame.name == "fails" for frame in caught.traceback)
+    third = loader.next()
+    assert third is not None and third["f"].tolist() == list(range(20, 30))
+    while loader.next() is not None:
+        pass
+    with pytest.raises(errors.NotExact, match="at least 10 missing"):
+        loader.prove()
+
+
+def test_errors_of_the_library_in_a_function_keep_their_class(ds: shardwise.Dataset) -> None:
+    def no_field(sample: shardwise.Sample, random: int) -> Any:
+        return sample["nope"]
+
+    def bad(sample: shardwise.Sample, random: int) -> int:
+        if sample.index % 10 == 3:
+            raise errors.BadField("no good")
+        return 1
+
+    with pytest.raises(errors.NotFound, match="nope"):
+        one_batch(ds, columns.function("f", "uint8", None, no_field))
+    with pytest.raises(errors.BadField, match="no good"):
+        one_batch(ds, columns.function("f", "int64", (), bad))
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), bad)], max_bad=10)
+    assert sum(len(batch) for batch in loader) == 103 - 10
+    loader.prove()
+    assert sorted(loader.bad_samples) == list(range(3, 103, 10))
+    assert loader.bad_samples[3] == "no good"
+
+
+def test_base_exceptions_end_a_batch(ds: shardwise.Dataset) -> None:
+    def leaves(*_: Any) -> int:
+        raise SystemExit(3)
+
+    for column in (
+        columns.function("f", "int64", (), leaves),
+        columns.decoded("bin", "int64", (), leaves),
+    ):
+        with pytest.raises(SystemExit):
+            one_batch(ds, column, max_bad=100)
+
+
+@THREADS
+def test_a_decoder_gets_the_bytes_of_a_field(ds: shardwise.Dataset, threads: int) -> None:
+    def decode(data: bytes, random: int) -> np.ndarray[Any, Any]:
+        assert type(data) is bytes and 0 <= random < 1 << 128
+        return np.frombuffer(data, np.uint8)[:2].astype(np.float32)
+
+    batch = one_batch(ds, columns.decoded("nothing;bin", "float32", None, decode), batch_size=6,
+                      threads=threads)
+    assert [row.tolist() for row in batch["nothing"]] == [[0.0]] + [[float(i)] * 2 for i in range(1, 6)]
+
+
+def test_what_a_decoder_raises_says_that_the_bytes_are_bad(ds: shardwise.Dataset) -> None:
+    def decode(data: bytes, random: int) -> int:
+        if data == b"7":
+            raise KeyError("what \ud800 it lacks")
+        return int(data)
+
+    column = columns.decoded("cls", "int64", (), decode)
+    with pytest.raises(errors.BadField, match="KeyError.*it lacks") as caught:
+        one_batch(ds, column)
+    assert "'cls'" in str(caught.value) and "000007" in str(caught.value)
+    assert 7 not in one_batch(ds, column, max_bad=1)["cls"]
+    with pytest.raises(MemoryError):
+        one_batch(ds, columns.decoded("cls", "int64", (), lambda d, r: bytearray(1 << 62)), max_bad=9)
+
+
+def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fails(*_: Any) -> int:
+        raise Mute
+
+    with pytest.raises(Mute):
+        one_batch(ds, columns.function("f", "int64", (), fails))
+
+
+def test_a_function_may_not_use_the_loader(ds: shardwise.Dataset) -> None:
+    def again(sample: shardwise.Sample, random: int) -> int:
+        loader.next()
+        return 0
+
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), again)], batch_size=2, threads=0)
+    with pytest.raises(errors.Unsupported, match="from the functions of its columns"):
+        loader.next()
+
+
+def test_arrays_outlive_batch_and_loader_and_may_be_written_to(ds: shardwise.Dataset) -> None:
+    def arrays() -> list[tuple[np.ndarray[Any, Any], list[int]]]:
+        loader = Loader(ds, columns=[columns.integer("cls"), columns.bytes("bin")], batch_size=10)
+        return [(batch["cls"], batch["bin"], batch.samples.tolist()) for batch in loader]
+
+    kept = arrays()
+    gc.collect()
+    for _ in range(3):
+        arrays()  # would take the memory, if it were free
+    for labels, ragged, numbers in kept:
+        assert labels.tolist() == numbers
+        assert [bytes(row) for row in ragged] == [bytes([n % 256]) * (n % 50 + 1) for n in numbers]
+        assert labels.flags.writeable and labels.flags.c_contiguous and not labels.flags.owndata
+        labels[:] = -1
+        assert (labels == -1).all()
+
+
+def test_two_arrays_of_a_column_share_its_memory(ds: shardwise.Dataset) -> None:
+    batch = one_batch(ds, columns.integer("cls"))
+    batch["cls"][0] = 77
+    assert batch["cls"][0] == 77
+    assert batch["cls"].ctypes.data == batch["cls"].ctypes.data
+    assert batch["cls"].ctypes.data % 64 == 0
+
+
+def test_memory_goes_back_to_the_loader(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10, threads=0)
+    places = set()
+    for _ in range(20):
+        for batch in loader:
+            places.add(batch["cls"].ctypes.data)
+    assert len(places) <= 4
+
+
+def test_batches_without_rows(ds: shardwise.Dataset) -> None:
+    rank = shardwise.ranks.Reducer(102, 103, lambda words: words)
+    loader = Loader(ds[:5], columns=[columns.integer("cls"), columns.bytes("bin")], ranks=rank,
+                    batch_size=1)
+    batch = loader.next()
+    assert batch is not None and len(batch) == 0
+    assert batch["cls"].shape == (0,) and len(batch["bin"]) == 0 and batch.text("bin") == []
+    assert batch.samples.tolist() == []
+
+
+def test_memory_is_flat_over_twenty_epochs(ds: shardwise.Dataset) -> None:
+    def make(sample: shardwise.Sample, random: int) -> np.ndarray[Any, Any]:
+        return np.full(2000, sample.index, np.int32)
+
+    loader = Loader(ds, columns=[columns.function("f", "int32", (2000,), make), columns.bytes("bin"),
+                                 columns.decoded("cls", "uint8", None, lambda d, r: d)],
+                    batch_size=10, threads=2)
+
+    def epochs(number: int) -> None:
+        for _ in range(number):
+            for batch in loader:
+                batch["f"], batch["bin"], batch.text("bin")
+
+    epochs(5)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    epochs(20)  # 16 MB of batches
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 200_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 12_000  # KiB
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_cycles_are_collected(ds: shardwise.Dataset, threads: int) -> None:
+    class Holder:
+        loader: Loader
+
+    def make() -> weakref.ref[Holder]:
+        holder = Holder()
+
+        def function(sample: shardwise.Sample, random: int) -> int:
+            return id(holder) % 100
+
+        holder.loader = Loader(ds, columns=[columns.function("f", "int64", (), function)],
+                               batch_size=2, threads=threads)
+        holder.loader.next()  # its threads are in the function while it is collected
+        return weakref.ref(holder)
+
+    for _ in range(5):
+        left = make()
+        gc.collect()
+        assert left() is None
+
+
+def test_dropping_a_loader_waits_for_functions_that_run(ds: shardwise.Dataset) -> None:
+    running = threading.Event()
+    go = threading.Event()
+    done: list[int] = []
+
+    def slow(sample: shardwise.Sample, random: int) -> int:
+        running.set()
+        go.wait()
+        done.append(sample.index)
+        return 0
+
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), slow)], batch_size=2, threads=1)
+    loader.start()
+    running.wait()
+    threading.Timer(0.05, go.set).start()
+    del loader  # gives up the GIL, which the function needs to end
+    assert done
+
+
+def test_memory_of_a_function(ds: shardwise.Dataset) -> None:
+    class Block:
+        def __init__(self, num_bytes: int) -> None:
+            self.array = np.zeros(num_bytes + 64, np.uint8)
+            alive.add(self)
+
+        def data_ptr(self) -> int:
+            return -(-self.array.ctypes.data // 64) * 64
+
+    alive: weakref.WeakSet[Block] = weakref.WeakSet()
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10, memory=Block, threads=2)
+    kept = [batch["cls"] for batch in loader]
+    places = [block.data_ptr() for block in alive]
+    assert {array.ctypes.data for array in kept} <= set(places) and len(alive) >= 11
+    del loader
+    gc.collect()
+    assert [array.tolist() for array in kept] and len(alive) == 11
+    del kept
+    gc.collect()
+    assert len(alive) == 0
+
+
+def test_memory_that_cannot_be_had_is_raised(ds: shardwise.Dataset) -> None:
+    def none(num_bytes: int) -> Any:
+        raise MemoryError(f"no {num_bytes} bytes")
+
+    class Crooked:
+        def __init__(self, num_bytes: int) -> None:
+            pass
+
+        def data_ptr(self) -> int:
+            return 4097
+
+    with pytest.raises(MemoryError, match="no 4096 bytes"):
+        one_batch(ds, columns.integer("cls"), memory=none)
+    with pytest.raises(errors.InvalidArgument, match="not aligned"):
+        one_batch(ds, columns.integer("cls"), memory=Crooked)

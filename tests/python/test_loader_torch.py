@@ -1,0 +1,108 @@
+"""Batches as tensors, and ranks of torch.distributed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shardwise
+from shardwise import Loader, Order, columns
+
+torch = pytest.importorskip("torch")
+
+
+def test_tensors_lie_over_the_memory_of_a_batch(ds: shardwise.Dataset) -> None:
+    def half(sample: shardwise.Sample, random: int) -> bytes:
+        return bytes(torch.tensor([sample.index, 1], dtype=torch.bfloat16).view(torch.uint8).numpy())
+
+    loader = Loader(
+        ds,
+        columns=[
+            columns.integer("cls"),
+            columns.bytes("bin"),
+            columns.function("half", torch.bfloat16, (2,), half),
+            columns.function("t", torch.float32, (3,), lambda s, r: torch.full((3,), float(s.index))),
+        ],
+        order=Order("sequential"),
+        batch_size=10,
+    )
+    batch = loader.next()
+    assert batch is not None
+    tensors = batch.tensors()
+    assert list(tensors) == ["cls", "bin", "half", "t"]
+    assert tensors["cls"].tolist() == list(range(10))
+    assert tensors["cls"].data_ptr() == batch["cls"].ctypes.data == batch.torch("cls").data_ptr()
+    assert tensors["half"].dtype == torch.bfloat16
+    assert tensors["half"].tolist() == [[float(i), 1.0] for i in range(10)]
+    assert tensors["t"].tolist() == [[float(i)] * 3 for i in range(10)]
+    assert bytes(tensors["bin"][3].numpy()) == b"\3" * 4 and tensors["bin"].offsets.dtype == torch.int64
+    del loader, batch
+    tensors["cls"][0] = 5
+    assert tensors["cls"].tolist() == [5, *range(1, 10)]
+
+
+def test_torch_allocates_the_memory(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10,
+                    memory=shardwise.torch_memory())
+    kept = [batch.torch("cls") for batch in loader]
+    del loader
+    assert sorted(int(x) for labels in kept for x in labels) == list(range(103))
+
+
+def test_pinned_memory(ds: shardwise.Dataset) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("page-locked memory needs a GPU")
+    loader = Loader(ds, columns=[columns.integer("cls")], memory=shardwise.torch_memory(pinned=True))
+    batch = loader.next()
+    assert batch is not None and batch.torch("cls").is_pinned()
+    assert (batch.torch("cls").cuda(non_blocking=True).cpu().numpy() == batch["cls"]).all()
+
+
+RANKS = """
+import sys
+import torch.distributed as dist
+import shardwise
+from shardwise import Loader, Order, columns, ranks
+rank, world = int(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[3], rank=rank, world_size=world)
+group = ranks.torch_ranks()
+assert (group.local_rank, group.local_world_size) == (rank, world), group
+ds = shardwise.open(sys.argv[4])
+loader = Loader(ds, columns=[columns.key()], order=Order(seed=3), batch_size=8, ranks=group)
+batches = iter(loader)
+for _ in range(2):
+    next(batches)
+state = loader.state_dict()
+loader.load_state_dict(state)
+for batch in loader:
+    pass
+print(loader.prove())
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_of_torch_distributed(index: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RANKS]
+    store = str(tmp_path / "store")
+    ranks = [
+        subprocess.Popen([*command, str(rank), "2", store, str(index)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        out, err = rank.communicate()
+        assert rank.returncode == 0, err
+        assert out == "epoch 0: 103 samples, each exactly once: proven\n"
+
+
+def test_without_a_process_group_ranks_say_what_to_do() -> None:
+    with pytest.raises(shardwise.errors.InvalidArgument, match="init_process_group"):
+        shardwise.ranks.torch_ranks()
+
+
+def test_a_torch_dtype_is_a_name(ds: shardwise.Dataset) -> None:
+    assert columns.tokens("bin", torch.uint16).dtype == "uint16" == columns.tokens("b", np.uint16).dtype
