@@ -444,3 +444,129 @@ def list_to_pack(directory: str, images: bool) -> tuple[list[tuple[str, list[tup
 
 def shuffled(samples: list[Any], seed: int) -> list[Any]:
     """The order of `shardwise pack --shuffle`."""
+
+class Column:
+    """
+    What a Loader makes of each sample: one array of its batches. Columns are made by the functions of shardwise.columns. Immutable.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def named(self, name: str) -> Column:
+        """The same column under another name."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of its values, as NumPy names it; "bfloat16", too."""
+
+    def __repr__(self) -> str: ...
+
+def column_of_kind(kind: str, fields: str) -> Column: ...
+
+def tokens_column(fields: str, dtype: str) -> Column: ...
+
+def array_column(fields: str, dtype: str, shape: Sequence[int]) -> Column: ...
+
+def npz_column(fields: str, array: str, dtype: str, shape: Sequence[int]) -> Column: ...
+
+def image_column(fields: str, transform: object, decoding: object) -> Column: ...
+
+def function_column(name: str, dtype: str, shape: Sequence[int] | None, function: object) -> Column: ...
+
+def decoded_column(fields: str, dtype: str, shape: Sequence[int] | None, function: object) -> Column: ...
+
+class Batch:
+    """
+    What a Loader delivers: the rows of one step of one rank, as named arrays.
+
+    ``batch["jpg"]`` is a NumPy array over the batch's memory, which it keeps: no copy, and it may be written to. It may outlive the batch and the loader. When the batch and all arrays of it are gone, its memory is used for another one: so what reads an array behind Python's back, as a copy to a GPU with non_blocking=True, must end first.
+
+    ``len(batch)`` is its number of rows: 0 in the last step of a rank that has nothing left while others have. The rows are the same in every array, but for packed ones (see ByLength). ``dict(batch)`` has all arrays.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, name: str) -> Any:
+        """
+        A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, which NumPy has not, comes as uint16. Raises NotFound, with the columns that there are.
+        """
+
+    def __contains__(self, arg: object, /) -> bool: ...
+
+    def keys(self) -> list[str]:
+        """Names of its columns."""
+
+    def text(self, name: str) -> list[str]:
+        """
+        The rows of a column of text, JSON, keys or bytes. What is not UTF-8 becomes surrogates (surrogateescape).
+        """
+
+    def bytes(self, name: str) -> list[bytes]:
+        """The rows of such a column, copied."""
+
+    def torch(self, name: str) -> Any:
+        """
+        A column as a torch tensor over the batch's memory, or a Ragged of tensors. No copy.
+        """
+
+    def tensors(self) -> dict[str, Any]:
+        """All columns, as torch() has them."""
+
+    @property
+    def samples(self) -> numpy.typing.NDArray[numpy.int64]:
+        """The sample number of each row in the data set."""
+
+    @property
+    def positions(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        The position of each row in the epoch, counted over all ranks as if nothing were left out.
+        """
+
+    def __repr__(self) -> str: ...
+
+class Loader:
+    """What shardwise.Loader is made of."""
+
+    def __init__(self, datasets: Sequence[Dataset], **options: Any) -> None: ...
+
+    def __del__(self) -> None: ...
+
+    def next(self) -> Batch | None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> bool: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def prove(self) -> str: ...
+
+    def state(self) -> str: ...
+
+    def restore(self, token: str, allow_changes: bool) -> None: ...
+
+    def bad_samples(self) -> dict[int, str]: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def steps_left(self) -> int: ...
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    def cache_warning(self) -> str | None: ...
+
+    def stats(self) -> dict[str, Any]: ...
+
+    def summary(self) -> str: ...

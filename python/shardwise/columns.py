@@ -19,7 +19,7 @@ from typing import Any, Union
 
 from . import _core
 from ._core import Column
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Unsupported
 from .transforms import AudioClip, ImageDecoding, ImageTransform, VideoClip
 
 __all__ = [
@@ -117,6 +117,18 @@ def image(
     return _core.image_column(fields, transform, decoding)
 
 
+def _media() -> Any:
+    """The extension that has FFmpeg's libraries, loaded when it is first needed."""
+    try:
+        from . import _video
+    except ModuleNotFoundError:
+        raise Unsupported(
+            "there are no columns of videos and sounds: this package was built without FFmpeg's "
+            "libraries; build it where they are installed"
+        ) from None
+    return _video
+
+
 def video(
     fields: str, clip: VideoClip = VideoClip(), transform: ImageTransform = ImageTransform()
 ) -> Column:
@@ -125,7 +137,7 @@ def video(
     All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
     before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
     """
-    return _core.video_column(fields, clip, transform)
+    return _media().video_column(fields, clip, transform)
 
 
 def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
@@ -133,12 +145,12 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
 
     The column has the name of the field with "_times" behind it.
     """
-    return _core.video_times_column(fields, clip)
+    return _media().video_times_column(fields, clip)
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
-    return _core.audio_column(fields, clip)
+    return _media().audio_column(fields, clip)
 
 
 def function(

@@ -19,7 +19,6 @@
 #include "raised.h"
 #include "row_values.h"
 #include "shardwise/base/error.h"
-#include "shardwise/loader/media_columns.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -153,27 +152,6 @@ ColumnObject column_of_kind(const std::string& kind, const std::string& fields) 
   return plain(columns::key(fields));
 }
 
-#ifdef SHARDWISE_HAS_VIDEO
-ColumnObject video_column(const std::string& fields, nb::handle clip, nb::handle transform) {
-  return plain(columns::video(fields, video_clip(clip), image_transform(transform)));
-}
-ColumnObject video_times_column(const std::string& fields, nb::handle clip) {
-  return plain(columns::video_times(fields, video_clip(clip)));
-}
-ColumnObject audio_column(const std::string& fields, nb::handle clip) {
-  return plain(columns::audio(fields, audio_clip(clip)));
-}
-#else
-[[noreturn]] void throw_no_video() {
-  throw Error(ErrorCode::kUnsupported, "there are no columns of videos and sounds",
-              "this package was built without FFmpeg's libraries",
-              "build it where they are installed");
-}
-ColumnObject video_column(const std::string&, nb::handle, nb::handle) { throw_no_video(); }
-ColumnObject video_times_column(const std::string&, nb::handle) { throw_no_video(); }
-ColumnObject audio_column(const std::string&, nb::handle) { throw_no_video(); }
-#endif
-
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(held_by(self).function.ptr());
@@ -243,9 +221,6 @@ void add_columns(nb::module_& module) {
         return plain(columns::image(fields, image_transform(transform), image_decoding(decoding)));
       },
       "fields"_a, "transform"_a, "decoding"_a);
-  module.def("video_column", &video_column, "fields"_a, "clip"_a, "transform"_a);
-  module.def("video_times_column", &video_times_column, "fields"_a, "clip"_a);
-  module.def("audio_column", &audio_column, "fields"_a, "clip"_a);
   module.def("function_column", &function_column, "name"_a, "dtype"_a, "shape"_a.none(),
              "function"_a);
   module.def("decoded_column", &decoded_column, "fields"_a, "dtype"_a, "shape"_a.none(),
