@@ -190,4 +190,6 @@ def decoded(
     class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, and errors
     of shardwise other than BadField end the batch as they are.
     """
-    return _core.decoded_column(fields, _dtype(dtype), None if shape is None else list(shape), decode)
+    return _core.decoded_column(
+        fields, _dtype(dtype), None if shape is None else list(shape), decode
+    )

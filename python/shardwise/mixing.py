@@ -46,7 +46,8 @@ class MixedDataset:
         part = len(self.first_samples) - 1
         while self.first_samples[part] > place:
             part -= 1
-        return self.datasets[part][place - self.first_samples[part]]
+        sample: _core.Sample = self.datasets[part][place - self.first_samples[part]]
+        return sample
 
     def __repr__(self) -> str:
         shown = "" if self.weights is None else f", weights {list(self.weights)}"

@@ -33,9 +33,7 @@ class Reducer:
         local_world_size: Union[int, None] = None,
     ) -> None:
         if not 0 <= rank < world_size:
-            raise InvalidArgument(
-                f"there is no rank {rank} of {world_size}: ranks count from 0"
-            )
+            raise InvalidArgument(f"there is no rank {rank} of {world_size}: ranks count from 0")
         if (local_rank is None) != (local_world_size is None):
             raise InvalidArgument("give both of local_rank and local_world_size, or none")
         self.rank = rank

@@ -183,16 +183,18 @@ void add_batches(nb::module_& module) {
           "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, "
           "which NumPy has not, comes as uint16. Raises NotFound, with the columns that there "
           "are.")
-      .def("__contains__",
-           [](const BatchObject& self, nb::handle name) {
-             if (PyUnicode_Check(name.ptr()) == 0) return false;
-             const NameBytes bytes(name.ptr());
-             if (!bytes.is_valid()) nb::raise_python_error();
-             for (const Batch::Array& array : self.batch.arrays()) {
-               if (array.name() == bytes.view()) return true;
-             }
-             return false;
-           })
+      .def(
+          "__contains__",
+          [](const BatchObject& self, nb::handle name) {
+            if (PyUnicode_Check(name.ptr()) == 0) return false;
+            const NameBytes bytes(name.ptr());
+            if (!bytes.is_valid()) nb::raise_python_error();
+            for (const Batch::Array& array : self.batch.arrays()) {
+              if (array.name() == bytes.view()) return true;
+            }
+            return false;
+          },
+          "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
       .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of its columns.")
       .def(
           "text",
@@ -209,7 +211,7 @@ void add_batches(nb::module_& module) {
           [](const BatchObject& self, nb::str name) {
             return rows(rows_of_bytes(self, name), &PyBytes_FromStringAndSize);
           },
-          "name"_a, nb::sig("def bytes(self, name: str) -> list[bytes]"),
+          "name"_a, nb::sig("def bytes(self, name: str) -> list[builtins.bytes]"),
           "The rows of such a column, copied.")
       .def(
           "torch",

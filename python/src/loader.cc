@@ -303,7 +303,8 @@ void add_loaders(nb::module_& module) {
       .def("__init__", &make, "datasets"_a, nb::kw_only(), "weights"_a.none(), "columns"_a,
            "order"_a, "batch_size"_a, "global_batch_size"_a, "replicas"_a, "by_length"_a.none(),
            "mix"_a.none(), "threads"_a, "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a,
-           "max_expanded_bytes"_a, "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none())
+           "max_expanded_bytes"_a, "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none(),
+           nb::sig("def __init__(self, datasets: list[Dataset], **options: typing.Any) -> None"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
       .def("start", [](LoaderObject& self) { used(self, [](Loader& loader) { loader.start(); }); })
       .def("stop", [](const LoaderObject& self) { self.loader().stop(); })
@@ -324,7 +325,7 @@ void add_loaders(nb::module_& module) {
              return used(self, [](Loader& loader) { return loader.state().to_text(); });
            })
       .def("restore", &restore, "token"_a, "allow_changes"_a)
-      .def("bad_samples", &bad_samples)
+      .def("bad_samples", &bad_samples, nb::sig("def bad_samples(self) -> dict[int, str]"))
       .def_prop_ro("epoch", [](LoaderObject& self) { return Use(self).loader().epoch_number(); })
       .def_prop_ro("steps", [](LoaderObject& self) { return Use(self).loader().steps(); })
       .def_prop_ro("steps_left", [](LoaderObject& self) { return Use(self).loader().steps_left(); })
@@ -333,7 +334,7 @@ void add_loaders(nb::module_& module) {
            [](LoaderObject& self) {
              return used(self, [](Loader& loader) { return loader.cache_warning(); });
            })
-      .def("stats", &stats)
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });
 }
 

@@ -63,9 +63,14 @@ def test_a_function_gives_arrays_bytes_or_numbers(ds: shardwise.Dataset, threads
 
 def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
     cases: list[tuple[str, Any, Any, type[Exception], str]] = [
-        ("float32", (2,), np.zeros(2), errors.InvalidArgument,
-         "column 'f', sample 0 .* another type than its column: format 'd' of 8 bytes instead of "
-         "float32"),
+        (
+            "float32",
+            (2,),
+            np.zeros(2),
+            errors.InvalidArgument,
+            "column 'f', sample 0 .* another type than its column: format 'd' of 8 bytes instead "
+            "of float32",
+        ),
         ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
         ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
         ("float32", None, b"12345", errors.BadField, "5 bytes of float32; give the bytes of whole"),
@@ -89,8 +94,13 @@ def test_random_keys_do_not_depend_on_threads_batches_or_a_resume(
 
     def keys(threads: int, batch_size: int, skip: int = 0) -> dict[int, bytes]:
         def make() -> Loader:
-            return Loader(ds, columns=[columns.function("r", "uint8", (16,), key)],
-                          order=Order(seed=3), batch_size=batch_size, threads=threads)
+            return Loader(
+                ds,
+                columns=[columns.function("r", "uint8", (16,), key)],
+                order=Order(seed=3),
+                batch_size=batch_size,
+                threads=threads,
+            )
 
         loader = make()
         if skip:
@@ -100,9 +110,7 @@ def test_random_keys_do_not_depend_on_threads_batches_or_a_resume(
             state = loader.state_dict()
             loader = make()
             loader.load_state_dict(state)
-        return {
-            int(s): row.tobytes() for b in loader for s, row in zip(b.samples, b["r"])
-        }
+        return {int(s): row.tobytes() for b in loader for s, row in zip(b.samples, b["r"])}
 
     expected = keys(0, 10)
     assert len(set(expected.values())) == 103
@@ -123,14 +131,21 @@ def test_what_a_function_raises_reaches_the_consumer(ds: shardwise.Dataset, thre
             raise thrown
         return sample.index
 
-    loader = Loader(ds, columns=[columns.function("f", "int64", (), fails)],
-                    order=Order("sequential"), batch_size=10, threads=threads)
+    loader = Loader(
+        ds,
+        columns=[columns.function("f", "int64", (), fails)],
+        order=Order("sequential"),
+        batch_size=10,
+        threads=threads,
+    )
     first = loader.next()
     assert first is not None and first["f"].tolist() == list(range(10))
     with pytest.raises(Own, match="of my own") as caught:
         loader.next()
     assert caught.value is thrown
-    assert "in the function of column 'f', sample 12 ('000012') in shard" in caught.value.__notes__[0]
+    assert (
+        "in the function of column 'f', sample 12 ('000012') in shard" in caught.value.__notes__[0]
+    )
     assert any(frame.name == "fails" for frame in caught.traceback)
     third = loader.next()
     assert third is not None and third["f"].tolist() == list(range(20, 30))
@@ -178,9 +193,12 @@ def test_a_decoder_gets_the_bytes_of_a_field(ds: shardwise.Dataset, threads: int
         assert type(data) is bytes and 0 <= random < 1 << 128
         return np.frombuffer(data, np.uint8)[:2].astype(np.float32)
 
-    batch = one_batch(ds, columns.decoded("nothing;bin", "float32", None, decode), batch_size=6,
-                      threads=threads)
-    assert [row.tolist() for row in batch["nothing"]] == [[0.0]] + [[float(i)] * 2 for i in range(1, 6)]
+    batch = one_batch(
+        ds, columns.decoded("nothing;bin", "float32", None, decode), batch_size=6, threads=threads
+    )
+    assert [row.tolist() for row in batch["nothing"]] == [[0.0]] + [
+        [float(i)] * 2 for i in range(1, 6)
+    ]
 
 
 def test_what_a_decoder_raises_says_that_the_bytes_are_bad(ds: shardwise.Dataset) -> None:
@@ -195,7 +213,9 @@ def test_what_a_decoder_raises_says_that_the_bytes_are_bad(ds: shardwise.Dataset
     assert "'cls'" in str(caught.value) and "000007" in str(caught.value)
     assert 7 not in one_batch(ds, column, max_bad=1)["cls"]
     with pytest.raises(MemoryError):
-        one_batch(ds, columns.decoded("cls", "int64", (), lambda d, r: bytearray(1 << 62)), max_bad=9)
+        one_batch(
+            ds, columns.decoded("cls", "int64", (), lambda d, r: bytearray(1 << 62)), max_bad=9
+        )
 
 
 def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:
@@ -215,13 +235,15 @@ def test_a_function_may_not_use_the_loader(ds: shardwise.Dataset) -> None:
         loader.next()
         return 0
 
-    loader = Loader(ds, columns=[columns.function("f", "int64", (), again)], batch_size=2, threads=0)
+    loader = Loader(
+        ds, columns=[columns.function("f", "int64", (), again)], batch_size=2, threads=0
+    )
     with pytest.raises(errors.Unsupported, match="from the functions of its columns"):
         loader.next()
 
 
 def test_arrays_outlive_batch_and_loader_and_may_be_written_to(ds: shardwise.Dataset) -> None:
-    def arrays() -> list[tuple[np.ndarray[Any, Any], list[int]]]:
+    def arrays() -> list[tuple[Any, Any, list[int]]]:
         loader = Loader(ds, columns=[columns.integer("cls"), columns.bytes("bin")], batch_size=10)
         return [(batch["cls"], batch["bin"], batch.samples.tolist()) for batch in loader]
 
@@ -256,8 +278,9 @@ def test_memory_goes_back_to_the_loader(ds: shardwise.Dataset) -> None:
 
 def test_batches_without_rows(ds: shardwise.Dataset) -> None:
     rank = shardwise.ranks.Reducer(102, 103, lambda words: words)
-    loader = Loader(ds[:5], columns=[columns.integer("cls"), columns.bytes("bin")], ranks=rank,
-                    batch_size=1)
+    loader = Loader(
+        ds[:5], columns=[columns.integer("cls"), columns.bytes("bin")], ranks=rank, batch_size=1
+    )
     batch = loader.next()
     assert batch is not None and len(batch) == 0
     assert batch["cls"].shape == (0,) and len(batch["bin"]) == 0 and batch.text("bin") == []
@@ -268,9 +291,16 @@ def test_memory_is_flat_over_twenty_epochs(ds: shardwise.Dataset) -> None:
     def make(sample: shardwise.Sample, random: int) -> np.ndarray[Any, Any]:
         return np.full(2000, sample.index, np.int32)
 
-    loader = Loader(ds, columns=[columns.function("f", "int32", (2000,), make), columns.bytes("bin"),
-                                 columns.decoded("cls", "uint8", None, lambda d, r: d)],
-                    batch_size=10, threads=2)
+    loader = Loader(
+        ds,
+        columns=[
+            columns.function("f", "int32", (2000,), make),
+            columns.bytes("bin"),
+            columns.decoded("cls", "uint8", None, lambda d, r: d),
+        ],
+        batch_size=10,
+        threads=2,
+    )
 
     def epochs(number: int) -> None:
         for _ in range(number):
@@ -301,8 +331,12 @@ def test_cycles_are_collected(ds: shardwise.Dataset, threads: int) -> None:
         def function(sample: shardwise.Sample, random: int) -> int:
             return id(holder) % 100
 
-        holder.loader = Loader(ds, columns=[columns.function("f", "int64", (), function)],
-                               batch_size=2, threads=threads)
+        holder.loader = Loader(
+            ds,
+            columns=[columns.function("f", "int64", (), function)],
+            batch_size=2,
+            threads=threads,
+        )
         holder.loader.next()  # its threads are in the function while it is collected
         return weakref.ref(holder)
 

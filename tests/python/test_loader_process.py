@@ -26,7 +26,10 @@ def run(index: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own. It ends long before the limit, or hangs for ever."""
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", BEGIN + script, str(index)],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -44,7 +47,8 @@ def wait(sample, random):
         pass
     return sample.index
 entered, go = threading.Event(), threading.Event()
-loader = Loader(ds, columns=[columns.function("f", "int64", (), wait)], batch_size=2, threads=THREADS)
+made = columns.function("f", "int64", (), wait)
+loader = Loader(ds, columns=[made], batch_size=2, threads=THREADS)
 def interrupt():
     entered.wait()
     os.kill(os.getpid(), signal.SIGINT)
@@ -53,7 +57,9 @@ threading.Thread(target=interrupt).start()
 
 
 def test_ctrl_c_ends_a_wait_and_loses_no_batch(index: Path) -> None:
-    script = BLOCKED.replace("THREADS", "2") + """
+    script = (
+        BLOCKED.replace("THREADS", "2")
+        + """
 try:
     loader.next()
 except KeyboardInterrupt:
@@ -61,12 +67,16 @@ except KeyboardInterrupt:
 go.set()
 print(sum(len(batch) for batch in loader), loader.prove())
 """
-    assert_ends(index, script,
-                "interrupted False\n103 epoch 0: 103 samples, each exactly once: proven\n")
+    )
+    assert_ends(
+        index, script, "interrupted False\n103 epoch 0: 103 samples, each exactly once: proven\n"
+    )
 
 
 def test_ctrl_c_without_threads_stops_the_loader(index: Path) -> None:
-    script = BLOCKED.replace("THREADS", "0") + """
+    script = (
+        BLOCKED.replace("THREADS", "0")
+        + """
 threading.Timer(0.3, go.set).start()  # the function that runs has to end
 try:
     loader.next()
@@ -79,8 +89,13 @@ except shardwise.errors.Cancelled as error:
 loader.load_state_dict(loader.state_dict())
 print(sum(len(batch) for batch in loader), loader.prove())
 """
-    assert_ends(index, script, "interrupted\nthe loader was stopped\n"
-                               "103 epoch 0: 103 samples, each exactly once: proven\n")
+    )
+    assert_ends(
+        index,
+        script,
+        "interrupted\nthe loader was stopped\n"
+        "103 epoch 0: 103 samples, each exactly once: proven\n",
+    )
 
 
 def test_a_handler_that_does_not_raise_does_not_end_a_wait(index: Path) -> None:
@@ -103,9 +118,9 @@ print(len(loader.next()))
 def test_the_interpreter_ends_with_a_live_loader(index: Path, threads: int) -> None:
     script = f"""
 import numpy as np
-loader = Loader(ds, columns=[columns.function("f", "float32", (300,), lambda s, r: np.ones(300)[:300].astype(np.float32)),
-                             columns.decoded("bin", "uint8", None, lambda d, r: d)],
-                batch_size=4, threads={threads})
+made = columns.function("f", "float32", (300,), lambda s, r: np.ones(300).astype(np.float32))
+decoded = columns.decoded("bin", "uint8", None, lambda d, r: d)
+loader = Loader(ds, columns=[made, decoded], batch_size=4, threads={threads})
 batches = iter(loader)
 kept = [next(batches)["f"] for _ in range(3)]
 print(len(kept))
@@ -137,13 +152,16 @@ print("ends")
 
 
 def test_the_interpreter_ends_with_an_exception_in_flight(index: Path) -> None:
-    done = run(index, """
+    done = run(
+        index,
+        """
 def fails(sample, random):
     raise LookupError("it is not there")
 loader = Loader(ds, columns=[columns.function("f", "int64", (), fails)], threads=2)
 loader.start()
 loader.next()
-""")
+""",
+    )
     assert done.returncode == 1
     assert done.stderr.rstrip().splitlines()[-2:][0].startswith("LookupError: it is not there")
     assert "in the function of column 'f'" in done.stderr
@@ -153,8 +171,8 @@ def test_leaving_loops_early_does_not_hang(index: Path) -> None:
     script = """
 for threads in (0, 1, 3):
     for taken in range(5):
-        loader = Loader(ds, columns=[columns.bytes("bin"), columns.function("f", "int64", (), lambda s, r: 1)],
-                        batch_size=5, threads=threads)
+        made = columns.function("f", "int64", (), lambda s, r: 1)
+        loader = Loader(ds, columns=[columns.bytes("bin"), made], batch_size=5, threads=threads)
         for number, batch in enumerate(loader):
             if number == taken:
                 break
@@ -191,7 +209,11 @@ def test_a_forked_child_is_told_to_make_its_own(ds: shardwise.Dataset) -> None:
 
 def test_other_threads_run_while_a_batch_is_waited_for(ds: shardwise.Dataset) -> None:
     go = threading.Event()
-    loader = Loader(ds, columns=[columns.function("f", "int64", (), lambda s, r: go.wait() and 1)],
-                    batch_size=4, threads=1)
+    loader = Loader(
+        ds,
+        columns=[columns.function("f", "int64", (), lambda s, r: go.wait() and 1)],
+        batch_size=4,
+        threads=1,
+    )
     threading.Timer(0.05, go.set).start()  # never runs, if the GIL is held
     assert loader.next() is not None

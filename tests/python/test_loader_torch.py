@@ -17,7 +17,9 @@ torch = pytest.importorskip("torch")
 
 def test_tensors_lie_over_the_memory_of_a_batch(ds: shardwise.Dataset) -> None:
     def half(sample: shardwise.Sample, random: int) -> bytes:
-        return bytes(torch.tensor([sample.index, 1], dtype=torch.bfloat16).view(torch.uint8).numpy())
+        return bytes(
+            torch.tensor([sample.index, 1], dtype=torch.bfloat16).view(torch.uint8).numpy()
+        )
 
     loader = Loader(
         ds,
@@ -25,7 +27,9 @@ def test_tensors_lie_over_the_memory_of_a_batch(ds: shardwise.Dataset) -> None:
             columns.integer("cls"),
             columns.bytes("bin"),
             columns.function("half", torch.bfloat16, (2,), half),
-            columns.function("t", torch.float32, (3,), lambda s, r: torch.full((3,), float(s.index))),
+            columns.function(
+                "t", torch.float32, (3,), lambda s, r: torch.full((3,), float(s.index))
+            ),
         ],
         order=Order("sequential"),
         batch_size=10,
@@ -39,15 +43,19 @@ def test_tensors_lie_over_the_memory_of_a_batch(ds: shardwise.Dataset) -> None:
     assert tensors["half"].dtype == torch.bfloat16
     assert tensors["half"].tolist() == [[float(i), 1.0] for i in range(10)]
     assert tensors["t"].tolist() == [[float(i)] * 3 for i in range(10)]
-    assert bytes(tensors["bin"][3].numpy()) == b"\3" * 4 and tensors["bin"].offsets.dtype == torch.int64
+    assert (
+        bytes(tensors["bin"][3].numpy()) == b"\3" * 4
+        and tensors["bin"].offsets.dtype == torch.int64
+    )
     del loader, batch
     tensors["cls"][0] = 5
     assert tensors["cls"].tolist() == [5, *range(1, 10)]
 
 
 def test_torch_allocates_the_memory(ds: shardwise.Dataset) -> None:
-    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10,
-                    memory=shardwise.torch_memory())
+    loader = Loader(
+        ds, columns=[columns.integer("cls")], batch_size=10, memory=shardwise.torch_memory()
+    )
     kept = [batch.torch("cls") for batch in loader]
     del loader
     assert sorted(int(x) for labels in kept for x in labels) == list(range(103))
@@ -56,7 +64,9 @@ def test_torch_allocates_the_memory(ds: shardwise.Dataset) -> None:
 def test_pinned_memory(ds: shardwise.Dataset) -> None:
     if not torch.cuda.is_available():
         pytest.skip("page-locked memory needs a GPU")
-    loader = Loader(ds, columns=[columns.integer("cls")], memory=shardwise.torch_memory(pinned=True))
+    loader = Loader(
+        ds, columns=[columns.integer("cls")], memory=shardwise.torch_memory(pinned=True)
+    )
     batch = loader.next()
     assert batch is not None and batch.torch("cls").is_pinned()
     assert (batch.torch("cls").cuda(non_blocking=True).cpu().numpy() == batch["cls"]).all()
@@ -89,8 +99,12 @@ def test_ranks_of_torch_distributed(index: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", RANKS]
     store = str(tmp_path / "store")
     ranks = [
-        subprocess.Popen([*command, str(rank), "2", store, str(index)], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(rank), "2", store, str(index)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(2)
     ]
     for rank in ranks:
@@ -105,4 +119,8 @@ def test_without_a_process_group_ranks_say_what_to_do() -> None:
 
 
 def test_a_torch_dtype_is_a_name(ds: shardwise.Dataset) -> None:
-    assert columns.tokens("bin", torch.uint16).dtype == "uint16" == columns.tokens("b", np.uint16).dtype
+    assert (
+        columns.tokens("bin", torch.uint16).dtype
+        == "uint16"
+        == columns.tokens("b", np.uint16).dtype
+    )
