@@ -23,18 +23,52 @@ this engine. Neither torch nor NumPy is imported before it is needed.
 
 from collections.abc import Mapping as _Mapping
 
-from . import columns, errors, ranks, transforms
+from . import errors
 from ._core import Audit, Batch, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache
 from ._core import version as __version__
 from .building import index, merge, query, update, verify
 from .errors import Error
-from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
-from .mixing import MixedDataset, mix
 from .opening import open
-from .ragged import Ragged
-from .writing import ShardWriter, TarWriter, pack
 
 _Mapping.register(Sample)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import columns, ranks, records, transforms
+    from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
+    from .mixing import MixedDataset, mix
+    from .ragged import Ragged
+    from .writing import ShardWriter, TarWriter, pack
+
+# The modules of these names are imported when the first of them is asked for: nobody waits for what
+# is not used.
+_LATER = {
+    "columns": ["columns"],
+    "ranks": ["ranks"],
+    "records": ["records"],
+    "transforms": ["transforms"],
+    "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
+    "mixing": ["MixedDataset", "mix"],
+    "ragged": ["Ragged"],
+    "writing": ["ShardWriter", "TarWriter", "pack"],
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module(f"{__name__}.{_MODULE_OF[name]}")
+    value = module if name == _MODULE_OF[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})
+
 
 __all__ = [
     "Audit",

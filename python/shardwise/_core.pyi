@@ -492,7 +492,7 @@ class Batch:
         A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, which NumPy has not, comes as uint16. Raises NotFound, with the columns that there are.
         """
 
-    def __contains__(self, arg: object, /) -> bool: ...
+    def __contains__(self, name: object) -> bool: ...
 
     def keys(self) -> list[str]:
         """Names of its columns."""

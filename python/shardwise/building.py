@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
 
 from . import _core
 from .errors import InvalidArgument
-from .records import BuildReport, Finding, Progress, Rows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .records import BuildReport, Finding, Progress, Rows
 
 _KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
 
@@ -103,6 +107,8 @@ def verify(
     full: compares every byte with the hashes that the index was built with. progress: as of
     index(), of one shard at a time.
     """
+    from .records import Finding
+
     return [Finding(*found) for found in _core.verify(os.fspath(path), full=full, progress=progress)]
 
 
@@ -113,4 +119,6 @@ def query(path: str | os.PathLike[str], sql: str) -> Rows:
     >>> shardwise.query("train.idx", "SELECT count(*) FROM samples").rows  # doctest: +SKIP
     [(1281167,)]
     """
+    from .records import Rows
+
     return Rows(*_core.query(os.fspath(path), sql))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Union
 
 from . import _core
@@ -117,7 +118,7 @@ def image(
     return _core.image_column(fields, transform, decoding)
 
 
-def _media() -> Any:
+def _media() -> ModuleType:
     """The extension that has FFmpeg's libraries, loaded when it is first needed."""
     try:
         from . import _video
@@ -137,7 +138,8 @@ def video(
     All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
     before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
     """
-    return _media().video_column(fields, clip, transform)
+    column: Column = _media().video_column(fields, clip, transform)
+    return column
 
 
 def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
@@ -145,12 +147,14 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
 
     The column has the name of the field with "_times" behind it.
     """
-    return _media().video_times_column(fields, clip)
+    column: Column = _media().video_times_column(fields, clip)
+    return column
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
-    return _media().audio_column(fields, clip)
+    column: Column = _media().audio_column(fields, clip)
+    return column
 
 
 def function(

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
-from collections.abc import Sequence
-from typing import Any
 
 from . import _core
 
-_lock = threading.Lock()
-_caches: weakref.WeakValueDictionary[tuple[str, int], _core.ShardCache] = (
-    weakref.WeakValueDictionary()
-)
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _cache(directory: str, budget_bytes: int) -> _core.ShardCache:
-    """The cache in a directory; one object for all that name it."""
-    with _lock:
-        cache = _caches.get((directory, budget_bytes))
-        if cache is None:
-            cache = _core.ShardCache(directory, budget_bytes)
-            _caches[directory, budget_bytes] = cache
-        return cache
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 
 def _absolute(source: str) -> str:
@@ -66,7 +44,9 @@ def open_as(
     options = _DEFAULTS | dict(given)
     named_cache = options.pop("cache")
     if cache is None and named_cache is not None:
-        cache = _cache(*named_cache)
+        from .caches import cache_at
+
+        cache = cache_at(*named_cache)
     columns = list(options.pop("columns"))
     return _core.open_dataset(
         sources, cache=cache, columns=columns, threads=threads, opening=opening, **options
@@ -121,11 +101,14 @@ def open(
     named_cache: tuple[str, int] | None = None
     if isinstance(cache, _core.ShardCache):
         named_cache = (os.path.abspath(cache.directory), cache.budget_bytes)
-        with _lock:
-            _caches.setdefault(named_cache, cache)
+        from .caches import remember
+
+        remember(named_cache, cache)
     elif cache is not None:
         named_cache = (os.path.abspath(os.fspath(cache)), cache_bytes)
-        cache = _cache(*named_cache)
+        from .caches import cache_at
+
+        cache = cache_at(*named_cache)
     options = {
         "access": access,
         "cache": named_cache,

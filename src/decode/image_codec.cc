@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 #include "decode/orientation.h"
@@ -59,7 +60,7 @@ RealBox decode_turned(std::string_view bytes, const DecodeRequest& request, cons
     stored.crop = orientation.stored(box, header.height, header.width);
   }
   if (header.orientation == 1) return codec.decode(bytes, stored, image, warnings);
-  thread_local RgbImage scratch;
+  RgbImage& scratch = detail::of_thread<RgbImage>([] {});
   const RealBox box = codec.decode(bytes, stored, scratch, warnings);
   orientation.turn(scratch, image);
   return orientation.upright(box, scratch.height(), scratch.width());

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
@@ -230,7 +231,7 @@ class JpegReader {
     if (!skip_to(box, first_column)) return false;
     const std::size_t channels = has_inks_ ? 4 : 3;
     const std::size_t stride = jpeg_.output_width * channels;
-    thread_local RgbImage scratch;
+    RgbImage& scratch = detail::of_thread<RgbImage>([] {});
     scratch.reshape(kRowsAtOnce, (stride + 2) / 3);
     const std::size_t offset = (box.left - first_column) * channels;
     const unsigned flip = jpeg_.saw_Adobe_marker != 0 ? 255 : 0;  // Adobe stores inks inverted

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
@@ -140,7 +141,7 @@ class PngReader {
   }
 
   void read_part(const Box& box, RgbImage& image) {
-    thread_local RgbImage scratch;
+    RgbImage& scratch = detail::of_thread<RgbImage>([] {});
     scratch.reshape(1, png_get_image_width(png_, info_));
     for (std::size_t y = 0; y < box.top + box.height; ++y) {
       if (!read_row(scratch.data())) forgive();

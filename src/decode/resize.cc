@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/of_thread.h"
 #include "decode/pixel_kernels.h"
 
 namespace shardwise::detail {
@@ -136,7 +137,7 @@ void resize(const RgbView& image, const ResizedPart& part, Filter filter, Flips 
   SHARDWISE_ASSERT(image.height > 0 && image.width > 0 && window.height > 0 && window.width > 0);
   SHARDWISE_ASSERT(window.top + window.height <= part.height &&
                    window.left + window.width <= part.width);
-  thread_local Resizer resizer;
+  Resizer& resizer = detail::of_thread<Resizer>([] {});
   resizer.run(image, part, filter, flips, sink);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
@@ -94,7 +95,7 @@ RealBox decode_webp(std::string_view bytes, const DecodeRequest& request, RgbIma
                      part.width};
   const Box frame_size{0, 0, frame.place.height, frame.place.width};
   const Box decoded = with_margin(in_frame, frame_size);
-  thread_local RgbImage scratch;
+  RgbImage& scratch = detail::of_thread<RgbImage>([] {});
   scratch.reshape(decoded.height, decoded.width);
   decode_webp_frame(frame.bytes, frame_size, decoded, scratch.data(), decoded.width * 3);
   const RgbView from = scratch.view().cropped(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/image_codec.h"
 #include "decode/image_formats.h"
@@ -125,7 +126,7 @@ class ImageColumn final : public ColumnMaker {
           decoding_.scaling == ImageDecoding::Scaling::kFast ? ScaleRule::kThreeQuarters
                                                              : ScaleRule::kNotSmaller);
     }
-    thread_local RgbImage scratch;
+    RgbImage& scratch = detail::of_thread<RgbImage>([] {});
     auto* const slot = reinterpret_cast<std::uint8_t*>(output.slot.data());
     const bool is_whole = request.scale == kWholeScale;
     // An image that is the row already is decoded into it.

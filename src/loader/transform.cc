@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/of_thread.h"
 #include "decode/colour.h"
 #include "loader/stable_math.h"
 #include "shardwise/base/error.h"
@@ -425,7 +426,7 @@ void ImageTransformer::apply(const ImagePlan& plan, const RgbView& source, void*
                                                                       : Filter::kBilinear,
       .flips = plan.flips};
   if (plan.jitter || plan.is_gray) {
-    thread_local RgbImage image;
+    RgbImage& image = detail::of_thread<RgbImage>([] {});
     image.reshape(plan.height, plan.width);
     target.layout = PixelLayout::kChannelsLast;
     write_pixels(source, target, image.data());

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/video/container.h"
 
@@ -25,8 +26,7 @@ struct ThreadMessages {
 };
 
 ThreadMessages& thread_messages() noexcept {
-  thread_local ThreadMessages messages;
-  return messages;
+  return of_thread<ThreadMessages>([] {});
 }
 
 extern "C" {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/video/video_decoder.h"
 #include "loader/bad_field.h"
@@ -109,7 +110,7 @@ class VideoColumn final : public ColumnMaker {
     const std::vector<std::int64_t> numbers = field_.frames(decoder, input);
     require_shape(input.sample, plan, output);
     const std::size_t frame_bytes = plan.height * plan.width * 3 * transformer_.value_bytes();
-    thread_local RgbImage frame;
+    RgbImage& frame = detail::of_thread<RgbImage>([] {});
     frame.reshape(size_of_frames(decoder).height, size_of_frames(decoder).width);
     std::byte* to = output.slot.data();
     for (std::size_t i = 0; i < numbers.size(); ++i, to += frame_bytes) {
