@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/assert.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/claimed_index.h"
 #include "index/index_files.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
@@ -45,21 +47,57 @@ std::string to_string(const Index::Part& part) {
          std::to_string(part.num_shards) + " shards";
 }
 
+/// Over the files of an index, or over claims (see claimed_index.h): one of the two.
 struct Index::Impl {
-  Impl(const std::string& path, const Index::Lookup& how)
-      : files(path), lookup(how), places(files.catalogue(), home_of(files.path()), how) {}
-
-  void require_shard(std::uint64_t shard) const {
-    if (shard < files.header().num_shards) return;
-    throw OutOfRange("no such shard",
-                     "shard " + std::to_string(shard) + " of " + in_quotes(files.path()),
-                     "it has " + std::to_string(files.header().num_shards) +
-                         (files.header().num_shards == 1 ? " shard" : " shards") + ", from 0");
+  Impl(const std::string& index_path, const Index::Lookup& how)
+      : lookup(how), files(std::in_place, index_path), path(files->path()) {
+    places.emplace(files->catalogue(), home_of(path), how);
+    const TableHeader& header = files->header();
+    finder = {files->hints(), files->directory(), header.hint_shift};
+    num_samples = header.num_samples;
+    num_members = header.num_members;
+    num_shards = header.num_shards;
+    const Index::Summary& summary = files->catalogue().meta().summary;
+    content = summary.content;
+    fingerprint = summary.fingerprint;
+  }
+  Impl(std::string descriptor, std::vector<detail::ClaimedShard> shards, const Hash128& numbering,
+       const DefectPolicies& policies)
+      : claims(std::in_place, std::move(shards)), path(std::move(descriptor)) {
+    finder = {claims->hints().data(), claims->directory().data(), claims->hint_shift()};
+    num_samples = claims->directory().back().first_sample;
+    num_shards = claims->directory().size() - 1;
+    content.policies = policies;
+    fingerprint = numbering;
   }
 
-  IndexFiles files;
+  /// Errors: Unsupported if there are only claims.
+  const IndexFiles& records() const {
+    if (files) return *files;
+    throw Unsupported(
+        "this needs an index, and the samples are numbered by a descriptor's claims alone",
+        in_quotes(path),
+        "run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
+  }
+
+  void require_shard(std::uint64_t shard) const {
+    if (shard < num_shards) return;
+    throw OutOfRange("no such shard", "shard " + std::to_string(shard) + " of " + in_quotes(path),
+                     "it has " + std::to_string(num_shards) +
+                         (num_shards == 1 ? " shard" : " shards") + ", from 0");
+  }
+
   const Index::Lookup lookup;
-  const ShardPlaces places;
+  std::optional<const IndexFiles> files;
+  std::optional<const ShardPlaces> places;
+  std::optional<const detail::ClaimedNumbering> claims;
+  const std::string path;
+  detail::ShardFinder finder{};
+  std::uint64_t num_samples = 0;
+  std::uint64_t num_members = 0;
+  std::uint64_t num_shards = 0;
+  Index::Content content;
+  Hash128 fingerprint;
 };
 
 Index::Index(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -71,13 +109,27 @@ std::shared_ptr<const Index> Index::open(const std::string& path, const Index::L
   return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path, lookup)));
 }
 
-const std::string& Index::path() const noexcept { return impl_->files.path(); }
+const std::string& Index::path() const noexcept { return impl_->path; }
 const Index::Lookup& Index::lookup() const noexcept { return impl_->lookup; }
-std::uint64_t Index::size() const noexcept { return impl_->files.header().num_samples; }
-std::uint64_t Index::num_members() const noexcept { return impl_->files.header().num_members; }
-std::uint64_t Index::num_shards() const noexcept { return impl_->files.header().num_shards; }
-const Hash128& Index::fingerprint() const noexcept {
-  return impl_->files.catalogue().meta().summary.fingerprint;
+std::uint64_t Index::size() const noexcept { return impl_->num_samples; }
+std::uint64_t Index::num_members() const noexcept { return impl_->num_members; }
+std::uint64_t Index::num_shards() const noexcept { return impl_->num_shards; }
+const Hash128& Index::fingerprint() const noexcept { return impl_->fingerprint; }
+
+std::shared_ptr<const Index> detail::IndexAccess::make_claimed(std::string path,
+                                                               std::vector<ClaimedShard> shards,
+                                                               const Hash128& fingerprint,
+                                                               const DefectPolicies& policies) {
+  return std::shared_ptr<const Index>(new Index(
+      std::make_unique<Index::Impl>(std::move(path), std::move(shards), fingerprint, policies)));
+}
+
+bool detail::IndexAccess::has_records(const Index& index) noexcept {
+  return index.impl_->files.has_value();
+}
+
+void detail::IndexAccess::require_records(const Index& index) {
+  static_cast<void>(index.impl_->records());
 }
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
@@ -86,13 +138,12 @@ std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {
 }
 
 detail::ShardFinder detail::shard_finder_of(const Index& index) noexcept {
-  const IndexFiles& files = index.impl_->files;
-  return {files.hints(), files.directory(), files.header().hint_shift};
+  return index.impl_->finder;
 }
 
 std::uint64_t Index::first_sample(std::uint64_t shard) const noexcept {
   SHARDWISE_ASSERT_HOT(shard <= num_shards());
-  return impl_->files.directory()[shard].first_sample;
+  return impl_->finder.directory[shard].first_sample;
 }
 
 std::vector<std::uint64_t> Index::shard_starts() const {
@@ -103,12 +154,14 @@ std::vector<std::uint64_t> Index::shard_starts() const {
 
 Index::Shard Index::shard(std::uint64_t shard) const {
   impl_->require_shard(shard);
-  Index::Shard info = impl_->files.catalogue().shard(shard);
+  if (impl_->claims) return impl_->claims->shard(shard);
+  const IndexFiles& files = impl_->records();
+  Index::Shard info = files.catalogue().shard(shard);
   if (info.first_sample != first_sample(shard) ||
       info.num_samples != first_sample(shard + 1) - first_sample(shard)) {
-    impl_->files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
+    files.damaged("catalogue and table disagree on shard " + std::to_string(shard));
   }
-  info.path = impl_->places.path_of(info.url);
+  info.path = impl_->places->path_of(info.url);
   info.any_time = impl_->lookup.accept_times;
   return info;
 }
@@ -116,13 +169,14 @@ Index::Shard Index::shard(std::uint64_t shard) const {
 SegmentView detail::segment_of(const Index& index, std::uint64_t shard) {
   const Index::Impl& impl = *index.impl_;
   impl.require_shard(shard);
-  return impl.files.segment(shard, impl.files.catalogue().shard(shard).segment_checksum);
+  const IndexFiles& files = impl.records();
+  return files.segment(shard, files.catalogue().shard(shard).segment_checksum);
 }
 
 /// Calls `found` with the samples that have this key, ascending, until it returns false.
 template <class Found>
 void Index::for_each_with_key(std::string_view key, const Found& found) const {
-  const IndexFiles& files = impl_->files;
+  const IndexFiles& files = impl_->records();
   const std::uint64_t hash = hash64(key);
   const auto entries = files.keys().find(hash);
   if (!entries) files.damaged("the key section is wrong");
@@ -159,29 +213,27 @@ std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
 }
 
 std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) const {
-  const IndexFiles& files = impl_->files;
+  const IndexFiles& files = impl_->records();
   const auto key = SegmentView::find_key(files.segment_bytes(shard), local);
   if (!key) files.damaged("shard " + std::to_string(shard) + ": a key lies outside its segment");
   return *key;
 }
 
 Index::Summary Index::summary() const {
-  const Catalogue& catalogue = impl_->files.catalogue();
+  const Catalogue& catalogue = impl_->records().catalogue();
   Index::Summary summary = catalogue.meta().summary;
   summary.fields = catalogue.fields();
   return summary;
 }
 
-const Index::Content& Index::content() const noexcept {
-  return impl_->files.catalogue().meta().summary.content;
-}
+const Index::Content& Index::content() const noexcept { return impl_->content; }
 
 std::vector<Index::SkippedMember> Index::skipped(std::uint64_t limit) const {
-  return impl_->files.catalogue().skipped(limit);
+  return impl_->records().catalogue().skipped(limit);
 }
 
 void Index::validate() const {
-  const IndexFiles& files = impl_->files;
+  const IndexFiles& files = impl_->records();
   files.check_sections();
   for (std::uint64_t shard = 0; shard < num_shards(); ++shard) {
     const SegmentView view = segment_of(*this, shard);

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/fork.h"
 #include "base/text.h"
+#include "index/claimed_index.h"
 #include "index/query_tables.h"
 #include "index/scratch_files.h"
 #include "index/sqlite.h"
@@ -87,11 +88,16 @@ int should_stop(void* cancel) {
   return static_cast<const CancelToken*>(cancel)->is_cancelled() ? 1 : 0;
 }
 
+std::shared_ptr<const Index> with_records(std::shared_ptr<const Index> index) {
+  IndexAccess::require_records(*index);
+  return index;
+}
+
 }  // namespace
 
 struct Query::Impl {
   Impl(std::shared_ptr<const Index> opened, const Query::Limits& limits)
-      : index(std::move(opened)),
+      : index(with_records(std::move(opened))),
         tables(*index),
         scratch_bytes(limits.scratch_bytes),
         scratch(scratch_bytes),

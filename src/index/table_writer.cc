@@ -9,6 +9,7 @@
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
 #include "base/text.h"
+#include "index/shard_hints.h"
 
 namespace shardwise {
 namespace {
@@ -35,14 +36,6 @@ namespace {
 
 /// How much is sorted between two looks whether to go on: some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
-
-/// Hints are wanted about every quarter of a shard, so that a look-up steps over a shard or two.
-std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
-  const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
-  std::uint32_t shift = 0;
-  while (shift < 40 && (stride >> shift) > 1) ++shift;
-  return shift;
-}
 
 template <class T>
 std::string_view bytes_of(const std::vector<T>& values) {
@@ -195,14 +188,9 @@ void TableWriter::write_directory() {
 
   header_.hint_shift = hint_shift_for(header_.num_samples, header_.num_shards);
   header_.hint_offset = offset_;
-  std::vector<std::uint32_t> hints;
-  std::uint32_t shard = 0;
-  for (std::uint64_t first = 0; first < header_.num_samples;
-       first += std::uint64_t{1} << header_.hint_shift) {
-    while (directory_[shard + 1].first_sample <= first) ++shard;
-    hints.push_back(shard);
-  }
-  if (hints.size() % 2 != 0) hints.push_back(shard);  // what follows is 8-byte aligned
+  std::vector<std::uint32_t> hints = make_hints(directory_, header_.hint_shift);
+  // What follows is 8-byte aligned.
+  if (hints.size() % 2 != 0) hints.push_back(hints.back());
   write(bytes_of(hints));
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
 }

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "index/offset_table.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/support.h"

@@ -17,6 +17,7 @@ namespace shardwise {
 class Index;
 
 namespace detail {
+struct IndexAccess;
 class SegmentView;
 SegmentView segment_of(const Index& index, std::uint64_t shard);
 struct ShardFinder;
@@ -28,6 +29,10 @@ ShardFinder shard_finder_of(const Index& index) noexcept;
 /// Immutable; any thread. It is a snapshot: a later `build_index` on the same path does not change
 /// it. After fork() the child may go on using it. Opening maps the offset table and reads a few
 /// rows of the catalogue: the cost does not depend on the number of samples.
+///
+/// That of a dataset which was opened by a descriptor alone (Dataset::open_lazily) has no files. It
+/// knows numbers, and of a shard what the descriptor says: its URL, its samples, and its size or 0.
+/// num_members() is 0; all that has CorruptIndex among its errors, but for shard(), is Unsupported.
 class SHARDWISE_EXPORT Index {
  public:
   /// A metadata column of an index: a value of each sample, taken from one of its fields when the
@@ -216,6 +221,7 @@ class SHARDWISE_EXPORT Index {
   void validate() const;
 
  private:
+  friend struct detail::IndexAccess;
   friend detail::SegmentView detail::segment_of(const Index& index, std::uint64_t shard);
   friend detail::ShardFinder detail::shard_finder_of(const Index& index) noexcept;
 

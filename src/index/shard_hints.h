@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "index/offset_table.h"
+
+namespace shardwise {
+
+/// Hints are wanted about every quarter of a shard, so that a look-up steps over a shard or two.
+inline std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
+  const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
+  std::uint32_t shift = 0;
+  while (shift < 40 && (stride >> shift) > 1) ++shift;
+  return shift;
+}
+
+/// Of every 2^shift samples the shard that holds the first.
+/// @param directory  with its last entry, which holds the number of all samples.
+inline std::vector<std::uint32_t> make_hints(const std::vector<ShardEntry>& directory,
+                                             std::uint32_t shift) {
+  std::vector<std::uint32_t> hints;
+  std::uint32_t shard = 0;
+  for (std::uint64_t first = 0; first < directory.back().first_sample;
+       first += std::uint64_t{1} << shift) {
+    while (directory[shard + 1].first_sample <= first) ++shard;
+    hints.push_back(shard);
+  }
+  return hints;
+}
+
+}  // namespace shardwise
