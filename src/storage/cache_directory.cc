@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -28,9 +30,31 @@ constexpr std::string_view kLocksName = "locks";
 constexpr std::string_view kShardsName = "shards";
 constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
+constexpr std::string_view kNoteSuffix = ".note";
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
 constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
+
+constexpr char kNoteMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'N', '\n'};
+constexpr std::uint32_t kNoteVersion = 1;
+
+/// What a note begins with.
+struct NoteHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t reserved;
+  std::uint64_t shard_hash_high;  // of the bytes of its shard
+  std::uint64_t shard_hash_low;
+  std::uint64_t text_bytes;
+  std::uint64_t text_hash_high;  // of what follows this header
+  std::uint64_t text_hash_low;
+  std::uint64_t checksum;  // hash64 of the bytes before this one
+};
+static_assert(sizeof(NoteHeader) == 64);
+
+std::uint64_t checksum_of(const NoteHeader& header) noexcept {
+  return hash64({reinterpret_cast<const char*>(&header), offsetof(NoteHeader, checksum)});
+}
 
 [[noreturn]] void refuse(const std::string& path, std::string_view why, std::string_view remedy) {
   refuse_directory(path, kPurpose, why, remedy);
@@ -132,6 +156,9 @@ std::string CacheDirectory::shard_path(const std::string& name) const {
 std::string CacheDirectory::record_path(const std::string& name) const {
   return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kRecordSuffix);
 }
+std::string CacheDirectory::note_path(const std::string& name) const {
+  return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kNoteSuffix);
+}
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
@@ -153,6 +180,10 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
       contents.records.push_back(*std::move(name));
       return;
     }
+    if (auto name = shard_name(file, kNoteSuffix)) {
+      contents.notes.push_back(*std::move(name));
+      return;
+    }
     const std::string path = shards + "/" + std::string(file);
     struct stat st {};
     if (::lstat(path.c_str(), &st) != 0) {
@@ -164,6 +195,7 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
     }
     const auto size = static_cast<std::uint64_t>(st.st_size);
     const std::string_view base = file.substr(0, kNameLength + kShardSuffix.size());
+    const std::string_view note = file.substr(0, kNameLength + kNoteSuffix.size());
     if (!S_ISREG(st.st_mode)) {
       contents.foreign.emplace_back(file);
     } else if (auto name = shard_name(file, kShardSuffix)) {
@@ -175,6 +207,8 @@ CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
       contents.temporaries.push_back({*std::move(coming), path, size,
                                       st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec,
                                       st.st_ino});
+    } else if (shard_name(note, kNoteSuffix) && is_temporary_name(file, note)) {
+      contents.temporary_notes.push_back(path);
     } else {
       contents.foreign.emplace_back(file);
     }
@@ -249,16 +283,68 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
   file.resize(text.size());
 }
 
+std::optional<Note> CacheDirectory::read_note(const std::string& name,
+                                              const Hash128& shard_hash) const {
+  std::optional<Note> note;
+  try {
+    note.emplace(Note{MappedFile::open(note_path(name)), {}, shard_hash});
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const CannotMap&) {
+    throw;
+  } catch (const Error&) {
+    return std::nullopt;  // there is none, or none that can be read
+  }
+  const std::string_view file = note->file.bytes();
+  NoteHeader header;
+  if (file.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, file.data(), sizeof header);
+  note->bytes = file.substr(sizeof header);
+  if (std::memcmp(header.magic, kNoteMagic, sizeof kNoteMagic) != 0 ||
+      header.version != kNoteVersion || header.checksum != checksum_of(header) ||
+      Hash128{header.shard_hash_high, header.shard_hash_low} != shard_hash ||
+      header.text_bytes != note->bytes.size() ||
+      Hash128{header.text_hash_high, header.text_hash_low} != hash128(note->bytes)) {
+    return std::nullopt;
+  }
+  return note;
+}
+
+void CacheDirectory::write_note(const std::string& name, const Hash128& shard_hash,
+                                std::string_view text) const {
+  const Hash128 text_hash = hash128(text);
+  NoteHeader header{};
+  std::memcpy(header.magic, kNoteMagic, sizeof kNoteMagic);
+  header.version = kNoteVersion;
+  header.shard_hash_high = shard_hash.high;
+  header.shard_hash_low = shard_hash.low;
+  header.text_bytes = text.size();
+  header.text_hash_high = text_hash.high;
+  header.text_hash_low = text_hash.low;
+  header.checksum = checksum_of(header);
+  AtomicFile file(note_path(name));
+  SHARDWISE_FAULT_POINT("shard_cache.note_made");
+  file.file().write({reinterpret_cast<const char*>(&header), sizeof header});
+  file.file().write(text);
+  SHARDWISE_FAULT_POINT("shard_cache.note_written");
+  file.commit();
+}
+
 void CacheDirectory::remove(const std::string& name) const {
   SHARDWISE_FAULT_POINT("shard_cache.before_unlink");
   const std::string path = shard_path(name);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_errno(errno, "cannot remove", path);
   SHARDWISE_FAULT_POINT("shard_cache.between_unlinks");
   remove_record(name);
+  remove_note(name);
 }
 
 void CacheDirectory::remove_record(const std::string& name) const noexcept {
   ::unlink(record_path(name).c_str());
+}
+
+void CacheDirectory::remove_note(const std::string& name) const noexcept {
+  ::unlink(note_path(name).c_str());
 }
 
 std::uint64_t fetch_byte(std::string_view name) { return 2 * number_in(name) + 1; }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "shardwise/base/hash.h"
+#include "storage/cache_request.h"
 
 namespace shardwise::detail {
 
@@ -33,8 +34,10 @@ class CacheDirectory {
   struct Contents {
     std::vector<Shard> shards;
     std::vector<Temporary> temporaries;
-    std::vector<std::string> records;  ///< names of shards
-    std::vector<std::string> foreign;  ///< file names
+    std::vector<std::string> records;          ///< names of shards
+    std::vector<std::string> notes;            ///< names of shards
+    std::vector<std::string> temporary_notes;  ///< paths
+    std::vector<std::string> foreign;          ///< file names
   };
   /// Shows at a glance that nobody wrote to a shard.
   struct Glance {
@@ -63,6 +66,7 @@ class CacheDirectory {
   const std::string& path() const noexcept { return path_; }
   std::string shard_path(const std::string& name) const;
   std::string record_path(const std::string& name) const;
+  std::string note_path(const std::string& name) const;
   std::string locks_path() const;
 
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
@@ -74,9 +78,15 @@ class CacheDirectory {
   };
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
-  /// Removes a shard and its record.
+  /// The note of the shard whose bytes have this hash: nothing if there is none that is intact.
+  /// Errors: CannotMap.
+  std::optional<Note> read_note(const std::string& name, const Hash128& shard_hash) const;
+  /// Errors: kIo, kNoSpace.
+  void write_note(const std::string& name, const Hash128& shard_hash, std::string_view text) const;
+  /// Removes a shard, its record and its note.
   void remove(const std::string& name) const;
   void remove_record(const std::string& name) const noexcept;
+  void remove_note(const std::string& name) const noexcept;
 
  private:
   Contents list(bool& moved) const;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/mapped_file.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
@@ -31,6 +32,9 @@ struct CacheRequest {
   bool fetch_again = false;                        ///< what is in the cache will not do
   /// Checks a fetched shard before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
+  /// Makes the note of a fetched shard that becomes part of the cache. Called after `check`, by the
+  /// same thread.
+  std::function<std::string()> make_note = nullptr;
   /// A hash of what `check` compares a shard with. A shard in the cache that passed a check against
   /// something else is not the one that is asked for; one that passed no check is checked now.
   /// Without it, shards in the cache are taken unchecked.
@@ -61,6 +65,14 @@ struct NextUse {
 /// cache.
 using NextUseOf = std::function<NextUse(const std::string& name)>;
 
+/// Bytes that a reader keeps beside a shard, so that it need not make them again. Their file is
+/// mapped; they begin at a multiple of 8 bytes.
+struct Note {
+  MappedFile file;
+  std::string_view bytes;
+  Hash128 shard_hash;  ///< hash128 of the shard
+};
+
 /// A shard in the cache that this process uses: it is not evicted while this lives. Movable. After
 /// fork() the parent's objects hold it; see keep().
 class SHARDWISE_EXPORT CachedShard {
@@ -82,6 +94,7 @@ class SHARDWISE_EXPORT CachedShard {
  private:
   friend class shardwise::ShardCache;
   friend class ShardFetch;
+  friend struct CacheAccess;
   struct Hold;
   CachedShard(std::unique_ptr<Hold> hold, std::string path);
   std::unique_ptr<Hold> hold_;
@@ -125,6 +138,14 @@ struct SHARDWISE_EXPORT CacheAccess {
   static CachedShard get(ShardCache& cache, const CacheRequest& request,
                          const NextUseOf& next_use = nullptr);
 
+  /// The note that was made of the very bytes of this shard. Nothing if there is none that is
+  /// intact, or if the shard is in a file of its own. Errors: NoDescriptor, CannotMap.
+  /// Cost: reads the note.
+  static std::optional<Note> note_of(const CachedShard& shard);
+  /// Keeps a note beside the shard, and replaces the one that is there. It goes with the shard.
+  /// Nothing is kept of a shard without a record, or in a file of its own, nor if the disk is full.
+  static void keep_note(const CachedShard& shard, std::string_view bytes);
+
   /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
   /// @param needed_at  the slot at which it is needed.
   /// Errors: as get(), but for what fetching throws.
@@ -148,6 +169,7 @@ using detail::CacheRequest;
 using detail::local_validator;
 using detail::NextUse;
 using detail::NextUseOf;
+using detail::Note;
 using detail::ShardFetch;
 
 }  // namespace shardwise

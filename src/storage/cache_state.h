@@ -80,6 +80,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   using Record = detail::CacheDirectory::Record;
   /// Whether the shard's bytes are still those of its record, which is brought up to date.
   bool is_intact(const CacheRequest& request, const std::string& name, Record& record) const;
+  /// Writes the note of a shard; if that fails, the shard has none.
+  void write_note(const std::string& name, const Hash128& shard_hash, std::string_view text) const;
   /// Writes the record of a shard that is there, if no other process does and the disk has room.
   void renew(const std::string& name, const Record& record) const;
   /// Waits for a lock that others hold briefly: calls `attempt` until it returns a value.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "base/file.h"
 #include "base/hasher.h"
@@ -29,14 +30,16 @@ Hash128 detail::hash_of_file(const File& file, const CancelToken& cancel,
 
 void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) const {
   for (const auto& temporary : contents.temporaries) sweep_temporary(temporary.path);
-  for (const std::string& name : contents.records) {
-    const bool has_shard = std::any_of(contents.shards.begin(), contents.shards.end(),
-                                       [&](const auto& shard) { return shard.name == name; });
-    if (has_shard) continue;
+  for (const std::string& path : contents.temporary_notes) sweep_temporary(path);
+  std::set<std::string> without_shard(contents.records.begin(), contents.records.end());
+  without_shard.insert(contents.notes.begin(), contents.notes.end());
+  for (const auto& shard : contents.shards) without_shard.erase(shard.name);
+  for (const std::string& name : without_shard) {
     // The lock: a record without a shard may be one that a fetch has just written.
     const auto lock = ByteLock::try_take(directory, fetch_byte(name));
     if (lock && !detail::find_size(directory.shard_path(name))) {
       directory.remove_record(name);
+      directory.remove_note(name);
     }
   }
 }

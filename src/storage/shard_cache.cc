@@ -45,11 +45,11 @@ using detail::touch;
 // still reads. So nobody waits for a shard to fall out of use without a limit: get() asks
 // make_room() to be patient only for a while (room_timeout), then fetches to a file of its own.
 //
-// Deleting. A shard, and its record with it, is deleted only by a holder of the room byte and of
-// the shard's use byte, exclusively. A record alone is deleted only by a holder of the fetch byte,
-// and where there is no shard. A fetch takes its shared hold before it writes the record, so nobody
-// evicts what is about to appear. A temporary file is deleted by its owner, or by whoever gets the
-// lock on it.
+// Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
+// and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
+// the fetch byte, and where there is no shard. A fetch takes its shared hold before it writes them,
+// so nobody evicts what is about to appear. Whoever holds a shard may replace its note, by rename.
+// A temporary file is deleted by its owner, or by whoever gets the lock on it.
 //
 // Locks belong to open files, not to processes: each ByteLock opens `locks` anew. So two threads of
 // one process exclude each other as two processes do, and a process cannot evict what it holds.
@@ -127,6 +127,14 @@ void ShardCache::Impl::renew(const std::string& name, const Record& record) cons
   try {
     directory.write_record(name, record);
   } catch (const Error&) {  // the shard is merely examined in full again the next time
+  }
+}
+
+void ShardCache::Impl::write_note(const std::string& name, const Hash128& shard_hash,
+                                  std::string_view text) const {
+  try {
+    directory.write_note(name, shard_hash, text);
+  } catch (const Error&) {  // it is merely made again
   }
 }
 
@@ -359,6 +367,21 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
     patient = now - quiet_since < timeout;
   }
   return fetch.run();
+}
+
+std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
+  if (!shard.is_held() || shard.hold_->own_file != nullptr) return std::nullopt;
+  const CacheDirectory& directory = shard.hold_->cache->directory;
+  const auto record = directory.read_record(shard.name()).record;
+  if (!record) return std::nullopt;
+  return directory.read_note(shard.name(), record->hash);
+}
+
+void CacheAccess::keep_note(const CachedShard& shard, std::string_view bytes) {
+  if (!shard.is_held() || shard.hold_->own_file != nullptr) return;
+  const ShardCache::Impl& cache = *shard.hold_->cache;
+  const auto record = cache.directory.read_record(shard.name()).record;
+  if (record) cache.write_note(shard.name(), record->hash, bytes);
 }
 
 Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,

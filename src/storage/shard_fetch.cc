@@ -28,11 +28,11 @@ using detail::kCachePieceBytes;
 //   make_file(), under the room  <name>.tar.<random>.tmp,        the file's lock is free: the next
 //     byte                       locked, of its full size        that makes room removes it
 //   transfer(), check            the same, with its bytes        the same
-//   write_record()               + <name>.json                   a record without a shard: the next
-//                                                                that opens the cache removes it
+//   write_record(), note         + <name>.json, <name>.note      a record without a shard: the next
+//                                                                that opens the cache removes both
 //   sync(), outside the room     the same                        the same
 //     byte, for it takes long
-//   commit(), under it           <name>.tar + <name>.json        the shard is there, whole
+//   commit(), under it           <name>.tar + both               the shard is there, whole
 //
 // The record precedes the shard, so that no process finds a shard of which it does not know the
 // hash. The bytes are synced before the rename, so that a name never stands for missing bytes.
@@ -235,7 +235,9 @@ CachedShard ShardFetch::Impl::run() {
     const std::string& name;
     bool stays = false;
     ~NewRecord() {
-      if (!stays) directory.remove_record(name);
+      if (stays) return;
+      directory.remove_record(name);
+      directory.remove_note(name);
     }
   } new_record{cache->directory, name};
   cache->directory.write_record(name,
@@ -248,6 +250,7 @@ CachedShard ShardFetch::Impl::run() {
                                  .hash = sink.hash(),
                                  .checked_as = request.checked_as,
                                  .glance = detail::CacheDirectory::glance_at(file->file())});
+  if (request.make_note) cache->write_note(name, sink.hash(), request.make_note());
   file->file().sync();  // here, so that commit() has little to sync while others wait for room
   {
     // A process that counts under the room byte sees the shard under exactly one name.

@@ -8,6 +8,7 @@ shard is called, or null where the page refuses the URL.
 import json
 import os
 import re
+import struct
 import sys
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "support"))
@@ -77,6 +78,22 @@ def joined(halves):
     return halves[0] << 64 | halves[1]
 
 
+def note_of(path, shard_hash):
+    """The hash128 of the note's text, in hexadecimal; None if there is none to be used."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    if len(data) < 64:
+        return None
+    magic, version, _, high, low, size, text_high, text_low, checksum = struct.unpack("<8sIIQQQQQQ", data[:64])
+    is_whole = checksum == hash64(data[:56]) and size == len(data) - 64 and joined((text_high, text_low)) == hash128(data[64:])
+    if magic != b"SHARDWN\n" or version != 1 or not is_whole or joined((high, low)) != shard_hash:
+        return None
+    return "%032x" % joined((text_high, text_low))
+
+
 def read(directory):
     with open(os.path.join(directory, "shardwise-cache")) as marker:
         assert marker.read() == "shardwise shard cache, version 2\n"
@@ -97,6 +114,7 @@ def read(directory):
             "is_intact": record["size"] == len(data) and joined(record["hash"]) == hash128(data),
             "is_same_at_a_glance": (record["mtime_ns"], record["start_hash"]) == (os.stat(path).st_mtime_ns, hash64(data[:4096])),
             "checked_as": record["checked_as"] and "%032x" % joined(record["checked_as"]),
+            "note": note_of(path[:-4] + ".note", joined(record["hash"])),
             "fetch_byte": 2 * k + 1, "use_byte": 2 * k + 2,
         }
 

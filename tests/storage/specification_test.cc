@@ -46,7 +46,7 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   const auto identity = file_identity(dir / "plain.tar.gz");
   const auto cache = ShardCache::open({.directory = dir / "cache", .budget_bytes = 1 << 30});
   const std::vector<CacheRequest> requests{
-      {.url = server.url("/plain.tar")},
+      {.url = server.url("/plain.tar"), .make_note = [] { return "a note"; }},
       {.url = dir / "small.tar", .check = [](const std::string&) {}, .checked_as = Hash128{1, 2}},
       {.url = dir / "plain.tar.gz",
        .validator = local_validator(identity.size_bytes, identity.mtime_ns),
@@ -64,9 +64,11 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
                 {"is_intact", true},
                 {"is_same_at_a_glance", true},
                 {"checked_as", nullptr},
+                {"note", nullptr},
                 {"fetch_byte", detail::fetch_byte(name)},
                 {"use_byte", detail::use_byte(name)}};
     if (requests[i].checked_as) record["checked_as"] = to_string(*requests[i].checked_as);
+    if (requests[i].make_note) record["note"] = to_string(hash128("a note"));
     expected[name] = record;
   }
   const std::vector<json> found = read_cache(dir / "cache");
@@ -74,6 +76,14 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   for (json shard : found) {
     shard.erase("validator");  // of local ones the file's own, whatever was asked for
     EXPECT_EQ(shard, expected[shard["name"]]);
+  }
+  // A note of other bytes.
+  const auto note_of = [&](std::size_t i) {
+    return dir / ("cache/shards/" + CacheAccess::name_of(requests[i]) + ".note");
+  };
+  test::write_file(note_of(1), test::read_file(note_of(0)));
+  for (const json& shard : read_cache(dir / "cache")) {
+    EXPECT_EQ(shard["note"].is_null(), shard["name"] != CacheAccess::name_of(requests[0]));
   }
   // Somebody writes to a shard; and gives it its time again.
   const std::string path = dir / ("cache/shards/" + CacheAccess::name_of(requests[1]) + ".tar");
