@@ -31,6 +31,7 @@
 #include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
+#include "ingest/wids_claims.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/ingest/wids_descriptor.h"
@@ -104,6 +105,10 @@ std::optional<std::string> folder_in(const char* variable) {
   const char* const value = std::getenv(variable);
   if (value == nullptr || value[0] != '/') return std::nullopt;
   return value;
+}
+
+bool has_folder(const IndexCacheOptions& options) {
+  return !options.directory.empty() || folder_in("XDG_CACHE_HOME") || folder_in("HOME");
 }
 
 std::string folder_of(const IndexCacheOptions& options) {
@@ -344,6 +349,17 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
   if (options.on_built) options.on_built(place.path(), sources, report);
 }
 
+/// The options of a build in the folder, which names shards by these sources.
+BuildOptions build_of(SourceList& sources, const IndexCacheOptions& options) {
+  sources.shards = absolute_words(sources.shards);
+  sources.sources = absolute_words(sources.sources);
+  BuildOptions how = options.build;
+  how.sources = sources.sources;
+  how.part.reset();
+  how.drop_missing = false;
+  return how;
+}
+
 std::string index_of_sources(const std::vector<std::string>& names,
                              const IndexCacheOptions& options) {
   if (!options.build_missing) {
@@ -354,12 +370,7 @@ std::string index_of_sources(const std::vector<std::string>& names,
   }
   const std::string folder = folder_of(options);
   SourceList sources = read_sources(names, options.build.remote);
-  sources.shards = absolute_words(sources.shards);
-  sources.sources = absolute_words(sources.sources);
-  BuildOptions how = options.build;
-  how.sources = sources.sources;
-  how.part.reset();
-  how.drop_missing = false;
+  BuildOptions how = build_of(sources, options);
   if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
   for (const WidsDescriptor& descriptor : sources.descriptors) {
     check_remote_sizes(descriptor, how.remote);
@@ -425,6 +436,21 @@ std::string index_for(const std::vector<std::string>& sources, const IndexCacheO
     }
   }
   return index_of_sources(sources, options);
+}
+
+std::optional<std::string> detail::find_current_index(SourceList sources,
+                                                      const IndexCacheOptions& options) {
+  if (!has_folder(options)) return std::nullopt;
+  const std::string folder = folder_of(options);
+  BuildOptions how = build_of(sources, options);
+  const Place place(folder, name_of(sources, how.content));
+  if (::access(place.path().c_str(), F_OK) != 0) return std::nullopt;
+  require_own_directory(folder, kPurpose);
+  if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
+  if (!is_current(place.path(), sources.shards, how)) return std::nullopt;
+  place.note_use();
+  check_claims(place.path(), sources);
+  return place.path();
 }
 
 BuildPlan::RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,

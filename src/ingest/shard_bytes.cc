@@ -28,7 +28,9 @@ constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
 }  // namespace
 
 ShardBytes::ShardBytes(const ShardPlace& place, const ShardBytesOptions& options) : place_(place) {
-  if (place_.remote == nullptr) {
+  if (!place_.copy.empty()) {
+    open_file(MappedFile::open(place_.copy), options);
+  } else if (place_.remote == nullptr) {
     open_file(MappedFile::open(place_.path), options);
     mtime_ns_ = file_->identity().mtime_ns;
   } else if ((copy_ = place_.remote->copy(place_.path, place_.state))) {
@@ -137,8 +139,8 @@ void ShardBytes::stream(const ShardBytesOptions& options) {
 void ShardBytes::require_unchanged() const {
   if (!file_) return;  // each answer's validator was checked
   const bool whole = !guard_->damaged();
-  if (whole && (place_.remote != nullptr || file_identity(place_.path) == file_->identity()))
-    return;
+  const std::string& path = place_.copy.empty() ? place_.path : place_.copy;
+  if (whole && (place_.remote != nullptr || file_identity(path) == file_->identity())) return;
   throw StaleIndex("the shard changed while it was read", in_quotes(without_secrets(place_.path)),
                    "wait until it is complete, then run again");
 }

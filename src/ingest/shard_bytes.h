@@ -20,6 +20,7 @@ struct ShardPlace {
   std::string path;                ///< or URL
   RemoteShards* remote = nullptr;  ///< none: a local file
   RemoteShards::State state = {};  ///< of a remote shard
+  std::string copy = {};           ///< a local file with its bytes, which is read in its place
 };
 
 struct ShardBytesOptions {

@@ -32,8 +32,9 @@ struct ShardPart {
 struct ShardScanOptions {
   DefectPolicies policies = {};
   std::vector<Index::Column> columns = {};
-  bool hash = false;      ///< of the shard's and its members' contents
-  std::string temporary;  ///< path beside which a compressed shard's headers are kept meanwhile
+  bool hash = false;  ///< of the shard's and its members' contents
+  /// Path beside which a compressed shard's headers are kept meanwhile.
+  std::string temporary = {};
   CancelToken cancel = {};
   /// Called now and then with how many of the file's bytes, as it is stored, were gone through.
   std::function<void(std::uint64_t stored_bytes)> progress = nullptr;

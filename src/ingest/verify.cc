@@ -7,6 +7,7 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/claimed_index.h"
 #include "index/missing_shards.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
@@ -184,6 +185,7 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
 }
 
 void require_hashes(const Index& index, const VerifyOptions& options) {
+  IndexAccess::require_records(index);
   if (!options.full || index.content().hashes) return;
   throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
                         "build it with `shardwise index --hash`, or verify the headers only");

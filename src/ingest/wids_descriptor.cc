@@ -5,13 +5,16 @@
 
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/hasher.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/claimed_index.h"
 #include "ingest/md5.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
+#include "ingest/wids_claims.h"
 #include "ingest/wids_json.h"
 
 namespace shardwise {
@@ -147,6 +150,13 @@ class Resolver {
   std::uint64_t num_samples_ = 0;
 };
 
+/// The last part of a path or URL; of a URL without query and fragment.
+std::string_view file_name(std::string_view path) {
+  if (is_remote_url(path) && scheme_of(path) != "s3")
+    path = path.substr(0, path.find_first_of("?#"));
+  return path.substr(path.rfind('/') + 1);
+}
+
 /// One shard, as the index has it and as the descriptor claims it to be.
 struct Claim {
   const WidsDescriptor::Shard* claimed;
@@ -165,22 +175,22 @@ std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_
          std::to_string(*claimed.size_bytes);
 }
 
-/// How `claim` fails without a look at the shard; empty if it does not.
-std::string difference(const Claim& claim) {
-  const WidsDescriptor::Shard& claimed = *claim.claimed;
-  if (claimed.num_samples != claim.shard.num_samples) {
-    return "has " + std::to_string(claim.shard.num_samples) + " samples, not " +
+/// The same of size and samples.
+std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes,
+                       std::uint64_t num_samples) {
+  if (claimed.num_samples != num_samples) {
+    return "has " + std::to_string(num_samples) + " samples, not " +
            std::to_string(claimed.num_samples);
   }
-  return difference(claimed, claim.shard.size_bytes);
+  return difference(claimed, size_bytes);
 }
 
-[[noreturn]] void refuse(const WidsDescriptor& descriptor, const std::string& shard,
+[[noreturn]] void refuse(const std::string& descriptor, const std::string& shard,
                          const std::string& difference, std::uint64_t num_others) {
   throw Mismatch(
       "a shard is not what its descriptor says",
       in_quotes(without_secrets(shard)) + " " + difference + " as in " +
-          in_quotes(without_secrets(descriptor.path)) +
+          in_quotes(without_secrets(descriptor)) +
           (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
       "bring back the shard that the descriptor was made of, or make the descriptor anew with "
       "`shardwise export --format wids`");
@@ -231,7 +241,8 @@ void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claim
                                 ? remote_md5(claim.shard, options, progress)
                                 : local_md5(claim.shard, options, progress);
     if (md5 != *claim.claimed->md5) {
-      refuse(descriptor, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5, 0);
+      refuse(descriptor.path, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5,
+             0);
     }
     before += claim.shard.size_bytes;
   }
@@ -263,6 +274,7 @@ WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& p
 
 void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
                               const WidsDescriptor::CheckOptions& options) {
+  IndexAccess::require_records(index);
   std::unordered_map<std::string, std::uint64_t> numbers;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     numbers.emplace(absolute_path(index.shard(i).path), i);
@@ -277,7 +289,8 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
       std::string different = "is not in " + in_quotes(index.path());
       if (it != numbers.end()) {
         claims.push_back({&claimed, index.shard(it->second)});
-        different = difference(claims.back());
+        different =
+            difference(claimed, claims.back().shard.size_bytes, claims.back().shard.num_samples);
       }
       if (!different.empty() && num_different++ == 0) {
         first = std::move(different);
@@ -285,7 +298,7 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
       }
     }
   }
-  if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
+  if (num_different > 0) refuse(descriptor.path, first_path, first, num_different - 1);
   if (options.md5) check_md5(descriptor, claims, options);
 }
 
@@ -303,7 +316,30 @@ void check_remote_sizes(const WidsDescriptor& descriptor, const RemoteAccess& re
       first_path = claimed.path;
     }
   }
-  if (num_different > 0) refuse(descriptor, first_path, first, num_different - 1);
+  if (num_different > 0) refuse(descriptor.path, first_path, first, num_different - 1);
+}
+
+void detail::require_claimed(const std::string& descriptor, const WidsDescriptor::Shard& claimed,
+                             std::uint64_t size_bytes, std::uint64_t num_samples) {
+  const std::string different = difference(claimed, size_bytes, num_samples);
+  if (!different.empty()) refuse(descriptor, claimed.path, different, 0);
+}
+
+Hash128 detail::claimed_fingerprint(const std::vector<WidsDescriptor::Shard>& shards) {
+  Hasher128 hasher;
+  const auto add = [&](std::string_view text) {
+    hasher.update_u64(text.size());
+    hasher.update(text);
+  };
+  add("shardwise claimed numbering 1");
+  for (const WidsDescriptor::Shard& shard : shards) {
+    add(file_name(shard.path));
+    hasher.update_u64(shard.num_samples);
+    hasher.update_u64(shard.size_bytes ? 1 : 0);
+    hasher.update_u64(shard.size_bytes.value_or(0));
+    add(shard.md5.value_or(""));
+  }
+  return hasher.digest();
 }
 
 }  // namespace shardwise
