@@ -9,6 +9,7 @@
 #include "data/dataset_impl.h"
 #include "data/field_sizes.h"
 #include "data/sample_access.h"
+#include "index/claimed_index.h"
 #include "shardwise/data/make_remote_access.h"
 
 namespace shardwise {
@@ -34,6 +35,7 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
                           in_quotes(index->path()),
                           "give root and accept_times to Index::open (Index::Lookup)");
   }
+  IndexAccess::require_records(*index);
   if (options.allow_part) return index;
   if (const auto part = index->summary().part) {
     throw InvalidArgument("the index is only part " + to_string(*part), in_quotes(index->path()),
@@ -70,19 +72,18 @@ Dataset Dataset::open(const std::string& path, const Options& options) {
 }
 
 Dataset Dataset::open_sources(const std::vector<std::string>& sources, const Options& options) {
-  IndexCacheOptions how = options.index_cache;
-  if (!how.build.cancel.can_be_cancelled()) how.build.cancel = options.cancel;
-  if (!how.build.remote && !std::ranges::all_of(sources, names_an_index)) {
-    how.build.remote =
-        make_remote_access(Impl::fetchers_of(options), /*keep=*/nullptr, how.build.cancel);
-  }
-  return Dataset(Index::open(index_for(sources, how), lookup_of(options)), options);
+  const std::string index = std::ranges::all_of(sources, names_an_index)
+                                ? index_for(sources)
+                                : index_for(sources, Impl::index_cache_of(options));
+  return Dataset(Index::open(index, lookup_of(options)), options);
 }
 
 Dataset::Dataset(std::shared_ptr<const Index> index) : Dataset(std::move(index), Options{}) {}
 
 Dataset::Dataset(std::shared_ptr<const Index> index, const Options& options)
-    : impl_(std::make_shared<Impl>(usable(std::move(index), options), options)) {
+    : Dataset(std::make_shared<Impl>(usable(std::move(index), options), options)) {}
+
+Dataset::Dataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {
   if (!impl_->cache) return;
   detail::CacheAccess::add_releaser(
       *impl_->cache, impl_,
@@ -154,6 +155,9 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
                           "give one more than there are samples");
   }
   const std::string name(field);
+  if (!IndexAccess::has_records(*impl_->index)) {
+    return gather_as_read(numbers, name, offsets, take_memory);
+  }
   std::vector<std::uint64_t> sizes(numbers.size());
   detail::FieldSizes(*this).of(numbers, std::span(&name, 1), sizes);
   offsets[0] = 0;
@@ -167,6 +171,24 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
     detail::SampleAccess::copy(sample, *place, {to, sizes[i]});
     to += sizes[i++];
   }
+}
+
+/// For sizes that are not known before the shards are read: each is opened once.
+void Dataset::gather_as_read(std::span<const std::uint64_t> numbers, const std::string& field,
+                             std::span<std::int64_t> offsets,
+                             const std::function<std::byte*(std::size_t)>& take_memory) const {
+  std::vector<std::byte> bytes;
+  offsets[0] = 0;
+  for (std::size_t i = 0; const Sample& sample : samples(numbers)) {
+    const auto place = detail::SampleAccess::find(sample, std::span(&field, 1));
+    if (!place) sample.throw_missing(field);
+    const std::size_t size = sample.field(*place).bytes.size();
+    bytes.resize(bytes.size() + size);
+    detail::SampleAccess::copy(sample, *place, std::span(bytes).last(size));
+    offsets[++i] = static_cast<std::int64_t>(bytes.size());
+  }
+  std::byte* const to = take_memory(bytes.size());
+  std::ranges::copy(bytes, to);
 }
 
 void Dataset::sizes(std::span<const std::uint64_t> numbers, std::string_view field,
@@ -279,6 +301,7 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
 }
 
 std::uint32_t Dataset::place_of(const std::string& column) const {
+  IndexAccess::require_records(*impl_->index);
   const std::vector<Index::Column>& columns = impl_->index->content().columns;
   const auto found = std::ranges::find(columns, column, &Index::Column::name);
   if (found != columns.end()) return static_cast<std::uint32_t>(found - columns.begin());
@@ -348,6 +371,11 @@ std::optional<std::uint64_t> detail::DatasetAccess::number_of(const Dataset& dat
 
 std::shared_ptr<detail::CheckedSegments> detail::DatasetAccess::records(const Dataset& data) {
   return data.impl_->records();
+}
+
+std::optional<CacheRequest> detail::DatasetAccess::cache_request(const Dataset& data,
+                                                                 std::uint64_t shard) {
+  return data.impl_->cache_request(shard);
 }
 
 bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard) {

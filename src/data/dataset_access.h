@@ -8,6 +8,7 @@
 #include "data/checked_segments.h"
 #include "data/shard_future.h"
 #include "shardwise/data/dataset.h"
+#include "storage/cache_request.h"
 
 namespace shardwise {
 namespace detail {
@@ -24,6 +25,8 @@ struct DatasetAccess {
   /// The number of the first sample with this key, or nothing. No shard is opened.
   SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
                                                                  std::string_view key);
+  /// The request by which its cache is asked for a shard; nothing if it is read where it lies.
+  static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
   /// The records of all its shards, which all that ask share.
   static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };

@@ -15,19 +15,25 @@
 #include "base/fork.h"
 #include "base/hasher.h"
 #include "data/checked_segments.h"
+#include "data/claimed_shards.h"
 #include "data/open_shard.h"
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
+#include "index/claimed_index.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/data/make_remote_access.h"
 #include "storage/cache_request.h"
 #include "storage/shard_pool.h"
 
 namespace shardwise {
 
 struct Dataset::Impl {
-  Impl(std::shared_ptr<const Index> opened, const Dataset::Options& options)
+  /// @param claims  of an index that was made of claims; else none.
+  Impl(std::shared_ptr<const Index> opened, const Dataset::Options& options,
+       std::unique_ptr<detail::ClaimedShards> claims = nullptr)
       : index(std::move(opened)),
+        claimed(std::move(claims)),
         access(options.access),
         cache(options.cache),
         cancel(options.cancel),
@@ -43,6 +49,17 @@ struct Dataset::Impl {
   static std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
     if (options.fetchers || !options.cache) return options.fetchers;
     return options.cache->options().fetchers;
+  }
+
+  /// Of shards that are given in place of an index.
+  static IndexCacheOptions index_cache_of(const Dataset::Options& options) {
+    IndexCacheOptions how = options.index_cache;
+    if (!how.build.cancel.can_be_cancelled()) how.build.cancel = options.cancel;
+    if (!how.build.remote) {
+      how.build.remote =
+          make_remote_access(fetchers_of(options), /*keep=*/nullptr, how.build.cancel);
+    }
+    return how;
   }
 
   static ShardPoolOptions pool_options(const Dataset::Options& options) {
@@ -69,7 +86,7 @@ struct Dataset::Impl {
         };
       }
     }
-    auto shard = detail::open_shard(index, number, how);
+    auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
     if (shard->cached.is_held()) {
       const Lock lock(mutex);
       cached[shard->cached.name()] = number;
@@ -90,8 +107,14 @@ struct Dataset::Impl {
     return std::min<std::uint64_t>(std::bit_floor(share), all);
   }
 
-  /// The records of all shards, for what needs no bytes.
+  /// The request by which the cache is asked for a shard; nothing if it is read where it lies.
+  [[nodiscard]] std::optional<CacheRequest> cache_request(std::uint64_t number) const {
+    return claimed ? claimed->request(number) : detail::cache_request(index, number);
+  }
+
+  /// The records of all shards, for what needs no bytes. Errors: Unsupported without an index.
   [[nodiscard]] std::shared_ptr<detail::CheckedSegments> records() {
+    IndexAccess::require_records(*index);
     const Lock lock(mutex);
     if (!segments) segments = std::make_shared<detail::CheckedSegments>(index);
     return segments;
@@ -110,6 +133,7 @@ struct Dataset::Impl {
   }
 
   const std::shared_ptr<const Index> index;
+  const std::unique_ptr<detail::ClaimedShards> claimed;
   const Dataset::Access access;
   const std::shared_ptr<ShardCache> cache;
   const CancelToken cancel;

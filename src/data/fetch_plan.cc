@@ -11,7 +11,8 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "data/cache_simulation.h"
-#include "data/open_shard.h"
+#include "data/dataset_access.h"
+#include "index/claimed_index.h"
 #include "order/permutation.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
@@ -150,10 +151,24 @@ void copy_counts(const Node& from, Node& plan) {
   plan.counts_of = from.counts_of;
 }
 
+/// False if shards are known by a descriptor's claims alone, and it leaves out a size.
+bool knows_sizes(const Index& index) {
+  if (IndexAccess::has_records(index)) return true;
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    if (index.shard(shard).size_bytes == 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 FetchPlan::Shards FetchPlan::Shards::of(const Dataset& data) {
   const Index& index = data.index();
+  if (!knows_sizes(index)) {
+    throw Unsupported("the descriptor does not say how large all its shards are",
+                      in_quotes(index.path()),
+                      "add their filesize, or run `shardwise index -o INDEX DESCRIPTOR`");
+  }
   FetchPlan::Shards shards;
   shards.starts = data.shard_starts();
   shards.sizes_bytes.reserve(index.num_shards());
@@ -236,11 +251,10 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
                                                const RankOptions::Range& node) {
-  if (!data.cache()) return std::nullopt;
+  if (!data.cache() || !knows_sizes(data.index())) return std::nullopt;
   FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
-    if (!detail::cache_request(data.shared_index(), shard))
-      shards.sizes_bytes[shard] = 0;  // read where it lies
+    if (!DatasetAccess::cache_request(data, shard)) shards.sizes_bytes[shard] = 0;  // in place
   }
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
   const auto uses = schedule ? schedule->uses(node) : std::nullopt;

@@ -30,11 +30,12 @@ struct OpenShard {
   const char* data = nullptr;  // start of the mapping; none: samples hold bytes of their own
   SegmentView segment;
   std::uint64_t first_sample = 0;
-  std::shared_ptr<const Index> index;  // owns what `segment` points into
+  std::shared_ptr<const Index> index;
   std::string path;
   std::uint64_t stored_bytes = 0;
   CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
   std::optional<MappedFile> map;
+  std::shared_ptr<const void> own_records;  // owns what `segment` points into, if not the index
   /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};
 

@@ -54,7 +54,7 @@ constexpr std::chrono::milliseconds kAskAgain{20};
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   auto names = std::make_shared<detail::CachedNames>();
   for (std::uint64_t shard = 0; shard < data.index().num_shards(); ++shard) {
-    if (const auto request = detail::cache_request(data.shared_index(), shard)) {
+    if (const auto request = DatasetAccess::cache_request(data, shard)) {
       names->emplace(CacheAccess::name_of(*request), shard);
     }
   }
@@ -267,7 +267,7 @@ bool ShardPrefetcher::Impl::decide(std::optional<ShardFetch>& fetch) {
     epochs = generation;
   }
   try {
-    auto request = detail::cache_request(data.shared_index(), use.shard);
+    auto request = DatasetAccess::cache_request(data, use.shard);
     if (request && use.end > known->now()) {
       request->cancel = &cancel;
       const auto answer = CacheAccess::begin_ahead(

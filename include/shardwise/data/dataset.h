@@ -105,6 +105,33 @@ class SHARDWISE_EXPORT Dataset {
   /// The same of several sources, whose samples are numbered in this order. See index_for().
   [[nodiscard]] static Dataset open_sources(const std::vector<std::string>& sources,
                                             const Options& options);
+  /// Opens the remote shards of a wids descriptor by its word alone, as Python wids does: samples
+  /// are numbered by its `nsamples`, and a shard is fetched into the cache, scanned, and held
+  /// against the descriptor when a sample of it is first asked for. Where its members lie is then
+  /// kept beside it in the cache, and goes with it, so no process scans it again.
+  ///
+  /// If the index that open() would build of the descriptor is there and current, it is used. So is
+  /// it built, as by open(), if the descriptor names a shard on this machine. Otherwise all works
+  /// that needs numbers and samples: operator[], try_get(), samples(), gather(), which copies twice
+  /// and learns the size last, subset() of numbers, shard_starts(), samplers, resume tokens,
+  /// prefetchers and loaders. Unsupported is what needs the records of all shards: find(), get(),
+  /// subset() of keys, where(), sizes(), values(), numbers(), sample_bytes(), Query, batches by
+  /// length; `shardwise index -o INDEX DESCRIPTOR` makes them possible. fingerprint() is a hash of
+  /// the shards' file names, nsamples, filesize and md5sum, and not the index's: a resume token of
+  /// the one is refused by the other.
+  ///
+  /// A shard that is in the cache is used as it is; its source is not asked whether it changed. One
+  /// that is fetched again, and is another than this dataset has read, is StaleIndex.
+  /// @param descriptor  path or URL of a wids descriptor (x.json).
+  /// @param options     `cache` is needed; `access` is not kRange. Of index_cache.build.content the
+  ///   policies hold for scans, strict as for an index; there are no columns and hashes.
+  /// Errors: those of read_wids_descriptor; InvalidArgument if it is no descriptor, or names one
+  ///   shard twice; Unsupported if there is no cache, or the options want what needs an index. When
+  ///   a shard is first touched: those of ShardCache::get; Mismatch if it has another number of
+  ///   samples, or another size, than the descriptor says; CorruptShard; Unsupported (compressed).
+  /// Cost: reads the descriptor; 24 bytes a shard and its URL twice. If the index is there, one
+  ///   request a shard, as open(). The first touch of a shard fetches it and reads its headers.
+  [[nodiscard]] static Dataset open_lazily(const std::string& descriptor, const Options& options);
   /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
   /// `options` have a root or accept_times that the index was not opened with.
   Dataset(std::shared_ptr<const Index> index, const Options& options);
@@ -158,7 +185,7 @@ class SHARDWISE_EXPORT Dataset {
   /// The same for memory of any kind.
   /// @param offsets  of numbers.size() + 1 values.
   /// @param take_memory  is called once with the size of all bytes, which the index tells: before
-  ///   a shard is read. Returns where they are written.
+  ///   a shard is read, but for a dataset that was opened lazily. Returns where they are written.
   /// Errors: InvalidArgument too, if there is another number of offsets.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::span<std::int64_t> offsets,
@@ -239,6 +266,10 @@ class SHARDWISE_EXPORT Dataset {
   struct Impl;
   struct Selection;
   [[noreturn]] void throw_out_of_range(std::uint64_t sample) const;
+  explicit Dataset(std::shared_ptr<Impl> impl);
+  void gather_as_read(std::span<const std::uint64_t> numbers, const std::string& field,
+                      std::span<std::int64_t> offsets,
+                      const std::function<std::byte*(std::size_t)>& take_memory) const;
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;

@@ -1,0 +1,190 @@
+#include "data/claimed_shards.h"
+
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error_types.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/mapped_file.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/segment_of.h"
+#include "ingest/shard_scan.h"
+#include "ingest/wids_claims.h"
+#include "shardwise/index/defect_policies.h"
+#include "tar/tar_scanner.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// What the text of a note begins with; the segment follows.
+struct NoteStart {
+  std::uint64_t header_hash_high;
+  std::uint64_t header_hash_low;
+  std::uint64_t made_by;
+  std::uint64_t shard_bytes;
+};
+static_assert(sizeof(NoteStart) == 32);
+
+/// What owns a shard's records: a note, or a scan's result of which no note could be kept.
+struct OwnRecords {
+  std::optional<Note> note;
+  std::string text;
+};
+
+std::uint64_t hash_of_making(const DefectPolicies& policies) {
+  return hash64("segment " + std::to_string(kIndexVersion) + " " + to_string(policies));
+}
+
+/// True for what a shard may be refused for that lies in the cache since the descriptor named
+/// another.
+bool may_be_outdated(ErrorCode code) noexcept {
+  return code == ErrorCode::kMismatch || code == ErrorCode::kCorruptShard ||
+         code == ErrorCode::kUnsupported;
+}
+
+void require_plain(const std::string& path, const std::string& url) {
+  char first[kTarBlockBytes];
+  const std::size_t size = File::open_read(path).read_at(0, first, sizeof first);
+  const Compression compression = shard_compression({first, size});
+  if (compression == Compression::kNone) return;
+  throw Unsupported("the shard is compressed (" + std::string(compression_name(compression)) +
+                        "), and only an index can tell where its members are",
+                    in_quotes(redacted_url(url)),
+                    "run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
+}
+
+}  // namespace
+
+ClaimedShards::ClaimedShards(std::shared_ptr<const Index> index, std::string descriptor,
+                             std::vector<WidsDescriptor::Shard> shards)
+    : index_(std::move(index)),
+      descriptor_(std::move(descriptor)),
+      shards_(std::move(shards)),
+      made_by_(hash_of_making(index_->content().policies)) {}
+
+CacheRequest ClaimedShards::request(std::uint64_t shard) const {
+  return request(shard, std::make_shared<std::string>());
+}
+
+/// @param scanned  is given the note's text if the shard is fetched.
+CacheRequest ClaimedShards::request(std::uint64_t shard,
+                                    std::shared_ptr<std::string> scanned) const {
+  CacheRequest request{.url = shards_[shard].path};
+  request.check = [this, shard, scanned](const std::string& path) {
+    *scanned = scan(shard, path, {});
+  };
+  request.make_note = [scanned] { return *scanned; };
+  return request;
+}
+
+/// Scans the shard's copy at `path`, and holds it against the claims. Returns the text of its note.
+std::string ClaimedShards::scan(std::uint64_t shard, const std::string& path,
+                                const CancelToken& cancel) const {
+  const WidsDescriptor::Shard& claimed = shards_[shard];
+  const std::uint64_t size_bytes = file_identity(path).size_bytes;
+  // First its size: if that is wrong, so may all else be.
+  require_claimed(descriptor_, claimed, size_bytes, claimed.num_samples);
+  require_plain(path, claimed.path);
+  SHARDWISE_FAULT_POINT("claimed_shards.scan");
+  const ShardPart part = scan_shard({.path = claimed.path, .copy = path},
+                                    {.policies = index_->content().policies, .cancel = cancel});
+  require_claimed(descriptor_, claimed, size_bytes, part.row.num_samples);
+  const NoteStart start{.header_hash_high = part.row.header_hash.high,
+                        .header_hash_low = part.row.header_hash.low,
+                        .made_by = made_by_,
+                        .shard_bytes = size_bytes};
+  return std::string(reinterpret_cast<const char*>(&start), sizeof start) + part.segment;
+}
+
+/// The records in a note's text, checked in full; nothing if they are not of a shard of this size,
+/// or were made by other rules.
+std::optional<ClaimedShards::Records> ClaimedShards::read(std::string_view text,
+                                                          std::uint64_t shard_bytes) const {
+  NoteStart start;
+  if (text.size() < sizeof start) return std::nullopt;
+  std::memcpy(&start, text.data(), sizeof start);
+  if (start.made_by != made_by_ || start.shard_bytes != shard_bytes) return std::nullopt;
+  std::string why;
+  const auto segment = SegmentView::check(text.substr(sizeof start), &why);
+  if (!segment || segment->num_columns() != 0 || segment->has_member_hashes() ||
+      !segment->fits_shard(shard_bytes)) {
+    return std::nullopt;
+  }
+  return Records{*segment, {start.header_hash_high, start.header_hash_low}};
+}
+
+/// @param scanned  the note's text if the shard was fetched now; else empty.
+void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string scanned,
+                                const CancelToken& cancel) {
+  auto own = std::make_shared<OwnRecords>();
+  std::optional<Records> records;
+  const auto look = [&] {
+    own->note = CacheAccess::note_of(to.cached);
+    if (own->note) records = read(own->note->bytes, to.size_bytes());
+  };
+  look();
+  if (!records) {
+    own->text = scanned.empty() ? scan(shard, to.cached.path(), cancel) : std::move(scanned);
+    CacheAccess::keep_note(to.cached, own->text);
+    look();  // a mapped file is shared by all processes, and takes no memory of this one
+  }
+  if (!records) records = read(own->text, to.size_bytes());
+  if (!records) {
+    throw StaleIndex("the shard changed while it was read", in_quotes(redacted_url(to.path)),
+                     "try again");
+  }
+  require_claimed(descriptor_, shards_[shard], to.size_bytes(), records->segment.num_samples());
+  require_same(shard, {records->header_hash,
+                       own->note ? std::optional(own->note->shard_hash) : std::nullopt});
+  to.segment = records->segment;
+  to.own_records = std::move(own);
+}
+
+void ClaimedShards::require_same(std::uint64_t shard, const Seen& now) {
+  {
+    const Lock lock(mutex_);
+    Seen& seen = seen_.try_emplace(shard, now).first->second;
+    const bool is_known = seen.shard_hash && now.shard_hash;
+    if (seen.header_hash == now.header_hash && (!is_known || seen.shard_hash == now.shard_hash)) {
+      if (!seen.shard_hash) seen.shard_hash = now.shard_hash;
+      return;
+    }
+  }
+  throw StaleIndex("the shard changed since this dataset first read it",
+                   in_quotes(redacted_url(shards_[shard].path)),
+                   "open the dataset again, or bring the old shard back to its source");
+}
+
+std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,
+                                                     const ShardOpening& how) {
+  for (bool again = false;; again = true) {
+    auto shard = std::make_unique<OpenShard>();
+    shard->index = index_;
+    shard->first_sample = index_->first_sample(number);
+    shard->path = shards_[number].path;
+    const auto scanned = std::make_shared<std::string>();
+    CacheRequest asked = request(number, scanned);
+    asked.check = [&](const std::string& path) { *scanned = scan(number, path, how.cancel); };
+    asked.cancel = how.cancel;
+    asked.fetch_again = again;
+    shard->cached = CacheAccess::get(*how.cache, asked, how.next_use);
+    const bool was_fetched = !scanned->empty();
+    try {
+      shard->map = MappedFile::open(shard->cached.path());
+      add_records(*shard, number, std::move(*scanned), how.cancel);
+    } catch (const Error& e) {
+      if (again || was_fetched || !may_be_outdated(e.code())) throw;
+      continue;
+    }
+    shard->cached.keep();
+    shard->data = shard->map->bytes().data();
+    shard->stored_bytes = shard->size_bytes();
+    return shard;
+  }
+}
+
+}  // namespace shardwise::detail
