@@ -199,6 +199,7 @@ void Dataset::sizes(std::span<const std::uint64_t> numbers, std::string_view fie
         std::to_string(sizes.size()) + " sizes for " + std::to_string(numbers.size()) + " samples",
         "give as many as there are samples");
   }
+  IndexAccess::require_records(*impl_->index);
   const std::string name(field);
   detail::FieldSizes(*this).of(numbers, std::span(&name, 1), sizes);
 }

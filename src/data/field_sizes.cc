@@ -6,13 +6,18 @@
 #include <vector>
 
 #include "data/dataset_access.h"
+#include "data/sample_access.h"
+#include "index/claimed_index.h"
 
 namespace shardwise::detail {
 
 FieldSizes::FieldSizes(Dataset data)
-    : data_(std::move(data)), segments_(DatasetAccess::records(data_)) {}
+    : data_(std::move(data)),
+      segments_(IndexAccess::has_records(data_.index()) ? DatasetAccess::records(data_) : nullptr) {
+}
 
 bool FieldSizes::has_any(std::span<const std::string> names) const {
+  IndexAccess::require_records(data_.index());
   for (std::uint64_t shard = 0; shard < segments_->index().num_shards(); ++shard) {
     const SegmentView& segment = segments_->of(shard);
     for (std::uint32_t field = 0; field < segment.num_fields(); ++field) {
@@ -91,8 +96,23 @@ void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const st
   }
 }
 
+/// sizes[i] = size_of(the sample), of samples that are read.
+template <class SizeOf>
+void FieldSizes::read(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes,
+                      SizeOf&& size_of) const {
+  for (std::size_t i = 0; const Sample& sample : data_.samples(samples)) {
+    sizes[i++] = size_of(sample);
+  }
+}
+
 void FieldSizes::of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                     std::span<std::uint64_t> sizes) const {
+  if (!segments_) {
+    return read(samples, sizes, [&](const Sample& sample) -> std::uint64_t {
+      const auto place = SampleAccess::find(sample, names);
+      return place ? sample.field(*place).bytes.size() : 0;
+    });
+  }
   walk(samples, names, sizes, [](const Shards::Entry& shard, std::uint32_t local) -> std::uint64_t {
     const std::span<const MemberRecord> members = shard.segment->members(local);
     for (const std::uint32_t field : shard.fields) {
@@ -106,6 +126,9 @@ void FieldSizes::of(std::span<const std::uint64_t> samples, std::span<const std:
 
 void FieldSizes::of_keys(std::span<const std::uint64_t> samples,
                          std::span<std::uint64_t> sizes) const {
+  if (!segments_) {
+    return read(samples, sizes, [](const Sample& sample) { return sample.key().size(); });
+  }
   walk(samples, {}, sizes, [](const Shards::Entry& shard, std::uint32_t local) -> std::uint64_t {
     return shard.segment->key(local).size();
   });

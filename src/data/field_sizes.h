@@ -11,18 +11,21 @@
 
 namespace shardwise::detail {
 
-/// How large keys and fields of a data set's samples are, as its index says; no shard is opened.
+/// How large keys and fields of a data set's samples are, as its index says; no shard is opened. Of
+/// one without an index (Dataset::open_lazily) the samples' shards are, one after another.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT FieldSizes {
  public:
   explicit FieldSizes(Dataset data);
 
-  /// Whether some shard of the index has one of the fields `names`. Errors: CorruptIndex.
+  /// Whether some shard of the index has one of the fields `names`.
+  /// Errors: CorruptIndex; Unsupported without an index.
   /// Cost: a look at each shard, until one has.
   [[nodiscard]] bool has_any(std::span<const std::string> names) const;
 
   /// sizes[i] = bytes of the first of the fields `names` that samples[i] has; 0 if it has none.
-  /// Errors: OutOfRange; CorruptIndex. Cost: about 20 ns a sample.
+  /// Errors: OutOfRange; CorruptIndex; without an index as Dataset::operator[].
+  /// Cost: about 20 ns a sample; without an index as Dataset::samples().
   void of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
           std::span<std::uint64_t> sizes) const;
   /// sizes[i] = bytes of the key of samples[i]. Errors and cost: the same.
@@ -34,9 +37,12 @@ class SHARDWISE_EXPORT FieldSizes {
   template <class SizeOf>
   void walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
             std::span<std::uint64_t> sizes, SizeOf&& size_of) const;
+  template <class SizeOf>
+  void read(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes,
+            SizeOf&& size_of) const;
 
   const Dataset data_;
-  const std::shared_ptr<CheckedSegments> segments_;
+  const std::shared_ptr<CheckedSegments> segments_;  // none without an index
 };
 
 }  // namespace shardwise::detail

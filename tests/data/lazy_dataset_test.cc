@@ -177,6 +177,7 @@ TEST(LazyDatasetTest, ThreadsThatWantOneColdShardScanItOnce) {
   EXPECT_EQ(served.gets(), 5);
 }
 
+// faults.md 61
 TEST(LazyDatasetTest, AShardWithAnotherNumberOfSamplesIsAMismatch) {
   ServedDescriptor served;
   served.shards[1].claim = 18;
@@ -322,6 +323,7 @@ TEST(LazyDatasetTest, ACompressedShardIsUnsupported) {
                 "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
 }
 
+// faults.md 62
 TEST(LazyDatasetTest, DamagedNotesAreMadeAgain) {
   const ServedDescriptor served;
   const CountScans scans;
