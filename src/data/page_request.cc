@@ -14,7 +14,7 @@ namespace {
 
 /// Ranges with a smaller gap between them are read as one: the gap costs a disk less than another
 /// request, and as a rule it holds samples that come soon.
-constexpr std::uint64_t kMaxGap = std::uint64_t{32} * 1024;
+constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
 /// The kernel may leave out what is asked for at once beyond its own limit of reading ahead, which
 /// is 128 KiB where nobody raised it.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
@@ -91,7 +91,7 @@ std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < ranges_.size();) {
     Range whole = ranges_[i++];
-    for (; i < ranges_.size() && ranges_[i].begin <= whole.end + kMaxGap; ++i) {
+    for (; i < ranges_.size() && ranges_[i].begin <= whole.end + kMaxPageGap; ++i) {
       whole.end = std::max(whole.end, ranges_[i].end);
     }
     whole.begin -= whole.begin % page_bytes();
