@@ -83,7 +83,7 @@ HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
 /// Rows that are made together.
 constexpr std::size_t kDotRows = 4;
 /// Rows between which the groups go round, so that their input stays in the cache.
-constexpr std::size_t kDotBlock = 16;
+constexpr std::size_t kDotBlock = 32;
 static_assert(kRowGroup % kDotRows == 0);
 /// Steps whose weights stay in registers from row to row.
 constexpr std::size_t kMostKept = 3;
