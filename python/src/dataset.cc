@@ -33,16 +33,6 @@ DatasetObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<DatasetOb
 /// True if a sample may have to be fetched.
 bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
 
-/// The sample at `number`, with the GIL kept only if nothing has to be waited for.
-Sample sample_at(const Dataset& data, std::uint64_t number) {
-  if (auto sample = data.try_get(number)) return *std::move(sample);
-  if (may_wait_long(data)) {
-    return without_gil([&](const CancelToken&) { return data[number]; });
-  }
-  const nb::gil_scoped_release released;
-  return data[number];
-}
-
 /// As a list has them: one less than 0 counts from the end. What is out of range stays so.
 std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
   return number < 0 ? static_cast<std::uint64_t>(number) + size
@@ -393,6 +383,15 @@ std::string shown_in_python(const DatasetObject& self) {
 }
 
 }  // namespace
+
+Sample sample_at(const Dataset& data, std::uint64_t number) {
+  if (auto sample = data.try_get(number)) return *std::move(sample);
+  if (may_wait_long(data)) {
+    return without_gil([&](const CancelToken&) { return data[number]; });
+  }
+  const nb::gil_scoped_release released;
+  return data[number];
+}
 
 const Dataset& dataset_of(nb::handle dataset) {
   return nb::cast<const DatasetObject&>(dataset).data;

@@ -44,11 +44,17 @@ std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, std::uint64_
 /// A dataset from what Python passes. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);
 
+/// The sample at `number`. Others may run Python meanwhile if its shard has to be opened or fetched.
+/// Errors: as Dataset's operator[].
+Sample sample_at(const Dataset& data, std::uint64_t number);
+
 void add_samples(nanobind::module_& module);
 void add_datasets(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);
 void add_writing(nanobind::module_& module);
+void add_wids_samples(nanobind::module_& module);
+void add_wids_orders(nanobind::module_& module);
 
 }  // namespace shardwise::python
