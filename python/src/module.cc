@@ -27,4 +27,6 @@ NB_MODULE(_core, module) {
   add_columns(module);
   add_batches(module);
   add_loaders(module);
+  add_wids_samples(module);
+  add_wids_orders(module);
 }

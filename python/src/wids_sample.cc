@@ -1,0 +1,309 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "blocking.h"
+#include "data/sample_access.h"
+#include "errors.h"
+#include "field_names.h"
+#include "ingest/remote_shards.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+#include "shardwise/data/make_remote_access.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+/// The samples of a list of shards, as shardwise.wids gives them: dicts of BytesIO, with what wids
+/// says of each sample. Counts what a cache of `capacity` shards would have held, as wids' has.
+struct WidsReader {
+  /// One shard of the list. A list may have fewer samples of it than it has, or claim more.
+  struct Shard {
+    std::uint64_t first_in_data;
+    std::uint64_t num_in_data;
+    nb::object url;
+    nb::object dataset_name;
+  };
+
+  struct Name {
+    std::string name;
+    PyObject* dotted = nullptr;
+  };
+
+  nb::object dataset;  // a shardwise.Dataset
+  nb::object sample_type;
+  nb::object bytes_io;
+  std::vector<std::uint64_t> ends;  ///< of the shards, in the list's numbers
+  std::vector<Shard> shards;
+
+  nb::ft_mutex mutex;  // of what follows
+  std::array<Name, 64> recent_names;
+  std::uint64_t capacity = 0;
+  std::uint64_t accesses = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t num_recent = 0;
+  std::vector<std::uint64_t> last_use;  ///< of each shard, by the counter of accesses; 0: not held
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return ends.empty() ? 0 : ends.back(); }
+  void touch(std::size_t shard);
+};
+
+WidsReader& held_by(PyObject* self) noexcept { return *nb::inst_ptr<WidsReader>(self); }
+
+/// Takes the shard that was used longest ago out of those that are held.
+void evict_oldest(WidsReader& reader) {
+  std::uint64_t* oldest = nullptr;
+  for (std::uint64_t& use : reader.last_use) {
+    if (use != 0 && (oldest == nullptr || use < *oldest)) oldest = &use;
+  }
+  if (oldest != nullptr) *oldest = 0;
+  --reader.num_recent;
+}
+
+void WidsReader::touch(std::size_t shard) {
+  const nb::ft_lock_guard lock(mutex);
+  ++accesses;
+  if (last_use[shard] == 0) {
+    ++misses;
+    if (num_recent == capacity) evict_oldest(*this);
+    ++num_recent;
+  }
+  last_use[shard] = accesses;
+}
+
+/// Where a sample of the list lies.
+struct Place {
+  std::uint64_t number;
+  std::size_t shard;
+  std::uint64_t in_shard;
+};
+
+Place place_of(const WidsReader& reader, PyObject* key) {
+  const Py_ssize_t asked = PyNumber_AsSsize_t(key, PyExc_IndexError);
+  if (asked == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  const auto number = static_cast<std::uint64_t>(asked) + (asked < 0 ? reader.size() : 0);
+  if (number >= reader.size()) {
+    throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(asked),
+                "the dataset has " + std::to_string(reader.size()) + " samples, from 0");
+  }
+  const auto end = std::upper_bound(reader.ends.begin(), reader.ends.end(), number);
+  const auto shard = static_cast<std::size_t>(end - reader.ends.begin());
+  return {number, shard, number - (shard == 0 ? 0 : reader.ends[shard - 1])};
+}
+
+/// The sample's number in the dataset.
+std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
+  const WidsReader::Shard& shard = reader.shards[place.shard];
+  if (place.in_shard >= shard.num_in_data) {
+    throw Error(ErrorCode::kMismatch, "a shard has fewer samples than its nsamples says",
+                "sample " + std::to_string(place.in_shard) + " of " +
+                    nb::cast<std::string>(nb::repr(shard.url)) + ", which has " +
+                    std::to_string(shard.num_in_data),
+                "correct nsamples, or bring back the shard that it was counted of");
+  }
+  return shard.first_in_data + place.in_shard;
+}
+
+/// The name of a field with a dot before it, as an interned string that is never freed: a data set
+/// has few. A borrowed reference; null with Python's error set.
+PyObject* dotted_name(WidsReader& reader, std::string_view name) {
+  const nb::ft_lock_guard lock(reader.mutex);
+  const std::size_t hash = name.size() * 7 + (name.empty() ? 0 : name.front() * 3U + name.back());
+  WidsReader::Name& recent = reader.recent_names[hash % reader.recent_names.size()];
+  if (recent.dotted != nullptr && recent.name == name) return recent.dotted;
+  PyObject* made = new_name("." + std::string(name));
+  if (made == nullptr) return nullptr;
+  PyUnicode_InternInPlace(&made);
+  recent = {std::string(name), made};
+  return made;
+}
+
+/// Extra names that each sample has.
+struct ExtraNames {
+  PyObject* key = PyUnicode_InternFromString("__key__");
+  PyObject* dataset = PyUnicode_InternFromString("__dataset__");
+  PyObject* index = PyUnicode_InternFromString("__index__");
+  PyObject* shard = PyUnicode_InternFromString("__shard__");
+  PyObject* shard_index = PyUnicode_InternFromString("__shardindex__");
+};
+
+const ExtraNames& extra_names() {
+  static const auto* const names = new ExtraNames;  // Python is gone before it
+  return *names;
+}
+
+nb::object checked(PyObject* made) {
+  if (made == nullptr) nb::raise_python_error();
+  return nb::steal(made);
+}
+
+void set(const nb::object& dict, PyObject* name, const nb::object& value) {
+  if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) nb::raise_python_error();
+}
+
+/// Has the pages' addresses looked up, and their first bytes on their way, before they are copied:
+/// of 80 KB in no cache that is a fifth of the time.
+void prefetch_pages(std::string_view bytes) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < bytes.size(); at += kPage) __builtin_prefetch(bytes.data() + at);
+}
+
+/// A copy of a field, which a file that is truncated meanwhile cannot end the process of.
+nb::object copied(const Sample& sample, std::size_t i, std::string_view bytes) {
+  const std::size_t size = bytes.size();
+  prefetch_pages(bytes);
+  nb::object copy = checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
+  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; others need not wait for more
+  if (size < kLong) {
+    detail::SampleAccess::copy(sample, i, {to, size});
+  } else {
+    const nb::gil_scoped_release released;
+    detail::SampleAccess::copy(sample, i, {to, size});
+  }
+  return copy;
+}
+
+void set_fields(WidsReader& reader, const Sample& sample, const nb::object& dict) {
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    const Sample::Field field = sample.field(i);
+    PyObject* name = dotted_name(reader, field.name);
+    if (name == nullptr) nb::raise_python_error();
+    const nb::object bytes = copied(sample, i, field.bytes);
+    // BytesIO over a whole bytes object shares it: this copies nothing more.
+    set(dict, name,
+        checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr)));
+  }
+}
+
+PyObject* get_item(PyObject* self, PyObject* key) noexcept {
+  return guarded(
+      [&]() -> PyObject* {
+        WidsReader& reader = held_by(self);
+        const Place place = place_of(reader, key);
+        const Sample sample = sample_at(dataset_of(reader.dataset), number_in_data(reader, place));
+        reader.touch(place.shard);
+        const WidsReader::Shard& shard = reader.shards[place.shard];
+        nb::object dict = checked(PyObject_CallFunctionObjArgs(reader.sample_type.ptr(), nullptr));
+        set_fields(reader, sample, dict);
+        const ExtraNames& names = extra_names();
+        set(dict, names.key, checked(new_name(sample.key())));
+        set(dict, names.dataset, shard.dataset_name);
+        set(dict, names.index, checked(PyLong_FromUnsignedLongLong(place.number)));
+        set(dict, names.shard, shard.url);
+        set(dict, names.shard_index, checked(PyLong_FromUnsignedLongLong(place.in_shard)));
+        return dict.release().ptr();
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+Py_ssize_t length(PyObject* self) noexcept { return static_cast<Py_ssize_t>(held_by(self).size()); }
+
+PyType_Slot slots[] = {
+    {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
+    {Py_mp_length, reinterpret_cast<void*>(length)},
+    {0, nullptr},
+};
+
+void make(WidsReader* self, nb::object dataset, nb::object sample_type, const nb::list& shards,
+          std::uint64_t capacity) {
+  new (self) WidsReader;
+  self->dataset = std::move(dataset);
+  self->sample_type = std::move(sample_type);
+  self->bytes_io = nb::module_::import_("io").attr("BytesIO");
+  self->capacity = capacity;
+  for (const nb::handle shard : shards) {
+    const auto size = nb::cast<std::uint64_t>(shard[0]);
+    if (size > std::numeric_limits<std::int64_t>::max() - self->size()) {
+      throw InvalidArgument("the counts of samples add up to more than 2^63", "nsamples",
+                            "correct them");
+    }
+    self->ends.push_back(self->size() + size);
+    self->shards.push_back(
+        {nb::cast<std::uint64_t>(shard[1]), nb::cast<std::uint64_t>(shard[2]), shard[3], shard[4]});
+  }
+  self->last_use.resize(self->shards.size());
+}
+
+std::vector<std::uint64_t> recent(WidsReader& self) {
+  const nb::ft_lock_guard lock(self.mutex);
+  std::vector<std::uint64_t> held;
+  for (std::size_t i = 0; i < self.last_use.size(); ++i) {
+    if (self.last_use[i] != 0) held.push_back(i);
+  }
+  std::sort(held.begin(), held.end(),
+            [&](auto a, auto b) { return self.last_use[a] < self.last_use[b]; });
+  return held;
+}
+
+void clear(WidsReader& self) {
+  const nb::ft_lock_guard lock(self.mutex);
+  std::fill(self.last_use.begin(), self.last_use.end(), 0);
+  self.num_recent = 0;
+}
+
+void reset_stats(WidsReader& self) {
+  clear(self);
+  self.accesses = 0;
+  self.misses = 0;
+}
+
+/// The whole of a remote file, for descriptors.
+nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
+  const std::string bytes = without_gil([&](const CancelToken& cancel) {
+    const auto remote = make_remote_access(nullptr, nullptr, cancel);
+    std::string read;
+    remote->read(url, remote->state(url), 0, std::nullopt, [&](std::string_view piece) {
+      if (piece.size() > max_bytes - read.size()) {
+        throw InvalidArgument("the file is larger than what is read at once",
+                              std::to_string(max_bytes) + " bytes",
+                              "check that it is a wids descriptor");
+      }
+      read += piece;
+    });
+    return read;
+  });
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+void add_wids_samples(nb::module_& module) {
+  nb::class_<WidsReader>(module, "WidsReader", nb::type_slots(slots),
+                         "What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is "
+                         "sample i of a list of shards as a dict of BytesIO, with the extras of "
+                         "wids. Any thread may use it.")
+      .def("__init__", &make, "dataset"_a, "sample_type"_a, "shards"_a, "capacity"_a,
+           nb::sig("def __init__(self, dataset: Dataset, sample_type: type[dict[str, typing.Any]], "
+                   "shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None"),
+           "shards: of each its samples in the list, its first sample and its samples in the "
+           "dataset, its URL, and the name of its data set.")
+      .def("recent", &recent,
+           "Numbers of the shards that were used last, the last one at the end; ``capacity`` at "
+           "most.")
+      .def_ro("accesses", &WidsReader::accesses)
+      .def_ro("misses", &WidsReader::misses)
+      .def_ro("capacity", &WidsReader::capacity)
+      .def("clear", &clear, "Forgets which shards were used.")
+      .def("reset_stats", &reset_stats, "Counts from 0 again.");
+  module.def("read_remote", &read_remote, "url"_a, "max_bytes"_a,
+             nb::sig("def read_remote(url: str, max_bytes: int) -> bytes"),
+             "The whole of a remote file. Raises InvalidArgument if it is larger; NotFound, "
+             "FetchError.");
+}
+
+}  // namespace shardwise::python
