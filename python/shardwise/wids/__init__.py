@@ -1,0 +1,64 @@
+"""The package wids over the engine of shardwise: datasets of shards, by sample number.
+
+    import shardwise.wids as wids                # or: shardwise.wids.install(); import wids
+
+    dataset = wids.ShardListDataset("train.json")
+    sampler = wids.DistributedChunkedSampler(dataset, chunksize=1000, shuffle=True)
+    loader = torch.utils.data.DataLoader(dataset, sampler=sampler, batch_size=64, num_workers=4)
+
+Programs that were written for wids run unchanged: ``python -m shardwise.wids script.py``, or
+install() before they import it. docs/migrating-from-wids.md says what differs. Neither torch, NumPy
+nor Pillow is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from .dataset import ShardListDataset, ShardListDatasetMulti
+from .decode import (
+    decode_all_gz,
+    decode_basic,
+    decode_images_to_numpy,
+    decode_images_to_pil,
+    default_decoder,
+)
+from .installing import install
+from .samplers import (
+    ChunkedSampler,
+    DistributedChunkedSampler,
+    DistributedRangedSampler,
+    ShardedSampler,
+    ShardListSampler,
+)
+from .shards import LRUShards
+from .tars import (
+    IndexedTarSamples,
+    MMIndexedTar,
+    compute_num_samples,
+    group_by_key,
+    splitname,
+)
+
+__version__ = "0.1.11"
+"""The version of wids whose place it takes."""
+
+__all__ = [
+    "ChunkedSampler",
+    "DistributedChunkedSampler",
+    "DistributedRangedSampler",
+    "IndexedTarSamples",
+    "LRUShards",
+    "MMIndexedTar",
+    "ShardListDataset",
+    "ShardListDatasetMulti",
+    "ShardListSampler",
+    "ShardedSampler",
+    "compute_num_samples",
+    "decode_all_gz",
+    "decode_basic",
+    "decode_images_to_numpy",
+    "decode_images_to_pil",
+    "default_decoder",
+    "group_by_key",
+    "install",
+    "splitname",
+]

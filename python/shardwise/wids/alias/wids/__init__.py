@@ -1,0 +1,7 @@
+"""Stands for wids where shardwise.wids.install() was called: see there."""
+
+from shardwise.wids import install
+
+__shardwise__ = True
+
+install()

@@ -1,0 +1,406 @@
+"""ShardListDataset: the samples of a list of shards by number."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .. import _core
+from ..errors import InvalidArgument, Mismatch
+from ..opening import open as open_dataset
+from .decode import default_decoder
+from .sample import Sample
+from .shards import (
+    CacheLocalname,
+    DatasetShards,
+    DefaultLocalname,
+    ShardPlace,
+    ShardSamples,
+    default_cache_dir,
+    needs_cache,
+    refuse_pipes,
+    source_of,
+)
+from .specs import check_shards, load_dsdesc_and_resolve, urldir
+
+if TYPE_CHECKING:
+    import numpy
+
+T_co = TypeVar("T_co", covariant=True)
+
+Transform = Callable[[Any], Any]
+
+_NO_LIMIT = 1 << 62
+
+
+def interpret_transformations(transformations: Any, allow_pickle: bool = False) -> list[Transform]:
+    """The functions that "PIL", "numpy", a function, or a list of such stand for."""
+    given = transformations if isinstance(transformations, (list, tuple)) else [transformations]
+    functions: list[Transform] = []
+    for transformation in given:
+        if transformation in ("PIL", "numpy"):
+            transformation = partial(
+                default_decoder, format=transformation, allow_pickle=allow_pickle
+            )
+        if not callable(transformation):
+            raise InvalidArgument(
+                f"{transformation!r} is no transformation: give 'PIL', 'numpy', a function, or a "
+                "list of such"
+            )
+        functions.append(transformation)
+    return functions
+
+
+def hash_dataset_name(input_string: str) -> str:
+    """A name of 16 letters for a data set that has none."""
+    digest = hashlib.sha256(input_string.encode()).digest()
+    return base64.urlsafe_b64encode(digest)[:16].decode("ascii")
+
+
+class _Opening:
+    """How the shards of a dataset are opened; pickled with it, to open them again."""
+
+    __slots__ = ("allow_pipe", "cache_bytes", "cache_dir", "lru_size")
+
+    def __init__(self, lru_size: int, cache_dir: str, cache_bytes: int, allow_pipe: bool) -> None:
+        self.lru_size, self.allow_pipe = lru_size, allow_pipe
+        self.cache_dir, self.cache_bytes = cache_dir, cache_bytes
+
+    def open(
+        self, sources: str | Sequence[str], is_cached: bool, index_directory: str = ""
+    ) -> _core.Dataset:
+        cache = None
+        if is_cached:
+            os.makedirs(self.cache_dir, exist_ok=True)
+            # A folder of its own in that of wids, whose files are not the shard cache's.
+            cache = _core.ShardCache(
+                os.path.join(self.cache_dir, "shardwise"),
+                self.cache_bytes,
+                bypass_large=True,
+                allow_pipe=self.allow_pipe,
+            )
+        return open_dataset(
+            sources,
+            cache=cache,
+            max_open_shards=self.lru_size,
+            index_directory=index_directory,
+        )
+
+
+class ShardListDataset(Generic[T_co]):
+    """The samples of a list of shards, by number: ``dataset[i]`` is a dict, decoded.
+
+    shards: a descriptor (JSON), as a path, a URL or an open stream; or a list of
+        ``{"url": ..., "nsamples": ...}``.
+    transformations: what each sample goes through: "PIL" or "numpy" (see default_decoder()), a
+        function, or a list of such; [] leaves the fields as io.BytesIO.
+    cache_dir: the folder in which remote shards are kept, in a shard cache that all processes of
+        this machine share: its sub-folder "shardwise"; by default that of localname, WIDS_CACHE,
+        or a folder in the temporary one. Local shards are read where they lie, whatever is said.
+    localname: a function from a URL to a path. If there is a file, it is read in place of the URL.
+    cache_size: bytes that the cached shards may take. keep: no limit.
+    lru_size: shards kept open at most. An open one costs address space, and no descriptor.
+    dataset_name: of a list. base: where relative URLs begin: by default at the descriptor's "base",
+        or beside it. options: replace keys of the descriptor.
+
+    And what wids has not:
+
+    claims: "check": a shard that has not as many samples as its nsamples says, or bytes as its
+        filesize says, is a Mismatch; "believe": its first nsamples are taken, as wids did. By
+        default what SHARDWISE_WIDS_CLAIMS says, or "check".
+    allow_pickle: .pkl and .pt are decoded; else they are Unsupported. allow_pipe: ``pipe:`` URLs
+        are run as commands; else they are InvalidArgument.
+    index: an index over these shards, made before by shardwise.index(); without it one is built
+        when the shards are first opened, and kept in index_directory ($XDG_CACHE_HOME/shardwise).
+
+    A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
+    ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in it) and
+    ``__dataset__``. Any thread may read; after fork() the child may go on. Pickled, it is a
+    reference to the index, with its transformations.
+
+    Raises InvalidArgument, Mismatch, NotFound, CorruptShard, FetchError, OSError.
+    """
+
+    def __init__(
+        self,
+        shards: Any,
+        *,
+        cache_size: int = int(1e12),
+        cache_dir: str | os.PathLike[str] | None = None,
+        lru_size: int = 4096,
+        dataset_name: str | None = None,
+        localname: Callable[[str], str] | None = None,
+        transformations: Any = "PIL",
+        keep: bool = False,
+        base: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        claims: str | None = None,
+        allow_pickle: bool = False,
+        allow_pipe: bool = False,
+        index: str | os.PathLike[str] | None = None,
+        index_directory: str | os.PathLike[str] = "",
+    ) -> None:
+        super().__init__()
+        self._take_list(shards, dataset_name, base, options)
+        self._take_cache(cache_dir, localname)
+        self.transformations: list[Transform] = interpret_transformations(
+            transformations, allow_pickle
+        )
+        claims = claims or os.environ.get("SHARDWISE_WIDS_CLAIMS", "check")
+        if claims not in ("check", "believe"):
+            raise InvalidArgument(f"claims={claims!r}: it is 'check' or 'believe'")
+        if lru_size < 1:
+            raise InvalidArgument(f"lru_size={lru_size}: at least one shard has to be open")
+
+        sources = [source_of(shard["url"], localname) for shard in self.shards]
+        if not allow_pipe:
+            refuse_pipes(sources)
+        self._is_cached = any(needs_cache(source) for source in sources)
+        self._opening = _Opening(
+            lru_size,
+            os.path.abspath(self.cache_dir or self._folder_of_localname()),
+            _NO_LIMIT if keep else int(cache_size),
+            allow_pipe,
+        )
+        data = self._opening.open(
+            os.fspath(index) if index is not None else list(dict.fromkeys(sources)),
+            self._is_cached,
+            os.fspath(index_directory),
+        )
+        self._places = _places(data, sources)
+        self.lengths: list[int] = _lengths(self.shards, self._places, data, claims)
+        self.total_length = sum(self.lengths)
+        self._take_data(data)
+
+    def _take_list(
+        self,
+        shards: Any,
+        dataset_name: str | None,
+        base: str | None,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        """Sets base, spec, shards and dataset_name."""
+        self.base: str | None = None
+        self.spec: dict[str, Any] = dict(options or {})
+        if isinstance(shards, (str, os.PathLike)) or hasattr(shards, "read"):
+            is_named = not hasattr(shards, "read")
+            self.base = base
+            self.spec = load_dsdesc_and_resolve(shards, options=options, base=base)
+            if base is None and is_named:
+                self.base = urldir(os.fspath(shards))
+            self.shards: list[dict[str, Any]] = self.spec["shardlist"]
+            dataset_name = self.spec.get("name") or dataset_name
+        else:
+            self.shards = check_shards(shards if isinstance(shards, list) else list(shards))
+        if not self.shards:
+            raise InvalidArgument("a data set needs a shard: the list is empty")
+        self.dataset_name: str = dataset_name or hash_dataset_name(str(shards))
+
+    def _take_cache(
+        self,
+        cache_dir: str | os.PathLike[str] | None,
+        localname: Callable[[str], str] | None,
+    ) -> None:
+        """Sets cache_dir and localname, as programs look at them."""
+        self.cache_dir: str | None = None
+        if cache_dir is not None:
+            self.cache_dir = os.fspath(cache_dir)
+            self.localname: Callable[[str], str] = CacheLocalname(cache_dir)
+        elif localname is not None:
+            self.localname = localname
+        else:
+            self.cache_dir = default_cache_dir()
+            self.localname = DefaultLocalname(self.cache_dir)
+
+    def _folder_of_localname(self) -> str:
+        return os.path.dirname(os.path.abspath(self.localname(self.shards[0]["url"])))
+
+    def _take_data(self, data: _core.Dataset) -> None:
+        self.data = data
+        urls = [shard["url"] for shard in self.shards]
+        names = [shard.get("dataset") for shard in self.shards]
+        self._reader = _core.WidsReader(
+            data,
+            Sample,
+            [
+                (length, place.first, place.num_samples, url, name)
+                for length, place, url, name in zip(self.lengths, self._places, urls, names)
+            ],
+            self._opening.lru_size,
+        )
+        self.cache = DatasetShards(data, self._reader, urls, self._places)
+
+    def __getitem__(self, index: int) -> T_co:
+        sample: Any = self._reader[index]
+        for transform in self.transformations:
+            sample = transform(sample)
+        return sample  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return self.total_length
+
+    @property
+    def cum_lengths(self) -> numpy.typing.NDArray[numpy.int64]:
+        """The number of samples in the shards up to each one. Needs NumPy."""
+        import numpy
+
+        return numpy.cumsum(self.lengths)
+
+    @property
+    def data_info(self) -> str:
+        """The data set in one line."""
+        num_bytes = sum(shard.get("filesize", 0) for shard in self.shards)
+        return (
+            f"{self.dataset_name}: {len(self.shards)} shards, {self.total_length} samples, "
+            f"{num_bytes} bytes, base {self.base}, cache {self.cache_dir}"
+        )
+
+    def add_transform(self, transform: Transform) -> ShardListDataset[T_co]:
+        """Adds a function that each sample goes through after the others. Gives the dataset."""
+        self.transformations.append(transform)
+        return self
+
+    def get_stats(self) -> tuple[int, int]:
+        """Samples that were asked for, and those whose shard had to be opened."""
+        return self._reader.accesses, self._reader.misses
+
+    def check_cache_misses(self) -> None:
+        """Warns if the shard had to be opened for more than 30 % of 100 samples or more."""
+        accesses, misses = self.get_stats()
+        if accesses > 100 and misses > 0.3 * accesses:
+            warnings.warn(
+                f"a shard had to be opened for {misses} of {accesses} samples; choose a larger "
+                "lru_size, or a sampler with smaller chunks",
+                stacklevel=2,
+            )
+
+    def get_shard(self, index: int) -> tuple[ShardSamples, int, dict[str, Any]]:
+        """The shard of a sample, its number in that, and what the list says of the shard."""
+        from bisect import bisect_right
+
+        number = index + self.total_length if index < 0 else index
+        ends = list(accumulate(self.lengths))
+        shard = bisect_right(ends, number)
+        in_shard = int(number) - (ends[shard - 1] if shard > 0 else 0)
+        if not 0 <= number < self.total_length:
+            self._reader[index]  # raises
+        return ShardSamples(self.data, self._places[shard]), in_shard, self.shards[shard]
+
+    def close(self) -> None:
+        """Forgets which shards were used. What was read stays valid."""
+        self.cache.clear()
+
+    def __add__(self, other: Any) -> Any:
+        """Both after each other: torch's ConcatDataset."""
+        from torch.utils.data import ConcatDataset
+
+        return ConcatDataset([self, other])  # type: ignore[list-item]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in ("_reader", "cache"):
+            del state[name]
+        state["data"] = (self.data.path, self.data.fingerprint)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path, fingerprint = state.pop("data")
+        self.__dict__.update(state)
+        data = self._opening.open(path, self._is_cached)
+        if data.fingerprint != fingerprint:
+            raise Mismatch(
+                f"another index lies at {path!r} than when the data set was pickled; make the data "
+                "set again"
+            )
+        self._take_data(data)
+
+
+def _places(data: _core.Dataset, sources: Iterable[str]) -> list[ShardPlace]:
+    """Where each source lies in the dataset. Raises Mismatch if one does not."""
+    found = {shard.path: shard for shard in data.shards}
+    places = []
+    for source in sources:
+        shard = found.get(source)
+        if shard is None:
+            raise Mismatch(
+                f"the index {data.path!r} has no shard {source!r}; it has "
+                f"{', '.join(repr(path) for path in list(found)[:3])}"
+                + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+            )
+        places.append(ShardPlace(source, shard.first_sample, shard.num_samples))
+    return places
+
+
+def _lengths(
+    shards: list[dict[str, Any]], places: list[ShardPlace], data: _core.Dataset, claims: str
+) -> list[int]:
+    """The samples of each shard. Raises Mismatch if a shard is not what is said of it."""
+    lengths = [shard["nsamples"] for shard in shards]
+    if claims == "believe":
+        return lengths
+    sizes = {shard.path: shard.size_bytes for shard in data.shards}
+    for shard, place in zip(shards, places):
+        what, said, found = "samples", shard["nsamples"], place.num_samples
+        if said == found and isinstance(shard.get("filesize"), int):
+            what, said, found = "bytes", shard["filesize"], sizes[place.source]
+        if said != found:
+            raise Mismatch(
+                f"the shard {shard['url']!r} has {found} {what}, and not {said} as the list says: "
+                "the samples would be numbered otherwise. Bring back the shard that was counted, "
+                'count again with `widsindex create`, or give claims="believe"'
+            )
+    return lengths
+
+
+class ShardListDatasetMulti(ShardListDataset[T_co]):
+    """One dataset of several descriptors, one after the other: that of some forks of wids.
+
+    shards: a list whose entries are descriptors or lists of shards, or one of them.
+    sort_data_inseq: the shards are dealt to num_replicas runs, each with its part of every
+        descriptor's: for samplers that give each rank a run of samples.
+    The other options are those of ShardListDataset.
+    """
+
+    def __init__(
+        self,
+        shards: Any,
+        *,
+        base: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        sort_data_inseq: bool = False,
+        num_replicas: int | None = None,
+        **others: Any,
+    ) -> None:
+        several = shards if isinstance(shards, (list, tuple)) else [shards]
+        if several and isinstance(several[0], dict):
+            several = [several]
+        lists = [
+            check_shards(entry)
+            if isinstance(entry, list)
+            else load_dsdesc_and_resolve(entry, options=options, base=base)["shardlist"]
+            for entry in several
+        ]
+        if sort_data_inseq:
+            if num_replicas is None:
+                raise InvalidArgument("sort_data_inseq needs num_replicas: the number of ranks")
+            lists = [
+                entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists
+            ]
+        self.num_replicas = num_replicas
+        super().__init__(
+            [shard for entry in lists for shard in entry], options=options, **others
+        )
+
+
+__all__ = [
+    "ShardListDataset",
+    "ShardListDatasetMulti",
+    "hash_dataset_name",
+    "interpret_transformations",
+]

@@ -1,0 +1,248 @@
+"""Decoding of fields by their names' endings, as the transformations of a dataset.
+
+Each function takes a sample and gives it back; keys that begin with ``__`` are left alone. What a
+field needs to be decoded (Pillow, NumPy, torch, msgpack, safetensors) is imported when one comes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import BadField, InvalidArgument, Unsupported
+from .sample import Sample
+
+MAX_GZ_BYTES = 1 << 30
+"""What a .gz field may become when it is decompressed, unless it is said otherwise."""
+
+_IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
+# Those of wids: programs open .jpeg and .webp themselves, and Pillow opens no opened image.
+
+
+def check_keys(sample: dict[str, Any]) -> None:
+    """Raises InvalidArgument if a field's name has no leading dot."""
+    for key in sample:
+        if not key.startswith((".", "__")):
+            raise InvalidArgument(f"the field {key!r} has no leading dot")
+
+
+def _bytes(value: Any) -> bytes:
+    """What a field holds: of a stream, from where it stands."""
+    return bytes(value.read()) if hasattr(value, "read") else bytes(value)
+
+
+def _ending(key: str) -> str:
+    """The last part of a field's name, without the dot; of compressed ones the one before gz."""
+    parts = key.lower().split(".")
+    if parts[-1] == "gz" and len(parts) > 2:
+        parts.pop()
+    return parts[-1] if len(parts) > 1 else ""
+
+
+def _fields(sample: dict[str, Any]) -> list[str]:
+    return [key for key in sample if key.startswith(".")]
+
+
+def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
+    """What is in gzip data. Raises BadField if it is damaged, or more than ``max_bytes``."""
+    pieces: list[bytes] = []
+    left = max_bytes
+    while data:
+        gzip = zlib.decompressobj(wbits=31)
+        try:
+            piece = gzip.decompress(data, left + 1)
+        except zlib.error as error:
+            raise BadField(f"a .gz field is damaged: {error}") from None
+        left -= len(piece)
+        if left < 0:
+            raise BadField(
+                f"a .gz field has more than {max_bytes} bytes when it is decompressed; if it is "
+                "meant to, give decode_all_gz a larger max_bytes"
+            )
+        if not gzip.eof:
+            raise BadField("a .gz field is cut off")
+        pieces.append(piece)
+        data = gzip.unused_data.lstrip(b"\0")
+    return b"".join(pieces)
+
+
+def decode_all_gz(
+    sample: dict[str, Any],
+    format: bool | str | None = True,
+    update_key: bool = True,
+    max_bytes: int = MAX_GZ_BYTES,
+) -> dict[str, Any]:
+    """Decompresses the fields whose names end in .gz, in place.
+
+    update_key: they lose the ending. max_bytes: of a field that is decompressed, at most: a few
+    KB of gzip can stand for as many GB. Raises BadField.
+    """
+    check_keys(sample)
+    for key in _fields(sample):
+        parts = key.split(".")
+        if parts[-1].lower() != "gz":
+            continue
+        if len(parts) == 2:
+            warnings.warn("a field that is named .gz alone is not decompressed", stacklevel=2)
+            continue
+        stream = io.BytesIO(decompressed(_bytes(sample[key]), max_bytes))
+        if update_key:
+            del sample[key]
+            sample[key[: -len(".gz")]] = stream
+        else:
+            sample[key] = stream
+    return sample
+
+
+def _decode_npy(data: bytes, allow_pickle: bool) -> Any:
+    import numpy
+
+    return numpy.load(io.BytesIO(data), allow_pickle=allow_pickle)
+
+
+def _decode_msgpack(data: bytes, allow_pickle: bool) -> Any:
+    import msgpack
+
+    return msgpack.unpackb(data, raw=False)
+
+
+def _decode_safetensors(data: bytes, allow_pickle: bool) -> Any:
+    import safetensors.torch
+
+    return safetensors.torch.load(data)
+
+
+def _require_pickles(allow_pickle: bool) -> None:
+    if not allow_pickle:
+        raise Unsupported(
+            "a pickle runs whatever whoever wrote it wants: it is not read unless the data set is "
+            "made with allow_pickle=True; transformations=[] leaves fields as they are"
+        )
+
+
+def _decode_torch(data: bytes, allow_pickle: bool) -> Any:
+    _require_pickles(allow_pickle)
+    import torch
+
+    return torch.load(io.BytesIO(data), weights_only=False)
+
+
+def _decode_pickle(data: bytes, allow_pickle: bool) -> Any:
+    _require_pickles(allow_pickle)
+    import pickle
+
+    return pickle.loads(data)
+
+
+_BASIC: dict[str, Callable[[bytes, bool], Any]] = {
+    "txt": lambda data, _: data.decode("utf-8"),
+    "text": lambda data, _: data.decode("utf-8"),
+    "cls": lambda data, _: int(data.decode("utf-8")),
+    "cls2": lambda data, _: int(data.decode("utf-8")),
+    "json": lambda data, _: json.loads(data),
+    "npy": _decode_npy,
+    "mp": _decode_msgpack,
+    "safetensors": _decode_safetensors,
+    "pt": _decode_torch,
+    "pth": _decode_torch,
+    "pkl": _decode_pickle,
+    "pickle": _decode_pickle,
+}
+
+
+def decode_basic(
+    sample: dict[str, Any], format: bool | str | None = True, allow_pickle: bool = False
+) -> dict[str, Any]:
+    """Decodes the fields that are text, numbers or arrays, in place.
+
+    .txt .text (str), .cls .cls2 (int), .json, .npy (an array), .mp (msgpack), .safetensors; with
+    allow_pickle also .pkl .pickle .pt .pth, which run what their writer wants: without it they are
+    Unsupported. Each also with .gz after it, decompressed already.
+    """
+    check_keys(sample)
+    for key in _fields(sample):
+        decode = _BASIC.get(_ending(key))
+        if decode is None:
+            continue
+        data = _bytes(sample[key])
+        try:
+            sample[key] = decode(data, allow_pickle)
+        except ValueError as error:
+            where = f"sample {sample['__key__']!r}, " if "__key__" in sample else ""
+            raise BadField(f"{where}field {key!r} cannot be decoded: {error}") from error
+    return sample
+
+
+def _open_image(value: Any) -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise Unsupported(
+            "decoding images needs Pillow: install it, or give the data set transformations of "
+            "your own"
+        ) from None
+    return Image.open(value if hasattr(value, "read") else io.BytesIO(value))
+
+
+def decode_images_to_pil(
+    sample: dict[str, Any], format: bool | str | None = True
+) -> dict[str, Any]:
+    """Makes the images PIL.Image, in place: .jpg .png .ppm .pgm .pbm .pnm.
+
+    Pillow reads the pixels when they are first asked for.
+    """
+    check_keys(sample)
+    for key in _fields(sample):
+        if key.lower().rsplit(".", 1)[-1] in _IMAGES:
+            sample[key] = _open_image(sample[key])
+    return sample
+
+
+def decode_images_to_numpy(
+    sample: dict[str, Any], format: bool | str | None = True
+) -> dict[str, Any]:
+    """Makes the images NumPy arrays, in place: uint8 [H, W, C], or [H, W] of gray ones."""
+    import numpy
+
+    check_keys(sample)
+    for key in _fields(sample):
+        if key.lower().rsplit(".", 1)[-1] in _IMAGES:
+            sample[key] = numpy.asarray(_open_image(sample[key]))
+    return sample
+
+
+def default_decoder(
+    sample: dict[str, Any],
+    format: bool | str | None = True,
+    gz_update_key: bool = False,
+    allow_pickle: bool = False,
+) -> dict[str, Any]:
+    """A decoded copy of a sample: .gz, the basic types, and images by ``format``.
+
+    format: "PIL" or "numpy". gz_update_key: .gz is taken off the names. Raises BadField,
+    Unsupported (see decode_basic()), InvalidArgument for another format.
+    """
+    images = {"pil": decode_images_to_pil, "numpy": decode_images_to_numpy}
+    decode_images = images.get(str(format).lower())
+    if decode_images is None:
+        raise InvalidArgument(f"unknown format of images {format!r}: use 'PIL' or 'numpy'")
+    result: dict[str, Any] = Sample(sample)
+    decode_all_gz(result, update_key=gz_update_key)
+    decode_basic(result, allow_pickle=allow_pickle)
+    return decode_images(result)
+
+
+__all__ = [
+    "MAX_GZ_BYTES",
+    "check_keys",
+    "decode_all_gz",
+    "decode_basic",
+    "decode_images_to_numpy",
+    "decode_images_to_pil",
+    "decompressed",
+    "default_decoder",
+]

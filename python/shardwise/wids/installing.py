@@ -1,0 +1,65 @@
+"""install(): what programs import as wids."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+
+# The modules of wids, and those here that have what is in them.
+_MODULES = {
+    "wids": (
+        "dataset",
+        "samplers",
+        "shards",
+        "tars",
+        "decode",
+        "specs",
+        "lru",
+    ),
+    "wids_cleanup": ("cleanup",),
+    "wids_decode": ("decode",),
+    "wids_index": ("index_tool",),
+    "wids_lru": ("lru",),
+    "wids_mmtar": ("tars",),
+    "wids_specs": ("specs",),
+    "wids_tar": ("tars",),
+}
+
+
+def install() -> None:
+    """Makes ``import wids`` mean shardwise.wids, with ``wids.wids``, ``wids.wids_specs`` and so on.
+
+    A package wids that is installed is not touched, and is not seen any more by this process and
+    by workers that it spawns. Does nothing the second time. Raises InvalidArgument if a program
+    has imported that package already.
+    """
+    here = sys.modules[__package__]
+    present = sys.modules.get("wids")
+    if present is here:
+        return
+    if present is not None and getattr(present, "__shardwise__", None) is None:
+        from ..errors import InvalidArgument
+
+        raise InvalidArgument(
+            f"wids is imported already, from {getattr(present, '__file__', None)!r}: call "
+            "shardwise.wids.install() before"
+        )
+    # Workers that are spawned begin with this process's path, and find the package there, which
+    # calls this again.
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    for name, sources in _MODULES.items():
+        module = ModuleType(f"wids.{name}", f"What {', '.join(sources)} of shardwise.wids have.")
+        for source in sources:
+            found = importlib.import_module(f"{__package__}.{source}")
+            for public in found.__all__:
+                setattr(module, public, getattr(found, public))
+        sys.modules[f"wids.{name}"] = module
+        setattr(here, name, module)
+    sys.modules["wids"] = here
+
+
+__all__ = ["install"]

@@ -1,0 +1,37 @@
+"""The dict that a dataset of shardwise.wids gives for a sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Sample(dict[str, Any]):
+    """A sample: fields by their names with a leading dot, and the extras of wids.
+
+    An index knows the names of fields in lower case. So that programs written for shards with
+    ``.JPG`` find what they ask for, a name in upper case answers as the one in lower case.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> Any:
+        lower = key.lower() if isinstance(key, str) else key
+        if lower == key or not dict.__contains__(self, lower):
+            raise KeyError(key)
+        return dict.__getitem__(self, lower)
+
+    def __contains__(self, key: object) -> bool:
+        if dict.__contains__(self, key):
+            return True
+        return isinstance(key, str) and dict.__contains__(self, key.lower())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a field; ``default`` if there is none of that name."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def copy(self) -> Sample:
+        """A Sample with the same values."""
+        return Sample(self)

@@ -1,0 +1,355 @@
+"""The samplers of wids, whose order is that of wids bit for bit.
+
+They keep its faults, too: of several ranks the last ones get fewer samples or none, though all say
+the same length; each rank has the same samples in every epoch. With ``exact=True``, or
+SHARDWISE_WIDS_EXACT=1 in the environment, the order is the exact one of shardwise: over all ranks
+each sample comes once in an epoch, the ranks differ by one at most, and len() is what comes.
+
+The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+from .._core import Order, WidsOrder
+from .._core import Sampler as _Sampler
+from ..errors import InvalidArgument
+
+_EPOCH_STEP = 1289738273
+_MAX_SEED = (1 << 64) - 1
+
+Range = tuple[int, int]
+"""Numbers of samples: the first, and the one after the last."""
+
+
+def lengths_to_ranges(lengths: Iterable[int]) -> list[Range]:
+    """The numbers of the samples of each shard."""
+    ranges = []
+    begin = 0
+    for length in lengths:
+        ranges.append((begin, begin + length))
+        begin += length
+    return ranges
+
+
+def intersect_range(a: Range, b: Range) -> Range | None:
+    """What two ranges have in common, or None."""
+    begin, end = max(a[0], b[0]), min(a[1], b[1])
+    return (begin, end) if begin < end else None
+
+
+def intersect_ranges(rangelist: Iterable[Range], r: Range) -> list[Range]:
+    """What each of several ranges has in common with one, where there is something."""
+    common = (intersect_range(a, r) for a in rangelist)
+    return [range_ for range_ in common if range_ is not None]
+
+
+def iterate_ranges(
+    ranges: Iterable[Range],
+    rng: random.Random,
+    indexshuffle: bool = True,
+    shardshuffle: bool = True,
+) -> Iterator[int]:
+    """The numbers in some ranges: the ranges shuffled, and the numbers in each.
+
+    rng: a random.Random that was just seeded; what is drawn here does not show in it.
+    """
+    return WidsOrder(
+        ranges,
+        rng.getstate()[1],
+        shuffles_ranges=bool(shardshuffle),
+        shuffles_samples=bool(indexshuffle),
+    )
+
+
+def _wants_exact(exact: bool | None) -> bool:
+    if exact is None:
+        return os.environ.get("SHARDWISE_WIDS_EXACT", "0") not in ("", "0")
+    return exact
+
+
+def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
+    """Warns if a chunk has samples of more shards than are kept open."""
+    lengths = getattr(dataset, "lengths", None)
+    capacity = getattr(getattr(getattr(dataset, "cache", None), "lru", None), "capacity", None)
+    if lengths is None or capacity is None:
+        return
+    most = 0
+    ends = [end for _, end in lengths_to_ranges(lengths)]
+    from bisect import bisect_left, bisect_right
+
+    for begin, end in ranges:
+        if begin < end:
+            most = max(most, bisect_left(ends, end) - bisect_right(ends, begin) + 1)
+    if most > capacity:
+        warnings.warn(
+            f"a chunk of this sampler has samples of {most} shards, of which {capacity} are kept "
+            "open: nearly each sample opens a shard; choose a smaller chunksize, or a larger "
+            "lru_size",
+            stacklevel=4,
+        )
+
+
+class _Epochs:
+    """What the samplers have in common: an epoch, which moves on when all of it was given."""
+
+    seed: Any = 0
+    epoch: int = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch that is given next."""
+        self.epoch = epoch
+
+    def _random(self) -> random.Random:
+        return random.Random(self.seed + _EPOCH_STEP * self.epoch)
+
+
+class ShardListSampler(_Epochs):
+    """Shards in random order, and the samples of each in random order; of one process.
+
+    dataset: a ShardListDataset, or whatever has ``lengths``, unless lengths are given: the samples
+    of each shard. In epoch 0 the shards come as they lie, unless shufflefirst. ``ranges``,
+    ``seed``, ``shufflefirst`` and ``epoch`` may be changed between epochs.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        lengths: Iterable[int] | None = None,
+        seed: int = 0,
+        shufflefirst: bool = False,
+    ) -> None:
+        self.ranges = lengths_to_ranges(dataset.lengths if lengths is None else lengths)
+        self.seed = seed
+        self.shufflefirst = shufflefirst
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        shuffles_shards = self.shufflefirst or self.epoch > 0
+        yield from iterate_ranges(self.ranges, self._random(), shardshuffle=shuffles_shards)
+        self.epoch += 1
+
+    def __len__(self) -> int:
+        return sum(end - begin for begin, end in self.ranges)
+
+
+ShardedSampler = ShardListSampler
+
+
+class ChunkedSampler(_Epochs):
+    """Chunks of consecutive samples in random order, and those of each in random order.
+
+    dataset: whatever has a length. num_samples: how many of it, or (first, one after the last).
+    chunksize: samples of a chunk. shuffle=False: as they lie. In epoch 0 the chunks come as they
+    lie, unless shufflefirst. dslength_per_replica: what len() says. exact: see the module.
+
+    ``ranges`` (the chunks), ``seed``, ``shuffle``, ``shufflefirst`` and ``epoch`` may be changed
+    between epochs; the epoch moves on by itself when all of it was given. A step costs about 50 ns.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        dslength_per_replica: int = -1,
+        num_samples: int | Range | None = None,
+        chunksize: int = 2000,
+        seed: int = 0,
+        shuffle: bool = True,
+        shufflefirst: bool = False,
+        exact: bool | None = None,
+    ) -> None:
+        if num_samples is None:
+            num_samples = len(dataset)
+        first, end = (0, num_samples) if isinstance(num_samples, int) else num_samples
+        if chunksize < 1:
+            raise InvalidArgument(f"chunksize {chunksize}: a chunk has at least one sample")
+        self.dslength_per_replica = dslength_per_replica if dslength_per_replica > 0 else end - first
+        self.ranges = [(i, min(i + chunksize, end)) for i in range(first, end, chunksize)]
+        self.chunksize = chunksize
+        self.seed = seed
+        self.shuffle = shuffle
+        self.shufflefirst = shufflefirst
+        self.epoch = 0
+        self._exact: _Exact | None = None
+        if _wants_exact(exact):
+            self._exact = _Exact(first, end, 0, 1)
+        _warn_of_large_chunks(dataset, self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        if self._exact is not None:
+            yield from self._exact.numbers(self)
+        else:
+            yield from iterate_ranges(
+                self.ranges,
+                self._random(),
+                indexshuffle=self.shuffle,
+                shardshuffle=self.shuffle and (self.shufflefirst or self.epoch > 0),
+            )
+        self.epoch += 1
+
+    def __len__(self) -> int:
+        if self._exact is not None:
+            return len(self._exact.sampler(self))
+        return self.dslength_per_replica
+
+
+class _Exact:
+    """One rank's share of the exact order of some samples."""
+
+    def __init__(self, first: int, end: int, rank: int, world_size: int) -> None:
+        self.first, self.end, self.rank, self.world_size = first, end, rank, world_size
+
+    def sampler(self, of: ChunkedSampler) -> _Sampler:
+        seed = of.seed & _MAX_SEED
+        order = (
+            Order("chunked", seed=seed, chunk_size=of.chunksize)
+            if of.shuffle
+            else Order("sequential", seed=seed)
+        )
+        return _Sampler(self.end - self.first, order, rank=self.rank, world_size=self.world_size)
+
+    def numbers(self, of: ChunkedSampler) -> Iterator[int]:
+        sampler = self.sampler(of)
+        sampler.set_epoch(of.epoch)
+        if self.first == 0:
+            return iter(sampler)
+        return (self.first + number for number in sampler)
+
+
+def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int, int]:
+    """Which rank this is, and of how many: what is given counts, then what torch knows."""
+    if rank is None or num_replicas is None:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            rank = distributed.get_rank() if rank is None else rank
+            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+        elif rank is not None:
+            raise InvalidArgument(
+                f"{asker}: rank={rank} is given, and num_replicas is not, nor has torch.distributed "
+                "been initialized"
+            )
+        else:
+            if num_replicas is None or num_replicas > 1:
+                warnings.warn(
+                    f"{asker} is called before torch.distributed is initialized: this process "
+                    "reads all samples; initialize it before, or give rank and num_replicas",
+                    stacklevel=3,
+                )
+            rank, num_replicas = 0, 1
+    if not 0 <= rank < num_replicas:
+        raise InvalidArgument(f"{asker}: there is no rank {rank} of {num_replicas}")
+    return rank, num_replicas
+
+
+def _warn_of_drop_last(drop_last: bool | None, asker: str) -> None:
+    if drop_last is not None:
+        warnings.warn(f"{asker} has no drop_last: it is not heeded", stacklevel=3)
+
+
+def DistributedChunkedSampler(
+    dataset: Sized,
+    *,
+    num_replicas: int | None = None,
+    num_samples: int | None = None,
+    rank: int | None = None,
+    shuffle: bool = True,
+    shufflefirst: bool = False,
+    seed: int = 0,
+    drop_last: bool | None = None,
+    chunksize: int = 1000000,
+    exact: bool | None = None,
+) -> ChunkedSampler:
+    """A ChunkedSampler for one rank: it gets one run of consecutive samples, in every epoch.
+
+    rank, num_replicas: by default those of torch.distributed; if it is not initialized, one process
+    with all samples, and a warning. A rank that is given counts, 0 too. exact: see the module; then
+    the ranks share the whole, and get other samples in each epoch. drop_last is not heeded.
+
+    Of several ranks it is a torch.utils.data.DistributedSampler as well if torch is loaded, so that
+    Lightning does not divide the samples among the ranks a second time.
+
+    Raises InvalidArgument if there is no such rank.
+    """
+    _warn_of_drop_last(drop_last, "DistributedChunkedSampler")
+    rank, num_replicas = _ranks(rank, num_replicas, "DistributedChunkedSampler")
+    num_samples = num_samples or len(dataset)
+    block = -(-num_samples // num_replicas)
+    first = min(rank * block, num_samples)
+    # len() is counted of the data set, also where fewer samples are asked for: so it is in wids.
+    length = -(-len(dataset) // num_replicas)
+    make = ChunkedSampler
+    if num_replicas > 1 and "torch" in sys.modules:
+        from .torch_samplers import RankSampler as make
+    sampler = make(
+        dataset,
+        dslength_per_replica=length,
+        num_samples=(first, min(first + block, num_samples)),
+        chunksize=chunksize,
+        seed=seed,
+        shuffle=shuffle,
+        shufflefirst=shufflefirst,
+        exact=False,
+    )
+    if _wants_exact(exact):
+        sampler._exact = _Exact(0, num_samples, rank, num_replicas)
+    return sampler
+
+
+class DistributedRangedSampler:
+    """One rank's run of consecutive samples, in order: the sampler of some forks of wids.
+
+    rank, num_replicas: as of DistributedChunkedSampler. All ranks have as many samples: those that
+    are left over at the end come nowhere. set_start(k) leaves out the first k, once.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        num_samples: int | None = None,
+        rank: int | None = None,
+        drop_last: bool | None = None,
+    ) -> None:
+        _warn_of_drop_last(drop_last, "DistributedRangedSampler")
+        rank, num_replicas = _ranks(rank, num_replicas, "DistributedRangedSampler")
+        num_samples = num_samples or len(dataset)
+        self.worker_chunk = num_samples // num_replicas
+        self.worker_start = rank * self.worker_chunk
+        self.worker_end = self.worker_start + self.worker_chunk
+        self.index = range(self.worker_start, self.worker_end)
+        self.step_start = 0
+
+    def set_start(self, start: int) -> None:
+        """Leaves out this many samples of the next walk: for going on in the middle."""
+        self.step_start = start
+
+    def set_epoch(self, epoch: int) -> None:
+        """Takes the epoch that training loops tell; the order is the same in each."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.index[self.step_start :]
+        self.step_start = 0
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+__all__ = [
+    "ChunkedSampler",
+    "DistributedChunkedSampler",
+    "DistributedRangedSampler",
+    "ShardListSampler",
+    "ShardedSampler",
+    "intersect_range",
+    "intersect_ranges",
+    "iterate_ranges",
+    "lengths_to_ranges",
+]

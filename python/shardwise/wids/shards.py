@@ -1,0 +1,255 @@
+"""Shards of a list, where they are read, and what is kept of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlparse
+
+from .. import _core
+from ..errors import InvalidArgument, OutOfRange
+from .lru import LRUCache
+from .sample import Sample
+from .specs import is_remote, local_path
+from .tars import IndexedTarSamples
+
+_COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
+
+
+def default_cache_dir() -> str:
+    """Where remote shards are kept if nothing is said: WIDS_CACHE, else a folder of this user."""
+    named = os.environ.get("WIDS_CACHE")
+    return named or os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
+
+
+class DefaultLocalname:
+    """Names a file for a URL, one that no other URL has, in a folder."""
+
+    def __init__(self, dldir: str | os.PathLike[str] | None = None) -> None:
+        self._dldir = os.fspath(dldir) if dldir is not None else default_cache_dir()
+
+    def __call__(self, shard: str) -> str:
+        return os.path.join(self._dldir, quote(shard, safe="+-"))
+
+
+class CacheLocalname:
+    """Names a file for a URL by the last part of its path, in a folder."""
+
+    def __init__(self, cachedir: str | os.PathLike[str]) -> None:
+        self._cachedir = os.fspath(cachedir)
+
+    def __call__(self, shard: str) -> str:
+        return os.path.join(self._cachedir, os.path.basename(urlparse(shard).path))
+
+
+default_localname = DefaultLocalname
+"""Its name in the last wids that came with webdataset."""
+
+
+class ShardPlace(NamedTuple):
+    """Where the samples of a shard of a list lie in the dataset."""
+
+    source: str
+    """The path or URL that is read."""
+    first: int
+    num_samples: int
+
+
+def source_of(url: str, localname: Callable[[str], str] | None) -> str:
+    """What is read for a shard: the copy that localname names, if it is there, else the shard."""
+    if localname is not None:
+        local = os.fspath(localname(url))
+        if os.path.exists(local):
+            return os.path.abspath(local)
+    return url if is_remote(url) else os.path.abspath(local_path(url))
+
+
+def needs_cache(source: str) -> bool:
+    """True if a shard cannot be read where it lies: it is remote, or compressed."""
+    return is_remote(source) or source.lower().endswith(_COMPRESSED)
+
+
+def refuse_pipes(sources: list[str]) -> None:
+    """Raises InvalidArgument if a shard is a command."""
+    for source in sources:
+        if source.startswith("pipe:"):
+            raise InvalidArgument(
+                f"the shard {source!r} is a command, and commands are not run unless the data set "
+                "is made with allow_pipe=True; do so only for lists that you wrote yourself"
+            )
+
+
+class ShardSamples:
+    """The samples of one shard of a dataset, by their number in it: dicts of BytesIO."""
+
+    def __init__(self, data: _core.Dataset, place: ShardPlace) -> None:
+        self.path = place.source
+        """The path of the shard, or its URL."""
+        self._data = data
+        self._first, self._size = place.first, place.num_samples
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, idx: int) -> dict[str, Any]:
+        number = idx + self._size if idx < 0 else idx
+        if not 0 <= number < self._size:
+            raise OutOfRange(f"no sample {idx} in {self.path!r}, which has {self._size}")
+        found = self._data[self._first + int(number)]
+        sample = Sample({"." + name: io.BytesIO(data) for name, data in found.copy().items()})
+        sample["__key__"] = found.key
+        return sample
+
+    def close(self) -> None:
+        """Nothing: the dataset closes shards."""
+
+    def __repr__(self) -> str:
+        return f"<ShardSamples {self.path}>"
+
+
+class RecentShards:
+    """The shards of a dataset that were used last: ``dataset.cache.lru``. Read-only."""
+
+    def __init__(self, cache: DatasetShards) -> None:
+        self._cache = cache
+
+    @property
+    def capacity(self) -> int:
+        """How many are kept open."""
+        return self._cache.reader.capacity
+
+    def keys(self) -> list[str]:
+        """Their URLs, the one used last at the end."""
+        urls = self._cache.urls
+        return list(dict.fromkeys(urls[number] for number in self._cache.reader.recent()))
+
+    def values(self) -> list[ShardSamples]:
+        """The shards."""
+        return [self._cache.shard(url) for url in self.keys()]
+
+    def items(self) -> list[tuple[str, ShardSamples]]:
+        """Both."""
+        return [(url, self._cache.shard(url)) for url in self.keys()]
+
+    def __getitem__(self, url: str) -> ShardSamples | None:
+        return self._cache.shard(url) if url in self else None
+
+    def __contains__(self, url: object) -> bool:
+        return url in self.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def clear(self) -> None:
+        """Forgets them."""
+        self._cache.clear()
+
+
+class DatasetShards:
+    """The shards of a dataset, as ``dataset.cache`` shows them, and how often they were opened."""
+
+    def __init__(
+        self,
+        data: _core.Dataset,
+        reader: _core.WidsReader,
+        urls: list[str],
+        places: list[ShardPlace],
+    ) -> None:
+        self.data, self.reader, self.urls, self.places = data, reader, urls, places
+
+    @property
+    def lru(self) -> RecentShards:
+        """Those that were used last."""
+        return RecentShards(self)
+
+    @property
+    def accesses(self) -> int:
+        """Samples that were asked for."""
+        return self.reader.accesses
+
+    @property
+    def misses(self) -> int:
+        """Those whose shard was not open."""
+        return self.reader.misses
+
+    def reset_stats(self) -> None:
+        """Counts from 0 again."""
+        self.reader.reset_stats()
+
+    def shard(self, url: str) -> ShardSamples:
+        """The shard with this URL. Raises InvalidArgument if the dataset has none."""
+        if url not in self.urls:
+            raise InvalidArgument(f"the data set has no shard {url!r}")
+        return ShardSamples(self.data, self.places[self.urls.index(url)])
+
+    get_shard = shard
+
+    def clear(self) -> None:
+        """Forgets which shards were used."""
+        self.reader.clear()
+
+    def __len__(self) -> int:
+        return len(self.lru)
+
+
+class LRUShards:
+    """Opens tars one by one, and keeps those that were used last.
+
+    A ShardListDataset does not need it: this is for programs that made one themselves.
+    localname: says where the copy of a shard lies; a shard of this machine needs none.
+    """
+
+    def __init__(
+        self,
+        lru_size: int,
+        keep: bool = False,
+        localname: Callable[[str], str] | None = None,
+    ) -> None:
+        self.localname = localname
+        self.lru: LRUCache[str, IndexedTarSamples] = LRUCache(
+            lru_size, release_handler=lambda url, shard: shard.close()
+        )
+        self.reset_stats()
+
+    def reset_stats(self) -> None:
+        """Counts from 0 again."""
+        self.accesses = self.misses = 0
+        self.last_missed = False
+
+    def get_shard(self, url: str) -> IndexedTarSamples:
+        """The samples of the tar at this path. Raises InvalidArgument if there is no local copy."""
+        self.accesses += 1
+        shard = self.lru[url]
+        self.last_missed = shard is None
+        if shard is None:
+            source = source_of(url, self.localname)
+            if is_remote(source):
+                raise InvalidArgument(
+                    f"{url!r} is remote, and has no copy here: a ShardListDataset fetches shards"
+                )
+            self.misses += 1
+            shard = self.lru[url] = IndexedTarSamples(path=source)
+        return shard
+
+    def clear(self) -> None:
+        """Closes all."""
+        self.lru.clear()
+
+    def __len__(self) -> int:
+        return len(self.lru)
+
+
+__all__ = [
+    "CacheLocalname",
+    "DatasetShards",
+    "DefaultLocalname",
+    "LRUShards",
+    "ShardSamples",
+    "default_localname",
+]

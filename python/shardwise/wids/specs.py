@@ -1,0 +1,240 @@
+"""Descriptors: the JSON files that list the shards of a data set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlparse, urlunparse
+
+from .._core import read_remote
+from ..errors import InvalidArgument, VersionMismatch
+
+_MAX_BYTES = 256 << 20
+_LOCAL_SCHEMES = ("", "file", "pipe")
+
+Shard = dict[str, Any]
+"""What a descriptor says of one shard: url, nsamples, and whatever else."""
+
+
+def urldir(url: str) -> str:
+    """The part of a URL or path before its file's name."""
+    parts = urlparse(url)
+    return parts._replace(path=os.path.dirname(parts.path)).geturl()
+
+
+def urlmerge(base: str, url: str) -> str:
+    """A URL or path as seen from ``base``: what it does not say is taken from there."""
+    if url.startswith("pipe:"):
+        return url
+    above, parts = urlparse(base), urlparse(url)
+    path = parts.path
+    if not path.startswith("/"):
+        path = os.path.normpath(os.path.join(above.path, path))
+    return urlunparse(
+        (
+            parts.scheme or above.scheme,
+            parts.netloc or above.netloc,
+            path,
+            parts.params,
+            parts.query,
+            parts.fragment,
+        )
+    )
+
+
+def is_remote(url: str) -> bool:
+    """True for what is not a file of this machine: http, https, s3 and others, and ``pipe:``."""
+    return url.startswith("pipe:") or ("://" in url and not url.startswith("file:"))
+
+
+def local_path(url: str) -> str:
+    """The path that a path or a ``file:`` URL names."""
+    return urlparse(url).path if url.startswith("file:") else url
+
+
+def _shown(shards: list[Shard], number: int) -> str:
+    url = shards[number].get("url") if isinstance(shards[number], dict) else None
+    return f"shardlist[{number}]" + (f" ({url!r})" if url is not None else "")
+
+
+def check_shards(shards: Any) -> list[Shard]:
+    """The list itself, if each of its entries has a ``url`` and a count ``nsamples``.
+
+    Raises InvalidArgument.
+    """
+    if not isinstance(shards, list):
+        raise InvalidArgument(
+            f"a shardlist is a list of objects with url and nsamples, and not {shards!r:.60}"
+        )
+    for number, shard in enumerate(shards):
+        if not isinstance(shard, dict) or not isinstance(shard.get("url"), str):
+            raise InvalidArgument(f"{_shown(shards, number)} has no url: each shard needs one")
+        count = shard.get("nsamples")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise InvalidArgument(
+                f"{_shown(shards, number)} has nsamples {count!r}: the number of its samples is "
+                "needed; `widsindex create` counts them"
+            )
+    return shards
+
+
+def set_all(shards: list[Shard], key: str, value: Any) -> None:
+    """Sets what each shard says of ``key``, where it says nothing and there is a value."""
+    if value is None:
+        return
+    for shard in shards:
+        shard.setdefault(key, value)
+
+
+def rebase_shardlist(shards: list[Shard], base: str | None) -> list[Shard]:
+    """Makes the URLs of the shards begin at ``base``, in place."""
+    if base is not None:
+        for shard in shards:
+            if isinstance(shard, dict) and isinstance(shard.get("url"), str):
+                shard["url"] = urlmerge(base, shard["url"])
+    return shards
+
+
+def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
+    """The JSON of a descriptor: of a path, a URL, or an open stream, as it is written.
+
+    Raises OSError, NotFound, FetchError, InvalidArgument if it is no JSON object.
+    """
+    if hasattr(source, "read"):
+        text = source.read()
+    elif is_remote(os.fspath(source)):
+        if source.startswith("pipe:"):
+            raise InvalidArgument(
+                f"the descriptor {source!r} is a command, which is not run; save it as a file"
+            )
+        text = read_remote(source, _MAX_BYTES)
+    else:
+        with open(local_path(os.fspath(source)), "rb") as file:
+            text = file.read()
+    name = getattr(source, "name", source)
+    try:
+        descriptor = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"the descriptor {name!r} is no JSON: {error}") from None
+    if not isinstance(descriptor, dict):
+        raise InvalidArgument(f"the descriptor {name!r} is no JSON object")
+    return descriptor
+
+
+def _require_remote(shards: list[Shard], source: str) -> None:
+    """A descriptor from elsewhere must not have files of this machine read, or commands run."""
+    for shard in shards:
+        scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
+        if scheme in _LOCAL_SCHEMES:
+            raise InvalidArgument(
+                f"the descriptor {source!r} is remote, and names {shard['url']!r} on this "
+                "machine; a remote descriptor may only name what is remote"
+            )
+
+
+def _home(descriptor: Mapping[str, Any], otherwise: str | None) -> str | None:
+    """Where the relative URLs of a descriptor begin."""
+    base = descriptor.get("base")
+    if base is None:
+        return otherwise
+    return urlmerge(otherwise, base) if otherwise is not None else str(base)
+
+
+def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
+    """The shards of an entry of ``datasets``."""
+    source = descriptor.get("source_url")
+    name, weight = descriptor.get("name"), descriptor.get("weight")
+    if source is not None:
+        source = urlmerge(home, source) if home is not None else source
+        descriptor = load_remote_dsdesc_raw(source)
+        if "source_url" in descriptor or "datasets" in descriptor:
+            raise InvalidArgument(
+                f"{source!r} refers to other descriptors, and is itself referred to; refer to "
+                "files that hold a shardlist"
+            )
+        home = urldir(source)
+    if "shardlist" not in descriptor:
+        raise InvalidArgument(f"there is no shardlist in {source or 'an entry of datasets'!r}")
+    shards = rebase_shardlist(descriptor["shardlist"], _home(descriptor, home))
+    check_shards(shards)
+    if source is not None and is_remote(source):
+        _require_remote(shards, source)
+    set_all(shards, "weight", weight)
+    set_all(shards, "source_url", source)
+    set_all(shards, "dataset", name or descriptor.get("name"))
+    return shards
+
+
+def resolve_dsdesc(
+    dsdesc: dict[str, Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    base: str | None = None,
+    home: str | None = None,
+) -> dict[str, Any]:
+    """The descriptor with all its shards in ``shardlist``, and their URLs resolved.
+
+    options: replace keys of the descriptor. base: where its relative URLs begin, whatever it says
+    itself; otherwise they begin at its ``base``, or at ``home``. An entry of ``datasets`` may hold
+    a shardlist, or name another descriptor by its ``source_url``.
+
+    Raises InvalidArgument, VersionMismatch if its wids_version is not 1, and what reading other
+    descriptors raises.
+    """
+    if not isinstance(dsdesc, dict):
+        raise InvalidArgument(f"a descriptor is a JSON object, and not {dsdesc!r:.60}")
+    dsdesc = {**dsdesc, **(options or {})}
+    if dsdesc.get("wids_version") != 1:
+        raise VersionMismatch(
+            f"the descriptor has the wids_version {dsdesc.get('wids_version')!r}; the one that "
+            "there is, is 1"
+        )
+    home = base if base is not None else _home(dsdesc, home)
+    shards = list(check_shards(rebase_shardlist(dsdesc.get("shardlist", []), home)))
+    set_all(shards, "weight", dsdesc.get("weight"))
+    set_all(shards, "name", dsdesc.get("name"))
+    for component in dsdesc.get("datasets", []):
+        shards.extend(_component(component, home))
+    if not shards:
+        raise InvalidArgument("the descriptor names no shards: check that it is complete")
+    dsdesc["shardlist"] = shards
+    return dsdesc
+
+
+def load_dsdesc_and_resolve(
+    source: Any,
+    *,
+    options: Mapping[str, Any] | None = None,
+    base: str | None = None,
+) -> dict[str, Any]:
+    """Reads a descriptor from a path, a URL or a stream, and resolves it: see resolve_dsdesc()."""
+    is_named = not hasattr(source, "read")
+    home = urldir(os.fspath(source)) if is_named else None
+    resolved = resolve_dsdesc(
+        load_remote_dsdesc_raw(source), options=options, base=base, home=home
+    )
+    if is_named and is_remote(os.fspath(source)):
+        _require_remote(resolved["shardlist"], source)
+    return resolved
+
+
+def extract_shardlist(dsdesc: dict[str, Any]) -> list[Shard]:
+    """The shards of a descriptor that is in memory, checked."""
+    return check_shards(dsdesc.get("shardlist"))
+
+
+__all__ = [
+    "check_shards",
+    "extract_shardlist",
+    "is_remote",
+    "load_dsdesc_and_resolve",
+    "load_remote_dsdesc_raw",
+    "local_path",
+    "rebase_shardlist",
+    "resolve_dsdesc",
+    "set_all",
+    "urldir",
+    "urlmerge",
+]
