@@ -1,17 +1,23 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error_types.h"
+#include "base/rank_environment.h"
+#include "batch_plan.h"
 #include "errors.h"
 #include "objects.h"
 #include "orders.h"
@@ -34,12 +40,16 @@ struct SamplerObject {
   SamplerPointer sampler;
 };
 
-/// What an iterator over a sampler holds; in batches unless their size is 0.
+/// What an iterator over a sampler holds; with a rule, one over batches.
 struct IteratorObject {
   SamplerPointer sampler;
-  std::size_t batch_size = 0;
-  bool drop_last = false;
+  std::optional<BatchRule> rule = std::nullopt;
+  BatchPlan plan{};
 };
+
+IteratorObject batch_iterator(const Sampler& sampler, const BatchRule& rule) {
+  return {sampler.clone(), rule, BatchPlan(sampler, rule)};
+}
 
 IteratorObject& iterator_of(PyObject* self) noexcept { return *nb::inst_ptr<IteratorObject>(self); }
 
@@ -49,9 +59,9 @@ PyObject* next_sample(IteratorObject& it) {
 }
 
 PyObject* next_batch(IteratorObject& it) {
-  std::vector<std::uint64_t> numbers(it.batch_size);
+  std::vector<std::uint64_t> numbers(it.plan.size_at(it.sampler->position()));
+  if (numbers.empty()) return nullptr;
   numbers.resize(it.sampler->next_batch(numbers));
-  if (numbers.empty() || (it.drop_last && numbers.size() < it.batch_size)) return nullptr;
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
   if (list == nullptr) return nullptr;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -69,7 +79,7 @@ PyObject* iterator_next(PyObject* self) noexcept {
   return guarded(
       [&]() -> PyObject* {
         IteratorObject& it = iterator_of(self);
-        return it.batch_size == 0 ? next_sample(it) : next_batch(it);
+        return it.rule ? next_batch(it) : next_sample(it);
       },
       static_cast<PyObject*>(nullptr));
 }
@@ -85,20 +95,95 @@ PyType_Slot iterator_slots[] = {
     {0, nullptr},
 };
 
+/// A token for what the iterator gave, if every rank took as much.
+ResumeToken token_of(const IteratorObject& it) {
+  if (!it.rule) return it.sampler->token();
+  return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
+}
+
+/// The same as text; None where no token can stand, in the middle of a step of balanced bytes.
+nb::object token_if_any(const IteratorObject& it) {
+  try {
+    return nb::cast(token_of(it).to_text());
+  } catch (const InvalidArgument&) {
+    return nb::none();
+  }
+}
+
 nb::dict state_of(const IteratorObject& it) {
+  const Sampler& sampler = *it.sampler;
   nb::dict state;
-  state["epoch"] = it.sampler->epoch();
-  state["position"] = it.sampler->position();
-  state["token"] = it.sampler->token().to_text();
+  state["epoch"] = sampler.epoch();
+  state["position"] = sampler.position();
+  state["rank"] = sampler.rank();
+  state["world_size"] = sampler.world_size();
+  state["replicas"] = sampler.replicas();
+  state["start"] = sampler.token_after(0).to_text();
+  state["token"] = token_if_any(it);
   return state;
 }
 
-/// Goes on where state_of() stood. The token knows the point for all ranks; within it, a rank goes
-/// on where itself stood if the ranks are the same.
+template <class T>
+T entry(const nb::dict& state, const char* name) {
+  if (!state.contains(name)) {
+    throw InvalidArgument("this is no state of a sampler's iterator",
+                          std::string("it has no ") + name, "give what its state_dict() returned");
+  }
+  return nb::cast<T>(state[name]);
+}
+
+/// Where `sampler` stands after as many steps as the rank `other`, which delivered `position`
+/// samples.
+std::uint64_t same_step(const Sampler& sampler, std::uint64_t other, std::uint64_t position) {
+  if (other == sampler.rank()) return std::min(position, sampler.size());
+  const SamplerPointer there = sampler.for_rank(other);
+  if (position >= there->size()) return sampler.size();
+  const std::uint64_t step = there->step_of(position);
+  return there->first_of_step(step) == position ? sampler.first_of_step(step)
+                                                : std::min(position, sampler.size());
+}
+
+/// Moves to where state_of() stood: where the ranks are the same, by this rank's own position; else
+/// by the token, which says where all of them stood, if they stepped together.
+void move_to_state(Sampler& sampler, const nb::dict& state) {
+  const auto epoch = entry<std::uint64_t>(state, "epoch");
+  const bool same_ranks = entry<std::uint64_t>(state, "world_size") == sampler.world_size() &&
+                          entry<std::uint64_t>(state, "replicas") == sampler.replicas();
+  const auto text = entry<std::optional<std::string>>(state, same_ranks ? "start" : "token");
+  if (!text) {
+    throw Mismatch("the state stands in the middle of a step",
+                   "epoch " + std::to_string(epoch) + ", with balance_bytes",
+                   "go on with as many ranks as before, or take the state between steps");
+  }
+  const ResumeToken token = ResumeToken::from_text(*text);
+  sampler.resume(token);
+  if (token.epoch != epoch) {  // nothing of its epoch is left
+    sampler.set_epoch(epoch);
+    sampler.seek(sampler.size());
+  } else if (same_ranks) {
+    sampler.seek(same_step(sampler, entry<std::uint64_t>(state, "rank"),
+                           entry<std::uint64_t>(state, "position")));
+  }
+}
+
 void load_state(IteratorObject& it, const nb::dict& state) {
-  const auto epoch = nb::cast<std::uint64_t>(state["epoch"]);
-  if (epoch != it.sampler->epoch()) it.sampler->set_epoch(epoch);
-  it.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state["token"])));
+  IteratorObject moved{it.sampler->clone(), it.rule};
+  move_to_state(*moved.sampler, state);
+  if (it.rule) moved.plan = BatchPlan(*moved.sampler, *it.rule);
+  it = std::move(moved);
+}
+
+/// The rank of this process and their number, as its launcher says. Where the ranks meet is of no
+/// concern here.
+std::pair<int, int> ranks_of_launcher() {
+  const RankEnvironment found =
+      rank_environment([](const std::string& name) -> std::optional<std::string> {
+        if (const char* value = std::getenv(name.c_str())) return value;
+        if (name == "MASTER_ADDR") return "localhost";
+        if (name == "MASTER_PORT") return "1";
+        return std::nullopt;
+      });
+  return {found.rank, found.world_size};
 }
 
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
@@ -119,18 +204,27 @@ void add_samplers(nb::module_& module) {
                              "A walk through a sampler's epoch. Of one thread.")
       .def_prop_ro(
           "position", [](const IteratorObject& self) { return self.sampler->position(); },
-          "How many samples it has given, from where its sampler began.")
+          "How many samples it has given, from where its sampler began. No checkpoint: a "
+          "DataLoader "
+          "with workers takes samples long before it delivers them.")
+      .def_prop_ro(
+          "at_end",
+          [](const IteratorObject& self) {
+            const std::uint64_t position = self.sampler->position();
+            return self.rule ? self.plan.size_at(position) == 0 : position == self.sampler->size();
+          },
+          "True if it has nothing more to give.")
       .def(
-          "token", [](const IteratorObject& self) { return self.sampler->token().to_text(); },
+          "token", [](const IteratorObject& self) { return token_of(self).to_text(); },
           "A resume token for what it has given, if every rank took as many. What a DataLoader "
           "took ahead counts as given, though it was not delivered: see Sampler.token().")
       .def("state_dict", &state_of, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Where it stands, for load_state_dict().")
-      .def(
-          "load_state_dict", &load_state, "state_dict"_a,
-          nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
-          "Goes on where state_dict() was asked, with any number of ranks. Raises Mismatch if that "
-          "was of other data or another order.");
+      .def("load_state_dict", &load_state, "state_dict"_a,
+           nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
+           "Goes on where state_dict() was asked: with the same number of ranks exactly where this "
+           "rank stood; with another, where all of them stood, if each had taken as many. Raises "
+           "Mismatch if that was of other data or another order.");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::is_weak_referenceable(),
@@ -165,14 +259,28 @@ void add_samplers(nb::module_& module) {
           nb::sig("def __iter__(self) -> SamplerIterator"), "An iterator from the beginning.")
       .def(
           "batches",
-          [](const SamplerObject& self, std::size_t size, bool drop_last) {
-            if (size == 0) {
-              throw InvalidArgument("a batch has at least one sample", "size 0", "");
-            }
-            return IteratorObject{self.sampler->clone(), size, drop_last};
+          [](const SamplerObject& self, std::uint64_t size, bool drop_last, bool even) {
+            return batch_iterator(*self.sampler, {size, drop_last, even});
           },
-          "size"_a, "drop_last"_a = false,
-          "An iterator over lists of ``size`` numbers, the last one shorter, or left out.")
+          "size"_a, "drop_last"_a = false, "even"_a = false,
+          "An iterator over lists of ``size`` numbers, the last one shorter, or left out. With "
+          "even all ranks have the same number of lists: one whose samples would make a list less "
+          "gives its last sample in a list of its own. Raises InvalidArgument if that cannot be.")
+      .def(
+          "num_batches",
+          [](const SamplerObject& self, std::uint64_t size, bool drop_last, bool even) {
+            return BatchPlan(*self.sampler, {size, drop_last, even}).count();
+          },
+          "size"_a, "drop_last"_a = false, "even"_a = false, "How many lists batches() gives.")
+      .def(
+          "token_after_batches",
+          [](const SamplerObject& self, std::uint64_t num_batches, std::uint64_t size,
+             bool drop_last, bool even) {
+            const BatchPlan plan(*self.sampler, {size, drop_last, even});
+            return plan.token_after(*self.sampler, num_batches).to_text();
+          },
+          "num_batches"_a, "size"_a, "drop_last"_a = false, "even"_a = false,
+          "A resume token after this many lists of batches() on every rank.")
       .def(
           "__getitem__",
           [](const SamplerObject& self, Py_ssize_t index) {
@@ -189,6 +297,7 @@ void add_samplers(nb::module_& module) {
       .def_prop_ro("rank", [](const SamplerObject& self) { return self.sampler->rank(); })
       .def_prop_ro("world_size",
                    [](const SamplerObject& self) { return self.sampler->world_size(); })
+      .def_prop_ro("replicas", [](const SamplerObject& self) { return self.sampler->replicas(); })
       .def_prop_ro(
           "batch_size", [](const SamplerObject& self) { return self.sampler->batch_size(); },
           "Samples of a step on this rank, at most.")
@@ -285,6 +394,12 @@ void add_samplers(nb::module_& module) {
                   "= None) -> str"),
           "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20000 samples, each "
           "exactly once: proven\". Raises NotExact, with what is missing or came twice.");
+
+  module.def("ranks_of_launcher", &ranks_of_launcher,
+             nb::sig("def ranks_of_launcher() -> tuple[int, int]"),
+             "This process's rank and the number of ranks, from what torchrun (RANK, WORLD_SIZE), "
+             "Open MPI, Slurm or PMI left in the environment; (0, 1) without a launcher. Raises "
+             "Distributed, naming the variable, if these contradict each other.");
 }
 
 }  // namespace shardwise::python

@@ -64,6 +64,10 @@ struct SamplerAccess {
   [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
     return sampler.delivered();
   }
+  /// A token for the first `count` of these.
+  [[nodiscard]] static ResumeToken token_at(const Sampler& sampler, std::uint64_t count) {
+    return sampler.token_at(count);
+  }
 };
 
 }  // namespace shardwise::detail

@@ -1,0 +1,98 @@
+#include "batch_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "order/arithmetic.h"
+#include "order/sampler_access.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::python {
+
+namespace {
+
+using detail::ceil_div;
+
+/// The least and the most samples that a rank has.
+struct Sizes {
+  std::uint64_t least = 0;
+  std::uint64_t most = 0;
+};
+
+Sizes sizes_of_ranks(const Sampler& sampler) {
+  const std::uint64_t last = sampler.world_size() - 1;
+  if (!std::holds_alternative<Wids>(sampler.order().kind)) {
+    return {sampler.for_rank(last)->size(), sampler.for_rank(0)->size()};
+  }
+  Sizes sizes{sampler.size(), sampler.size()};
+  for (std::uint64_t rank = 0; rank <= last; ++rank) {
+    const std::uint64_t size = sampler.for_rank(rank)->size();
+    sizes = {std::min(sizes.least, size), std::max(sizes.most, size)};
+  }
+  return sizes;
+}
+
+}  // namespace
+
+// In an exact order each rank has k or k + 1 samples. The numbers of batches differ only if
+// batches of B divide k:
+//
+//   k + 1 samples:  B B ... B B     1
+//   k samples:      B B ... B B-1   1
+//
+// So the ranks with k take the last sample of their last batch as a batch of its own. Before the
+// last step, W samples are left, one of each rank: these are the last W of the order, and a token
+// can stand before them.
+BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule) : rule_(rule) {
+  if (rule.size == 0) throw InvalidArgument("a batch has at least one sample", "size 0", "");
+  const std::uint64_t size = sampler.size();
+  const Sizes sizes = rule.even ? sizes_of_ranks(sampler) : Sizes{size, size};
+  if (rule.drop_last) {
+    count_ = sizes.least / rule.size;
+    end_ = count_ * rule.size;
+    return;
+  }
+  end_ = size;
+  count_ = ceil_div(sizes.most, rule.size);
+  any_splits_ = ceil_div(sizes.least, rule.size) < count_;
+  splits_ = ceil_div(size, rule.size) < count_;
+  if (any_splits_ && (sizes.least + 1 != sizes.most || sizes.least == 0 || rule.size == 1)) {
+    throw InvalidArgument(
+        "the ranks cannot have the same number of batches",
+        "one has " + std::to_string(sizes.most) + " samples, another " +
+            std::to_string(sizes.least) + ", in batches of " + std::to_string(rule.size),
+        "choose even=False if the ranks need not step together; else a larger batch, fewer ranks, "
+        "or tail=\"drop\" or \"pad\" of the order");
+  }
+}
+
+std::uint64_t BatchPlan::size_at(std::uint64_t position) const noexcept {
+  if (position >= end_) return 0;
+  const std::uint64_t left = end_ - position;
+  return splits_ && left == rule_.size ? left - 1 : std::min(rule_.size, left);
+}
+
+std::uint64_t BatchPlan::batches_before(std::uint64_t position) const noexcept {
+  if (position >= end_) return count_;
+  return splits_ && position + 1 == end_ ? count_ - 1 : position / rule_.size;
+}
+
+ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_batches) const {
+  using Access = detail::SamplerAccess;
+  const std::uint64_t all = Access::delivered(sampler);
+  if (num_batches >= count_) return Access::token_at(sampler, all);
+  const std::uint64_t ranks = sampler.world_size() / sampler.replicas();
+  if (any_splits_ && num_batches + 1 == count_) {
+    if (sampler.order().balance_bytes) {
+      throw InvalidArgument("no token can stand before the last step",
+                            "epoch " + std::to_string(sampler.epoch()) + ", after " +
+                                std::to_string(num_batches) + " batches",
+                            "with balance_bytes, take it a step earlier or at the end");
+    }
+    return Access::token_at(sampler, all - ranks);
+  }
+  return Access::token_at(sampler, std::min(all, num_batches * rule_.size * ranks));
+}
+
+}  // namespace shardwise::python

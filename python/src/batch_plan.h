@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shardwise/order/resume.h"
+#include "shardwise/order/sampler.h"
+
+namespace shardwise::python {
+
+/// How a rank's samples are put into batches.
+struct BatchRule {
+  std::uint64_t size = 1;  ///< samples of a batch
+  bool drop_last = false;  ///< a batch that would be smaller is left out
+  /// All ranks have the same number of batches, though one may have a sample more than another.
+  bool even = false;
+};
+
+/// A rank's batches, from where its sampler began to the end of the epoch.
+class BatchPlan {
+ public:
+  /// No batches.
+  BatchPlan() = default;
+  /// Cost: with `even` that of a sampler for another rank, or with wids for each of them.
+  /// Errors: InvalidArgument if the size is 0, or no rule makes the batches even.
+  BatchPlan(const Sampler& sampler, const BatchRule& rule);
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// Samples of the batch that begins with this rank's sample `position`; 0 at the end.
+  [[nodiscard]] std::uint64_t size_at(std::uint64_t position) const noexcept;
+  /// How many batches lie before this rank's sample `position`.
+  [[nodiscard]] std::uint64_t batches_before(std::uint64_t position) const noexcept;
+  /// A token for `num_batches` batches of all ranks. Errors: InvalidArgument where bytes are
+  /// balanced and the last batches were made even.
+  [[nodiscard]] ResumeToken token_after(const Sampler& sampler, std::uint64_t num_batches) const;
+
+ private:
+  BatchRule rule_;
+  std::uint64_t end_ = 0;  ///< this rank's first sample that is in no batch
+  std::uint64_t count_ = 0;
+  bool splits_ = false;      ///< this rank's last full batch comes as size - 1 samples and one
+  bool any_splits_ = false;  ///< that of some rank does
+};
+
+}  // namespace shardwise::python
