@@ -1,5 +1,5 @@
 from builtins import bytes as _bytes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, overload
 
 import numpy
@@ -287,7 +287,13 @@ class SamplerIterator:
 
     @property
     def position(self) -> int:
-        """How many samples it has given, from where its sampler began."""
+        """
+        How many samples it has given, from where its sampler began. No checkpoint: a DataLoader with workers takes samples long before it delivers them.
+        """
+
+    @property
+    def at_end(self) -> bool:
+        """True if it has nothing more to give."""
 
     def token(self) -> str:
         """
@@ -299,7 +305,7 @@ class SamplerIterator:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """
-        Goes on where state_dict() was asked, with any number of ranks. Raises Mismatch if that was of other data or another order.
+        Goes on where state_dict() was asked: with the same number of ranks exactly where this rank stood; with another, where all of them stood, if each had taken as many. Raises Mismatch if that was of other data or another order.
         """
 
 class Sampler:
@@ -321,10 +327,16 @@ class Sampler:
     def __iter__(self) -> SamplerIterator:
         """An iterator from the beginning."""
 
-    def batches(self, size: int, drop_last: bool = False) -> SamplerIterator:
+    def batches(self, size: int, drop_last: bool = False, even: bool = False) -> SamplerIterator:
         """
-        An iterator over lists of ``size`` numbers, the last one shorter, or left out.
+        An iterator over lists of ``size`` numbers, the last one shorter, or left out. With even all ranks have the same number of lists: one whose samples would make a list less gives its last sample in a list of its own. Raises InvalidArgument if that cannot be.
         """
+
+    def num_batches(self, size: int, drop_last: bool = False, even: bool = False) -> int:
+        """How many lists batches() gives."""
+
+    def token_after_batches(self, num_batches: int, size: int, drop_last: bool = False, even: bool = False) -> str:
+        """A resume token after this many lists of batches() on every rank."""
 
     def __getitem__(self, index: int) -> int:
         """This rank's sample at this place. Raises OutOfRange."""
@@ -340,6 +352,9 @@ class Sampler:
 
     @property
     def world_size(self) -> int: ...
+
+    @property
+    def replicas(self) -> int: ...
 
     @property
     def batch_size(self) -> int:
@@ -404,6 +419,11 @@ class Audit:
         """
         Proves the sampler's epoch, from its very beginning: "epoch 3: 20000 samples, each exactly once: proven". Raises NotExact, with what is missing or came twice.
         """
+
+def ranks_of_launcher() -> tuple[int, int]:
+    """
+    This process's rank and the number of ranks, from what torchrun (RANK, WORLD_SIZE), Open MPI, Slurm or PMI left in the environment; (0, 1) without a launcher. Raises Distributed, naming the variable, if these contradict each other.
+    """
 
 def index(output: str, sources: list[str], **options: Any) -> shardwise.records.BuildReport:
     """What shardwise.index() calls."""
@@ -570,3 +590,56 @@ class Loader:
     def stats(self) -> dict[str, Any]: ...
 
     def summary(self) -> str: ...
+
+class WidsReader:
+    """
+    What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is sample i of a list of shards as a dict of BytesIO, with the extras of wids. Any thread may use it.
+    """
+
+    def __init__(self, dataset: Dataset, sample_type: type[dict[str, Any]], shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None:
+        """
+        shards: of each its samples in the list, its first sample and its samples in the dataset, its URL, and the name of its data set.
+        """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: SupportsIndex, /) -> dict[str, Any]: ...
+
+    def recent(self) -> list[int]:
+        """
+        Numbers of the shards that were used last, the last one at the end; ``capacity`` at most.
+        """
+
+    @property
+    def accesses(self) -> int: ...
+
+    @property
+    def misses(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    def clear(self) -> None:
+        """Forgets which shards were used."""
+
+    def reset_stats(self) -> None:
+        """Counts from 0 again."""
+
+def read_remote(url: str, max_bytes: int) -> bytes:
+    """
+    The whole of a remote file. Raises InvalidArgument if it is larger; NotFound, FetchError.
+    """
+
+class WidsOrder:
+    """
+    The numbers in some ranges in the order of wids, bit for bit. Of one thread. About 15 ns a number; memory for the numbers of one range.
+    """
+
+    def __iter__(self) -> WidsOrder: ...
+
+    def __next__(self) -> int: ...
+
+    def __init__(self, ranges: Iterable[Sequence[int]], state: Sequence[int], *, shuffles_ranges: bool, shuffles_samples: bool) -> None:
+        """
+        ranges: pairs of the first number, and the one after the last. state: ``random.Random(seed).getstate()[1]``.
+        """
