@@ -1,0 +1,153 @@
+"""An epoch by shardwise.Loader, beside wids in torch's DataLoader, and beside bare libjpeg-turbo.
+
+    python bench/python/loader_epoch.py raw FOLDER [--rounds 7]
+    python bench/python/loader_epoch.py jpeg FOLDER [--rounds 7] [--bare IMAGE_LOADER_BENCH]
+
+FOLDER has tars whose samples have jpg and cls. `raw` hands out batches of their bytes: by 2 threads,
+and by wids (where it can be imported; 0.1.11 needs torch) with 2 worker processes. `jpeg` hands out
+decoded images of one size by 2 threads; with --bare, the program of bench/loader is run between the
+rounds for what libjpeg-turbo alone does on the same pictures (SHARDWISE_BENCH_DIR). All shards are
+in memory, and all run in turn; figures are medians over the rounds, in samples a second, with the
+first and third quartile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import io
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, Union
+
+import shardwise
+from shardwise import columns
+from shardwise.transforms import ImageTransform
+
+BATCH = 64
+
+
+def rate_of(work: Callable[[], int]) -> float:
+    """Samples a second of work that says how many it had."""
+    begin = time.perf_counter()
+    samples = work()
+    return samples / (time.perf_counter() - begin)
+
+
+def ours(data: shardwise.Dataset, *made: columns.Column) -> Callable[[], int]:
+    """One epoch after another, of one loader."""
+    loader = shardwise.Loader(
+        data, columns=list(made), order=shardwise.Order(seed=17), batch_size=BATCH, threads=2
+    )
+
+    def epoch() -> int:
+        samples = sum(len(batch) for batch in loader)
+        assert "each exactly once: proven" in loader.prove()
+        return samples
+
+    return epoch
+
+
+def take_bytes(samples: list[dict[str, Any]]) -> tuple[list[bytes], list[bytes]]:
+    """A batch of wids' samples as what ours has: bytes."""
+    return [s[".jpg"].getvalue() for s in samples], [s[".cls"].getvalue() for s in samples]
+
+
+def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], None]:
+    """An epoch by wids and torch's DataLoader, or None where they are not there."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            import torch
+            import wids
+    except ImportError as error:
+        print(f"without wids: {error}")
+        return None
+    shards = [{"url": shard.path, "nsamples": shard.num_samples} for shard in data.shards]
+    dataset = wids.ShardListDataset(
+        shards, lru_size=len(shards), localname=lambda url: url, transformations=[]
+    )
+    sampler = wids.ChunkedSampler(dataset, num_samples=len(data), shuffle=True)
+    loader = torch.utils.data.DataLoader(
+        dataset,
+        batch_size=BATCH,
+        sampler=sampler,
+        num_workers=workers,
+        collate_fn=take_bytes,
+        persistent_workers=workers > 0,
+    )
+    return lambda: sum(len(batch[0]) for batch in loader)
+
+
+def bare(program: str, data_directory: str) -> Callable[[], float]:
+    """The rate of libjpeg-turbo by 2 threads, as the program of bench/loader has it."""
+
+    def run() -> float:
+        done = subprocess.run(
+            [program, "--benchmark_filter=BM_Images_Bare/.*2(/|$)", "--benchmark_format=json"],
+            env={**os.environ, "SHARDWISE_BENCH_DIR": data_directory},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        rows = json.loads(done.stdout)["benchmarks"]
+        return float(next(row["items_per_second"] for row in rows if "Bare" in row["name"]))
+
+    return run
+
+
+def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """The rates of each in all rounds but the first, which warms up."""
+    rates: dict[str, list[float]] = {name: [] for name in rows}
+    for turn in range(rounds + 1):
+        for name, run in rows.items():
+            rate = run()
+            if turn > 0:
+                rates[name].append(rate)
+    return rates
+
+
+def show(rates: dict[str, list[float]]) -> None:
+    """A line for each row, with its ratio to the last one, round by round."""
+    last = list(rates)[-1]
+    for name, values in rates.items():
+        low, middle, high = statistics.quantiles(values, n=4)
+        ratio = statistics.median(a / b for a, b in zip(values, rates[last]))
+        print(f"{name:34} {middle:10,.0f} /s  ({low:,.0f} to {high:,.0f})   {ratio:6.2f} x {last}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["raw", "jpeg"])
+    parser.add_argument("folder")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--bare", help="the program image_loader_bench of bench/loader")
+    options = parser.parse_args()
+    data = shardwise.open(sorted(glob.glob(os.path.join(options.folder, "*.tar"))))
+    rows: dict[str, Callable[[], float]] = {}
+    if options.what == "raw":
+        epoch = ours(data, columns.bytes("jpg"), columns.bytes("cls"))
+        rows["Loader, 2 threads"] = lambda: rate_of(epoch)
+        theirs = original(data, 2)
+        if theirs is not None:
+            rows["wids, DataLoader, 2 workers"] = lambda: rate_of(theirs)
+    else:
+        whole = ImageTransform(layout="channels_last")
+        small = ImageTransform(resize=224)
+        images = ours(data, columns.image("jpg", whole))
+        resized = ours(data, columns.image("jpg", small))
+        rows["Loader, resized, 2 threads"] = lambda: rate_of(resized)
+        rows["Loader, whole images, 2 threads"] = lambda: rate_of(images)
+        if options.bare:
+            rows["bare libjpeg-turbo, 2 threads"] = bare(
+                options.bare, os.path.dirname(os.path.abspath(options.folder))
+            )
+    show(in_turn(rows, options.rounds))
+
+
+if __name__ == "__main__":
+    main()
