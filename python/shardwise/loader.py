@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
 import warnings
 import weakref
@@ -439,3 +440,5 @@ def _close_all() -> None:
 
 
 atexit.register(_close_all)
+# A forked child has none of the threads.
+os.register_at_fork(after_in_child=_open_loaders.clear)

@@ -56,6 +56,28 @@ std::string text_or_none(nb::handle exception) noexcept {
   }
 }
 
+/// Keeps Python's state of a thread that is not Python's own while it has not the GIL.
+class ThreadState {
+ public:
+  ThreadState() {
+    if (PyGILState_GetThisThreadState() != nullptr) return;  // a thread of Python's own
+    state_ = PyGILState_Ensure();
+    PyEval_SaveThread();
+    is_kept_ = true;
+  }
+  ~ThreadState() {
+    if (!is_kept_ || Py_IsInitialized() == 0) return;
+    PyEval_RestoreThread(PyGILState_GetThisThreadState());
+    PyGILState_Release(state_);
+  }
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+
+ private:
+  PyGILState_STATE state_{};
+  bool is_kept_ = false;
+};
+
 }  // namespace
 
 Kept keep(nb::object object) {
@@ -82,6 +104,7 @@ void RaisedInPython::restore() const noexcept {
 
 Gil::Gil() {
   if (Py_IsInitialized() == 0) throw Cancelled("the Python interpreter has ended");
+  thread_local const ThreadState kept;
   state_ = PyGILState_Ensure();
 }
 

@@ -149,9 +149,26 @@ nb::object as_array(nb::handle object, DType dtype) {
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));
 }
 
+/// The most common numbers, without NumPy: a float or an int of a column of single ones.
+bool write_number(nb::handle result, const RowType& type, columns::Row& row) {
+  if (!type.shape || !type.shape->empty()) return false;
+  if (PyFloat_CheckExact(result.ptr()) && type.dtype == DType::kFloat64) {
+    row.values<double>()[0] = PyFloat_AsDouble(result.ptr());
+  } else if (PyFloat_CheckExact(result.ptr()) && type.dtype == DType::kFloat32) {
+    row.values<float>()[0] = static_cast<float>(PyFloat_AsDouble(result.ptr()));
+  } else if (PyLong_CheckExact(result.ptr()) && type.dtype == DType::kInt64) {
+    row.values<std::int64_t>()[0] = PyLong_AsLongLong(result.ptr());
+    if (PyErr_Occurred() != nullptr) nb::raise_python_error();
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void write_row(nb::handle result, const RowType& type, columns::Row& row) {
+  if (write_number(result, type, row)) return;
   if (is_bytes(result)) {
     write_bytes(Buffer(result), type, row);
   } else if (PyObject_CheckBuffer(result.ptr()) != 0) {

@@ -230,6 +230,40 @@ def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:
         one_batch(ds, columns.function("f", "int64", (), fails))
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_threads_keep_what_is_local_to_them(ds: shardwise.Dataset, threads: int) -> None:
+    local = threading.local()
+    made: list[object] = []
+
+    def make(sample: shardwise.Sample, random: int) -> int:
+        if not hasattr(local, "decoder"):
+            local.decoder = object()
+            made.append(local.decoder)
+        return sample.index
+
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), make)], threads=threads)
+    for batch in loader:
+        assert batch["f"].tolist() == batch.samples.tolist()
+    assert 1 <= len(made) <= max(threads, 1)
+    loader.close()
+
+
+def test_numbers_have_to_fit(ds: shardwise.Dataset) -> None:
+    for dtype, number in (("int64", 1 << 63), ("uint8", 256)):
+        with pytest.raises(OverflowError):
+            one_batch(ds, columns.function("f", dtype, (), lambda s, r: number))
+    batch = one_batch(
+        ds,
+        columns.function("least", "int64", (), lambda s, r: -(1 << 63)),
+        columns.function("real", "float64", (), lambda s, r: 0.1),
+        columns.function("whole", "float32", (), lambda s, r: s.index),
+        columns.function("truth", "bool", (), lambda s, r: s.index % 2 == 1),
+    )
+    assert (batch["least"] == -(1 << 63)).all() and (batch["real"] == 0.1).all()
+    assert batch["whole"].tolist() == list(range(32))
+    assert batch["truth"].tolist() == [False, True] * 16
+
+
 def test_a_function_may_not_use_the_loader(ds: shardwise.Dataset) -> None:
     def again(sample: shardwise.Sample, random: int) -> int:
         loader.next()
