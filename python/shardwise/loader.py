@@ -311,7 +311,7 @@ class Loader:
 
     def stop(self) -> None:
         """Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or
-        load_state_dict(). Any thread. state_dict() stands behind the batches given before."""
+        load_state_dict(). Any thread, also of a loader that is closed. state_dict() stands behind the batches given before."""
         self._core.stop()
 
     def close(self) -> None:

@@ -307,7 +307,10 @@ void add_loaders(nb::module_& module) {
            nb::sig("def __init__(self, datasets: list[Dataset], **options: typing.Any) -> None"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
       .def("start", [](LoaderObject& self) { used(self, [](Loader& loader) { loader.start(); }); })
-      .def("stop", [](const LoaderObject& self) { self.loader().stop(); })
+      .def("stop",
+           [](const LoaderObject& self) {
+             if (!self.is_closed()) self.loader().stop();
+           })
       .def("close", &LoaderObject::close)
       .def_prop_ro("is_closed", &LoaderObject::is_closed)
       .def(

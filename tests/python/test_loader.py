@@ -512,9 +512,10 @@ def test_a_closed_loader_says_so(ds: shardwise.Dataset) -> None:
     with Loader(ds, columns=[columns.key()]) as loader:
         batch = loader.next()
     assert batch is not None and len(batch) == 32
-    for action in (loader.next, loader.stats, loader.prove, loader.state_dict, loader.stop):
+    for action in (loader.next, loader.stats, loader.prove, loader.state_dict, loader.start):
         with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another one"):
             action()
+    loader.stop()
     loader.close()
 
 
