@@ -35,7 +35,7 @@ TEST(ReadmeTest, ItsFirstExampleIsTheOneThatRuns) {
 
 TEST(ReadmeTest, IsShort) {
   const std::string readme = test::read_file(test::source_dir() + "/README.md");
-  EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 190)
+  EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 225)
       << "what is longer belongs on a page under docs/";
 }
 
