@@ -51,7 +51,8 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
                 for i in range(first, first + 100)
             ],
         )
-    shardwise.index(tmp_path / "train.idx", tmp_path, columns=["cls"])
+    for name in ("train.idx", "other.idx"):
+        shardwise.index(tmp_path / name, tmp_path, columns=["cls"])
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks))
