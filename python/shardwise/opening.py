@@ -29,6 +29,7 @@ _DEFAULTS: dict[str, Any] = {
     "accept_times": False,
     "allow_part": False,
     "build": True,
+    "lazily": False,
     "index_directory": "",
     "columns": (),
 }
@@ -66,6 +67,7 @@ def open(
     allow_part: bool = False,
     max_open_shards: int = 4096,
     build: bool = True,
+    lazily: bool = False,
     index_directory: str | os.PathLike[str] = "",
     threads: int | None = None,
 ) -> _core.Dataset:
@@ -82,6 +84,9 @@ def open(
         only the samples that are asked for are fetched).
     where: an SQL condition; a view of the samples for which it holds.
     columns: metadata that an index which is built takes from fields: "cls", "json:$.width".
+    lazily: of a wids descriptor with remote shards, no index is built: samples are numbered by its
+        nsamples, and a shard is fetched into the cache, scanned and held against the descriptor when
+        a sample of it is first asked for. Keys, where(), sizes() and columns are Unsupported then.
     root: a folder below which all shards are looked for. accept_times: accept copies of shards,
         which have times of their own. allow_part: accept an index that is one part of several.
     max_open_shards: shards kept mapped at most. threads: that build an index; by default one a core.
@@ -117,6 +122,7 @@ def open(
         "accept_times": accept_times,
         "allow_part": allow_part,
         "build": build,
+        "lazily": lazily,
         "index_directory": os.path.abspath(index_directory) if index_directory else "",
         "columns": tuple(columns),
     }

@@ -183,7 +183,7 @@ PyType_Slot slots[] = {
 
 DatasetObject open(const std::vector<std::string>& sources, const std::string& access,
                    const CacheObject* cache, std::uint64_t max_open_shards, const std::string& root,
-                   bool accept_times, bool allow_part, bool build,
+                   bool accept_times, bool allow_part, bool build, bool lazily,
                    const std::string& index_directory, const std::vector<std::string>& columns,
                    std::optional<unsigned> threads, nb::object opening) {
   Dataset::Options options;
@@ -201,7 +201,12 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   }
   Dataset data = without_gil([&](const CancelToken& cancel) {
     options.index_cache.build.cancel = cancel;
-    return Dataset::open_sources(sources, options);
+    if (!lazily) return Dataset::open_sources(sources, options);
+    if (sources.size() != 1) {
+      throw InvalidArgument("one descriptor can be opened lazily", std::to_string(sources.size()),
+                            "name one wids descriptor, x.json");
+    }
+    return Dataset::open_lazily(sources.front(), options);
   });
   return {std::move(data), std::move(opening), nb::tuple()};
 }
@@ -503,7 +508,7 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro("_steps", [](const DatasetObject& self) { return self.steps; });
 
   module.def("open_dataset", &open, "sources"_a, nb::kw_only(), "access"_a, "cache"_a.none(),
-             "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a,
+             "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a, "lazily"_a,
              "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),
              nb::sig("def open_dataset(sources: collections.abc.Sequence[str], **options: "
                      "typing.Any) -> Dataset"),

@@ -142,3 +142,67 @@ print([name for name in ("numpy", "torch", "ray", "dataclasses", "inspect") if n
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+class _Server:
+    """Serves a folder, and counts what is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        import functools
+        import http.server
+        import threading
+
+        self.requests: list[str] = []
+        requests = self.requests
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def do_GET(self) -> None:
+                requests.append(self.path)
+                super().do_GET()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        handler = functools.partial(Handler, directory=str(folder))
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+def test_remote_shards_by_the_word_of_a_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    monkeypatch.setenv("no_proxy", "*")
+    write_shards(tmp_path / "s", [40, 30])
+    shards = [
+        {"url": f"train-{i:06}.tar", "nsamples": n} for i, n in enumerate((40, 30))
+    ]
+    (tmp_path / "s" / "a.json").write_text(json.dumps({"wids_version": 1, "shardlist": shards}))
+    shards[1]["nsamples"] = 31
+    (tmp_path / "s" / "lie.json").write_text(json.dumps({"wids_version": 1, "shardlist": shards}))
+    server = _Server(tmp_path / "s")
+    kept = tmp_path / "kept"
+
+    ds = shardwise.open(
+        f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=kept
+    )
+    assert len(ds) == 70
+    assert server.requests == ["/a.json"]
+    assert int(bytes(ds[45]["cls"])) == 45
+    assert [path for path in server.requests if path.endswith(".tar")] == ["/train-000001.tar"]
+    assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
+    assert sorted(shardwise.Sampler(ds)) == list(range(70))
+    with pytest.raises(errors.Unsupported, match="shardwise index"):
+        ds.find("000003")
+    lie = shardwise.open(
+        f"{server.url}/lie.json", lazily=True, cache=tmp_path / "other", index_directory=kept
+    )
+    with pytest.raises(errors.Mismatch, match="31"):
+        lie[50]
+    whole = shardwise.open(f"{server.url}/a.json", cache=tmp_path / "cache", index_directory=kept)
+    assert [int(bytes(s["cls"])) for s in whole] == list(range(70))
+    with pytest.raises(ValueError, match="one descriptor"):
+        shardwise.open(["a.json", "b.json"], lazily=True)
+    server.server.shutdown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -60,3 +61,16 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "examples/first_epochs.ipynb").read_text())
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    script = tmp_path / "notebook.py"
+    script.write_text("\n".join(cells))
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("each exactly once: proven") == 2
