@@ -170,7 +170,7 @@ TEST_F(ShardNoteTest, WhereverAProcessIsKilledTheNextFindsShardAndNoteOrMakesThe
   for (const bool fetches : {true, false}) {
     for (const char* const point :
          {"shard_cache.checked", "shard_cache.note_made", "shard_cache.note_written",
-          "shard_cache.before_unlink", "shard_cache.between_unlinks"}) {
+          "shard_cache.note_kept", "shard_cache.before_unlink", "shard_cache.between_unlinks"}) {
       SCOPED_TRACE(std::string(point) + (fetches ? " of a fetch" : " of another"));
       fatal = point;
       if (!fetches) CacheAccess::get(*open(), request(0));

@@ -129,8 +129,8 @@ class SHARDWISE_EXPORT Dataset {
   ///   shard twice; Unsupported if there is no cache, or the options want what needs an index. When
   ///   a shard is first touched: those of ShardCache::get; Mismatch if it has another number of
   ///   samples, or another size, than the descriptor says; CorruptShard; Unsupported (compressed).
-  /// Cost: reads the descriptor; 24 bytes a shard and its URL twice. If the index is there, one
-  ///   request a shard, as open(). The first touch of a shard fetches it and reads its headers.
+  /// Cost: reads the descriptor; some hundred bytes a shard. If the index is there, one request a
+  ///   shard, as open(). The first touch of a shard fetches it and reads its headers.
   [[nodiscard]] static Dataset open_lazily(const std::string& descriptor, const Options& options);
   /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
   /// `options` have a root or accept_times that the index was not opened with.
