@@ -66,8 +66,8 @@ void split_row(const std::uint8_t* rgb, std::size_t num_pixels, std::uint8_t* re
 
 #else
 
-// 32 bytes at most: after products in vectors of 64, Intel's processors run more slowly for some
-// 700 us, and the next image is decoded in that time.
+// 32 bytes at most: after products in vectors of 64, an Ice Lake runs more slowly for a while, in
+// which the next image is decoded (docs/figures.md).
 using Bytes = hn::CappedTag<std::uint8_t, 32>;
 using Shorts = hn::Repartition<std::int16_t, Bytes>;
 using Words = hn::Repartition<std::int32_t, Bytes>;
