@@ -262,9 +262,9 @@ HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::si
 /// Makes a group's bytes of some rows, a multiple of four.
 /// @param kKept  steps whose weights stay in registers: all of them, if there are fewer than three.
 template <bool kIsClose, std::size_t kKept>
-void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t last_row,
-                    std::size_t num_rows, const DotStep* steps, std::size_t num_steps,
-                    std::uint8_t* out, std::size_t out_stride) {
+void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
+                    const DotStep* steps, std::size_t num_steps, std::uint8_t* out,
+                    std::size_t out_stride) {
   __m256i places[kKept];
   __m256i low[kKept];
   __m256i mid[kKept];
@@ -280,8 +280,7 @@ void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t l
     lower[i] = steps[i].begin[0];
     upper[i] = steps[i].begin[1];
   }
-  const auto sum_of = [&](std::size_t y) {
-    const std::uint8_t* const row = in + std::min(y, last_row) * in_stride;
+  const auto sum_of = [&](const std::uint8_t* row) {
     DotSum sum;
     HWY_UNROLL(3)
     for (std::size_t i = 0; i < kKept; ++i) {
@@ -299,24 +298,41 @@ void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t l
     return sum;
   };
   for (std::size_t y = 0; y < num_rows; y += kDotRows) {
-    store_dots(sum_of(y), sum_of(y + 1), sum_of(y + 2), sum_of(y + 3), out + y * out_stride,
-               out_stride);
+    store_dots(sum_of(in), sum_of(in + in_stride), sum_of(in + 2 * in_stride),
+               sum_of(in + 3 * in_stride), out, out_stride);
+    in += kDotRows * in_stride;
+    out += kDotRows * out_stride;
+  }
+}
+
+/// All groups' bytes of some rows, a multiple of four.
+template <bool kIsClose, std::size_t kKept>
+void dot_resize_block(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
+                      const DotPlan& plan, std::uint8_t* out, std::size_t out_stride) {
+  const std::size_t num_groups = plan.num_groups();
+  for (std::size_t group = 0; group < num_groups; ++group) {
+    dot_make_group<kIsClose, kKept>(in, in_stride, num_rows, plan.steps(group), plan.num_steps(),
+                                    out + plan.output(group), out_stride);
   }
 }
 
 template <bool kIsClose, std::size_t kKept>
 void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                      const DotPlan& plan, std::uint8_t* out, std::size_t out_stride) {
-  const std::size_t num_groups = plan.num_groups();
-  for (std::size_t y = 0; y < num_rows; y += kDotBlock) {
-    const std::size_t last_row = num_rows - 1 - y;
-    const std::size_t count = std::min(kDotBlock, num_rows - y);
-    for (std::size_t group = 0; group < num_groups; ++group) {
-      dot_make_group<kIsClose, kKept>(in + y * in_stride, in_stride, last_row, count,
-                                      plan.steps(group), plan.num_steps(),
-                                      out + y * out_stride + plan.output(group), out_stride);
-    }
+  const auto resize = [&](std::size_t y, std::size_t stride, std::size_t count) {
+    dot_resize_block<kIsClose, kKept>(in + y * in_stride, stride, count, plan, out + y * out_stride,
+                                      out_stride);
+  };
+  if (num_rows < kDotRows) {
+    // Each row four times. What is written below it is written again, or lies behind the last row.
+    for (std::size_t y = 0; y < num_rows; ++y) resize(y, 0, kDotRows);
+    return;
   }
+  const std::size_t whole = num_rows / kDotRows * kDotRows;
+  for (std::size_t y = 0; y < whole; y += kDotBlock) {
+    resize(y, in_stride, std::min(kDotBlock, whole - y));
+  }
+  if (whole < num_rows) resize(num_rows - kDotRows, in_stride, kDotRows);  // some of them again
 }
 
 /// resize_across(); false for rows that are shorter than what is read at a time.
