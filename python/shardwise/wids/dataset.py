@@ -6,8 +6,9 @@ import base64
 import hashlib
 import os
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,9 +23,9 @@ from .shards import (
     DefaultLocalname,
     ShardPlace,
     ShardSamples,
+    check_sources,
     default_cache_dir,
     needs_cache,
-    refuse_pipes,
     source_of,
 )
 from .specs import check_shards, load_dsdesc_and_resolve, urldir
@@ -159,8 +160,7 @@ class ShardListDataset(Generic[T_co]):
             raise InvalidArgument(f"lru_size={lru_size}: at least one shard has to be open")
 
         sources = [source_of(shard["url"], localname) for shard in self.shards]
-        if not allow_pipe:
-            refuse_pipes(sources)
+        check_sources(sources, allow_pipe)
         self._is_cached = any(needs_cache(source) for source in sources)
         self._opening = _Opening(
             lru_size,
@@ -173,8 +173,8 @@ class ShardListDataset(Generic[T_co]):
             self._is_cached,
             os.fspath(index_directory),
         )
-        self._places = _places(data, sources)
-        self.lengths: list[int] = _lengths(self.shards, self._places, data, claims)
+        self._places = _places(data, sources, is_own_index=index is None)
+        self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)
         self._take_data(data)
 
@@ -245,7 +245,7 @@ class ShardListDataset(Generic[T_co]):
     def __len__(self) -> int:
         return self.total_length
 
-    @property
+    @cached_property
     def cum_lengths(self) -> numpy.typing.NDArray[numpy.int64]:
         """The number of samples in the shards up to each one. Needs NumPy."""
         import numpy
@@ -282,8 +282,6 @@ class ShardListDataset(Generic[T_co]):
 
     def get_shard(self, index: int) -> tuple[ShardSamples, int, dict[str, Any]]:
         """The shard of a sample, its number in that, and what the list says of the shard."""
-        from bisect import bisect_right
-
         number = index + self.total_length if index < 0 else index
         ends = list(accumulate(self.lengths))
         shard = bisect_right(ends, number)
@@ -298,9 +296,9 @@ class ShardListDataset(Generic[T_co]):
 
     def __add__(self, other: Any) -> Any:
         """Both after each other: torch's ConcatDataset."""
-        from torch.utils.data import ConcatDataset
+        from torch.utils.data import ConcatDataset  # type: ignore[import-not-found, unused-ignore]
 
-        return ConcatDataset([self, other])  # type: ignore[list-item]
+        return ConcatDataset([self, other])  # type: ignore[list-item, unused-ignore]
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -321,9 +319,13 @@ class ShardListDataset(Generic[T_co]):
         self._take_data(data)
 
 
-def _places(data: _core.Dataset, sources: Iterable[str]) -> list[ShardPlace]:
+def _places(
+    data: _core.Dataset, sources: Sequence[str], is_own_index: bool
+) -> list[ShardPlace]:
     """Where each source lies in the dataset. Raises Mismatch if one does not."""
     found = {shard.path: shard for shard in data.shards}
+    if is_own_index and len(found) == len(set(sources)):
+        found = dict(zip(dict.fromkeys(sources), data.shards))  # however their paths are written
     places = []
     for source in sources:
         shard = found.get(source)
@@ -333,22 +335,19 @@ def _places(data: _core.Dataset, sources: Iterable[str]) -> list[ShardPlace]:
                 f"{', '.join(repr(path) for path in list(found)[:3])}"
                 + (f" and {len(found) - 3} more" if len(found) > 3 else "")
             )
-        places.append(ShardPlace(source, shard.first_sample, shard.num_samples))
+        places.append(ShardPlace(source, shard.first_sample, shard.num_samples, shard.size_bytes))
     return places
 
 
-def _lengths(
-    shards: list[dict[str, Any]], places: list[ShardPlace], data: _core.Dataset, claims: str
-) -> list[int]:
+def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str) -> list[int]:
     """The samples of each shard. Raises Mismatch if a shard is not what is said of it."""
     lengths = [shard["nsamples"] for shard in shards]
     if claims == "believe":
         return lengths
-    sizes = {shard.path: shard.size_bytes for shard in data.shards}
     for shard, place in zip(shards, places):
         what, said, found = "samples", shard["nsamples"], place.num_samples
         if said == found and isinstance(shard.get("filesize"), int):
-            what, said, found = "bytes", shard["filesize"], sizes[place.source]
+            what, said, found = "bytes", shard["filesize"], place.size_bytes
         if said != found:
             raise Mismatch(
                 f"the shard {shard['url']!r} has {found} {what}, and not {said} as the list says: "

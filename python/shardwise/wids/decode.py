@@ -105,13 +105,13 @@ def _decode_npy(data: bytes, allow_pickle: bool) -> Any:
 
 
 def _decode_msgpack(data: bytes, allow_pickle: bool) -> Any:
-    import msgpack
+    import msgpack  # type: ignore[import-not-found, unused-ignore]
 
     return msgpack.unpackb(data, raw=False)
 
 
 def _decode_safetensors(data: bytes, allow_pickle: bool) -> Any:
-    import safetensors.torch
+    import safetensors.torch  # type: ignore[import-not-found, unused-ignore]
 
     return safetensors.torch.load(data)
 
@@ -126,7 +126,7 @@ def _require_pickles(allow_pickle: bool) -> None:
 
 def _decode_torch(data: bytes, allow_pickle: bool) -> Any:
     _require_pickles(allow_pickle)
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     return torch.load(io.BytesIO(data), weights_only=False)
 
@@ -179,7 +179,7 @@ def decode_basic(
 
 def _open_image(value: Any) -> Any:
     try:
-        from PIL import Image
+        from PIL import Image  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
             "decoding images needs Pillow: install it, or give the data set transformations of "

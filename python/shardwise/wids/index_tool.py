@@ -239,9 +239,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
 
     create = commands.add_parser("create", help="make a descriptor of shards")
-    create.add_argument("files", nargs="+", help="shards, patterns in braces; - for a list in stdin")
+    create.add_argument("files", nargs="+", help="shards, or patterns in braces; -: a list")
     create.add_argument("-o", "--output", default="shardindex.json", help="the descriptor")
-    create.add_argument("-n", "--name", help="of the data set; by default made of the first shard's")
+    create.add_argument("-n", "--name", help="of the data set; by default the shards'")
     create.add_argument("-i", "--info", help="a file with a text about the data set")
     create.add_argument("-b", "--base", help="where relative URLs begin")
     create.add_argument("--no-md5", action="store_true", help="leave out md5sum: headers suffice")

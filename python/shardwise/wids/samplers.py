@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
@@ -82,8 +83,6 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
         return
     most = 0
     ends = [end for _, end in lengths_to_ranges(lengths)]
-    from bisect import bisect_left, bisect_right
-
     for begin, end in ranges:
         if begin < end:
             most = max(most, bisect_left(ends, end) - bisect_right(ends, begin) + 1)
@@ -92,7 +91,7 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
             f"a chunk of this sampler has samples of {most} shards, of which {capacity} are kept "
             "open: nearly each sample opens a shard; choose a smaller chunksize, or a larger "
             "lru_size",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -171,7 +170,8 @@ class ChunkedSampler(_Epochs):
         first, end = (0, num_samples) if isinstance(num_samples, int) else num_samples
         if chunksize < 1:
             raise InvalidArgument(f"chunksize {chunksize}: a chunk has at least one sample")
-        self.dslength_per_replica = dslength_per_replica if dslength_per_replica > 0 else end - first
+        length = dslength_per_replica if dslength_per_replica > 0 else end - first
+        self.dslength_per_replica = length
         self.ranges = [(i, min(i + chunksize, end)) for i in range(first, end, chunksize)]
         self.chunksize = chunksize
         self.seed = seed
@@ -233,8 +233,8 @@ def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int,
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
         elif rank is not None:
             raise InvalidArgument(
-                f"{asker}: rank={rank} is given, and num_replicas is not, nor has torch.distributed "
-                "been initialized"
+                f"{asker}: rank={rank} is given, and num_replicas is not, nor is "
+                "torch.distributed initialized"
             )
         else:
             if num_replicas is None or num_replicas > 1:

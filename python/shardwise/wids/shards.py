@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlparse
@@ -22,7 +21,11 @@ _COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 def default_cache_dir() -> str:
     """Where remote shards are kept if nothing is said: WIDS_CACHE, else a folder of this user."""
     named = os.environ.get("WIDS_CACHE")
-    return named or os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
+    if named:
+        return named
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
 
 
 class DefaultLocalname:
@@ -56,6 +59,7 @@ class ShardPlace(NamedTuple):
     """The path or URL that is read."""
     first: int
     num_samples: int
+    size_bytes: int
 
 
 def source_of(url: str, localname: Callable[[str], str] | None) -> str:
@@ -72,13 +76,19 @@ def needs_cache(source: str) -> bool:
     return is_remote(source) or source.lower().endswith(_COMPRESSED)
 
 
-def refuse_pipes(sources: list[str]) -> None:
-    """Raises InvalidArgument if a shard is a command."""
+def check_sources(sources: list[str], allow_pipe: bool) -> None:
+    """Raises InvalidArgument if a shard is a command, or its name a pattern."""
     for source in sources:
         if source.startswith("pipe:"):
+            if not allow_pipe:
+                raise InvalidArgument(
+                    f"the shard {source!r} is a command, and commands are not run unless the data "
+                    "set is made with allow_pipe=True; do so only for lists that you wrote yourself"
+                )
+        elif "{" in source:
             raise InvalidArgument(
-                f"the shard {source!r} is a command, and commands are not run unless the data set "
-                "is made with allow_pipe=True; do so only for lists that you wrote yourself"
+                f"the shard {source!r} has a brace in its name, where it would stand for several; "
+                "list them one by one, or rename it"
             )
 
 

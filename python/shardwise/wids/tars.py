@@ -7,8 +7,6 @@ import io
 import mmap
 import os
 import re
-import tarfile
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, KeysView, Sequence
 from typing import Any, BinaryIO
@@ -64,6 +62,8 @@ def compute_num_samples(fname: str | os.PathLike[str]) -> int:
 
     Costs a pass over the headers. Raises NotFound, CorruptShard with the place of what is wrong.
     """
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         return index(os.path.join(folder, "one.idx"), fname, threads=0).num_samples
 
@@ -81,6 +81,8 @@ class MMIndexedTar:
         verbose: bool = True,
         cleanup_callback: Callable[[str | None, int, str], object] | None = None,
     ) -> None:
+        import tarfile
+
         self.verbose = verbose
         self.cleanup_callback = cleanup_callback
         if isinstance(fname, (str, os.PathLike)):

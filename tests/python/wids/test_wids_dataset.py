@@ -425,3 +425,31 @@ def test_descriptors_are_json_still(shards: list[Any], tmp_path: Path) -> None:
     path = write_descriptor(tmp_path / "x.json", shards, info="text")
     spec = raw(str(path)).spec
     assert json.loads(json.dumps(spec))["info"] == "text"
+
+
+def test_names_of_shards_are_no_patterns(tmp_path: Path) -> None:
+    (plain,) = write_shards(tmp_path / "x", [3])
+    listed = []
+    for name in ("a[1].tar", "c*.tar", "d e.tar", "@f.tar", "g?.tar"):
+        (tmp_path / name).write_bytes(Path(plain["url"]).read_bytes())
+        listed.append({"url": str(tmp_path / name), "nsamples": 3})
+    (tmp_path / "c1.tar").write_bytes(b"")
+    dataset = raw(listed)
+    assert [number_of(sample) for sample in dataset] == [0, 1, 2] * 5
+    with pytest.raises(InvalidArgument, match="a brace in its name"):
+        raw([{"url": "b{1,2}.tar", "nsamples": 3}])
+
+
+def test_an_index_may_leave_out_what_breaks_a_rule(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("README", b"x"), ("a.cls", b"0"), ("b.cls", b"1")])
+    shards = [{"url": str(path), "nsamples": 2}]
+    with pytest.raises(shardwise.errors.CorruptShard, match="README"):
+        raw(shards)
+    shardwise.index(tmp_path / "a.idx", path, policies="skip", threads=0)
+    assert number_of(raw(shards, index=tmp_path / "a.idx")[1]) == 1
+
+
+def test_attributes_may_be_set(shards: list[Any]) -> None:
+    dataset = raw(shards)
+    dataset.cum_lengths = [1, 2]  # type: ignore[assignment]
+    assert pickle.loads(pickle.dumps(dataset)).cum_lengths == [1, 2]

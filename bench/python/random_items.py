@@ -1,0 +1,142 @@
+"""One random item: shardwise.wids beside wids, and beside what shardwise gives without it.
+
+    python bench/python/random_items.py FOLDER... [--samples 2000] [--rounds 11]
+
+Each FOLDER has tars. What is timed: the same random samples, all shards open and in memory, in
+rounds in which each takes its turn. The figures are medians over the rounds of the CPU time of the
+thread, in us a sample, with the first quartile and the third; so a machine that others use matters
+less. wids is the package on PyPI, where it can be imported (0.1.11 needs torch); samples of both
+are compared before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import io
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import shardwise
+from shardwise.wids import ChunkedSampler, ShardListDataset
+
+
+def original(shards: list[dict[str, Any]]) -> Any:
+    """The dataset of wids itself, or None. The shards are read where they lie."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            import wids
+
+            return wids.ShardListDataset(
+                shards, lru_size=200, localname=lambda url: url, transformations=[]
+            )
+    except ImportError as error:
+        print(f"  without wids: {error}")
+        return None
+
+
+def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether two samples are the same, their streams by what is in them."""
+
+    def plain(sample: dict[str, Any]) -> dict[str, Any]:
+        return {k: v.getvalue() if hasattr(v, "getvalue") else v for k, v in sample.items()}
+
+    return plain(a) == plain(b)
+
+
+def us_each(work: Callable[[int], object], numbers: list[int]) -> float:
+    begin = time.thread_time_ns()
+    for number in numbers:
+        work(number)
+    return (time.thread_time_ns() - begin) / 1000 / len(numbers)
+
+
+def report(name: str, times: list[float], beside: list[float] | None) -> None:
+    median = statistics.median(times)
+    first, _, third = statistics.quantiles(times, n=4)
+    ratio = ""
+    if beside is not None:
+        ratio = f"  {statistics.median(b / t for b, t in zip(beside, times)):6.1f} x wids"
+    print(f"  {name:34} {median:8.3f} us  [{first:.3f}, {third:.3f}]{ratio}")
+
+
+def bench_items(folder: str, num_samples: int, rounds: int) -> None:
+    paths = sorted(glob.glob(os.path.join(folder, "*.tar")))
+    data = shardwise.open(paths)
+    shards = [{"url": s.path, "nsamples": s.num_samples} for s in data.shards]
+    successor: Any = ShardListDataset(shards, transformations=[])
+    rng = random.Random(1)
+    numbers = [rng.randrange(len(data)) for _ in range(num_samples)]
+    field = data[numbers[0]].keys()[0]
+
+    def with_view(i: int) -> None:
+        data[i][field]
+
+    ways: dict[str, Callable[[int], object]] = {}
+    wids = original(shards)
+    if wids is not None:
+        ways["wids: dict of BytesIO"] = wids.__getitem__
+        assert all(equal(wids[i], successor[i]) for i in numbers[:100])
+    ways["shardwise.wids: dict of BytesIO"] = successor.__getitem__
+    ways["shardwise: dict of bytes"] = lambda i: data[i].copy()
+    ways["shardwise: dict of memoryviews"] = lambda i: data[i].views()
+    ways["shardwise: ds[i], one memoryview"] = with_view
+    ways["shardwise: ds[i]"] = data.__getitem__
+
+    size = sum(s.size_bytes for s in data.shards) // len(data)
+    print(f"{folder}: {len(data)} samples of about {size} bytes in {len(paths)} shards")
+    for work in ways.values():
+        us_each(work, numbers)  # all shards are open, and their bytes in memory
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, work in ways.items():
+            times[name].append(us_each(work, numbers))
+    for name, measured in times.items():
+        report(name, measured, times.get("wids: dict of BytesIO") if name[:5] != "wids:" else None)
+
+
+def bench_samplers(rounds: int) -> None:
+    length = 200_000
+
+    def all_of(sampler: Any) -> None:
+        for _ in sampler:
+            pass
+
+    samplers: dict[str, Any] = {}
+    try:
+        import wids
+
+        samplers["wids: ChunkedSampler"] = wids.ChunkedSampler(range(length), chunksize=1000)
+    except ImportError:
+        pass
+    samplers["shardwise.wids: ChunkedSampler"] = ChunkedSampler(range(length), chunksize=1000)
+    samplers["range"] = range(length)
+    times: dict[str, list[float]] = {name: [] for name in samplers}
+    for _ in range(rounds):
+        for name, sampler in samplers.items():
+            begin = time.thread_time_ns()
+            all_of(sampler)
+            times[name].append((time.thread_time_ns() - begin) / 1000 / length)
+    print(f"one step of a sampler, {length} samples")
+    for name, measured in times.items():
+        report(name, measured, times.get("wids: ChunkedSampler") if name[:5] != "wids:" else None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="*")
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=11)
+    args = parser.parse_args()
+    for folder in args.folders:
+        bench_items(folder, args.samples, args.rounds)
+    bench_samplers(args.rounds)
+
+
+if __name__ == "__main__":
+    main()
