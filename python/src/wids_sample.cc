@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <new>
 #include <string>
@@ -122,7 +123,7 @@ std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
 /// has few. A borrowed reference; null with Python's error set.
 PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   const nb::ft_lock_guard lock(reader.mutex);
-  const std::size_t hash = name.size() * 7 + (name.empty() ? 0 : name.front() * 3U + name.back());
+  const std::size_t hash = std::hash<std::string_view>()(name);
   WidsReader::Name& recent = reader.recent_names[hash % reader.recent_names.size()];
   if (recent.dotted != nullptr && recent.name == name) return recent.dotted;
   PyObject* made = new_name("." + std::string(name));

@@ -153,6 +153,9 @@ class ChunkedSampler(_Epochs):
     between epochs; the epoch moves on by itself when all of it was given. A step costs about 50 ns.
     """
 
+    rank = 0
+    num_replicas = 1
+
     def __init__(
         self,
         dataset: Sized,
@@ -298,6 +301,7 @@ def DistributedChunkedSampler(
         shufflefirst=shufflefirst,
         exact=False,
     )
+    sampler.rank, sampler.num_replicas = rank, num_replicas
     if _wants_exact(exact):
         sampler._exact = _Exact(0, num_samples, rank, num_replicas)
     return sampler

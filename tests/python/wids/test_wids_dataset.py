@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
 import pickle
+import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -453,3 +456,28 @@ def test_attributes_may_be_set(shards: list[Any]) -> None:
     dataset = raw(shards)
     dataset.cum_lengths = [1, 2]  # type: ignore[assignment]
     assert pickle.loads(pickle.dumps(dataset)).cum_lengths == [1, 2]
+
+
+def test_fields_may_be_empty_large_or_named_in_any_bytes(tmp_path: Path) -> None:
+    large = os.urandom(1 << 20)
+    name = b"\xff\xe4".decode("utf-8", "surrogateescape")
+    members = [(f"{name}.a", b""), (f"{name}.b", large), (f"{name}.{name}", b"odd")]
+    sample = raw([{"url": str(write_tar(tmp_path / "a.tar", members)), "nsamples": 1}])[0]
+    assert sample["__key__"] == name
+    assert sample[".a"].read() == b"" and sample[".b"].read() == large
+    assert sample["." + name].read() == b"odd"
+
+
+def test_samples_leave_nothing_behind(shards: list[Any]) -> None:
+    dataset = raw(shards)
+    url = dataset.shards[0]["url"]
+    for _ in range(3):
+        dataset[0]
+    before = sys.getrefcount(url), sys.getrefcount(None), len(gc.get_objects())
+    for _ in range(1000):
+        dataset[0]
+    after = sys.getrefcount(url), sys.getrefcount(None), len(gc.get_objects())
+    assert all(b - a < 500 for a, b in zip(before, after))
+    packed = weakref.ref(dataset)
+    del dataset
+    assert packed() is None  # at once: nothing of it is in a cycle
