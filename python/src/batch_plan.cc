@@ -43,7 +43,8 @@ Sizes sizes_of_ranks(const Sampler& sampler) {
 //
 // So the ranks with k take the last sample of their last batch as a batch of its own. Before the
 // last step, W samples are left, one of each rank: these are the last W of the order, and a token
-// can stand before them.
+// can stand before them; not where the ranks' samples do not take turns in the order, as with
+// balanced bytes and with wids.
 BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule) : rule_(rule) {
   if (rule.size == 0) throw InvalidArgument("a batch has at least one sample", "size 0", "");
   const std::uint64_t size = sampler.size();
@@ -78,17 +79,24 @@ std::uint64_t BatchPlan::batches_before(std::uint64_t position) const noexcept {
   return splits_ && position + 1 == end_ ? count_ - 1 : position / rule_.size;
 }
 
+std::uint64_t BatchPlan::position_after(std::uint64_t num_batches) const noexcept {
+  if (num_batches >= count_) return end_;
+  return splits_ && num_batches + 1 == count_ ? end_ - 1 : num_batches * rule_.size;
+}
+
 ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_batches) const {
   using Access = detail::SamplerAccess;
   const std::uint64_t all = Access::delivered(sampler);
   if (num_batches >= count_) return Access::token_at(sampler, all);
   const std::uint64_t ranks = sampler.world_size() / sampler.replicas();
   if (any_splits_ && num_batches + 1 == count_) {
-    if (sampler.order().balance_bytes) {
-      throw InvalidArgument("no token can stand before the last step",
-                            "epoch " + std::to_string(sampler.epoch()) + ", after " +
-                                std::to_string(num_batches) + " batches",
-                            "with balance_bytes, take it a step earlier or at the end");
+    if (sampler.order().balance_bytes || std::holds_alternative<Wids>(sampler.order().kind)) {
+      throw InvalidArgument(
+          "no token can stand before the last step",
+          "epoch " + std::to_string(sampler.epoch()) + ", after " + std::to_string(num_batches) +
+              " batches",
+          "with balance_bytes, and in the order of wids, take it a step earlier or "
+          "at the end");
     }
     return Access::token_at(sampler, all - ranks);
   }

@@ -29,8 +29,10 @@ class BatchPlan {
   [[nodiscard]] std::uint64_t size_at(std::uint64_t position) const noexcept;
   /// How many batches lie before this rank's sample `position`.
   [[nodiscard]] std::uint64_t batches_before(std::uint64_t position) const noexcept;
-  /// A token for `num_batches` batches of all ranks. Errors: InvalidArgument where bytes are
-  /// balanced and the last batches were made even.
+  /// This rank's first sample that is in none of its first `num_batches` batches.
+  [[nodiscard]] std::uint64_t position_after(std::uint64_t num_batches) const noexcept;
+  /// A token for `num_batches` batches of all ranks. Errors: InvalidArgument before the last step,
+  /// if that was made even and the order is wids, or bytes are balanced.
   [[nodiscard]] ResumeToken token_after(const Sampler& sampler, std::uint64_t num_batches) const;
 
  private:

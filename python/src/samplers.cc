@@ -132,11 +132,16 @@ T entry(const nb::dict& state, const char* name) {
   return nb::cast<T>(state[name]);
 }
 
-/// Where `sampler` stands after as many steps as the rank `other`, which delivered `position`
-/// samples.
-std::uint64_t same_step(const Sampler& sampler, std::uint64_t other, std::uint64_t position) {
+/// Where `it` stands after as many steps, or batches, as the rank `other`, which delivered
+/// `position` samples.
+std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
+  const Sampler& sampler = *it.sampler;
   if (other == sampler.rank()) return std::min(position, sampler.size());
   const SamplerPointer there = sampler.for_rank(other);
+  if (it.rule) {
+    const std::uint64_t done = BatchPlan(*there, *it.rule).batches_before(position);
+    return BatchPlan(sampler, *it.rule).position_after(done);
+  }
   if (position >= there->size()) return sampler.size();
   const std::uint64_t step = there->step_of(position);
   return there->first_of_step(step) == position ? sampler.first_of_step(step)
@@ -145,14 +150,14 @@ std::uint64_t same_step(const Sampler& sampler, std::uint64_t other, std::uint64
 
 /// Moves to where state_of() stood: where the ranks are the same, by this rank's own position; else
 /// by the token, which says where all of them stood, if they stepped together.
-void move_to_state(Sampler& sampler, const nb::dict& state) {
+void move_to_state(const IteratorObject& it, const nb::dict& state) {
+  Sampler& sampler = *it.sampler;
   const auto epoch = entry<std::uint64_t>(state, "epoch");
   const bool same_ranks = entry<std::uint64_t>(state, "world_size") == sampler.world_size() &&
                           entry<std::uint64_t>(state, "replicas") == sampler.replicas();
   const auto text = entry<std::optional<std::string>>(state, same_ranks ? "start" : "token");
   if (!text) {
-    throw Mismatch("the state stands in the middle of a step",
-                   "epoch " + std::to_string(epoch) + ", with balance_bytes",
+    throw Mismatch("the state stands in the middle of a step", "epoch " + std::to_string(epoch),
                    "go on with as many ranks as before, or take the state between steps");
   }
   const ResumeToken token = ResumeToken::from_text(*text);
@@ -161,14 +166,14 @@ void move_to_state(Sampler& sampler, const nb::dict& state) {
     sampler.set_epoch(epoch);
     sampler.seek(sampler.size());
   } else if (same_ranks) {
-    sampler.seek(same_step(sampler, entry<std::uint64_t>(state, "rank"),
+    sampler.seek(same_step(it, entry<std::uint64_t>(state, "rank"),
                            entry<std::uint64_t>(state, "position")));
   }
 }
 
 void load_state(IteratorObject& it, const nb::dict& state) {
   IteratorObject moved{it.sampler->clone(), it.rule};
-  move_to_state(*moved.sampler, state);
+  move_to_state(moved, state);
   if (it.rule) moved.plan = BatchPlan(*moved.sampler, *it.rule);
   it = std::move(moved);
 }
