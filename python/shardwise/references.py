@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -56,6 +57,12 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
     return data
 
 
+def _teach_torch() -> None:
+    """A worker that torch's DataLoader spawned collates Samples, as the process that made it does."""
+    if "torch.utils.data" in sys.modules:
+        from . import torch  # noqa: F401
+
+
 def packed_steps(steps: tuple[Any, ...], protocol: int) -> tuple[Any, ...]:
     """The steps of a view; numbers out of band where the protocol can."""
     if protocol < 5:
@@ -82,6 +89,7 @@ def open_again(
     view_fingerprint: bytes,
 ) -> _core.Dataset:
     """The dataset that was pickled. Raises Mismatch if another index lies there now."""
+    _teach_torch()
     data = _base(opening, fingerprint)
     for step in steps:
         data = _taken(data, step)

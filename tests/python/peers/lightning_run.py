@@ -1,0 +1,99 @@
+"""Trains a little with Lightning on 2 ranks, and notes which samples every rank was given.
+
+    lightning_run.py '{"index": ..., "out": ..., ...}'
+
+A program of its own, since Lightning starts it again for each further rank.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from torch.utils.data import DataLoader
+
+import shardwise
+from shardwise.torch import BatchSampler, DistributedChunkedSampler
+
+options: dict[str, Any] = json.loads(sys.argv[1])
+batch_size: int = options["batch_size"]
+
+
+def loader_of(ds: Any, sampler: DistributedChunkedSampler) -> Any:
+    kind = options["loader"]
+    if kind == "sampler":
+        return DataLoader(ds, batch_size=batch_size, sampler=sampler)
+    batches = BatchSampler(sampler, batch_size)
+    if kind == "batch_sampler":
+        return DataLoader(ds, batch_sampler=batches)
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return StatefulDataLoader(ds, batch_sampler=batches, num_workers=2)
+
+
+class Model(lightning.LightningModule):
+    def __init__(self, loader: Any) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.loader = loader
+        self.batches_done = 0
+        self.seen: dict[int, list[int]] = {}
+
+    def train_dataloader(self) -> Any:
+        return self.loader
+
+    def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
+        self.seen.setdefault(self.current_epoch, []).extend(batch["__index__"].tolist())
+        loss: torch.Tensor = self.layer(batch["cls"].float()[:, None] / 2001).square().mean()
+        return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
+        self.batches_done = number + 1
+        if [self.current_epoch, self.batches_done] == options.get("stop_after"):
+            self.trainer.save_checkpoint(Path(options["out"], "stopped.ckpt"))
+            self.trainer.should_stop = True
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if options["loader"] != "sampler":
+            checkpoint["samples"] = self.loader.batch_sampler.token(self.batches_done)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if options["loader"] != "batch_sampler":
+            return  # a StatefulDataLoader has a state of its own
+        self.loader.batch_sampler.resume(checkpoint["samples"])
+        checkpoint["loops"]["fit_loop"]["state_dict"].pop("combined_loader", None)
+        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        if not progress["is_last_batch"]:  # the loader has the rest alone: count from its beginning
+            done = progress["current"]["ready"]
+            progress["current"] = {name: n - done for name, n in progress["current"].items()}
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def main() -> None:
+    ds: Any = shardwise.open(options["index"])
+    sampler = DistributedChunkedSampler(ds, seed=17, chunk_size=50)
+    model = Model(loader_of(ds, sampler))
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=options.get("ranks", 2),
+        strategy="ddp",
+        max_epochs=2,
+        default_root_dir=options["out"],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+        **options.get("trainer", {}),
+    )
+    trainer.fit(model, ckpt_path=options.get("resume"), weights_only=False)
+    out = Path(options["out"], f"seen-{trainer.global_rank}.json")
+    out.write_text(json.dumps(model.seen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Accelerate under torchrun, 2 ranks by gloo: every sample exactly once, or an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_runs import make_index, prove_exact, torchrun
+
+pytest.importorskip("accelerate", reason="Accelerate is not installed")
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+def train_on(ranks: int, **options: Any) -> str:
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+    return torchrun("accelerate_run.py", ranks, plain)
+
+
+def test_a_prepared_loader_is_an_error(train: Path, tmp_path: Path) -> None:
+    options = {"batch_size": 16, "loader": "sampler", "prepare_loader": True}
+    said = train_on(2, index=train, out=tmp_path / "run", **options)
+    assert "InvalidArgument: Accelerate would deal out the samples again" in said
+    assert "would miss some, or see some twice; give accelerator.prepare() the model" in said
+
+
+def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
+    options = {"index": train, "loader": "stateful", "batch_size": 10}
+    assert train_on(2, out=first, stop_after=[1, 37], **options) == ""
+    prove_exact(train, 1, first)
+    for rank in range(2):  # which the ranks proved, too
+        proofs = json.loads((first / f"proofs-{rank}.json").read_text())
+        assert proofs == ["epoch 0: 2001 samples, each exactly once: proven"]
+
+    assert train_on(2, out=as_many, states=first, first_epoch=1, **options) == ""
+    prove_exact(train, 2, first, as_many)
+
+    token = (first / "token-0.txt").read_text()
+    assert (first / "token-1.txt").read_text() == token
+    options |= {"loader": "batch_sampler", "batch_size": 16}
+    assert train_on(3, out=more, token=token, first_epoch=1, **options) == ""
+    prove_exact(train, 2, first, more)

@@ -1,0 +1,54 @@
+"""Lightning with ddp on 2 ranks: every sample exactly once, or an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_runs import make_index, prove_exact, run
+
+pytest.importorskip("lightning", reason="Lightning is not installed")
+
+_OWN_RANKS = {"use_distributed_sampler": False}
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+def fit(**options: Any) -> str:
+    return run(["lightning_run.py"], {name: _plain(value) for name, value in options.items()})
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def test_with_the_defaults_each_sample_comes_once(train: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert fit(index=train, out=out, batch_size=16, loader="sampler") == ""
+    prove_exact(train, 2, out)
+
+
+def test_a_replaced_sampler_of_a_batch_sampler_is_an_error(train: Path, tmp_path: Path) -> None:
+    said = fit(index=train, out=tmp_path / "run", batch_size=10, loader="batch_sampler")
+    assert "it was given a DistributedSampler; where Lightning put that in its place, set " in said
+    assert "Trainer(use_distributed_sampler=False)" in said
+
+
+def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
+    options = {"index": train, "loader": "stateful", "batch_size": 10, "trainer": _OWN_RANKS}
+    assert fit(out=first, stop_after=[1, 37], **options) == ""
+    options |= {"resume": first / "stopped.ckpt"}
+
+    assert fit(out=as_many, **options) == ""
+    prove_exact(train, 2, first, as_many)
+
+    assert (
+        fit(out=more, **options | {"loader": "batch_sampler", "batch_size": 16, "ranks": 3}) == ""
+    )
+    prove_exact(train, 2, first, more)

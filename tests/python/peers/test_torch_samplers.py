@@ -1,0 +1,517 @@
+"""shardwise.torch: samplers, batches, tokens, and torch's DataLoader over them."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_shard
+from peer_runs import make_index
+
+import shardwise
+from shardwise.errors import BadField, Distributed, InvalidArgument, Mismatch, OutOfRange
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.utils.data import DataLoader  # noqa: E402
+
+import shardwise.torch as st  # noqa: E402
+
+_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> shardwise.Dataset:
+    return shardwise.open(make_index(tmp_path_factory.mktemp("data")))
+
+
+def proven(sampler: st.DistributedSampler, delivered: Iterator[int] | list[int]) -> str:
+    audit = shardwise.Audit(sampler.core)
+    audit.add(delivered)
+    return audit.prove(sampler.core)
+
+
+# Samplers.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        st.DistributedSampler,
+        st.DistributedChunkedSampler,
+        st.ChunkedSampler,
+        st.ShardedSampler,
+        st.SequentialSampler,
+    ],
+)
+def test_all_ranks_together_have_each_sample_once(train: shardwise.Dataset, make: Any) -> None:
+    samplers = [make(train, rank=rank, world_size=7) for rank in range(7)]
+    assert [len(s) for s in samplers] == [286] * 6 + [285]
+    delivered = [list(s) for s in samplers]
+    assert [len(numbers) for numbers in delivered] == [len(s) for s in samplers]
+    assert proven(samplers[0], itertools.chain(*delivered)).endswith(": proven")
+    assert all(isinstance(s, torch.utils.data.DistributedSampler) for s in samplers)
+
+
+def test_the_order_is_that_of_the_core(train: shardwise.Dataset) -> None:
+    ours = st.DistributedChunkedSampler(
+        train, seed=5, chunk_size=100, window=3, rank=1, world_size=2
+    )
+    order = shardwise.Order("chunked", seed=5, chunk_size=100, window=3)
+    core = shardwise.Sampler(train, order, rank=1, world_size=2)
+    for epoch in (0, 3):
+        ours.set_epoch(epoch)
+        core.set_epoch(epoch)
+        assert list(ours) == list(core)
+        assert ours[17] == core[17]
+    drawn = st.ResampledSampler(train, seed=5, epoch_size=300, rank=0, world_size=2)
+    order = shardwise.Order("resampled", seed=5, epoch_size=300)
+    assert list(drawn) == list(shardwise.Sampler(train, order, rank=0, world_size=2))
+
+
+def test_it_has_what_others_look_for(train: shardwise.Dataset) -> None:
+    sampler = st.ShardedSampler(train, seed=5, rank=1, world_size=2)
+    assert (sampler.rank, sampler.num_replicas, sampler.world_size) == (1, 2, 2)
+    assert (sampler.num_samples, sampler.total_size, sampler.seed) == (1000, 2001, 5)
+    assert (sampler.shuffle, sampler.drop_last, sampler.epoch) == (True, False, 0)
+    sampler.epoch = 4
+    assert sampler.epoch == 4
+    text = repr(sampler)
+    assert "ShardedSampler: shardwise.Order(kind='sharded', seed=5" in text
+    assert text.endswith("epoch 4, rank 1 of 2>")
+    with pytest.raises(OutOfRange):
+        sampler[1000]
+
+
+def test_what_is_wrong_is_said_at_once(train: shardwise.Dataset) -> None:
+    with pytest.raises(TypeError, match="num_shards"):
+        st.ShardedSampler(train, num_shards=3)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgument):
+        st.DistributedChunkedSampler(train, rank=2, world_size=2)
+    with pytest.raises(InvalidArgument, match="shards"):
+        st.ShardedSampler(2001)  # a number has no shards
+    with pytest.raises(InvalidArgument, match="no epoch -1: epochs are numbered from 0"):
+        st.SequentialSampler(train).set_epoch(-1)
+
+
+def test_a_second_pass_is_the_same_epoch_with_one_warning(train: shardwise.Dataset) -> None:
+    sampler = st.DistributedChunkedSampler(train, rank=0, world_size=1)
+    first = list(sampler)
+    with pytest.warns(
+        UserWarning, match=r"epoch 0 was read to its end, and now comes again in the"
+    ):
+        assert list(sampler) == first
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(sampler) == first
+        sampler.set_epoch(1)
+        assert list(sampler) != first
+
+
+def test_passes_that_are_meant_give_no_warning(train: shardwise.Dataset) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = st.DistributedChunkedSampler(train, rank=0, world_size=1)
+        list(itertools.islice(sampler, 5))  # not to its end
+        list(sampler)
+        sampler.set_epoch(0)  # asked for
+        list(sampler)
+        evaluation = st.SequentialSampler(train, rank=0, world_size=1)
+        assert list(evaluation) == list(evaluation)
+
+
+def test_the_warning_comes_through_a_data_loader(train: shardwise.Dataset) -> None:
+    batches = st.BatchSampler(st.ShardedSampler(train), 100, drop_last=True)
+    loader: Any = DataLoader(range(2001), batch_sampler=batches)  # type: ignore[arg-type]
+    assert len(list(loader)) == 20
+    with pytest.warns(UserWarning, match="call set_epoch"):
+        assert len(list(loader)) == 20
+
+
+# Which rank.
+
+
+def test_the_ranks_come_from_the_environment(
+    train: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = st.SequentialSampler(train)
+    given = st.SequentialSampler(train, rank=0, world_size=1)
+    assert (len(sampler), sampler.world_size) == (2001, 1)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert (len(sampler), sampler.rank, next(iter(sampler))) == (500, 2, 2)
+    assert (len(given), given.rank) == (2001, 0)  # rank=0 is 0
+    assert st.SequentialSampler(train, rank=0).rank == 0
+    monkeypatch.delenv("RANK")
+    with pytest.raises(Distributed, match="variables of torchrun are set, but not RANK"):
+        len(sampler)
+    monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
+    assert (sampler.rank, sampler.world_size) == (1, 3)
+
+
+def test_torch_distributed_goes_before_the_environment(
+    train: shardwise.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = st.SequentialSampler(train)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    try:
+        assert (sampler.rank, sampler.world_size, len(sampler)) == (0, 1, 2001)
+        audit = shardwise.Audit(sampler.core)
+        audit.add(list(sampler))
+        assert st.prove(sampler, audit) == "epoch 0: 2001 samples, each exactly once: proven"
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+# Batches.
+
+
+@pytest.mark.parametrize(
+    ("samples", "ranks", "size"),
+    [(2001, 2, 10), (2001, 2, 16), (103, 4, 5), (21, 4, 5), (20, 4, 5), (7, 3, 2), (5, 5, 1)],
+)
+def test_even_batches_are_exact_and_a_token_fits_after_each(
+    samples: int, ranks: int, size: int
+) -> None:
+    everyone = [
+        st.BatchSampler(st.DistributedChunkedSampler(samples, rank=r, world_size=ranks), size)
+        for r in range(ranks)
+    ]
+    lists = [list(batches) for batches in everyone]
+    assert len({len(batches) for batches in everyone}) == 1
+    assert [len(of_rank) for of_rank in lists] == [len(batches) for batches in everyone]
+    assert all(len(batch) <= size for of_rank in lists for batch in of_rank)
+    for done in range(len(lists[0]) + 1):
+        tokens = {batches.token(done) for batches in everyone}
+        assert len(tokens) == 1
+        delivered = [i for of_rank in lists for batch in of_rank[:done] for i in batch]
+        for rank in range(3 if done < len(lists[0]) else 0):
+            rest = st.DistributedChunkedSampler(samples, rank=rank, world_size=3)
+            rest.resume(min(tokens))
+            delivered += list(rest)
+        assert sorted(delivered) == list(range(samples))
+
+
+def test_even_batches_that_cannot_be_are_an_error() -> None:
+    def batches(samples: int, size: int, **options: Any) -> st.BatchSampler:
+        sampler = st.SequentialSampler(samples, rank=1, world_size=2)
+        return st.BatchSampler(sampler, size, **options)
+
+    with pytest.raises(InvalidArgument) as raised:
+        len(batches(2001, 1))
+    assert str(raised.value) == (
+        "the ranks cannot have the same number of batches: one has 1001 samples, another 1000, in "
+        "batches of 1; choose even=False if the ranks need not step together; else a larger batch, "
+        'fewer ranks, or tail="drop" or "pad" of the order'
+    )
+    with pytest.raises(InvalidArgument, match="one has 1 samples, another 0, in batches of 4"):
+        iter(batches(1, 4))
+    assert len(batches(2001, 1, even=False)) == 1000
+    assert len(batches(1, 4, even=False)) == 0
+    assert [len(batches(19, 10, drop_last=last)) for last in (False, True)] == [1, 0]
+
+
+def test_drop_last_stops_all_ranks_at_the_same_batch() -> None:
+    for rank in range(2):  # 20 samples and 19: two batches of 10, and one
+        sampler = st.SequentialSampler(39, rank=rank, world_size=2)
+        batches = st.BatchSampler(sampler, 10, drop_last=True)
+        assert [len(batch) for batch in batches] == [10]
+    assert (
+        len(st.BatchSampler(st.SequentialSampler(39, rank=0, world_size=2), 10, True, False)) == 2
+    )
+
+
+def test_a_batch_sampler_takes_a_sampler_of_this_module_only() -> None:
+    foreign: Any = torch.utils.data.SequentialSampler(range(9))
+    with pytest.raises(InvalidArgument) as raised:
+        st.BatchSampler(foreign, 2)
+    assert "it was given a SequentialSampler; where Lightning put that in its place" in str(
+        raised.value
+    )
+    with pytest.raises(InvalidArgument, match="the sampler has batch_size 4, the BatchSampler 2"):
+        st.BatchSampler(st.SequentialSampler(9, batch_size=4), 2)
+
+
+def test_uneven_batches_of_torch_are_an_error() -> None:
+    numbers: Any = range(2001)
+    for rank in range(2):
+        sampler = st.SequentialSampler(2001, rank=rank, world_size=2)
+        loader: Any = DataLoader(numbers, batch_size=10, sampler=sampler)
+        with pytest.raises(
+            InvalidArgument, match="one rank would have 101 batches of 10, another 1"
+        ):
+            next(iter(loader))
+    sampler = st.SequentialSampler(2001, rank=1, world_size=2, allow_uneven=True)
+    loader = DataLoader(numbers, batch_size=10, sampler=sampler)
+    assert len(list(loader)) == 100
+
+
+# Tokens and states.
+
+
+def test_a_token_goes_on_with_other_ranks(train: shardwise.Dataset) -> None:
+    before = [st.ShardedSampler(train, seed=3, rank=r, world_size=2) for r in range(2)]
+    delivered: list[int] = []
+    for sampler in before:
+        sampler.set_epoch(2)
+        delivered += itertools.islice(sampler, 5 * 40)
+    token = before[1].token(5, batch_size=40)
+    after = [st.ShardedSampler(train, seed=3, rank=r, world_size=3) for r in range(3)]
+    for sampler in after:
+        sampler.resume(token)
+        sampler.set_epoch(2)  # where it is already: it stays
+        assert sampler.epoch == 2
+        assert len(pickle.loads(pickle.dumps(sampler))) == len(sampler) < 600
+        delivered += sampler
+    assert proven(before[0], delivered) == "epoch 2: 2001 samples, each exactly once: proven"
+    after[0].set_epoch(3)
+    assert len(after[0]) == 667
+    after[0].set_epoch(2)
+    assert len(after[0]) == 667  # from the epoch's beginning
+
+
+def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
+    sampler = st.ShardedSampler(train)
+    with pytest.raises(
+        InvalidArgument, match="the size of the 3 batches is not known: the sampler"
+    ):
+        sampler.token(3)
+    other = st.ShardedSampler(train, seed=1)
+    with pytest.raises(Mismatch, match="seed 0 there, 1 here"):
+        other.resume(sampler.token(3, batch_size=8))
+    assert list(other) == list(st.ShardedSampler(train, seed=1))  # as it was
+
+
+def test_an_iterator_goes_on_where_its_rank_stood(train: shardwise.Dataset) -> None:
+    sampler = st.DistributedChunkedSampler(train, seed=1, rank=1, world_size=2)
+    sampler.set_epoch(4)
+    walk = iter(sampler)
+    before = list(itertools.islice(walk, 333))
+    state = pickle.loads(pickle.dumps(walk.state_dict()))
+    rest = list(walk)
+    again = iter(st.DistributedChunkedSampler(train, seed=1, rank=1, world_size=2))
+    again.load_state_dict(state)
+    assert again.position == 333
+    assert list(again) == rest
+    again.load_state_dict(walk.state_dict())
+    assert (list(again), again.at_end) == ([], True)
+    assert before + rest == list(sampler.core)
+
+
+def test_a_state_of_a_rank_that_took_more_is_exact_for_that_rank(train: shardwise.Dataset) -> None:
+    walks = [iter(st.DistributedChunkedSampler(train, rank=r, world_size=2)) for r in range(2)]
+    delivered = [next(walks[0]) for _ in range(700)] + [next(walks[1]) for _ in range(3)]
+    for rank in range(2):
+        again = iter(st.DistributedChunkedSampler(train, rank=rank, world_size=2))
+        again.load_state_dict(walks[rank].state_dict())
+        delivered += again
+    assert sorted(delivered) == list(range(2001))
+
+
+@pytest.mark.parametrize("done", [0, 1, 50, 99, 100, 101])
+def test_states_of_even_batches_go_on_with_the_same_ranks_and_with_others(done: int) -> None:
+    def batches(rank: int, ranks: int, even: bool = True) -> Any:
+        sampler = st.DistributedChunkedSampler(2001, seed=2, rank=rank, world_size=ranks)
+        return iter(st.BatchSampler(sampler, 10, even=even))
+
+    walks = [batches(rank, 2) for rank in range(2)]
+    delivered = [i for walk in walks for batch in itertools.islice(walk, done) for i in batch]
+    states = [walk.state_dict() for walk in walks]
+    assert states[0]["token"] == states[1]["token"]
+    for state_of in ([0, 1], [0, 0], [1, 1]):  # also one rank's state for all, as Lightning has it
+        all_of_them = list(delivered)
+        for rank in range(2):
+            again = batches(rank, 2)
+            again.load_state_dict(states[state_of[rank]])
+            rest = list(again)
+            assert len(rest) == 101 - done
+            all_of_them += itertools.chain.from_iterable(rest)
+        assert sorted(all_of_them) == list(range(2001))
+    for rank in range(5):
+        again = batches(rank, 5, even=False)  # at the end there are fewer samples than ranks
+        again.load_state_dict(states[1])
+        delivered += itertools.chain.from_iterable(again)
+    assert sorted(delivered) == list(range(2001))
+
+
+def test_what_is_no_state_is_an_error() -> None:
+    walk = iter(st.SequentialSampler(9))
+    with pytest.raises(
+        InvalidArgument, match="this is no state of a sampler's iterator: it has no"
+    ):
+        walk.load_state_dict({"yielded": 3})
+
+
+def test_samplers_pickle(train: shardwise.Dataset) -> None:
+    for made in (
+        st.DistributedChunkedSampler(train, seed=4, skip=[5, 7], rank=1, world_size=2),
+        st.BatchSampler(st.ShardedSampler(train, rank=0, world_size=2), 64),
+    ):
+        made.set_epoch(6)
+        again = pickle.loads(pickle.dumps(made))
+        assert type(again) is type(made)
+        assert list(again) == list(made)
+
+
+# DataLoader.
+
+
+class Numbers:
+    """A dataset of a user's own: gives the sample's number, as its bytes tell it."""
+
+    def __init__(self, ds: shardwise.Dataset) -> None:
+        self.ds = ds
+
+    def __getitem__(self, index: int) -> int:
+        number: int = self.ds[index].integer("cls")
+        return number
+
+
+@pytest.mark.parametrize(
+    ("workers", "start", "persistent"),
+    [
+        (0, None, False),
+        (2, "fork", False),
+        (4, "fork", True),
+        (2, "spawn", True),
+        (2, "forkserver", False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
+def test_a_data_loader_delivers_the_samplers_order(
+    train: shardwise.Dataset, workers: int, start: str | None, persistent: bool
+) -> None:
+    sampler = st.DistributedChunkedSampler(train, seed=9, chunk_size=50)
+    loader: Any = DataLoader(
+        Numbers(train),  # type: ignore[arg-type]
+        batch_size=64,
+        sampler=sampler,
+        num_workers=workers,
+        multiprocessing_context=start,
+        persistent_workers=persistent,
+    )
+    assert len(loader) == 32
+    for epoch in range(2 if persistent or workers == 0 else 1):
+        sampler.set_epoch(epoch)
+        delivered = torch.cat(list(loader)).tolist()
+        assert delivered == list(sampler.core)
+        assert proven(sampler, delivered).endswith("2001 samples, each exactly once: proven")
+
+
+@pytest.mark.parametrize("start", [None, "spawn"])
+def test_samples_are_collated(train: shardwise.Dataset, start: str | None) -> None:
+    batches = st.BatchSampler(st.SequentialSampler(train), 1000)
+    loader: Any = DataLoader(
+        train,  # type: ignore[arg-type]
+        batch_sampler=batches,
+        num_workers=0 if start is None else 1,
+        multiprocessing_context=start,
+    )
+    first, second, third = list(loader)
+    assert first.keys() == {"__key__", "__index__", "bin", "cls"}
+    assert first["__key__"][:2] == ["000000", "000001"]
+    assert first["__index__"].dtype == first["cls"].dtype == torch.int64
+    assert first["cls"].tolist() == first["__index__"].tolist() == list(range(1000))
+    assert second["bin"][7] == train[1007].bytes("bin")
+    assert third["__index__"].tolist() == [2000]
+
+
+def test_fields_that_are_missing_are_none(tmp_path: Path) -> None:
+    samples = [("a", {"cls": b"1", "txt": b"x"}), ("b", {"txt": b"y"}), ("c", {"cls": b"z"})]
+    write_shard(tmp_path / "a.tar", samples)
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
+    ds = shardwise.open(tmp_path / "a.idx")
+    made = torch.utils.data.default_collate([ds[0], ds[1]])
+    assert made["cls"] == [1, None]
+    assert made["txt"] == [b"x", b"y"]
+    assert st.collate([ds[1]]).keys() == {"__key__", "__index__", "txt"}
+    with pytest.raises(BadField):
+        st.collate([ds[2]])
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["sampler", "batch_sampler"])
+def test_a_stateful_data_loader_goes_on_exactly(
+    train: shardwise.Dataset, workers: int, kind: str
+) -> None:
+    stateful = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    )
+
+    def make() -> tuple[st.DistributedSampler, Any]:
+        sampler = st.DistributedChunkedSampler(train, seed=9, rank=1, world_size=2)
+        how: dict[str, Any] = {"batch_size": 16, "sampler": sampler}
+        if kind == "batch_sampler":
+            how = {"batch_sampler": st.BatchSampler(sampler, 16)}
+        return sampler, stateful.StatefulDataLoader(Numbers(train), num_workers=workers, **how)
+
+    sampler, loader = make()
+    sampler.set_epoch(3)
+    walk = iter(loader)
+    delivered = torch.cat([next(walk) for _ in range(20)]).tolist()
+    state = pickle.loads(pickle.dumps(loader.state_dict()))
+    del walk
+    later, loader = make()
+    later.set_epoch(3)
+    loader.load_state_dict(state)
+    delivered += torch.cat(list(loader)).tolist()
+    assert delivered == list(sampler.core)
+    later.set_epoch(4)  # and the next epoch is whole
+    assert torch.cat(list(loader)).tolist() == list(later.core)
+
+
+def test_accelerate_may_deal_out_one_ranks_batches_only_without_repeating(
+    train: shardwise.Dataset,
+) -> None:
+    data_loader = pytest.importorskip(
+        "accelerate.data_loader", reason="Accelerate is not installed"
+    )
+
+    def dealt(sampler: st.DistributedSampler, ours: bool, even: bool) -> list[list[int]]:
+        make = st.BatchSampler if ours else torch.utils.data.BatchSampler
+        batches = make(sampler, 16, drop_last=False)
+        shard = data_loader.BatchSamplerShard(batches, 2, 0, even_batches=even)
+        return [list(batch) for batch in shard]
+
+    for ours in (False, True):
+        for ranks, even in ((2, True), (2, False), (1, True)):
+            sampler = st.ShardedSampler(train, rank=0, world_size=ranks)
+            with pytest.raises(
+                InvalidArgument, match="Accelerate would deal out the samples again"
+            ):
+                dealt(sampler, ours, even)
+        alone = st.ShardedSampler(train, rank=0, world_size=1)
+        assert len(dealt(alone, ours, even=False)) == 63
+
+
+# Importing.
+
+
+@pytest.mark.parametrize("modules", ["shardwise, torch", "torch, shardwise"])
+def test_torch_and_shardwise_load_in_any_order(modules: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+
+
+def test_shardwise_does_not_import_torch() -> None:
+    code = "import sys, shardwise; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
