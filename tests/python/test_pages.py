@@ -52,8 +52,10 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
                 for i in range(first, first + 100)
             ],
         )
+    listed = [{"url": f"train-{shard:06}.tar", "nsamples": 100} for shard in range(4)]
+    (tmp_path / "train.json").write_text(json.dumps({"wids_version": 1, "shardlist": listed}))
     for name in ("train.idx", "other.idx"):
-        shardwise.index(tmp_path / name, tmp_path, columns=["cls"])
+        shardwise.index(tmp_path / name, tmp_path / "train-{000000..000003}.tar", columns=["cls"])
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks))

@@ -448,7 +448,7 @@ def test_an_index_may_leave_out_what_breaks_a_rule(tmp_path: Path) -> None:
     shards = [{"url": str(path), "nsamples": 2}]
     with pytest.raises(shardwise.errors.CorruptShard, match="README"):
         raw(shards)
-    shardwise.index(tmp_path / "a.idx", path, policies="skip", threads=0)
+    shardwise.index(tmp_path / "a.idx", path, on_bad="skip", threads=0)
     assert number_of(raw(shards, index=tmp_path / "a.idx")[1]) == 1
 
 
