@@ -6,7 +6,8 @@ Each FOLDER has tars. What is timed: the same random samples, all shards open an
 rounds in which each takes its turn. The figures are medians over the rounds of the CPU time of the
 thread, in us a sample, with the first quartile and the third; so a machine that others use matters
 less. wids is the package on PyPI, where it can be imported (0.1.11 needs torch); samples of both
-are compared before.
+are compared before. "one read" reads the first field, too: shardwise.wids copies large fields then,
+and wids when the sample is asked for.
 """
 
 from __future__ import annotations
@@ -77,12 +78,16 @@ def bench_items(folder: str, num_samples: int, rounds: int) -> None:
     def with_view(i: int) -> None:
         data[i][field]
 
+    def and_read(i: int) -> None:
+        successor[i]["." + field].read()
+
     ways: dict[str, Callable[[int], object]] = {}
     wids = original(shards)
     if wids is not None:
         ways["wids: dict of BytesIO"] = wids.__getitem__
         assert all(equal(wids[i], successor[i]) for i in numbers[:100])
     ways["shardwise.wids: dict of BytesIO"] = successor.__getitem__
+    ways["shardwise.wids: the same, one read"] = and_read
     ways["shardwise: dict of bytes"] = lambda i: data[i].copy()
     ways["shardwise: dict of memoryviews"] = lambda i: data[i].views()
     ways["shardwise: ds[i], one memoryview"] = with_view

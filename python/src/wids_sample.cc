@@ -48,6 +48,7 @@ struct WidsReader {
   nb::object dataset;  // a shardwise.Dataset
   nb::object sample_type;
   nb::object bytes_io;
+  nb::object stream_type;           // of large fields
   std::vector<std::uint64_t> ends;  ///< of the shards, in the list's numbers
   std::vector<Shard> shards;
 
@@ -133,13 +134,15 @@ PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   return made;
 }
 
-/// Extra names that each sample has.
+/// Extra names that each sample has, and the attributes of large streams.
 struct ExtraNames {
   PyObject* key = PyUnicode_InternFromString("__key__");
   PyObject* dataset = PyUnicode_InternFromString("__dataset__");
   PyObject* index = PyUnicode_InternFromString("__index__");
   PyObject* shard = PyUnicode_InternFromString("__shard__");
   PyObject* shard_index = PyUnicode_InternFromString("__shardindex__");
+  PyObject* held_sample = PyUnicode_InternFromString("_sample");
+  PyObject* held_name = PyUnicode_InternFromString("_name");
 };
 
 const ExtraNames& extra_names() {
@@ -156,38 +159,49 @@ void set(const nb::object& dict, PyObject* name, const nb::object& value) {
   if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) nb::raise_python_error();
 }
 
-/// Has the pages' addresses looked up, and their first bytes on their way, before they are copied:
-/// of 80 KB in no cache that is a fifth of the time.
-void prefetch_pages(std::string_view bytes) {
-  constexpr std::size_t kPage = 4096;
-  for (std::size_t at = 0; at < bytes.size(); at += kPage) __builtin_prefetch(bytes.data() + at);
-}
-
 /// A copy of a field, which a file that is truncated meanwhile cannot end the process of.
 nb::object copied(const Sample& sample, std::size_t i, std::string_view bytes) {
-  const std::size_t size = bytes.size();
-  prefetch_pages(bytes);
-  nb::object copy = checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  nb::object copy =
+      checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
   auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
-  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; others need not wait for more
-  if (size < kLong) {
-    detail::SampleAccess::copy(sample, i, {to, size});
-  } else {
-    const nb::gil_scoped_release released;
-    detail::SampleAccess::copy(sample, i, {to, size});
-  }
+  detail::SampleAccess::copy(sample, i, {to, bytes.size()});
   return copy;
 }
 
+/// Fields of this size and more are copied when they are read. Making such a stream takes as long as
+/// copying some KB.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 14;
+
+nb::object small_stream(const WidsReader& reader, const Sample& sample, std::size_t i) {
+  const nb::object bytes = copied(sample, i, sample.field(i).bytes);
+  // BytesIO over a whole bytes object shares it: this copies nothing more.
+  return checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr));
+}
+
+/// @param held  the sample for Python
+nb::object large_stream(const WidsReader& reader, std::string_view field, const nb::object& held) {
+  nb::object stream = checked(PyObject_CallFunctionObjArgs(reader.stream_type.ptr(), nullptr));
+  PyObject* name = field_name(field);
+  const ExtraNames& names = extra_names();
+  if (name == nullptr || PyObject_SetAttr(stream.ptr(), names.held_name, name) != 0 ||
+      PyObject_SetAttr(stream.ptr(), names.held_sample, held.ptr()) != 0) {
+    nb::raise_python_error();
+  }
+  return stream;
+}
+
 void set_fields(WidsReader& reader, const Sample& sample, const nb::object& dict) {
+  nb::object held;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
     const Sample::Field field = sample.field(i);
     PyObject* name = dotted_name(reader, field.name);
     if (name == nullptr) nb::raise_python_error();
-    const nb::object bytes = copied(sample, i, field.bytes);
-    // BytesIO over a whole bytes object shares it: this copies nothing more.
-    set(dict, name,
-        checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr)));
+    if (field.bytes.size() < kLargeBytes) {
+      set(dict, name, small_stream(reader, sample, i));
+      continue;
+    }
+    if (!held.is_valid()) held = checked(new_sample(Sample(sample), reader.dataset.ptr()));
+    set(dict, name, large_stream(reader, field.name, held));
   }
 }
 
@@ -220,11 +234,12 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-void make(WidsReader* self, nb::object dataset, nb::object sample_type, const nb::list& shards,
-          std::uint64_t capacity) {
+void make(WidsReader* self, nb::object dataset, nb::object sample_type, nb::object stream_type,
+          const nb::list& shards, std::uint64_t capacity) {
   new (self) WidsReader;
   self->dataset = std::move(dataset);
   self->sample_type = std::move(sample_type);
+  self->stream_type = std::move(stream_type);
   self->bytes_io = nb::module_::import_("io").attr("BytesIO");
   self->capacity = capacity;
   for (const nb::handle shard : shards) {
@@ -288,9 +303,12 @@ void add_wids_samples(nb::module_& module) {
                          "What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is "
                          "sample i of a list of shards as a dict of BytesIO, with the extras of "
                          "wids. Any thread may use it.")
-      .def("__init__", &make, "dataset"_a, "sample_type"_a, "shards"_a, "capacity"_a,
+      .def("__init__", &make, "dataset"_a, "sample_type"_a, "stream_type"_a, "shards"_a,
+           "capacity"_a,
            nb::sig("def __init__(self, dataset: Dataset, sample_type: type[dict[str, typing.Any]], "
+                   "stream_type: type[typing.Any], "
                    "shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None"),
+           "stream_type: of large fields; its objects are given the attributes _sample and _name. "
            "shards: of each its samples in the list, its first sample and its samples in the "
            "dataset, its URL, and the name of its data set.")
       .def("recent", &recent,

@@ -29,6 +29,7 @@ from .shards import (
     source_of,
 )
 from .specs import check_shards, load_dsdesc_and_resolve, urldir
+from .streams import FieldStream
 
 if TYPE_CHECKING:
     import numpy
@@ -122,7 +123,7 @@ class ShardListDataset(Generic[T_co]):
 
     A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
     ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in it) and
-    ``__dataset__``. Any thread may read; after fork() the child may go on. Pickled, it is a
+    ``__dataset__``. A field of 16 KiB or more is an io.BytesIO that copies when it is first read. Any thread may read; after fork() the child may go on. Pickled, it is a
     reference to the index, with its transformations.
 
     Raises InvalidArgument, Mismatch, NotFound, CorruptShard, FetchError, OSError.
@@ -228,6 +229,7 @@ class ShardListDataset(Generic[T_co]):
         self._reader = _core.WidsReader(
             data,
             Sample,
+            FieldStream,
             [
                 (length, place.first, place.num_samples, url, name)
                 for length, place, url, name in zip(self.lengths, self._places, urls, names)

@@ -1,0 +1,77 @@
+"""The streams of large fields, which are copied when they are first read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from .. import _core
+
+
+class ReadStream(io.BytesIO):
+    """A FieldStream that has its bytes: from here on nothing but an io.BytesIO."""
+
+    __slots__ = ("_name", "_sample")
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return io.BytesIO, (), (self.getvalue(), self.tell(), None)
+
+
+class FieldStream(io.BytesIO):
+    """The bytes of a field of a sample, copied when the first of them is asked for.
+
+    Until then it holds the sample, and so its shard. Reading raises StaleIndex or OSError if the
+    shard was changed in place meanwhile. Pickled, it is an io.BytesIO.
+    """
+
+    __slots__ = ("_name", "_sample")
+
+    _sample: _core.Sample
+    _name: str
+
+    def _fill(self) -> None:
+        if type(self) is not FieldStream or self.closed:
+            return  # a method that was looked up before; or nothing is to be read any more
+        data = self._sample.bytes(self._name)
+        io.BytesIO.__init__(self, data)
+        del self._sample
+        self.__class__ = ReadStream  # type: ignore[assignment]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        FieldStream._fill(self)
+        return ReadStream.__reduce_ex__(self, protocol)  # type: ignore[arg-type]
+
+
+def _reading(name: str) -> Callable[..., Any]:
+    method = getattr(io.BytesIO, name)
+
+    def call(self: FieldStream, *arguments: Any, **named: Any) -> Any:
+        FieldStream._fill(self)
+        return method(self, *arguments, **named)
+
+    call.__name__, call.__doc__ = name, method.__doc__
+    return call
+
+
+# All that depends on the bytes. What does not, stays that of io.BytesIO: tell() is 0 before, and
+# close(), which is called at the end of a stream's life, too, reads nothing.
+for _name in (
+    "__iter__",
+    "__next__",
+    "getbuffer",
+    "getvalue",
+    "read",
+    "read1",
+    "readinto",
+    "readinto1",
+    "readline",
+    "readlines",
+    "seek",
+    "truncate",
+    "write",
+    "writelines",
+):
+    setattr(FieldStream, _name, _reading(_name))
+
+__all__ = ["FieldStream"]
