@@ -19,13 +19,14 @@ def main() -> int:
             file=sys.stdout if arguments else sys.stderr,
         )
         return 0 if arguments else 2
-    install()
     if arguments[0] == "-m" and len(arguments) > 1:
+        install()
         sys.argv = arguments[1:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        install()  # its folder comes before the program's, which may have a copy of wids
         runpy.run_path(arguments[0], run_name="__main__")
     return 0
 

@@ -91,14 +91,18 @@ def describe_shards(urls: list[str], md5: bool = True) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, "all.idx")
         index(made, *sources)
-        found = {shard.path: shard for shard in open_dataset(made).shards}
+        shards = open_dataset(made).shards
+    if len(shards) != len(urls):
+        raise InvalidArgument(
+            f"{len(urls)} names stand for {len(shards)} shards: list them one by one, or in braces"
+        )
     described = []
-    for url, source in zip(urls, sources):
+    for url, source, shard in zip(urls, sources, shards):
         entry: dict[str, Any] = {"url": url}
         if md5 and not is_remote(source):
             entry["md5sum"] = compute_file_md5sum(source)
-        entry["nsamples"] = found[source].num_samples
-        entry["filesize"] = found[source].size_bytes
+        entry["nsamples"] = shard.num_samples
+        entry["filesize"] = shard.size_bytes
         described.append(entry)
     return sorted(described, key=lambda entry: str(entry["url"]))
 

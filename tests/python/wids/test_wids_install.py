@@ -76,6 +76,16 @@ def _with(folder: Path) -> str:
     return os.pathsep.join([str(folder), str(Path(shardwise.__file__).parents[1]), *sys.path[1:]])
 
 
+def test_a_copy_of_wids_beside_the_program_is_not_seen(
+    program: Path, tmp_path: Path, shards: list[Any]
+) -> None:
+    (program.parent / "wids").mkdir()
+    (program.parent / "wids" / "__init__.py").write_text("raise SystemExit('the copy')")
+    path = write_descriptor(tmp_path / "x.json", shards)
+    done = run(["-m", "shardwise.wids", str(program), str(path), "spawn"])
+    assert done.stdout == "5 21 5 0.1.11\n", done.stderr
+
+
 def test_what_a_program_raises_and_how_it_ends_is_passed_on(program: Path) -> None:
     program.write_text("import wids, sys; sys.exit(7)")
     assert run(["-m", "shardwise.wids", str(program)]).returncode == 7
