@@ -539,10 +539,13 @@ void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTi
 }
 
 void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
+  // An error that is replaced goes when the mutex is free: what a user's function threw may do
+  // anything then, as wait for the lock of an interpreter.
+  std::exception_ptr replaced = std::move(error);
   const Lock lock(mutex_);
   if (row >= work.failed_row.load(std::memory_order_relaxed)) return;
   work.failed_row.store(row, std::memory_order_relaxed);
-  work.error = std::move(error);
+  std::swap(work.error, replaced);
 }
 
 /// Counts the rows of a claim as made; with the last of a batch, makes the batch of them.

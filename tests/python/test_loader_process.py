@@ -181,6 +181,31 @@ print("left")
     assert_ends(index, script, "left\n")
 
 
+def test_an_exception_that_another_one_replaces_goes_without_a_lock(index: Path) -> None:
+    script = """
+class Own(Exception):
+    def add_note(self, note):
+        failed.set()
+    def __del__(self):
+        loader.stop()  # takes the lock that the loader's threads take
+def fails(sample, random):
+    if sample.index == 0:
+        failed.wait()
+    raise Own
+rounds = 0
+for _ in range(200):
+    failed = threading.Event()
+    loader = Loader(ds, columns=[columns.function("f", "int64", (), fails)],
+                    order=shardwise.Order("sequential"), batch_size=2, threads=2)
+    try:
+        loader.next()
+    except (Own, shardwise.errors.Cancelled):
+        rounds += 1
+print(rounds)
+"""
+    assert_ends(index, script, "200\n")
+
+
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_told_to_make_its_own(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.key()], batch_size=10, threads=2)
