@@ -229,7 +229,14 @@ void add_samplers(nb::module_& module) {
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
            "Goes on where state_dict() was asked: with the same number of ranks exactly where this "
            "rank stood; with another, where all of them stood, if each had taken as many. Raises "
-           "Mismatch if that was of other data or another order.");
+           "Mismatch if that was of other data or another order.")
+      .def(
+          "restart",
+          [](IteratorObject& self, const SamplerObject& sampler) {
+            self = self.rule ? batch_iterator(*sampler.sampler, *self.rule)
+                             : IteratorObject{sampler.sampler->clone()};
+          },
+          "sampler"_a, "Moves to where a sampler begins.");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::is_weak_referenceable(),
