@@ -133,6 +133,27 @@ def test_passes_that_are_meant_give_no_warning(train: shardwise.Dataset) -> None
         assert list(evaluation) == list(evaluation)
 
 
+def test_a_fresh_iterator_begins_in_the_epoch_that_is_set_later(train: shardwise.Dataset) -> None:
+    sampler = st.DistributedChunkedSampler(train, seed=1, rank=0, world_size=2)
+    batches = st.BatchSampler(sampler, 64)
+    token = batches.token(3)
+    fresh_lists = iter(batches)
+    sampler.set_epoch(2)
+    expected = list(sampler.core)
+    assert [i for batch in fresh_lists for i in batch] == expected
+    sampler.set_epoch(0)
+    fresh = iter(sampler)
+    sampler.resume(token)
+    rest = list(fresh)
+    assert rest == list(sampler.core) != expected
+    sampler.set_epoch(1)
+    sampler.resume(token)
+    begun = iter(sampler)
+    before = [next(begun)]
+    sampler.set_epoch(5)
+    assert before + list(begun) == rest
+
+
 def test_the_warning_comes_through_a_data_loader(train: shardwise.Dataset) -> None:
     batches = st.BatchSampler(st.ShardedSampler(train), 100, drop_last=True)
     loader: Any = DataLoader(range(2001), batch_sampler=batches)  # type: ignore[arg-type]

@@ -1,0 +1,45 @@
+"""Samplers for torch's DataLoader, whose epochs are exact over all ranks.
+
+    from torch.utils.data import DataLoader
+    from shardwise.torch import DistributedChunkedSampler
+
+    sampler = DistributedChunkedSampler(ds, seed=17)
+    loader = DataLoader(ds, batch_size=64, sampler=sampler, num_workers=4)
+    for epoch in range(90):
+        sampler.set_epoch(epoch)
+        for batch in loader: ...
+
+Each is a torch.utils.data.DistributedSampler, so Lightning does not wrap it in another one.
+Importing this module also teaches torch's default_collate what a batch of Samples is: collate().
+docs/python-torch.md has more, among it what Accelerate and Lightning do.
+"""
+
+from __future__ import annotations
+
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from .._core import Sample
+from .batches import BatchSampler, prove
+from .collating import collate
+from .samplers import (
+    ChunkedSampler,
+    DistributedChunkedSampler,
+    DistributedSampler,
+    ResampledSampler,
+    SequentialSampler,
+    ShardedSampler,
+)
+
+__all__ = [
+    "BatchSampler",
+    "ChunkedSampler",
+    "DistributedChunkedSampler",
+    "DistributedSampler",
+    "ResampledSampler",
+    "SequentialSampler",
+    "ShardedSampler",
+    "collate",
+    "prove",
+]
+
+default_collate_fn_map[Sample] = collate

@@ -1,0 +1,92 @@
+"""Batches of sample numbers, and the proof of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed
+import torch.utils.data
+
+from .. import _core
+from ..errors import InvalidArgument
+from .samplers import DistributedSampler
+
+
+class BatchSampler(torch.utils.data.BatchSampler):
+    """Lists of a sampler's numbers, for DataLoader(batch_sampler=...): made in C++, and the same
+    number of lists on every rank.
+
+    sampler: one of this module. batch_size: numbers of a list; the last one is shorter, or with
+        drop_last left out.
+    even: all ranks have the same number of batches, though some may have a sample more: data
+        parallel training hangs if one rank has a batch less. Where the numbers would differ, the
+        ranks with less give their last sample in a batch of its own; no sample is repeated or left
+        out. With drop_last all stop where the first has no whole batch left.
+
+    Raises InvalidArgument if the sampler is not of this module, or the batches cannot be even: with
+    batches of 1, or fewer samples than ranks.
+    """
+
+    def __init__(
+        self,
+        sampler: DistributedSampler,
+        batch_size: int,
+        drop_last: bool = False,
+        even: bool = True,
+    ) -> None:
+        if not isinstance(sampler, DistributedSampler):
+            raise InvalidArgument(
+                f"a BatchSampler of shardwise.torch takes a sampler of shardwise.torch: it was "
+                f"given a {type(sampler).__name__}; where Lightning put that in its place, set "
+                "Trainer(use_distributed_sampler=False): this sampler knows the ranks itself"
+            )
+        super().__init__(sampler, batch_size, drop_last)
+        if sampler.batch_size not in (None, batch_size):
+            raise InvalidArgument(
+                f"two sizes of a batch: the sampler has batch_size {sampler.batch_size}, the "
+                f"BatchSampler {batch_size}; say it only here"
+            )
+        self.sampler: DistributedSampler = sampler
+        self.even = even
+        if sampler.batch_size is None:
+            sampler.batch_size = batch_size
+            sampler._forget()
+
+    def _rule(self) -> tuple[int, bool, bool]:
+        return self.batch_size, self.drop_last, self.even
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """An iterator over lists, with state_dict() and load_state_dict()."""
+        lists: Any = self.sampler._begin(lambda core: core.batches(*self._rule()))
+        return lists  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        """How many batches each rank has."""
+        return self.sampler.core.num_batches(*self._rule())
+
+    def set_epoch(self, epoch: int) -> None:
+        """That of the sampler."""
+        self.sampler.set_epoch(epoch)
+
+    def resume(self, token: str, allow_changes: bool = False) -> None:
+        """That of the sampler."""
+        self.sampler.resume(token, allow_changes)
+
+    def token(self, batches: int) -> str:
+        """A resume token after this many batches that each rank has trained on, for a checkpoint;
+        see DistributedSampler.token()."""
+        return self.sampler.core.token_after_batches(batches, *self._rule())
+
+
+def prove(sampler: DistributedSampler | BatchSampler, audit: _core.Audit, group: Any = None) -> str:
+    """Proves that all ranks together delivered the sampler's epoch: "epoch 3: 20000 samples, each
+    exactly once: proven". Each rank calls it, with the shardwise.Audit of what it delivered; group
+    is a process group of torch.distributed, by default all ranks. Raises NotExact, with what is
+    missing or came twice."""
+    core = sampler.sampler.core if isinstance(sampler, BatchSampler) else sampler.core
+    if core.world_size == 1:
+        return audit.prove(core)
+    words: list[list[int]] = [[] for _ in range(core.world_size)]
+    torch.distributed.all_gather_object(words, audit.words(), group=group)
+    return audit.prove(core, [sum(column) for column in zip(*words[:: core.replicas], strict=True)])

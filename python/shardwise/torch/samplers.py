@@ -1,0 +1,389 @@
+"""The samplers of shardwise.torch."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, Unpack
+
+import torch.distributed
+import torch.utils.data
+
+from .. import _core
+from ..errors import InvalidArgument
+from .callers import refuse_accelerate, refuse_uneven
+
+
+def _present_ranks() -> tuple[int, int]:
+    """This process's rank, and the number of ranks."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return _core.ranks_of_launcher()
+
+
+class RankOptions(TypedDict, total=False):
+    """What all samplers here take."""
+
+    rank: int | None
+    world_size: int | None
+    replicas: int
+    batch_size: int | None
+    allow_uneven: bool
+
+
+class DistributedSampler(torch.utils.data.DistributedSampler[int]):
+    """The sample numbers that one rank delivers in an epoch, in any order.
+
+    data: a Dataset, or whatever has a length, or that length. The orders that go by shards need a
+        Dataset. order: a shardwise.Order.
+    rank, world_size: by default those of torch.distributed where it is initialised, else what
+        torchrun, mpirun or srun left in the environment, else 0 of 1. They are looked up whenever
+        a pass begins, so a sampler may be made before the process group is.
+    replicas: neighbouring ranks that get the same samples.
+    batch_size: that of the DataLoader; needed where the order has balance_bytes.
+    allow_uneven: with the order's tail "exact" some ranks have one sample more than others, and so
+        at some sizes a batch more. Data parallel training would then hang, so a DataLoader that
+        cuts such batches from this sampler gets InvalidArgument: take BatchSampler, which makes
+        them even, or allow it, where the ranks do not wait for each other.
+
+    len() is the exact number of samples of this rank. A pass does not move the epoch on: call
+    set_epoch() before each. Constant memory; a step costs about as much as one of range(). Pickled,
+    it goes on at the same epoch. Of one thread.
+
+    Raises InvalidArgument; and Distributed where the environment contradicts itself.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        order: _core.Order | None = None,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        replicas: int = 1,
+        batch_size: int | None = None,
+        allow_uneven: bool = False,
+    ) -> None:
+        self.dataset = data
+        self.order = _core.Order() if order is None else order
+        self.batch_size = batch_size
+        self.allow_uneven = allow_uneven
+        self._given = (rank, world_size, replicas)
+        self._epoch = 0
+        self._token: str | None = None
+        self._allow_changes = False
+        self._is_at_token = False
+        self._warned = False
+        self._forget()
+        # What is wrong is said here, and not in the first pass. Ranks that are not given are not
+        # known yet, perhaps: any will do.
+        self._made((0, replicas) if rank is None or world_size is None else (rank, world_size))
+
+    def _forget(self) -> None:
+        """Drops what another process, or another rank, makes anew."""
+        self._core: _core.Sampler | None = None
+        self._place: tuple[int, int] = (0, 1)
+        self._last: _core.SamplerIterator | None = None
+
+    def _ranks(self) -> tuple[int, int]:
+        rank, world_size, _ = self._given
+        if rank is None or world_size is None:
+            found = _present_ranks()
+            rank = found[0] if rank is None else rank
+            world_size = found[1] if world_size is None else world_size
+        return rank, world_size
+
+    @property
+    def core(self) -> _core.Sampler:
+        """The shardwise.Sampler of this rank and epoch, as shardwise.Audit takes it."""
+        place = self._ranks()
+        if self._core is None or place != self._place:
+            self._core, self._place = self._made(place), place
+        return self._core
+
+    def _made(self, place: tuple[int, int]) -> _core.Sampler:
+        made = _core.Sampler(
+            self.dataset,
+            self.order,
+            rank=place[0],
+            world_size=place[1],
+            replicas=self._given[2],
+            batch_size=self.batch_size or 1,
+        )
+        if self._token is not None:
+            made.resume(self._token, self._allow_changes)
+        if not self._is_at_token:
+            made.set_epoch(self._epoch)
+        return made
+
+    def __iter__(self) -> _core.SamplerIterator:
+        """An iterator from the beginning. It has state_dict() and load_state_dict(), by which
+        torchdata's StatefulDataLoader goes on exactly where this rank stood."""
+        if not self.allow_uneven:
+            refuse_uneven(self.core, sys._getframe(1).f_locals)
+        return self._begin(iter)
+
+    def _begin(
+        self, begin: Callable[[_core.Sampler], _core.SamplerIterator]
+    ) -> _core.SamplerIterator:
+        core = self.core
+        refuse_accelerate(core)
+        last = self._last
+        if last is not None and last.at_end and last.position > 0:
+            self._warn_of_second_pass()
+        self._last = begin(core)
+        return self._last
+
+    def _warn_of_second_pass(self) -> None:
+        if self._warned or self.order.kind == "sequential":
+            return
+        self._warned = True
+        warnings.warn(
+            f"epoch {self._epoch} was read to its end, and now comes again in the same order; call "
+            "set_epoch() of the sampler before each pass",
+            stacklevel=4,
+        )
+
+    def __len__(self) -> int:
+        """How many samples this rank delivers, from where the sampler begins."""
+        return len(self.core)
+
+    def __getitem__(self, index: int) -> int:
+        """This rank's sample at this place of the epoch. Raises OutOfRange."""
+        return self.core[index]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves to the beginning of an epoch. In the epoch in which it is already it stays where it
+        begins: where resume() put it, if that was called. Raises InvalidArgument."""
+        if epoch < 0:
+            raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
+        if epoch == self._epoch:
+            if self._last is not None and self._last.position > 0:
+                self._last = None  # the same epoch again is what was asked for
+            return
+        if self._core is not None:
+            self._core.set_epoch(epoch)
+        self._epoch = epoch
+        self._is_at_token = False
+        self._move_fresh_iterator()
+
+    def _move_fresh_iterator(self) -> None:
+        """An iterator that has given nothing yet begins where the sampler does now, as a generator
+        would: Lightning takes one before it sets the epoch."""
+        if self._last is not None and self._last.position == 0:
+            self._last.restart(self.core)
+        else:
+            self._last = None
+
+    def resume(self, token: str, allow_changes: bool = False) -> None:
+        """Goes on where a token stands: its epoch's rest is what the next pass has.
+
+        token: as token() gave it, with any number of ranks and batch size. allow_changes: at the
+            beginning of an epoch the data or the order may be others.
+        Raises Mismatch if it is of other data or another order; VersionMismatch.
+        """
+        place = self._ranks()
+        before = self._token, self._allow_changes, self._is_at_token
+        self._token, self._allow_changes, self._is_at_token = token, allow_changes, True
+        try:
+            core = self._made(place)
+        except BaseException:
+            self._token, self._allow_changes, self._is_at_token = before
+            raise
+        self._core, self._place, self._epoch = core, place, core.epoch
+        self._move_fresh_iterator()
+
+    def token(self, batches: int, batch_size: int | None = None) -> str:
+        """A resume token: one line of text for a checkpoint, the same on all ranks.
+
+        batches: how many batches each rank has trained on since the sampler's beginning (that of
+            the epoch, or where resume() put it). batch_size: of the DataLoader, if the sampler does
+            not know it.
+
+        Count what was trained on. How far the sampler was read is no checkpoint: a DataLoader with
+        workers takes samples long before it delivers them. Raises InvalidArgument.
+        """
+        size = self.batch_size if batch_size is None else batch_size
+        if size is None or (self.batch_size is not None and size != self.batch_size):
+            raise InvalidArgument(
+                f"the size of the {batches} batches is not known: the sampler has batch_size "
+                f"{self.batch_size}, and token() was given {batch_size}; say it in one of them"
+            )
+        return self.core.token_after_batches(batches, size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        for name in ("_core", "_place", "_last"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def __repr__(self) -> str:
+        rank, world_size = self._ranks()
+        return (
+            f"<shardwise.torch.{type(self).__name__}: {self.order!r}, epoch {self._epoch}, "
+            f"rank {rank} of {world_size}>"
+        )
+
+    # What torch's own has, for those who look at it.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next pass; setting it is set_epoch()."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.set_epoch(epoch)
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """This rank, as it is known now."""
+        return self._ranks()[0]
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks, as it is known now."""
+        return self._ranks()[1]
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]
+        """The number of ranks, in the words of torch's DistributedSampler."""
+        return self.world_size
+
+    @property
+    def seed(self) -> int:  # type: ignore[override]
+        """The order's seed."""
+        return self.order.seed
+
+    @property
+    def shuffle(self) -> bool:  # type: ignore[override]
+        """Whether the order is another one in each epoch."""
+        return self.order.kind != "sequential"
+
+    @property
+    def drop_last(self) -> bool:  # type: ignore[override]
+        """Whether the order leaves out what does not fill all ranks."""
+        return bool(self.order.options["tail"] == "drop")
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]
+        """The same as len()."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]
+        """The samples of all ranks together, from where the sampler begins."""
+        world_size = self.world_size
+        cores = (self.core.for_rank(rank) for rank in range(world_size))
+        return sum(len(core) for core in cores)
+
+
+class DistributedChunkedSampler(DistributedSampler):
+    """Chunks of chunk_size samples in a random order, window of them mixed together: shards are
+    read piece by piece, and few are in use at a time. The other options are those of
+    shardwise.Order and DistributedSampler."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        seed: int = 0,
+        chunk_size: int = 1000,
+        window: int = 64,
+        phase: bool = False,
+        streams: int = 1,
+        tail: str = "exact",
+        balance_bytes: bool = False,
+        epoch_size: int = 0,
+        skip: Sequence[int] = (),
+        **ranks: Unpack[RankOptions],
+    ) -> None:
+        order = _core.Order(
+            "chunked",
+            seed=seed,
+            chunk_size=chunk_size,
+            window=window,
+            phase=phase,
+            streams=streams,
+            tail=tail,
+            balance_bytes=balance_bytes,
+            epoch_size=epoch_size,
+            skip=list(skip),
+        )
+        super().__init__(data, order, **ranks)
+
+
+ChunkedSampler = DistributedChunkedSampler
+"""With one rank it is no different."""
+
+
+class ShardedSampler(DistributedSampler):
+    """Whole shards in a random order, window of them mixed together. Needs a Dataset."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        seed: int = 0,
+        window: int = 8,
+        streams: int = 1,
+        tail: str = "exact",
+        balance_bytes: bool = False,
+        epoch_size: int = 0,
+        skip: Sequence[int] = (),
+        **ranks: Unpack[RankOptions],
+    ) -> None:
+        order = _core.Order(
+            "sharded",
+            seed=seed,
+            window=window,
+            streams=streams,
+            tail=tail,
+            balance_bytes=balance_bytes,
+            epoch_size=epoch_size,
+            skip=list(skip),
+        )
+        super().__init__(data, order, **ranks)
+
+
+class SequentialSampler(DistributedSampler):
+    """Sample 0, 1, 2 ... dealt out to the ranks: for evaluation. No warning of a second pass."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        streams: int = 1,
+        tail: str = "exact",
+        skip: Sequence[int] = (),
+        **ranks: Unpack[RankOptions],
+    ) -> None:
+        order = _core.Order("sequential", streams=streams, tail=tail, skip=list(skip))
+        super().__init__(data, order, **ranks)
+
+
+class ResampledSampler(DistributedSampler):
+    """Draws with replacement: NOT exact. unit: "sample" or "shard". weights: the name of a metadata
+    column with the weight of each sample, or "". epoch_size: draws in an epoch of all ranks; 0: as
+    many as there are samples."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        seed: int = 0,
+        unit: str = "sample",
+        weights: str = "",
+        tail: str = "exact",
+        epoch_size: int = 0,
+        **ranks: Unpack[RankOptions],
+    ) -> None:
+        order = _core.Order(
+            "resampled", seed=seed, unit=unit, weights=weights, tail=tail, epoch_size=epoch_size
+        )
+        super().__init__(data, order, **ranks)
