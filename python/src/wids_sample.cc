@@ -142,7 +142,7 @@ struct ExtraNames {
   PyObject* shard = PyUnicode_InternFromString("__shard__");
   PyObject* shard_index = PyUnicode_InternFromString("__shardindex__");
   PyObject* held_sample = PyUnicode_InternFromString("_sample");
-  PyObject* held_name = PyUnicode_InternFromString("_name");
+  PyObject* held_place = PyUnicode_InternFromString("_place");
 };
 
 const ExtraNames& extra_names() {
@@ -159,13 +159,36 @@ void set(const nb::object& dict, PyObject* name, const nb::object& value) {
   if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) nb::raise_python_error();
 }
 
+/// Has the pages' addresses looked up, and their first bytes on their way, before they are copied.
+void prefetch_pages(std::string_view bytes) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < bytes.size(); at += kPage) __builtin_prefetch(bytes.data() + at);
+}
+
 /// A copy of a field, which a file that is truncated meanwhile cannot end the process of.
-nb::object copied(const Sample& sample, std::size_t i, std::string_view bytes) {
+nb::object copied(const Sample& sample, std::size_t i) {
+  const std::string_view bytes = sample.field(i).bytes;
+  prefetch_pages(bytes);
   nb::object copy =
       checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
   auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
-  detail::SampleAccess::copy(sample, i, {to, bytes.size()});
+  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; others need not wait for more
+  if (bytes.size() < kLong) {
+    detail::SampleAccess::copy(sample, i, {to, bytes.size()});
+  } else {
+    const nb::gil_scoped_release released;
+    detail::SampleAccess::copy(sample, i, {to, bytes.size()});
+  }
   return copy;
+}
+
+/// What a large stream is filled with.
+nb::object copy_field(const SampleObject& held, std::uint64_t place) {
+  if (place >= held.sample.num_fields()) {
+    throw Error(ErrorCode::kOutOfRange, "the sample has no such field",
+                "field " + std::to_string(place), held.sample.describe());
+  }
+  return copied(held.sample, static_cast<std::size_t>(place));
 }
 
 /// Fields of this size and more are copied when they are read. Making such a stream takes as long as
@@ -173,17 +196,17 @@ nb::object copied(const Sample& sample, std::size_t i, std::string_view bytes) {
 constexpr std::size_t kLargeBytes = std::size_t{1} << 14;
 
 nb::object small_stream(const WidsReader& reader, const Sample& sample, std::size_t i) {
-  const nb::object bytes = copied(sample, i, sample.field(i).bytes);
+  const nb::object bytes = copied(sample, i);
   // BytesIO over a whole bytes object shares it: this copies nothing more.
   return checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr));
 }
 
 /// @param held  the sample for Python
-nb::object large_stream(const WidsReader& reader, std::string_view field, const nb::object& held) {
+nb::object large_stream(const WidsReader& reader, std::size_t place, const nb::object& held) {
   nb::object stream = checked(PyObject_CallFunctionObjArgs(reader.stream_type.ptr(), nullptr));
-  PyObject* name = field_name(field);
+  const nb::object number = checked(PyLong_FromSize_t(place));
   const ExtraNames& names = extra_names();
-  if (name == nullptr || PyObject_SetAttr(stream.ptr(), names.held_name, name) != 0 ||
+  if (PyObject_SetAttr(stream.ptr(), names.held_place, number.ptr()) != 0 ||
       PyObject_SetAttr(stream.ptr(), names.held_sample, held.ptr()) != 0) {
     nb::raise_python_error();
   }
@@ -201,7 +224,7 @@ void set_fields(WidsReader& reader, const Sample& sample, const nb::object& dict
       continue;
     }
     if (!held.is_valid()) held = checked(new_sample(Sample(sample), reader.dataset.ptr()));
-    set(dict, name, large_stream(reader, field.name, held));
+    set(dict, name, large_stream(reader, i, held));
   }
 }
 
@@ -308,7 +331,7 @@ void add_wids_samples(nb::module_& module) {
            nb::sig("def __init__(self, dataset: Dataset, sample_type: type[dict[str, typing.Any]], "
                    "stream_type: type[typing.Any], "
                    "shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None"),
-           "stream_type: of large fields; its objects are given the attributes _sample and _name. "
+           "stream_type: of large fields; its objects are given the attributes _sample and _place. "
            "shards: of each its samples in the list, its first sample and its samples in the "
            "dataset, its URL, and the name of its data set.")
       .def("recent", &recent,
@@ -319,6 +342,10 @@ void add_wids_samples(nb::module_& module) {
       .def_ro("capacity", &WidsReader::capacity)
       .def("clear", &clear, "Forgets which shards were used.")
       .def("reset_stats", &reset_stats, "Counts from 0 again.");
+  module.def("copy_field", &copy_field, "sample"_a, "place"_a,
+             nb::sig("def copy_field(sample: Sample, place: int) -> bytes"),
+             "A copy of the field at this place of a sample. Raises StaleIndex or OSError if its "
+             "shard was truncated.");
   module.def("read_remote", &read_remote, "url"_a, "max_bytes"_a,
              nb::sig("def read_remote(url: str, max_bytes: int) -> bytes"),
              "The whole of a remote file. Raises InvalidArgument if it is larger; NotFound, "

@@ -12,7 +12,7 @@ from .. import _core
 class ReadStream(io.BytesIO):
     """A FieldStream that has its bytes: from here on nothing but an io.BytesIO."""
 
-    __slots__ = ("_name", "_sample")
+    __slots__ = ("_place", "_sample")
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return io.BytesIO, (), (self.getvalue(), self.tell(), None)
@@ -22,18 +22,18 @@ class FieldStream(io.BytesIO):
     """The bytes of a field of a sample, copied when the first of them is asked for.
 
     Until then it holds the sample, and so its shard. Reading raises StaleIndex or OSError if the
-    shard was changed in place meanwhile. Pickled, it is an io.BytesIO.
+    shard was truncated meanwhile. Pickled, it is an io.BytesIO.
     """
 
-    __slots__ = ("_name", "_sample")
+    __slots__ = ("_place", "_sample")
 
     _sample: _core.Sample
-    _name: str
+    _place: int
 
     def _fill(self) -> None:
         if type(self) is not FieldStream or self.closed:
             return  # a method that was looked up before; or nothing is to be read any more
-        data = self._sample.bytes(self._name)
+        data = _core.copy_field(self._sample, self._place)
         io.BytesIO.__init__(self, data)
         del self._sample
         self.__class__ = ReadStream  # type: ignore[assignment]
