@@ -437,6 +437,7 @@ def _close_all() -> None:
     for loader in left:
         while not loader.close() and time.monotonic() < deadline:
             time.sleep(0.001)  # a thread that is in next() leaves it
+    _core.Loader.wait_for_dropped()
 
 
 atexit.register(_close_all)

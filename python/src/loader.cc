@@ -8,10 +8,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +27,7 @@
 #include "loading.h"
 #include "objects.h"
 #include "options.h"
+#include "raised.h"
 #include "shardwise/base/error.h"
 
 namespace nb = nanobind;
@@ -34,6 +38,43 @@ namespace shardwise::python {
 namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
+
+/// Loaders whose last reference went in a thread of a loader, which cannot wait for its own end:
+/// there the garbage collector may run, and a function may have had it. Threads of their own end
+/// them.
+class DroppedLoaders {
+ public:
+  static DroppedLoaders& get() {
+    static auto* const all = new DroppedLoaders;
+    return *all;
+  }
+
+  /// @param kept  what the loader uses of Python. REQUIRES: the GIL.
+  void add(std::unique_ptr<Loader> loader, Kept kept) {
+    loader->stop();
+    {
+      const std::lock_guard lock(mutex_);
+      ++count_;
+    }
+    std::thread([this, dropped = std::move(loader), kept = std::move(kept)]() mutable {
+      dropped.reset();
+      kept.reset();
+      const std::lock_guard lock(mutex_);
+      --count_;
+      none_left_.notify_all();
+    }).detach();
+  }
+  /// Waits until all have ended. REQUIRES: no GIL.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_left_.wait(lock, [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  std::size_t count_ = 0;
+};
 
 /// What `shardwise._core.Loader` holds. Threads of the loader may want the GIL for a function of a
 /// column, so what waits for them must not hold it.
@@ -53,7 +94,10 @@ class LoaderObject {
   /// Ends the threads. False if a call of another thread is not finished.
   bool close() noexcept {
     if (in_use_.exchange(true)) return false;
-    if (std::unique_ptr<Loader> dropped = std::move(loader_)) {
+    std::unique_ptr<Loader> dropped = std::move(loader_);
+    if (dropped && is_foreign_thread()) {
+      DroppedLoaders::get().add(std::move(dropped), keep(kept_));
+    } else if (dropped) {
       const nb::gil_scoped_release released;
       dropped.reset();
     }
@@ -89,9 +133,9 @@ class LoaderObject {
 class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
-    if (object.in_use_.exchange(true)) {
+    if (is_foreign_thread() || object.in_use_.exchange(true)) {
       throw Error(ErrorCode::kUnsupported, "a loader is used by one thread at a time",
-                  "another call of it is not finished",
+                  "another thread has it, or a call that is not finished",
                   "do not use it from several threads, from the functions of its columns, or from "
                   "handlers of signals; only stop() and stats() may be called there");
     }
@@ -338,6 +382,11 @@ void add_loaders(nb::module_& module) {
              return used(self, [](Loader& loader) { return loader.cache_warning(); });
            })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
+      .def_static("wait_for_dropped",
+                  [] {
+                    const nb::gil_scoped_release released;
+                    DroppedLoaders::get().wait();
+                  })
       .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });
 }
 

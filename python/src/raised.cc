@@ -56,6 +56,8 @@ std::string text_or_none(nb::handle exception) noexcept {
   }
 }
 
+thread_local bool is_foreign = false;
+
 /// Keeps Python's state of a thread that is not Python's own while it has not the GIL.
 class ThreadState {
  public:
@@ -64,6 +66,7 @@ class ThreadState {
     state_ = PyGILState_Ensure();
     PyEval_SaveThread();
     is_kept_ = true;
+    is_foreign = true;
   }
   ~ThreadState() {
     if (!is_kept_ || Py_IsInitialized() == 0) return;
@@ -107,5 +110,7 @@ Gil::Gil() {
   thread_local const ThreadState kept;
   state_ = PyGILState_Ensure();
 }
+
+bool is_foreign_thread() noexcept { return is_foreign; }
 
 }  // namespace shardwise::python

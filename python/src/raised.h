@@ -48,6 +48,9 @@ class [[nodiscard]] Gil {
   PyGILState_STATE state_;
 };
 
+/// Whether this is a thread of a loader, or otherwise not Python's own, that called Python.
+bool is_foreign_thread() noexcept;
+
 /// Calls `function` with the GIL. What Python raises is thrown as RaisedInPython.
 template <class Function>
 auto in_python(const Function& function) {

@@ -206,6 +206,49 @@ print(rounds)
     assert_ends(index, script, "200\n")
 
 
+def test_a_loader_may_be_collected_by_its_own_thread(index: Path) -> None:
+    script = """
+class Holder:
+    pass
+def collect(sample, random):
+    dropped.wait()
+    gc.collect()
+    return 0
+gc.disable()
+for _ in range(20):
+    dropped = threading.Event()
+    holder = Holder()
+    holder.itself = holder
+    holder.loader = Loader(ds, columns=[columns.function("f", "int64", (), collect)], threads=2)
+    holder.loader.start()
+    left = weakref.ref(holder)
+    del holder
+    dropped.set()
+    while left() is not None:
+        time.sleep(0.001)
+print("collected")
+"""
+    assert_ends(index, script, "collected\n")
+
+
+def test_a_function_may_not_move_its_loader(index: Path) -> None:
+    script = """
+errors = []
+def moves(sample, random):
+    try:
+        loader.set_epoch(3)
+    except shardwise.errors.Unsupported as error:
+        errors.append(str(error))
+    return sample.index
+loader = Loader(ds, columns=[columns.function("f", "int64", (), moves)], batch_size=103, threads=2)
+loader.start()
+while not errors:
+    time.sleep(0.001)
+print(len(loader.next()), loader.prove(), "from the functions of its columns" in errors[0])
+"""
+    assert_ends(index, script, "103 epoch 0: 103 samples, each exactly once: proven True\n")
+
+
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_told_to_make_its_own(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.key()], batch_size=10, threads=2)
