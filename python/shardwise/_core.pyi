@@ -308,6 +308,9 @@ class SamplerIterator:
         Goes on where state_dict() was asked: with the same number of ranks exactly where this rank stood; with another, where all of them stood, if each had taken as many. Raises Mismatch if that was of other data or another order.
         """
 
+    def restart(self, sampler: Sampler) -> None:
+        """Moves to where a sampler begins."""
+
 class Sampler:
     """
     The sample numbers that one rank delivers in an epoch, in order.
@@ -596,9 +599,9 @@ class WidsReader:
     What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is sample i of a list of shards as a dict of BytesIO, with the extras of wids. Any thread may use it.
     """
 
-    def __init__(self, dataset: Dataset, sample_type: type[dict[str, Any]], shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None:
+    def __init__(self, dataset: Dataset, sample_type: type[dict[str, Any]], stream_type: type[Any], shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None:
         """
-        shards: of each its samples in the list, its first sample and its samples in the dataset, its URL, and the name of its data set.
+        stream_type: of large fields; its objects are given the attributes _sample and _name. shards: of each its samples in the list, its first sample and its samples in the dataset, its URL, and the name of its data set.
         """
 
     def __len__(self) -> int: ...
