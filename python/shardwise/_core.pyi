@@ -592,6 +592,9 @@ class Loader:
 
     def stats(self) -> dict[str, Any]: ...
 
+    @staticmethod
+    def wait_for_dropped() -> None: ...
+
     def summary(self) -> str: ...
 
 class WidsReader:
@@ -601,7 +604,7 @@ class WidsReader:
 
     def __init__(self, dataset: Dataset, sample_type: type[dict[str, Any]], stream_type: type[Any], shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None:
         """
-        stream_type: of large fields; its objects are given the attributes _sample and _name. shards: of each its samples in the list, its first sample and its samples in the dataset, its URL, and the name of its data set.
+        stream_type: of large fields; its objects are given the attributes _sample and _place. shards: of each its samples in the list, its first sample and its samples in the dataset, its URL, and the name of its data set.
         """
 
     def __len__(self) -> int: ...
@@ -627,6 +630,11 @@ class WidsReader:
 
     def reset_stats(self) -> None:
         """Counts from 0 again."""
+
+def copy_field(sample: Sample, place: int) -> bytes:
+    """
+    A copy of the field at this place of a sample. Raises StaleIndex or OSError if its shard was truncated.
+    """
 
 def read_remote(url: str, max_bytes: int) -> bytes:
     """

@@ -15,7 +15,7 @@ from conftest import write_shard
 import shardwise
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"README.md": ["numpy"], "python-torch.md": ["torch"], "python-loader.md": ["torch"]}
+NEEDS = {"README.md": ["numpy"], "python-torch.md": ["torch", "lightning"], "python-loader.md": ["torch"]}
 
 # A picture of 16 x 12, of one colour.
 JPEG = bytes.fromhex(

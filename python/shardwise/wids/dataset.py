@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
+import threading
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +20,7 @@ from ..opening import open as open_dataset
 from .decode import default_decoder
 from .sample import Sample
 from .shards import (
+    COMPRESSED,
     CacheLocalname,
     DatasetShards,
     DefaultLocalname,
@@ -28,7 +31,7 @@ from .shards import (
     needs_cache,
     source_of,
 )
-from .specs import check_shards, load_dsdesc_and_resolve, urldir
+from .specs import check_shards, is_remote, load_dsdesc_and_resolve, urldir
 from .streams import FieldStream
 
 if TYPE_CHECKING:
@@ -75,7 +78,11 @@ class _Opening:
         self.cache_dir, self.cache_bytes = cache_dir, cache_bytes
 
     def open(
-        self, sources: str | Sequence[str], is_cached: bool, index_directory: str = ""
+        self,
+        sources: str | Sequence[str],
+        is_cached: bool,
+        index_directory: str = "",
+        lazily: bool = False,
     ) -> _core.Dataset:
         cache = None
         if is_cached:
@@ -92,7 +99,39 @@ class _Opening:
             cache=cache,
             max_open_shards=self.lru_size,
             index_directory=index_directory,
+            lazily=lazily,
         )
+
+    def open_list(self, shards: list[dict[str, Any]], index_directory: str) -> _core.Dataset:
+        """Opens remote shards by the word of their list, which is kept beside the cache."""
+        kept = ("url", "nsamples", "filesize", "md5sum")
+        listed = [{name: shard[name] for name in kept if name in shard} for shard in shards]
+        text = json.dumps({"wids_version": 1, "shardlist": listed}, sort_keys=True)
+        name = f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        folder = os.path.join(self.cache_dir, "shardwise-lists")
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            os.makedirs(folder, exist_ok=True)
+            part = f"{path}.{os.getpid()}.{threading.get_ident()}"
+            with open(part, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(part, path)
+        return self.open(path, True, index_directory, lazily=True)
+
+
+def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:
+    """True if the list's word is enough to begin: every shard is remote, plain, and comes once."""
+    return (
+        all(
+            is_remote(source)
+            and not source.startswith("pipe:")
+            and not source.lower().endswith(COMPRESSED)
+            and source == shard["url"]
+            for source, shard in zip(sources, shards)
+        )
+        and all("nsamples" in shard for shard in shards)
+        and len(set(sources)) == len(sources)
+    )
 
 
 class ShardListDataset(Generic[T_co]):
@@ -171,11 +210,14 @@ class ShardListDataset(Generic[T_co]):
             _NO_LIMIT if keep else int(cache_size),
             allow_pipe,
         )
-        data = self._opening.open(
-            os.fspath(index) if index is not None else list(dict.fromkeys(sources)),
-            self._is_cached,
-            os.fspath(index_directory),
-        )
+        if index is None and claims == "check" and _can_be_lazy(self.shards, sources):
+            data = self._opening.open_list(self.shards, os.fspath(index_directory))
+        else:
+            data = self._opening.open(
+                os.fspath(index) if index is not None else list(dict.fromkeys(sources)),
+                self._is_cached,
+                os.fspath(index_directory),
+            )
         self._places = _places(data, sources, is_own_index=index is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)
@@ -314,7 +356,8 @@ class ShardListDataset(Generic[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, fingerprint = state.pop("data")
         self.__dict__.update(state)
-        data = self._opening.open(path, self._is_cached)
+        # By its list, if it was opened by that and no index was there.
+        data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
         if data.fingerprint != fingerprint:
             raise Mismatch(
                 f"another index lies at {path!r} than when the data set was pickled; make the data "

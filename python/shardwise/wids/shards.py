@@ -15,7 +15,7 @@ from .sample import Sample
 from .specs import is_remote, local_path
 from .tars import IndexedTarSamples
 
-_COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
+COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
 def default_cache_dir() -> str:
@@ -73,7 +73,7 @@ def source_of(url: str, localname: Callable[[str], str] | None) -> str:
 
 def needs_cache(source: str) -> bool:
     """True if a shard cannot be read where it lies: it is remote, or compressed."""
-    return is_remote(source) or source.lower().endswith(_COMPRESSED)
+    return is_remote(source) or source.lower().endswith(COMPRESSED)
 
 
 def check_sources(sources: list[str], allow_pipe: bool) -> None:

@@ -352,6 +352,20 @@ def test_remote_shards_are_fetched_once_into_the_cache(
     assert served.requested == []
 
 
+def test_remote_shards_are_touched_when_they_are_asked_for(served: Served, tmp_path: Path) -> None:
+    shards = write_shards(tmp_path / "served", [4, 3, 5])
+    names = [{**shard, "url": os.path.basename(shard["url"])} for shard in shards]
+    names[2]["nsamples"] = 6
+    write_descriptor(tmp_path / "served" / "train.json", names)
+    dataset = raw(served.url + "/train.json", cache_dir=tmp_path / "cache")
+    assert len(dataset) == 13
+    assert not [path for path in served.requested if path.endswith(".tar")]
+    assert number_of(dataset[5]) == 5
+    assert {path for path in served.requested if path.endswith(".tar")} == {"/train-001.tar"}
+    with pytest.raises(shardwise.errors.Mismatch, match="5.*6|6.*5"):
+        dataset[8]
+
+
 def test_the_cache_keeps_to_its_bytes(served: Served, tmp_path: Path) -> None:
     shards = write_shards(tmp_path / "served", [4, 3, 5])
     listed = [{**s, "url": f"{served.url}/{os.path.basename(s['url'])}"} for s in shards]
