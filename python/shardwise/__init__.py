@@ -26,7 +26,7 @@ from collections.abc import Mapping as _Mapping
 from . import errors
 from ._core import Audit, Batch, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache
 from ._core import version as __version__
-from .building import index, merge, query, update, verify
+from .building import index, merge, plan, query, update, verify
 from .errors import Error
 from .opening import open
 
@@ -97,6 +97,7 @@ __all__ = [
     "mix",
     "open",
     "pack",
+    "plan",
     "query",
     "ranks",
     "torch_memory",

@@ -443,6 +443,9 @@ def verify(path: str, **options: Any) -> list[tuple[int, str]]:
 def query(path: str, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """What shardwise.query() calls."""
 
+def plan(data: Dataset, **options: Any) -> shardwise.records.FetchPlan:
+    """What shardwise.plan() calls."""
+
 class ShardWriter:
     """What shardwise.ShardWriter is made of."""
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .records import BuildReport, Finding, Progress, Rows
+    from .records import BuildReport, FetchPlan, Finding, Progress, Rows
 
 _KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
 
@@ -122,3 +122,33 @@ def query(path: str | os.PathLike[str], sql: str) -> Rows:
     from .records import Rows
 
     return Rows(*_core.query(os.fspath(path), sql))
+
+
+def plan(
+    data: _core.Dataset,
+    order: _core.Order | None = None,
+    *,
+    nodes: int,
+    cache_bytes: int,
+    world_size: int,
+    batch_size: int = 1,
+    epochs: int = 3,
+    first_epoch: int = 0,
+) -> FetchPlan:
+    """Predicts, before a run, what the shard cache of each node will fetch. No shard is read.
+
+    nodes: each has an equal block of the world_size ranks, and a cache of cache_bytes. epochs: from
+    first_epoch on, with caches that are empty at first. Some 0.1 us for each use of a shard. Raises
+    InvalidArgument (nodes that do not divide the world); Unsupported (an order whose future is not
+    known).
+    """
+    return _core.plan(
+        data,
+        order=order if order is not None else _core.Order(),
+        world_size=world_size,
+        batch_size=batch_size,
+        nodes=nodes,
+        cache_bytes=cache_bytes,
+        epochs=epochs,
+        first_epoch=first_epoch,
+    )

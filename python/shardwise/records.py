@@ -81,6 +81,47 @@ class PackReport(NamedTuple):
     """Paths of files that make no sample."""
 
 
+class CacheCounts(NamedTuple):
+    """The work of shard caches in an epoch."""
+
+    uses: int
+    """Of shards: stretches of the order in which a node reads one."""
+    fetches: int
+    """Uses whose shard was not there."""
+    bytes_fetched: int
+    evictions: int
+    bypasses: int
+    """Fetches that found no room, and were not kept."""
+    peak_bytes: int
+    """The most that was cached, on the node that needs most."""
+
+
+class EpochFetches(NamedTuple):
+    """What all nodes fetch in an epoch; shards and bytes are those of the node that needs most."""
+
+    epoch: int
+    shards: int
+    bytes: int
+    lru: CacheCounts
+    """If the shard that was read least recently leaves a full cache."""
+    next_use: CacheCounts
+    """If the one whose next use is farthest away leaves, as in a run whose order is known ahead."""
+
+
+class FetchPlan(NamedTuple):
+    """What the shard caches of a run's nodes will fetch."""
+
+    num_shards: int
+    total_bytes: int
+    bytes_in_use: int
+    """Of shards at one time, at most."""
+    bytes_for_once_an_epoch: int
+    """The cache from which each shard is fetched once an epoch."""
+    bytes_for_once: int
+    """The cache from which nothing is fetched twice in all the epochs."""
+    epochs: list[EpochFetches]
+
+
 class Finding(NamedTuple):
     """What differs between a shard and the index."""
 

@@ -14,11 +14,13 @@
 #include "field_names.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/verify.h"
+#include "shardwise/order/sampler.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -179,6 +181,38 @@ nb::tuple query(const std::string& path, const std::string& sql) {
   return nb::make_tuple(object.query->columns(), rows);
 }
 
+nb::object counts_of(const FetchPlan::CacheCounts& counts) {
+  return nb::module_::import_("shardwise.records")
+      .attr("CacheCounts")(counts.uses, counts.fetches, counts.bytes_fetched, counts.evictions,
+                           counts.bypasses, counts.peak_bytes);
+}
+
+nb::object plan(nb::handle data, const Order& order, std::uint64_t world_size,
+                std::uint64_t batch_size, std::uint64_t nodes, std::uint64_t cache_bytes,
+                std::uint64_t epochs, std::uint64_t first_epoch) {
+  const Dataset& dataset = dataset_of(data);
+  const FetchPlan plan = without_gil([&](const CancelToken& cancel) {
+    const auto sampler =
+        make_sampler(dataset, order, {.world_size = world_size, .batch_size = batch_size});
+    sampler->set_epoch(first_epoch);
+    FetchPlan::Options options;
+    options.nodes = nodes;
+    options.cache_bytes = cache_bytes;
+    options.epochs = epochs;
+    options.cancel = cancel;
+    return plan_fetches(*sampler, FetchPlan::Shards::of(dataset), options);
+  });
+  const nb::module_ records = nb::module_::import_("shardwise.records");
+  nb::list all;
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    const FetchPlan::NodeEpoch total = plan.total(epoch);
+    all.append(records.attr("EpochFetches")(plan.first_epoch + epoch, total.shards, total.bytes,
+                                            counts_of(total.lru), counts_of(total.next_use)));
+  }
+  return records.attr("FetchPlan")(plan.num_shards, plan.total_bytes, plan.bytes_in_use(),
+                                   plan.bytes_for_once_an_epoch(), plan.bytes_for_once(), all);
+}
+
 }  // namespace
 
 void add_building(nb::module_& module) {
@@ -203,6 +237,11 @@ void add_building(nb::module_& module) {
       "query", &query, "path"_a, "sql"_a,
       nb::sig("def query(path: str, sql: str) -> tuple[list[str], list[tuple[typing.Any, ...]]]"),
       "What shardwise.query() calls.");
+  module.def("plan", &plan, "data"_a, nb::kw_only(), "order"_a, "world_size"_a, "batch_size"_a,
+             "nodes"_a, "cache_bytes"_a, "epochs"_a, "first_epoch"_a,
+             nb::sig("def plan(data: Dataset, **options: typing.Any) -> "
+                     "shardwise.records.FetchPlan"),
+             "What shardwise.plan() calls.");
 }
 
 }  // namespace shardwise::python

@@ -121,3 +121,15 @@ def test_iterators_are_independent() -> None:
     again = iter(Sampler(50, Order(seed=2)))
     again.load_state_dict(state)
     assert list(again) == list(first)
+
+
+def test_a_plan_of_what_caches_fetch(ds: shardwise.Dataset) -> None:
+    total = sum(shard.size_bytes for shard in ds.shards)
+    plan = shardwise.plan(
+        ds, Order("sharded", seed=1), nodes=2, cache_bytes=total, world_size=4, epochs=2
+    )
+    assert (plan.num_shards, plan.total_bytes, len(plan.epochs)) == (4, total, 2)
+    assert plan.epochs[0].next_use.fetches <= 8
+    assert plan.epochs[1].next_use.fetches == 0
+    with pytest.raises(ValueError, match="nodes"):
+        shardwise.plan(ds, nodes=3, cache_bytes=total, world_size=4)
