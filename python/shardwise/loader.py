@@ -14,7 +14,7 @@ from . import _core
 from ._core import Batch, Column, Order
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
-from .ranks import Reducer, ranks_of_launcher
+from .ranks import Reducer, present_ranks
 
 
 class ByLength(NamedTuple):
@@ -219,9 +219,10 @@ class Loader:
         memory: Union[Callable[[int], Any], None] = None,
         ranks: Union[Reducer, None] = None,
     ) -> None:
-        if ranks is None and ranks_of_launcher() > 1:
+        num_ranks = present_ranks()[1] if ranks is None else 1
+        if num_ranks > 1:
             warnings.warn(
-                f"this is one of {ranks_of_launcher()} ranks, and its loader gets every sample: "
+                f"this is one of {num_ranks} ranks, and its loader gets every sample: "
                 "give it ranks=shardwise.ranks.torch_ranks(), or ranks.alone() if that is meant",
                 stacklevel=2,
             )

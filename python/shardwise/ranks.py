@@ -5,11 +5,11 @@ torch is imported when torch_ranks() is called, and not before.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any, Union
 
+from . import _core
 from .errors import InvalidArgument
 
 
@@ -104,12 +104,10 @@ def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
     )
 
 
-def ranks_of_launcher() -> int:
-    """How many ranks were launched, as far as the process knows: torch.distributed's, if it is
-    initialised, or what torchrun set. 1 if it does not look like several."""
-    torch = sys.modules.get("torch")
-    dist = getattr(torch, "distributed", None)
+def present_ranks() -> tuple[int, int]:
+    """This process's rank and the number of ranks: those of torch.distributed, if it is initialised,
+    or what the launcher says; (0, 1) without one. Raises Distributed if its words contradict."""
+    dist = getattr(sys.modules.get("torch"), "distributed", None)
     if dist is not None and dist.is_available() and dist.is_initialized():
-        return int(dist.get_world_size())
-    text = os.environ.get("WORLD_SIZE", "1")
-    return int(text) if text.isdecimal() and "RANK" in os.environ else 1
+        return int(dist.get_rank()), int(dist.get_world_size())
+    return _core.ranks_of_launcher()

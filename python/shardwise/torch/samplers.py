@@ -12,14 +12,8 @@ import torch.utils.data
 
 from .. import _core
 from ..errors import InvalidArgument
+from ..ranks import present_ranks
 from .callers import refuse_accelerate, refuse_uneven
-
-
-def _present_ranks() -> tuple[int, int]:
-    """This process's rank, and the number of ranks."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return _core.ranks_of_launcher()
 
 
 class RankOptions(TypedDict, total=False):
@@ -89,7 +83,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     def _ranks(self) -> tuple[int, int]:
         rank, world_size, _ = self._given
         if rank is None or world_size is None:
-            found = _present_ranks()
+            found = present_ranks()
             rank = found[0] if rank is None else rank
             world_size = found[1] if world_size is None else world_size
         return rank, world_size
