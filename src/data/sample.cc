@@ -148,8 +148,8 @@ std::string Sample::copy(std::string_view field) const { return copy_of(require(
 
 std::string Sample::copy_of(std::size_t i) const {
   std::string copied(bytes_of(i).size(), '\0');
-  detail::SampleAccess::copy_unchanged(*this, i,
-                                       {reinterpret_cast<std::byte*>(copied.data()), copied.size()});
+  detail::SampleAccess::copy_unchanged(
+      *this, i, {reinterpret_cast<std::byte*>(copied.data()), copied.size()});
   return copied;
 }
 
