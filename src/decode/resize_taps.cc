@@ -63,7 +63,8 @@ void ResizeTaps::compute_by(const Range& range) {
     const double centre = centre_of(i);
     // As Pillow rounds: positive numbers to the nearest, halves up.
     first_[i] = static_cast<std::size_t>(std::max(0.0, centre - support + 0.5));
-    const auto behind = static_cast<std::size_t>(centre + support + 0.5);
+    const auto behind =
+        static_cast<std::size_t>(centre + support + 0.5);  // NOLINT(bugprone-incorrect-roundings)
     count_[i] = std::min(range.in, behind) - first_[i];
   }
   stride_ = *std::max_element(count_.begin(), count_.end());
