@@ -44,7 +44,8 @@ std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, std::uint64_
 /// A dataset from what Python passes. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);
 
-/// The sample at `number`. Others may run Python meanwhile if its shard has to be opened or fetched.
+/// The sample at `number`. Others may run Python meanwhile if its shard has to be opened or
+/// fetched.
 /// Errors: as Dataset's operator[].
 Sample sample_at(const Dataset& data, std::uint64_t number);
 

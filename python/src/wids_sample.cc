@@ -191,8 +191,8 @@ nb::object copy_field(const SampleObject& held, std::uint64_t place) {
   return copied(held.sample, static_cast<std::size_t>(place));
 }
 
-/// Fields of this size and more are copied when they are read. Making such a stream takes as long as
-/// copying some KB.
+/// Fields of this size and more are copied when they are read. Making such a stream takes as long
+/// as copying some KB.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 14;
 
 nb::object small_stream(const WidsReader& reader, const Sample& sample, std::size_t i) {
