@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from . import _core
 from .errors import BadField, InvalidArgument
@@ -110,7 +110,26 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
         raise BadField(f"the field {field!r} cannot be stored: {error}") from error
 
 
-class ShardWriter:
+class _Closing:
+    """What is closed at the end of a with block, unless an exception ends it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class ShardWriter(_Closing):
     """Writes samples into tar shards, one after another, and an index beside them if asked.
 
         with ShardWriter("data/train-%06d.tar", index="data/train.idx") as sink:
@@ -183,20 +202,9 @@ class ShardWriter:
 
             index(self._index, *self.paths, columns=self._columns)
 
-    def __enter__(self) -> ShardWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
 
 
-class TarWriter:
+class TarWriter(_Closing):
     """Writes samples into one shard, which appears when it is closed. As ShardWriter otherwise."""
 
     def __init__(
@@ -243,17 +251,6 @@ class TarWriter:
 
             index(self._index, self._path, columns=self._columns)
 
-    def __enter__(self) -> TarWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
 
 
 def pack(

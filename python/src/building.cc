@@ -137,23 +137,6 @@ nb::list verify(const std::string& path, bool full, nb::object progress) {
   return all;
 }
 
-nb::object value_of(const Query::Value& value) {
-  using Type = Query::Value::Type;
-  switch (value.type) {
-    case Type::kNull:
-      break;
-    case Type::kInteger:
-      return nb::int_(value.integer);
-    case Type::kReal:
-      return nb::float_(value.real);
-    case Type::kText:
-      return nb::str(value.bytes.data(), value.bytes.size());
-    case Type::kBlob:
-      return nb::bytes(value.bytes.data(), value.bytes.size());
-  }
-  return nb::none();
-}
-
 /// Rows of a result, some at a time: between them others may run, and a signal is seen.
 struct QueryObject {
   std::unique_ptr<Query> query;
@@ -175,7 +158,7 @@ nb::tuple query(const std::string& path, const std::string& sql) {
   const std::size_t columns = object.query->columns().size();
   while (next_row(object)) {
     nb::list row;
-    for (std::size_t i = 0; i < columns; ++i) row.append(value_of(object.query->value(i)));
+    for (std::size_t i = 0; i < columns; ++i) row.append(value_object(object.query->value(i)));
     rows.append(nb::tuple(row));
   }
   return nb::make_tuple(object.query->columns(), rows);

@@ -211,23 +211,6 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   return {std::move(data), std::move(opening), nb::tuple()};
 }
 
-nb::object value(const Query::Value& value) {
-  using Type = Query::Value::Type;
-  switch (value.type) {
-    case Type::kNull:
-      break;
-    case Type::kInteger:
-      return nb::int_(value.integer);
-    case Type::kReal:
-      return nb::float_(value.real);
-    case Type::kText:
-      return nb::str(value.bytes.data(), value.bytes.size());
-    case Type::kBlob:
-      return nb::bytes(value.bytes.data(), value.bytes.size());
-  }
-  return nb::none();
-}
-
 std::vector<std::uint64_t> numbers_or_all(const DatasetObject& self, nb::handle numbers) {
   if (!numbers.is_none()) return sample_numbers(numbers, self.data.size());
   std::vector<std::uint64_t> all(self.data.size());
@@ -238,7 +221,8 @@ std::vector<std::uint64_t> numbers_or_all(const DatasetObject& self, nb::handle 
 nb::list column(const DatasetObject& self, const std::string& name, nb::handle numbers) {
   const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
   nb::list values;
-  for (const Query::Value& found : self.data.values(name, wanted)) values.append(value(found));
+  for (const Query::Value& found : self.data.values(name, wanted))
+    values.append(value_object(found));
   return values;
 }
 
@@ -319,19 +303,13 @@ nb::object get(nb::handle_t<DatasetObject> self, nb::str key) {
   return sample;
 }
 
-nb::object name(std::string_view bytes) {
-  PyObject* str = new_name(bytes);
-  if (str == nullptr) nb::raise_python_error();
-  return nb::steal(str);
-}
-
 nb::list shards(const DatasetObject& self) {
   const nb::object make = nb::module_::import_("shardwise.records").attr("Shard");
   nb::list all;
   const Index& index = self.data.index();
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     const Index::Shard shard = index.shard(i);
-    all.append(make(shard.number, name(shard.path), shard.size_bytes, shard.first_sample,
+    all.append(make(shard.number, name_object(shard.path), shard.size_bytes, shard.first_sample,
                     shard.num_samples, shard.num_members));
   }
   return all;
@@ -343,9 +321,9 @@ nb::object info(const DatasetObject& self) {
   const Index::Summary summary = index.summary();
   nb::list fields;
   for (const Index::Summary::Field& field : summary.fields) {
-    fields.append(records.attr("Field")(name(field.name), field.num_members, field.bytes));
+    fields.append(records.attr("Field")(name_object(field.name), field.num_members, field.bytes));
   }
-  return records.attr("Info")(name(index.path()), summary.num_shards, summary.num_samples,
+  return records.attr("Info")(name_object(index.path()), summary.num_shards, summary.num_samples,
                               summary.num_members, summary.shard_bytes, fields);
 }
 
@@ -384,7 +362,7 @@ nb::tuple reduce(const DatasetObject& self, int protocol) {
 std::string shown_in_python(const DatasetObject& self) {
   return "<shardwise.Dataset: " + std::to_string(self.data.size()) + " samples" +
          (self.data.is_view() ? " (a view)" : "") + " of " +
-         nb::cast<std::string>(nb::repr(name(self.data.index().path()))) + ">";
+         nb::cast<std::string>(nb::repr(name_object(self.data.index().path()))) + ">";
 }
 
 }  // namespace
@@ -396,6 +374,23 @@ Sample sample_at(const Dataset& data, std::uint64_t number) {
   }
   const nb::gil_scoped_release released;
   return data[number];
+}
+
+nb::object value_object(const Query::Value& value) {
+  using Type = Query::Value::Type;
+  switch (value.type) {
+    case Type::kNull:
+      break;
+    case Type::kInteger:
+      return nb::int_(value.integer);
+    case Type::kReal:
+      return nb::float_(value.real);
+    case Type::kText:
+      return nb::str(value.bytes.data(), value.bytes.size());
+    case Type::kBlob:
+      return nb::bytes(value.bytes.data(), value.bytes.size());
+  }
+  return nb::none();
 }
 
 const Dataset& dataset_of(nb::handle dataset) {
@@ -432,7 +427,7 @@ void add_datasets(nb::module_& module) {
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
           "32 hexadecimal digits, the same for the same samples in the same order.")
       .def_prop_ro(
-          "path", [](const DatasetObject& self) { return name(self.data.index().path()); },
+          "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
           nb::sig("def path(self) -> str"), "The path of its index.")
       .def_prop_ro(
           "is_view", [](const DatasetObject& self) { return self.data.is_view(); },

@@ -53,6 +53,12 @@ PyObject* new_name(std::string_view name) noexcept {
   return PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape");
 }
 
+nanobind::object name_object(std::string_view name) {
+  PyObject* str = new_name(name);
+  if (str == nullptr) nanobind::raise_python_error();
+  return nanobind::steal(str);
+}
+
 PyObject* field_name(std::string_view name) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(name.data());
   RecentNames& names = names_of_thread();

@@ -11,6 +11,9 @@ namespace shardwise::python {
 /// surrogates, as in Python's file names. A new reference; null with Python's error set.
 PyObject* new_name(std::string_view name) noexcept;
 
+/// The same as an object. Errors: Python's.
+nanobind::object name_object(std::string_view name);
+
 /// The interned str for the name of a field. A borrowed reference, which is never freed: a data set
 /// has few names. Null with Python's error set.
 /// @param name  where an index has it: by its address it is found again in a few ns.

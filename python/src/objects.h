@@ -10,6 +10,7 @@
 
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/sample.h"
+#include "shardwise/index/query.h"
 
 namespace shardwise::python {
 
@@ -40,6 +41,9 @@ PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept;
 /// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy; each less than
 /// 0 counts from the end, as of a list. Errors: IndexError (OutOfRange), TypeError.
 std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, std::uint64_t size);
+
+/// A value of a query or a column: None, int, float, str or bytes.
+nanobind::object value_object(const Query::Value& value);
 
 /// A dataset from what Python passes. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);

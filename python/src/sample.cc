@@ -173,17 +173,11 @@ bool same_sample(const SampleObject& a, const SampleObject& b) {
          left.index().fingerprint() == right.index().fingerprint();
 }
 
-nb::object name(std::string_view bytes) {
-  PyObject* str = new_name(bytes);
-  if (str == nullptr) nb::raise_python_error();
-  return nb::steal(str);
-}
-
 std::string shown_in_python(const SampleObject& self) {
   std::string text = "<shardwise.Sample: " + self.sample.describe() + ", fields ";
   for (std::size_t i = 0; i < self.sample.num_fields(); ++i) {
     const Sample::Field field = self.sample.field(i);
-    text += (i == 0 ? "" : ", ") + nb::cast<std::string>(nb::repr(name(field.name))) + " (" +
+    text += (i == 0 ? "" : ", ") + nb::cast<std::string>(nb::repr(name_object(field.name))) + " (" +
             std::to_string(field.bytes.size()) + " bytes)";
   }
   return text + ">";
@@ -229,7 +223,7 @@ void add_samples(nb::module_& module) {
                                "Pickled, a sample is a reference: its index's path, and its "
                                "number there. Any thread may use it.")
           .def_prop_ro(
-              "key", [](const SampleObject& self) { return name(self.sample.key()); },
+              "key", [](const SampleObject& self) { return name_object(self.sample.key()); },
               nb::sig("def key(self) -> str"),
               "Its key: the path of its members up to the first dot of the file's name. Bytes that "
               "are not UTF-8 are surrogates (surrogateescape).")
@@ -244,7 +238,8 @@ void add_samples(nb::module_& module) {
               "dataset", [](const SampleObject& self) { return self.dataset; },
               nb::sig("def dataset(self) -> Dataset"), "The Dataset that it was taken from.")
           .def_prop_ro(
-              "shard_path", [](const SampleObject& self) { return name(self.sample.shard_path()); },
+              "shard_path",
+              [](const SampleObject& self) { return name_object(self.sample.shard_path()); },
               nb::sig("def shard_path(self) -> str"), "Path or URL of the shard that holds it.")
           .def("keys", &field_names, nb::sig("def keys(self) -> list[str]"),
                "Names of its fields, as they lie in the shard.")

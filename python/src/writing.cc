@@ -68,25 +68,20 @@ nb::tuple list_to_pack(const std::string& directory, bool images) {
   const detail::PackList list = without_gil([&](const CancelToken& cancel) {
     return images ? detail::list_images(directory, cancel) : detail::list_files(directory, cancel);
   });
-  const auto name = [](const std::string& bytes) {
-    PyObject* str = new_name(bytes);
-    if (str == nullptr) nb::raise_python_error();
-    return nb::steal(str);
-  };
   nb::list samples;
   for (const detail::PackSample& sample : list.samples) {
     nb::list files;
     for (const detail::PackFile& file : sample.files) {
-      files.append(nb::make_tuple(name(file.field), name(file.path)));
+      files.append(nb::make_tuple(name_object(file.field), name_object(file.path)));
     }
     samples.append(nb::make_tuple(
-        name(sample.key), files,
+        name_object(sample.key), files,
         sample.class_number ? nb::object(nb::int_(*sample.class_number)) : nb::none()));
   }
   nb::list classes;
-  for (const std::string& found : list.classes) classes.append(name(found));
+  for (const std::string& found : list.classes) classes.append(name_object(found));
   nb::list left_out;
-  for (const std::string& path : list.left_out) left_out.append(name(path));
+  for (const std::string& path : list.left_out) left_out.append(name_object(path));
   return nb::make_tuple(samples, classes, left_out);
 }
 
