@@ -83,7 +83,8 @@ def open(
         copies: for shards that may change under a run), or "range" (as "read"; of remote shards
         only the samples that are asked for are fetched).
     where: an SQL condition; a view of the samples for which it holds.
-    columns: metadata that an index which is built takes from fields: "cls", "json:$.width".
+    columns: metadata that an index which is built takes from fields: "cls", "json:$.width". An index
+        that was there without one of them is NotFound.
     lazily: of a wids descriptor with remote shards, no index is built: samples are numbered by its
         nsamples, and a shard is fetched into the cache, scanned and held against the descriptor when
         a sample of it is first asked for. Keys, where(), sizes() and columns are Unsupported then.

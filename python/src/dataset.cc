@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "blocking.h"
 #include "data/dataset_access.h"
 #include "errors.h"
@@ -208,6 +209,15 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     }
     return Dataset::open_lazily(sources.front(), options);
   });
+  // An index that was there before has the columns that it was built with.
+  const std::vector<Index::Column>& there = data.index().content().columns;
+  for (const Index::Column& column : options.index_cache.build.content.columns) {
+    if (std::ranges::find(there, column) == there.end()) {
+      throw NotFound("the index has no column " + in_quotes(to_string(column)),
+                     in_quotes(data.index().path()),
+                     "build it with shardwise.index(columns=...), or leave them out here");
+    }
+  }
   return {std::move(data), std::move(opening), nb::tuple()};
 }
 

@@ -251,6 +251,9 @@ def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
         shardwise.open([paths[0], str(tmp_path / "x.idx")])
     with pytest.raises(ValueError, match="may not be built"):
         shardwise.open(shards, index_directory=tmp_path / "other", build=False)
+    shardwise.index(tmp_path / "plain.idx", shards)
+    with pytest.raises(errors.NotFound, match="no column 'cls=cls'.*plain.idx"):
+        shardwise.open(tmp_path / "plain.idx", columns=["cls"])
     with pytest.raises(ValueError, match="choose map, read or range"):
         shardwise.open(shards, access="nix", index_directory=tmp_path / "kept")
 
