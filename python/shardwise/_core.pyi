@@ -34,7 +34,13 @@ class ShardCache:
         """Bytes of all shards in it, those that are being fetched included."""
 
     def stats(self) -> dict[str, int]:
-        """Counts of what this process did with it."""
+        """
+        Counts of what this process did with it.
+
+        >>> cache = shardwise.ShardCache("cache", budget_bytes=1 << 30)
+        >>> cache.stats()["fetched"], cache.used_bytes
+        (0, 0)
+        """
 
     def prune(self, max_bytes: int) -> int:
         """
@@ -50,6 +56,14 @@ class Sample:
     A view of a shard that somebody truncates in place ends the process with SIGBUS when it is read; bytes(), copy() and access="read" raise StaleIndex or OSError instead.
 
     Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it.
+
+    >>> sample = shardwise.open("train.idx")[42]
+    >>> sample.keys()
+    ['jpg', 'cls', 'txt']
+    >>> bytes(sample["txt"])
+    b'no. 42'
+    >>> sample["txt"].readonly
+    True
     """
 
     def __iter__(self) -> Iterator[str]: ...
@@ -100,6 +114,9 @@ class Sample:
     def bytes(self, field: str) -> _bytes:
         """
         A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed or cannot be read, and never SIGBUS.
+
+        >>> sample.bytes("txt")
+        b'no. 42'
         """
 
     def copy(self) -> dict[str, _bytes]:
@@ -113,6 +130,9 @@ class Sample:
     def integer(self, field: str) -> int:
         """
         A field that holds a decimal number, as WebDataset's cls. Raises as bytes(), and BadField.
+
+        >>> sample.integer("cls")
+        2
         """
 
     def json(self, field: str) -> Any:
@@ -121,6 +141,9 @@ class Sample:
     def numpy(self, field: str) -> NDArray[uint8]:
         """
         The bytes of a field as a read-only uint8 array [size] over the mapped shard. It is not passed on by DLPack, nor is there a writable one: torch ignores that an array is read-only, and a write to it would end the process; tensor() copies.
+
+        >>> sample.numpy("txt")[:3]
+        array([110, 111,  46], dtype=uint8)
         """
 
     def tensor(self, field: str) -> torch.Tensor:
@@ -142,6 +165,12 @@ class Dataset:
     ``ds[i]`` is the sample with this number (``ds[-1]`` the last), ``len(ds)`` their number, ``key in ds`` whether there is one of that key. ``ds[a:b]``, ``ds[numbers]``, where() and select() are views: datasets of some of the samples, numbered from 0 in the order of the index, at 8 bytes a sample.
 
     Any thread may use it; one that waits for a shard lets the others run. After fork() the child may go on using it. Pickled, it is a reference: the index's absolute path, its fingerprint, the options, and how the view was made. Where another index lies at that path, unpickling raises Mismatch.
+
+    >>> ds = shardwise.open("train.idx")
+    >>> len(ds), ds[42].key, "000042" in ds
+    (400, '000042', True)
+    >>> [sample.key for sample in ds[2:4]]
+    ['000002', '000003']
     """
 
     def __iter__(self) -> Iterator[Sample]: ...
@@ -176,21 +205,34 @@ class Dataset:
     def column(self, name: str, numbers: Any = None) -> list[int | float | str | bytes | None]:
         """
         The values in a metadata column of these samples, of all by default. No shard is opened. Raises NotFound, OutOfRange.
+
+        >>> ds.column("cls", [7, 18])
+        [7, 8]
         """
 
     def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]:
         """
         A metadata column of numbers, one for each sample. Raises NotFound; InvalidArgument if a value is no number. Needs NumPy.
+
+        >>> ds.numbers("cls")[:3].tolist()
+        [0.0, 1.0, 2.0]
         """
 
     def sizes(self, field: str, numbers: Any = None) -> numpy.typing.NDArray[numpy.int64]:
         """
         The bytes of a field of these samples, of all by default; 0 where a sample has no such field. No shard is opened. Needs NumPy.
+
+        >>> ds.sizes("txt", [5, 42]).tolist()
+        [5, 6]
         """
 
     def gather(self, numbers: Any, field: str) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]:
         """
         Copies one field of many samples into one array: ``(offsets, data)``, where that of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has no such field; StaleIndex, OSError. Needs NumPy.
+
+        >>> offsets, data = ds.gather([42, 5], "txt")
+        >>> offsets.tolist(), bytes(data)
+        ([0, 6, 11], b'no. 42no. 5')
         """
 
     def find_number(self, key: str) -> int | None:
@@ -202,16 +244,28 @@ class Dataset:
         """The first sample with this key, or None."""
 
     def get(self, key: str) -> Sample:
-        """The first sample with this key. Raises NotFound."""
+        """
+        The first sample with this key. Raises NotFound.
+
+        >>> ds.get("000042").text("txt")
+        'no. 42'
+        """
 
     def where(self, condition: str, first: int | None = None, last: int | None = None) -> Dataset:
         """
         A view of the samples for which an SQL condition over the table samples holds, as ``ds.where("cls = 7 AND width >= 256")``; only of those in [first, last), if these are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.
+
+        >>> sevens = ds.where("cls = 7")
+        >>> len(sevens), sevens[1].key
+        (40, '000017')
         """
 
     def select(self, which: Any) -> Dataset:
         """
         A view of the samples with these numbers, or (a list of str) keys, in any order: in the view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.
+
+        >>> [sample.key for sample in ds.select([9, 3])]
+        ['000003', '000009']
         """
 
     def number_in_index(self, number: int) -> int:
@@ -256,6 +310,10 @@ class Order:
     skip: numbers of samples that are left out.
 
     An option that the kind has not is InvalidArgument.
+
+    >>> order = shardwise.Order("chunked", seed=17, chunk_size=100, window=2)
+    >>> order.options["tail"]
+    'exact'
     """
 
     def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = [], chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
@@ -301,7 +359,18 @@ class SamplerIterator:
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands, for load_state_dict()."""
+        """
+        Where it stands, for load_state_dict().
+
+        >>> sampler = shardwise.Sampler(10, shardwise.Order("sequential"), rank=1, world_size=4)
+        >>> it = iter(sampler)
+        >>> next(it)
+        1
+        >>> again = iter(sampler)
+        >>> again.load_state_dict(it.state_dict())
+        >>> next(again)
+        5
+        """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """
@@ -318,6 +387,10 @@ class Sampler:
     data: a Dataset, or whatever has a length, or that length. order: an Order. rank, world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: of all ranks together, instead. replicas: neighbouring ranks that get the same samples.
 
     ``for i in sampler`` walks through the epoch from where it begins; each iterator anew. ``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One thread at a time.
+
+    >>> sampler = shardwise.Sampler(10, shardwise.Order("sequential"), rank=1, world_size=4)
+    >>> list(sampler), sampler[-1], sampler.steps
+    ([1, 5, 9], 9, 3)
     """
 
     def __init__(self, data: Any, order: Order = ..., *, rank: int = 0, world_size: int = 1, batch_size: int = 1, global_batch_size: int = 0, replicas: int = 1) -> None: ...
@@ -333,6 +406,9 @@ class Sampler:
     def batches(self, size: int, drop_last: bool = False, even: bool = False) -> SamplerIterator:
         """
         An iterator over lists of ``size`` numbers, the last one shorter, or left out. With even all ranks have the same number of lists: one whose samples would make a list less gives its last sample in a list of its own. Raises InvalidArgument if that cannot be.
+
+        >>> list(sampler.batches(2))
+        [[1, 5], [9]]
         """
 
     def num_batches(self, size: int, drop_last: bool = False, even: bool = False) -> int:
@@ -390,10 +466,21 @@ class Sampler:
     def resume(self, token: str, allow_changes: bool = False) -> None:
         """
         Goes on where the token stands, with any number of ranks and batch size. Raises Mismatch if it is of other data or another order, unless allow_changes and it stands at the beginning of an epoch; VersionMismatch.
+
+        >>> token = sampler.token(1)
+        >>> alone = shardwise.Sampler(10, shardwise.Order("sequential"))
+        >>> alone.resume(token)
+        >>> list(alone)
+        [4, 5, 6, 7, 8, 9]
         """
 
     def for_rank(self, rank: int) -> Sampler:
-        """A sampler of the same order from the same point for another rank."""
+        """
+        A sampler of the same order from the same point for another rank.
+
+        >>> [list(sampler.for_rank(rank)) for rank in range(4)]
+        [[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]
+        """
 
     def __copy__(self) -> Sampler: ...
 
@@ -401,10 +488,13 @@ class Audit:
     """
     Counts the samples that were delivered in an epoch, and proves at its end that they were those that had to be. Each rank has one; the sum of their words over all ranks proves the epoch of all:
 
-        audit = Audit(sampler)
-        for numbers in ...: audit.add(numbers)
-        words = all_reduce_sum(audit.words())
-        print(audit.prove(sampler, words))
+    >>> sampler = shardwise.Sampler(400, world_size=2)
+    >>> audits = [shardwise.Audit(sampler), shardwise.Audit(sampler)]
+    >>> for rank, audit in enumerate(audits):
+    ...     audit.add(sampler.for_rank(rank))
+    >>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # all-reduce
+    >>> audits[0].prove(sampler, words)
+    'epoch 0: 400 samples, each exactly once: proven'
     """
 
     def __init__(self, sampler: Sampler) -> None: ...

@@ -95,6 +95,9 @@ def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> 
     """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` is that of all.
 
     Another dtype or shape is a bad sample.
+
+    >>> columns.array("feature.npy", "float32", (768,))
+    <shardwise.columns.Column 'feature.npy' of float32>
     """
     return _core.array_column(fields, _dtype(dtype), _shape(shape))
 
@@ -176,6 +179,10 @@ def function(
     Costs: 1 us a sample beside what it does, and all threads wait for each other while they run
     Python; what releases the GIL (much of NumPy, Pillow, torch) runs side by side. A thread keeps
     its threading.local() while the epoch lasts.
+
+    >>> length = columns.function("length", "int64", (), lambda sample, random: len(sample["txt"]))
+    >>> next(iter(shardwise.Loader(ds, columns=[length], batch_size=3)))["length"].shape
+    (3,)
     """
     return _core.function_column(name, _dtype(dtype), None if shape is None else list(shape), make)
 

@@ -157,17 +157,22 @@ class Epoch:
 class Loader:
     """Batches of a data set, of any columns, in exact epochs over the ranks of a run.
 
-        loader = shardwise.Loader(
-            ds,
-            columns=[columns.image("jpg", train), columns.integer("cls"), columns.text("txt")],
-            order=shardwise.Order(seed=17),
-            batch_size=64,
-            threads=4,
-        )
-        for epoch in loader.epochs(90):
-            for batch in epoch:
-                step(batch.torch("jpg"), batch.torch("cls"))
-            epoch.prove()
+    >>> from shardwise import columns
+    >>> loader = shardwise.Loader(
+    ...     shardwise.open("train.idx"),
+    ...     columns=[columns.image("jpg"), columns.integer("cls"), columns.text("txt")],
+    ...     order=shardwise.Order(seed=17),
+    ...     batch_size=64,
+    ...     threads=2,
+    ... )
+    >>> for epoch in loader.epochs(2):
+    ...     for batch in epoch:
+    ...         images, labels = batch["jpg"], batch["cls"]  # or batch.torch("jpg")
+    ...     print(epoch.prove())
+    epoch 0: 400 samples, each exactly once: proven
+    epoch 1: 400 samples, each exactly once: proven
+    >>> images.shape, labels.shape, batch.text("txt")[0]  # of the last batch
+    ((16, 3, 12, 16), (16,), 'no. ...')
 
     Threads make the rows straight in the batches' memory, without the GIL; there are no worker
     processes, and nothing is pickled. What a batch holds depends on the data, the options, the

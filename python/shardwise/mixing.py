@@ -62,5 +62,10 @@ def mix(
     weights: how often a loader draws from each, only the ratios count; within each it goes through
         exact epochs of their own, in an order of the order's kind (chunked, sharded or sequential).
         None: one after another, mixed by the order as if they were one.
+
+    >>> ds = shardwise.open("train.idx")
+    >>> both = shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2])
+    >>> len(both), both.first_samples, both[10].key
+    (360, (0, 10), '000050')
     """
     return MixedDataset(datasets, weights)

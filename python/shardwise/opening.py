@@ -96,7 +96,10 @@ def open(
     first touched. Raises NotFound, CorruptIndex, VersionMismatch, InvalidArgument, and of shards
     what index() raises.
 
-    >>> import shardwise
+    >>> len(shardwise.open("train.idx")), len(shardwise.open("train.idx", where="cls < 2"))
+    (400, 80)
+    >>> shardwise.open("train-{000000..000001}.tar", index_directory="kept")
+    <shardwise.Dataset: 200 samples of '...'>
     >>> shardwise.open("no-such.idx")
     Traceback (most recent call last):
     ...

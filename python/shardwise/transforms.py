@@ -69,6 +69,7 @@ class RandomErasing(NamedTuple):
 class ImageTransform(NamedTuple):
     """Steps for images. What is not asked for is left out; the others come in this order.
 
+    >>> from shardwise import columns
     >>> from shardwise.transforms import ImageTransform, Normalize, RandomResizedCrop
     >>> train = ImageTransform(
     ...     random_resized_crop=RandomResizedCrop(224),
@@ -77,6 +78,9 @@ class ImageTransform(NamedTuple):
     ...     type="float32",
     ... )
     >>> val = ImageTransform(resize_shorter_side=256, centre_crop=224)
+    >>> loader = shardwise.Loader(ds, columns=[columns.image("jpg", train)], batch_size=8)
+    >>> next(iter(loader))["jpg"].shape
+    (8, 3, 224, 224)
     """
 
     random_resized_crop: Union[RandomResizedCrop, None] = None

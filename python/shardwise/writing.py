@@ -132,8 +132,11 @@ class _Closing:
 class ShardWriter(_Closing):
     """Writes samples into tar shards, one after another, and an index beside them if asked.
 
-        with ShardWriter("data/train-%06d.tar", index="data/train.idx") as sink:
-            sink.write({"__key__": "000000", "jpg": image, "cls": 3})
+    >>> with shardwise.ShardWriter("new-%06d.tar", index="new-shards.idx") as sink:
+    ...     for i in range(10):
+    ...         sink.write({"__key__": f"{i:06}", "json": {"number": i}, "cls": i % 3})
+    >>> shardwise.open("new-shards.idx")[5].json("json")
+    {'number': 5}
 
     Equal samples make equal bytes on every machine. A shard appears under its name when it is full,
     whole or not at all. Leaving the block by an exception leaves the shards that were full, and

@@ -64,7 +64,10 @@ void add_caches(nb::module_& module) {
           "used_bytes", [](const CacheObject& self) { return self.cache->used_bytes(); },
           "Bytes of all shards in it, those that are being fetched included.")
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"),
-           "Counts of what this process did with it.")
+           "Counts of what this process did with it.\n\n"
+           ">>> cache = shardwise.ShardCache(\"cache\", budget_bytes=1 << 30)\n"
+           ">>> cache.stats()[\"fetched\"], cache.used_bytes\n"
+           "(0, 0)")
       .def(
           "prune",
           [](const CacheObject& self, std::uint64_t max_bytes) {

@@ -431,7 +431,12 @@ void add_datasets(nb::module_& module) {
       "Any thread may use it; one that waits for a shard lets the others run. After fork() the "
       "child may go on using it. Pickled, it is a reference: the index's absolute path, its "
       "fingerprint, the options, and how the view was made. Where another index lies at that path, "
-      "unpickling raises Mismatch.")
+      "unpickling raises Mismatch.\n\n"
+      ">>> ds = shardwise.open(\"train.idx\")\n"
+      ">>> len(ds), ds[42].key, \"000042\" in ds\n"
+      "(400, '000042', True)\n"
+      ">>> [sample.key for sample in ds[2:4]]\n"
+      "['000002', '000003']")
       .def_prop_ro(
           "fingerprint",
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
@@ -448,7 +453,9 @@ void add_datasets(nb::module_& module) {
            nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
                    "list[int | float | str | bytes | None]"),
            "The values in a metadata column of these samples, of all by default. No shard is "
-           "opened. Raises NotFound, OutOfRange.")
+           "opened. Raises NotFound, OutOfRange.\n\n"
+           ">>> ds.column(\"cls\", [7, 18])\n"
+           "[7, 8]")
       .def(
           "numbers",
           [](const DatasetObject& self, const std::string& column) {
@@ -457,36 +464,50 @@ void add_datasets(nb::module_& module) {
           "column"_a,
           nb::sig("def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]"),
           "A metadata column of numbers, one for each sample. Raises NotFound; InvalidArgument if "
-          "a value is no number. Needs NumPy.")
+          "a value is no number. Needs NumPy.\n\n"
+          ">>> ds.numbers(\"cls\")[:3].tolist()\n"
+          "[0.0, 1.0, 2.0]")
       .def("sizes", &sizes, "field"_a, "numbers"_a = nb::none(),
            nb::sig("def sizes(self, field: str, numbers: typing.Any = None) -> "
                    "numpy.typing.NDArray[numpy.int64]"),
            "The bytes of a field of these samples, of all by default; 0 where a sample has no such "
-           "field. No shard is opened. Needs NumPy.")
+           "field. No shard is opened. Needs NumPy.\n\n"
+           ">>> ds.sizes(\"txt\", [5, 42]).tolist()\n"
+           "[5, 6]")
       .def("gather", &gather, "numbers"_a, "field"_a,
            nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
                    "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
            "Copies one field of many samples into one array: ``(offsets, data)``, where that of "
            "``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has "
-           "no such field; StaleIndex, OSError. Needs NumPy.")
+           "no such field; StaleIndex, OSError. Needs NumPy.\n\n"
+           ">>> offsets, data = ds.gather([42, 5], \"txt\")\n"
+           ">>> offsets.tolist(), bytes(data)\n"
+           "([0, 6, 11], b'no. 42no. 5')")
       .def("find_number", &number_of, "key"_a,
            nb::sig("def find_number(self, key: str) -> int | None"),
            "The number of the first sample with this key, or None. No shard is opened.")
       .def("find", &find, "key"_a, nb::sig("def find(self, key: str) -> Sample | None"),
            "The first sample with this key, or None.")
       .def("get", &get, "key"_a, nb::sig("def get(self, key: str) -> Sample"),
-           "The first sample with this key. Raises NotFound.")
+           "The first sample with this key. Raises NotFound.\n\n"
+           ">>> ds.get(\"000042\").text(\"txt\")\n"
+           "'no. 42'")
       .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
            nb::sig("def where(self, condition: str, first: int | None = None, "
                    "last: int | None = None) -> Dataset"),
            "A view of the samples for which an SQL condition over the table samples holds, as "
            "``ds.where(\"cls = 7 AND width >= 256\")``; only of those in [first, last), if these "
-           "are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.")
+           "are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.\n\n"
+           ">>> sevens = ds.where(\"cls = 7\")\n"
+           ">>> len(sevens), sevens[1].key\n"
+           "(40, '000017')")
       .def(
           "select", &select, "which"_a, nb::sig("def select(self, which: typing.Any) -> Dataset"),
           "A view of the samples with these numbers, or (a list of str) keys, in any order: in the "
           "view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one "
-          "is named twice.")
+          "is named twice.\n\n"
+          ">>> [sample.key for sample in ds.select([9, 3])]\n"
+          "['000003', '000009']")
       .def(
           "number_in_index",
           [](const DatasetObject& self, std::uint64_t number) {

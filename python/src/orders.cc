@@ -167,7 +167,10 @@ void add_orders(nb::module_& module) {
       "balance_bytes: deal out each step so that ranks get near-equal bytes.\n"
       "epoch_size: samples in an epoch of all ranks; 0: one pass.\n"
       "skip: numbers of samples that are left out.\n\n"
-      "An option that the kind has not is InvalidArgument.")
+      "An option that the kind has not is InvalidArgument.\n\n"
+      ">>> order = shardwise.Order(\"chunked\", seed=17, chunk_size=100, window=2)\n"
+      ">>> order.options[\"tail\"]\n"
+      "'exact'")
       .def(
           "__init__",
           [](Order* self, const std::string& kind, std::uint64_t seed, std::uint64_t streams,

@@ -221,7 +221,14 @@ void add_samples(nb::module_& module) {
                                "process with SIGBUS when it is read; bytes(), copy() and "
                                "access=\"read\" raise StaleIndex or OSError instead.\n\n"
                                "Pickled, a sample is a reference: its index's path, and its "
-                               "number there. Any thread may use it.")
+                               "number there. Any thread may use it.\n\n"
+                               ">>> sample = shardwise.open(\"train.idx\")[42]\n"
+                               ">>> sample.keys()\n"
+                               "['jpg', 'cls', 'txt']\n"
+                               ">>> bytes(sample[\"txt\"])\n"
+                               "b'no. 42'\n"
+                               ">>> sample[\"txt\"].readonly\n"
+                               "True")
           .def_prop_ro(
               "key", [](const SampleObject& self) { return name_object(self.sample.key()); },
               nb::sig("def key(self) -> str"),
@@ -287,7 +294,9 @@ void add_samples(nb::module_& module) {
               },
               "field"_a, nb::sig("def bytes(self, field: str) -> bytes"),
               "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed "
-              "or cannot be read, and never SIGBUS.")
+              "or cannot be read, and never SIGBUS.\n\n"
+              ">>> sample.bytes(\"txt\")\n"
+              "b'no. 42'")
           .def("copy", &copies, nb::sig("def copy(self) -> dict[str, bytes]"),
                "Copies of all fields, as a dict that holds no shard. Raises as bytes().")
           .def(
@@ -306,7 +315,9 @@ void add_samples(nb::module_& module) {
               },
               "field"_a, nb::sig("def integer(self, field: str) -> int"),
               "A field that holds a decimal number, as WebDataset's cls. Raises as bytes(), and "
-              "BadField.")
+              "BadField.\n\n"
+              ">>> sample.integer(\"cls\")\n"
+              "2")
           .def(
               "json",
               [](const SampleObject& self, nb::str field) {
@@ -319,7 +330,9 @@ void add_samples(nb::module_& module) {
               nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
               "The bytes of a field as a read-only uint8 array [size] over the mapped shard. It is "
               "not passed on by DLPack, nor is there a writable one: torch ignores that an array "
-              "is read-only, and a write to it would end the process; tensor() copies.")
+              "is read-only, and a write to it would end the process; tensor() copies.\n\n"
+              ">>> sample.numpy(\"txt\")[:3]\n"
+              "array([110, 111,  46], dtype=uint8)")
           .def("tensor", &tensor_of, "field"_a,
                nb::sig("def tensor(self, field: str) -> torch.Tensor"),
                "A copy of a field as a torch uint8 tensor [size]. Raises as bytes().")

@@ -224,7 +224,16 @@ void add_samplers(nb::module_& module) {
           "A resume token for what it has given, if every rank took as many. What a DataLoader "
           "took ahead counts as given, though it was not delivered: see Sampler.token().")
       .def("state_dict", &state_of, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
-           "Where it stands, for load_state_dict().")
+           "Where it stands, for load_state_dict().\n\n"
+           ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, "
+           "world_size=4)\n"
+           ">>> it = iter(sampler)\n"
+           ">>> next(it)\n"
+           "1\n"
+           ">>> again = iter(sampler)\n"
+           ">>> again.load_state_dict(it.state_dict())\n"
+           ">>> next(again)\n"
+           "5")
       .def("load_state_dict", &load_state, "state_dict"_a,
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
            "Goes on where state_dict() was asked: with the same number of ranks exactly where this "
@@ -247,7 +256,10 @@ void add_samplers(nb::module_& module) {
       "all ranks together, instead. replicas: neighbouring ranks that get the same samples.\n\n"
       "``for i in sampler`` walks through the epoch from where it begins; each iterator anew. "
       "``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One "
-      "thread at a time.")
+      "thread at a time.\n\n"
+      ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, world_size=4)\n"
+      ">>> list(sampler), sampler[-1], sampler.steps\n"
+      "([1, 5, 9], 9, 3)")
       .def(
           "__init__",
           [](SamplerObject* self, nb::handle data, const Order& order, std::uint64_t rank,
@@ -277,7 +289,10 @@ void add_samplers(nb::module_& module) {
           "size"_a, "drop_last"_a = false, "even"_a = false,
           "An iterator over lists of ``size`` numbers, the last one shorter, or left out. With "
           "even all ranks have the same number of lists: one whose samples would make a list less "
-          "gives its last sample in a list of its own. Raises InvalidArgument if that cannot be.")
+          "gives its last sample in a list of its own. Raises InvalidArgument if that cannot "
+          "be.\n\n"
+          ">>> list(sampler.batches(2))\n"
+          "[[1, 5], [9]]")
       .def(
           "num_batches",
           [](const SamplerObject& self, std::uint64_t size, bool drop_last, bool even) {
@@ -346,13 +361,21 @@ void add_samplers(nb::module_& module) {
           "token"_a, "allow_changes"_a = false,
           "Goes on where the token stands, with any number of ranks and batch size. Raises "
           "Mismatch if it is of other data or another order, unless allow_changes and it stands at "
-          "the beginning of an epoch; VersionMismatch.")
+          "the beginning of an epoch; VersionMismatch.\n\n"
+          ">>> token = sampler.token(1)\n"
+          ">>> alone = shardwise.Sampler(10, shardwise.Order(\"sequential\"))\n"
+          ">>> alone.resume(token)\n"
+          ">>> list(alone)\n"
+          "[4, 5, 6, 7, 8, 9]")
       .def(
           "for_rank",
           [](const SamplerObject& self, std::uint64_t rank) {
             return SamplerObject{self.sampler->for_rank(rank)};
           },
-          "rank"_a, "A sampler of the same order from the same point for another rank.")
+          "rank"_a,
+          "A sampler of the same order from the same point for another rank.\n\n"
+          ">>> [list(sampler.for_rank(rank)) for rank in range(4)]\n"
+          "[[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]")
       .def(
           "__copy__",
           [](const SamplerObject& self) { return SamplerObject{self.sampler->clone()}; },
@@ -363,10 +386,13 @@ void add_samplers(nb::module_& module) {
       "Counts the samples that were delivered in an epoch, and proves at its end that they were "
       "those that had to be. Each rank has one; the sum of their words over all ranks proves the "
       "epoch of all:\n\n"
-      "    audit = Audit(sampler)\n"
-      "    for numbers in ...: audit.add(numbers)\n"
-      "    words = all_reduce_sum(audit.words())\n"
-      "    print(audit.prove(sampler, words))")
+      ">>> sampler = shardwise.Sampler(400, world_size=2)\n"
+      ">>> audits = [shardwise.Audit(sampler), shardwise.Audit(sampler)]\n"
+      ">>> for rank, audit in enumerate(audits):\n"
+      "...     audit.add(sampler.for_rank(rank))\n"
+      ">>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # all-reduce\n"
+      ">>> audits[0].prove(sampler, words)\n"
+      "'epoch 0: 400 samples, each exactly once: proven'")
       .def(
           "__init__",
           [](EpochAudit* self, const SamplerObject& sampler) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -40,6 +41,35 @@ def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
         paths.append(write_shard(path, plain_samples(first, length)))
         first += length
     return paths
+
+
+# A picture of 16 x 12, of one colour.
+JPEG = bytes.fromhex(
+    "ffd8ffe000104a46494600010100000100010000ffdb0043001b12141714111b1716171e1c1b2028422b28252528"
+    "513a3d3042605565645f555d5b6a7899816a7190735b5d85b586909ea3abadab6780bcc9baa6c799a8aba4ffdb00"
+    "43011c1e1e2823284e2b2b4ea46e5d6ea4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4"
+    "a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4ffc0001108000c001003012200021101031101ffc40015000101"
+    "00000000000000000000000000000004ffc40014100100000000000000000000000000000000ffc4001501010100"
+    "000000000000000000000000000005ffc40014110100000000000000000000000000000000ffda000c0301000211"
+    "0311003f008c015dffd9"
+)
+
+
+def write_shown_files(folder: Path) -> None:
+    """The files that the pages and the docstrings speak of: 400 samples in four shards."""
+    for shard in range(4):
+        first = shard * 100
+        write_shard(
+            folder / f"train-{shard:06}.tar",
+            [
+                (f"{i:06}", {"jpg": JPEG, "cls": str(i % 10).encode(), "txt": f"no. {i}".encode()})
+                for i in range(first, first + 100)
+            ],
+        )
+    listed = [{"url": f"train-{shard:06}.tar", "nsamples": 100} for shard in range(4)]
+    (folder / "train.json").write_text(json.dumps({"wids_version": 1, "shardlist": listed}))
+    for name in ("train.idx", "other.idx"):
+        shardwise.index(folder / name, folder / "train-{000000..000003}.tar", columns=["cls"])
 
 
 @pytest.fixture
