@@ -2,17 +2,69 @@
 
 #include <torch/torch.h>
 
-#include "shardwise/base/error.h"
+#include <algorithm>
+#include <cstddef>
+
+#include "base/error_types.h"
+#include "base/exact_sum.h"
 #include "shardwise/libtorch/image_loader.h"
 
 namespace shardwise::libtorch {
 
-Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group) {
-  return {group.all_reduce(sum), group.all_reduce(count)};
+namespace {
+
+/// Whole numbers that are added over the ranks by one all-reduce.
+class Tally {
+ public:
+  /// @return where `count` numbers begin.
+  std::size_t take(std::size_t count) {
+    const std::size_t at = words_.size();
+    words_.resize(at + count);
+    return at;
+  }
+  std::int64_t& operator[](std::size_t i) { return words_[i]; }
+  void put(std::size_t at, const ExactSum& sum) {
+    const ExactSum::Words words = sum.words();
+    std::copy(words.begin(), words.end(), words_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  [[nodiscard]] double sum_at(std::size_t at) const {
+    ExactSum::Words words{};
+    std::copy_n(words_.begin() + static_cast<std::ptrdiff_t>(at), words.size(), words.begin());
+    ExactSum sum;
+    sum.set_words(words);
+    return sum.value();
+  }
+  void reduce(const ProcessGroup& group) {
+    group.all_reduce(
+        torch::from_blob(words_.data(), {static_cast<std::int64_t>(words_.size())}, torch::kInt64));
+  }
+
+ private:
+  std::vector<std::int64_t> words_;
+};
+
+/// Adds the elements of `values`: a tensor of doubles on the CPU.
+void add_all(const torch::Tensor& values, ExactSum& sum) {
+  const torch::Tensor plain = values.contiguous();
+  const auto* at = plain.data_ptr<double>();
+  for (std::int64_t i = 0; i < plain.numel(); ++i) sum.add(at[i]);
 }
 
-Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGroup& group,
-                    const EvaluateOptions& options) {
+torch::Tensor as_doubles(const torch::Tensor& values) {
+  return values.detach().cpu().to(torch::kFloat64);
+}
+
+/// `rows` with copies of its first row behind it, until there are `size`.
+torch::Tensor filled_up(const torch::Tensor& rows, std::int64_t size) {
+  if (rows.size(0) == size) return rows;
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape[0] = size - rows.size(0);
+  return torch::cat({rows, rows.narrow(0, 0, 1).expand(shape)});
+}
+
+/// Calls `take` with each batch of the data set, in its order, on the ranks that share it.
+void for_each_batch(const Dataset& data, const ProcessGroup& group, const EvaluateOptions& options,
+                    const std::function<void(const ImageLoader::Batch&)>& take) {
   ImageLoader::Options loader_options;
   loader_options.batch_size = options.batch_size;
   loader_options.threads = options.threads;
@@ -22,21 +74,196 @@ Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGr
   loader_options.order.kind = Sequential{};
   ImageLoader loader(data, group, loader_options);
   const torch::NoGradGuard no_grad;
-  std::int64_t right = 0;
-  std::int64_t count = 0;
   const ImageLoader::Epoch epoch = loader.epoch();
   for (const ImageLoader::Batch& batch : epoch) {
-    if (batch.size() == 0) continue;
-    const torch::Tensor scores = predict(batch.images);
-    if (scores.dim() != 2 || scores.size(0) != batch.size()) {
-      throw InvalidArgument("the model does not give one row of scores per image",
-                            std::to_string(batch.size()) + " images",
-                            "return a tensor of [images, classes]");
-    }
-    right += scores.argmax(1).cpu().eq(batch.labels).sum().item<std::int64_t>();
-    count += batch.size();
+    if (batch.size() > 0) take(batch);
   }
   epoch.prove();
+}
+
+/// The scores of a batch, on the CPU: [N, classes].
+torch::Tensor scores_of(const ImageLoader::Batch& batch, const Predict& predict,
+                        const EvaluateOptions& options) {
+  const torch::Tensor scores = predict(filled_up(batch.images, options.batch_size));
+  if (scores.dim() != 2 || scores.size(0) != options.batch_size || scores.size(1) == 0) {
+    throw InvalidArgument("the model does not give one row of scores per image",
+                          std::to_string(options.batch_size) + " images",
+                          "return a tensor of [images, classes]");
+  }
+  return scores.detach().cpu().narrow(0, 0, batch.size());
+}
+
+void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) {
+  for (std::int64_t i = 0; i < batch.size(); ++i) {
+    const auto label = batch.labels[i].item<std::int64_t>();
+    if (label >= 0 && label < num_classes) continue;
+    throw InvalidArgument("a label is no class of the model",
+                          "sample " + std::to_string(batch.samples[i].item<std::int64_t>()) +
+                              ", label " + std::to_string(label),
+                          "the model gives scores of " + std::to_string(num_classes) +
+                              " classes; labels are numbers from 0");
+  }
+}
+
+/// How many classes come before the label of each row: int64 [N]. A score that is NaN comes first,
+/// and a label whose score is NaN last.
+torch::Tensor ranks_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
+  const torch::Tensor own = scores.gather(1, labels.unsqueeze(1));
+  const torch::Tensor is_lower = torch::arange(scores.size(1)).unsqueeze(0) < labels.unsqueeze(1);
+  const torch::Tensor is_before = scores.le(own).logical_not_() | (scores.eq(own) & is_lower);
+  return is_before.sum(1);
+}
+
+}  // namespace
+
+struct ExactMean::Impl {
+  ExactSum sum;
+  std::int64_t count = 0;
+};
+
+ExactMean::ExactMean() : impl_(std::make_unique<Impl>()) {}
+ExactMean::~ExactMean() = default;
+ExactMean::ExactMean(ExactMean&&) noexcept = default;
+ExactMean& ExactMean::operator=(ExactMean&&) noexcept = default;
+
+void ExactMean::add(double value) {
+  impl_->sum.add(value);
+  ++impl_->count;
+}
+
+void ExactMean::add(const torch::Tensor& values) {
+  add_all(as_doubles(values), impl_->sum);
+  impl_->count += values.numel();
+}
+
+Mean ExactMean::reduce(const ProcessGroup& group) const {
+  Tally tally;
+  const std::size_t count = tally.take(1);
+  const std::size_t sum = tally.take(ExactSum::kNumWords);
+  tally[count] = impl_->count;
+  tally.put(sum, impl_->sum);
+  tally.reduce(group);
+  return {tally.sum_at(sum), tally[count]};
+}
+
+Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group) {
+  Tally tally;
+  const std::size_t count_at = tally.take(1);
+  const std::size_t sum_at = tally.take(ExactSum::kNumWords);
+  tally[count_at] = count;
+  ExactSum own;
+  own.add(sum);
+  tally.put(sum_at, own);
+  tally.reduce(group);
+  return {tally.sum_at(sum_at), tally[count_at]};
+}
+
+Mean Evaluation::of_class(std::int64_t label) const {
+  if (label < 0 || label >= confusion.size(0)) {
+    throw OutOfRange("no such class", std::to_string(label),
+                     "classes are 0 to " + std::to_string(confusion.size(0) - 1));
+  }
+  return {static_cast<double>(confusion[label][label].item<std::int64_t>()),
+          confusion[label].sum().item<std::int64_t>()};
+}
+
+Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGroup& group,
+                    const EvaluateOptions& options) {
+  for (const std::int64_t k : options.top_k) {
+    if (k < 1) throw InvalidArgument("top_k is not valid", std::to_string(k), "give 1 or more");
+  }
+  std::vector<std::int64_t> right(options.top_k.size());
+  torch::Tensor confusion;
+  ExactSum loss;
+  std::int64_t count = 0;
+  for_each_batch(data, group, options, [&](const ImageLoader::Batch& batch) {
+    const torch::Tensor scores = scores_of(batch, predict, options);
+    require_classes(batch, scores.size(1));
+    if (!confusion.defined()) {
+      confusion = torch::zeros({scores.size(1), scores.size(1)}, torch::kInt64);
+    }
+    const torch::Tensor places = ranks_of_labels(scores, batch.labels);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      right[i] += places.lt(options.top_k[i]).sum().item<std::int64_t>();
+    }
+    confusion.index_put_({batch.labels, scores.argmax(1)}, torch::ones({}, torch::kInt64), true);
+    const torch::Tensor losses = torch::nn::functional::cross_entropy(
+        scores.to(torch::kFloat64), batch.labels,
+        torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
+    add_all(losses, loss);
+    count += batch.size();
+  });
+  // A rank without samples knows no classes.
+  const auto classes = group.all_reduce(confusion.defined() ? confusion.size(0) : std::int64_t{0},
+                                        ProcessGroup::ReduceOp::kMax);
+  if (!confusion.defined()) confusion = torch::zeros({classes, classes}, torch::kInt64);
+
+  Tally tally;
+  const std::size_t count_at = tally.take(1);
+  const std::size_t right_at = tally.take(right.size());
+  const std::size_t loss_at = tally.take(ExactSum::kNumWords);
+  tally[count_at] = count;
+  for (std::size_t i = 0; i < right.size(); ++i) tally[right_at + i] = right[i];
+  tally.put(loss_at, loss);
+  tally.reduce(group);
+  group.all_reduce(confusion);
+  Evaluation found;
+  found.num_samples = tally[count_at];
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    found.top.push_back({static_cast<double>(tally[right_at + i]), found.num_samples});
+  }
+  found.loss = {tally.sum_at(loss_at), found.num_samples};
+  found.confusion = confusion;
+  return found;
+}
+
+std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
+                              const ProcessGroup& group, const EvaluateOptions& options) {
+  std::vector<ExactSum> sums;
+  std::int64_t count = 0;
+  for_each_batch(data, group, options, [&](const ImageLoader::Batch& batch) {
+    const torch::Tensor values = measure(filled_up(batch.images, options.batch_size),
+                                         filled_up(batch.labels, options.batch_size));
+    if (values.dim() < 1 || values.dim() > 2 || values.size(0) != options.batch_size) {
+      throw InvalidArgument("what is measured is not one row of numbers per image",
+                            std::to_string(options.batch_size) + " images",
+                            "return a tensor of [images] or [images, figures]");
+    }
+    const torch::Tensor rows =
+        as_doubles(values).view({options.batch_size, -1}).narrow(0, 0, batch.size());
+    sums.resize(static_cast<std::size_t>(rows.size(1)));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      add_all(rows.select(1, static_cast<std::int64_t>(i)), sums[i]);
+    }
+    count += batch.size();
+  });
+  const auto num_figures = static_cast<std::size_t>(
+      group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
+  sums.resize(num_figures);
+  Tally tally;
+  const std::size_t count_at = tally.take(1);
+  const std::size_t sums_at = tally.take(num_figures * ExactSum::kNumWords);
+  tally[count_at] = count;
+  for (std::size_t i = 0; i < num_figures; ++i) {
+    tally.put(sums_at + i * ExactSum::kNumWords, sums[i]);
+  }
+  tally.reduce(group);
+  std::vector<Mean> means;
+  for (std::size_t i = 0; i < num_figures; ++i) {
+    means.push_back({tally.sum_at(sums_at + i * ExactSum::kNumWords), tally[count_at]});
+  }
+  return means;
+}
+
+Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGroup& group,
+                    const EvaluateOptions& options) {
+  std::int64_t right = 0;
+  std::int64_t count = 0;
+  for_each_batch(data, group, options, [&](const ImageLoader::Batch& batch) {
+    const torch::Tensor scores = scores_of(batch, predict, options);
+    right += scores.argmax(1).eq(batch.labels).sum().item<std::int64_t>();
+    count += batch.size();
+  });
   return reduce_exact(static_cast<double>(right), count, group);
 }
 

@@ -83,6 +83,25 @@ TEST_F(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) 
   EXPECT_TRUE(run(5, {"evaluate", dir / "eval3.idx", "3"}).ok());
 }
 
+TEST_F(DistributedTest, EvaluationIsTheSameBitsOnAnyNumberOfRanks) {
+  const test::TempDir dir;
+  make_levels(dir, "eval", 41);
+  std::string expected;
+  for (const int world : {1, 2, 3, 5}) {
+    ASSERT_TRUE(run(world, {"evaluate-bits", dir / "eval.idx", dir / "bits"}).ok()) << world;
+    const std::string bits = test::read_file(dir / "bits");
+    if (expected.empty()) expected = bits;
+    EXPECT_EQ(bits, expected) << world << " ranks";
+  }
+}
+
+TEST_F(DistributedTest, CheckpointsAreWrittenReadAndRefusedByAllRanksTogether) {
+  const test::TempDir dir;
+  for (const int world : {1, 3}) {
+    EXPECT_TRUE(run(world, {"checkpoint", dir / ("run" + std::to_string(world))}).ok()) << world;
+  }
+}
+
 TEST_F(DistributedTest, EpochsAreExactAndInStepWhateverTheThreads) {
   const test::TempDir dir;
   constexpr std::size_t kSamples = 31;

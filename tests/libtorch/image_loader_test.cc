@@ -9,7 +9,6 @@
 #include "order/slot_samplers.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
-#include "shardwise/libtorch/evaluate.h"
 #include "support/dataset.h"
 #include "support/images.h"
 
@@ -549,62 +548,6 @@ TEST(ImageLoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
     for (auto& batch : epoch) static_cast<void>(batch), ADD_FAILURE();
     EXPECT_THAT(epoch.prove(), HasSubstr("0 samples"));
   }
-}
-
-// --------------------------------------------------------------------------------------- evaluate
-
-struct LevelsImpl : torch::nn::Module {
-  torch::Tensor forward(const torch::Tensor& images) {
-    EXPECT_FALSE(is_training());
-    EXPECT_FALSE(torch::GradMode::is_enabled());
-    const auto levels = images.select(1, 0).select(1, 0).select(1, 0).to(torch::kInt64);
-    return torch::one_hot(levels.remainder(7), 7);
-  }
-};
-TORCH_MODULE(Levels);
-
-TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
-  const test::TempDir dir;
-  const auto data = make_levels(dir, 23);
-  Levels model;
-  model->train();
-  const auto accuracy = exact_accuracy(model, data, ProcessGroup(), {.batch_size = 4});
-  EXPECT_EQ(accuracy.count, 23);
-  EXPECT_EQ(accuracy.sum, 23);
-  EXPECT_EQ(accuracy, 1.0);
-  EXPECT_TRUE(model->is_training());
-  const auto wrong = exact_accuracy(Predict([](const torch::Tensor& images) {
-                                      return torch::zeros({images.size(0), 7});
-                                    }),
-                                    data, {});
-  EXPECT_EQ(wrong.sum, 4);  // the first class is taken: samples 0, 7, 14, 21
-  EXPECT_EQ(test::error_code([&] {
-              exact_accuracy(Predict([](const torch::Tensor&) {
-                               return torch::zeros({1, 7});
-                             }),
-                             data, {});
-            }),
-            ErrorCode::kInvalidArgument);
-}
-
-TEST(EvaluateTest, EarlyStopWaitsForItsPatience) {
-  EarlyStop higher({}, {.patience = 2, .min_delta = 0.01});
-  EXPECT_FALSE(higher.should_stop(0.5));
-  EXPECT_FALSE(higher.should_stop(0.505));  // not enough
-  EXPECT_FALSE(higher.should_stop(0.6));
-  EXPECT_FALSE(higher.should_stop(std::numeric_limits<double>::quiet_NaN()));
-  EXPECT_TRUE(higher.should_stop(0.6));
-  EXPECT_EQ(higher.best(), 0.6);
-  EarlyStop lower({}, {.patience = 1, .lower_is_better = true});
-  EXPECT_FALSE(lower.should_stop(2.0));
-  EXPECT_FALSE(lower.should_stop(1.0));
-  EXPECT_TRUE(lower.should_stop(1.5));
-  EXPECT_EQ(test::error_code([] { EarlyStop({}, {.patience = 0}); }), ErrorCode::kInvalidArgument);
-}
-
-TEST(EvaluateTest, AMeanOfNothingIsNotANumber) {
-  EXPECT_TRUE(std::isnan(reduce_exact(0, 0, ProcessGroup()).value()));
-  EXPECT_EQ(reduce_exact(3, 4, ProcessGroup()).value(), 0.75);
 }
 
 }  // namespace

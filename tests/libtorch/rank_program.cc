@@ -129,6 +129,73 @@ void evaluate(const Arguments& arguments) {
   REQUIRE(calls > 0 || group.rank() >= static_cast<int>(data.size()));
 }
 
+/// evaluate-bits INDEX OUT: rank 0 writes every bit of what a model near ties makes of the samples.
+void evaluate_bits(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  torch::manual_seed(7);
+  torch::nn::Sequential model(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
+                              torch::nn::ReLU(), torch::nn::Flatten(),
+                              torch::nn::Linear(8 * 4 * 4, 13));
+  {  // the classes differ in the last bits of their scores
+    const torch::NoGradGuard no_grad;
+    auto last = model->ptr<torch::nn::LinearImpl>(3);
+    last->weight.mul_(1e-6).add_(last->weight[0].clone().div_(1e-6));
+    last->bias.zero_();
+  }
+  const auto scores = [&](const torch::Tensor& images) {
+    return model->forward(images.to(torch::kFloat).div(255));
+  };
+  const auto found = sl::evaluate(sl::Predict(scores), data, group,
+                                  {.batch_size = 4, .threads = 1, .top_k = {1, 5}});
+  const auto means = sl::exact_means(
+      [&](const torch::Tensor& images, const torch::Tensor&) { return scores(images); }, data,
+      group, {.batch_size = 4, .threads = 1});
+  REQUIRE(found.num_samples == static_cast<std::int64_t>(data.size()));
+  if (!group.is_first()) return;
+  std::ofstream out(arguments[2]);
+  out << std::hexfloat << found.top[0].sum << ' ' << found.top[1].sum << ' ' << found.loss.sum
+      << '\n'
+      << found.confusion << '\n';
+  for (const sl::Mean& mean : means) out << mean.sum << '\n';
+}
+
+/// checkpoint PATH: all ranks save, load and fail together.
+void checkpoint(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  sl::CheckpointFile file(arguments[1], group);
+  REQUIRE(!file.read());
+  torch::manual_seed(static_cast<std::uint64_t>(group.rank()));
+  torch::rand({3});
+  sl::Checkpoint saved;
+  saved.put("rank", std::int64_t{group.rank()});
+  saved.put_random_state(group);
+  const auto next = torch::rand({3});
+  file.write(saved);
+  const auto read = file.read();
+  REQUIRE(read && read->integer("rank") == 0);  // rank 0 wrote
+  read->load_random_state(group);
+  REQUIRE(torch::rand({3}).equal(next));
+  if (group.is_first()) std::ofstream(arguments[1]) << "damaged";
+  group.barrier();
+  std::string refused;
+  try {
+    file.read();
+  } catch (const Error& e) {
+    REQUIRE(e.code() == ErrorCode::kInvalidArgument);
+    refused = e.what();
+  }
+  REQUIRE(refused.find("the file is no whole checkpoint") != std::string::npos);
+  std::string not_writable;
+  try {
+    sl::CheckpointFile(arguments[1] + "/no", group);
+  } catch (const Error& e) {
+    not_writable = e.what();
+  }
+  REQUIRE(not_writable.find(arguments[1]) != std::string::npos);
+  group.barrier();
+}
+
 /// epochs INDEX OUT THREADS BATCH: writes OUT.<rank>: "step sample label" lines of two epochs.
 void epochs(const Arguments& arguments) {
   const auto group = sl::init_process_group();
@@ -420,6 +487,8 @@ int main(int argc, char** argv) {
       {"reduce", reduce},
       {"gradients", gradients},
       {"evaluate", evaluate},
+      {"evaluate-bits", evaluate_bits},
+      {"checkpoint", checkpoint},
       {"epochs", epochs},
       {"resume", resume},
       {"unproven", unproven},

@@ -355,7 +355,7 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
   test::write_file(dir_ / "junk.pt", "junk");
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
-              AllOf(HasSubstr("not a checkpoint of shardwise-train"), HasSubstr("junk.pt")));
+              AllOf(HasSubstr("the file is no whole checkpoint"), HasSubstr("junk.pt")));
   EXPECT_THAT(text(with({"--label-field", "txt"}), 1), HasSubstr("txt"));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
   EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 2), HasSubstr("streams"));

@@ -11,13 +11,14 @@
 #include "base/error_types.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "checkpoint_file.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "option_names.h"
 #include "options.h"
+#include "order/checkpoint_format.h"
 #include "output.h"
 #include "skip_file.h"
+#include "token_file.h"
 
 namespace shardwise::tools {
 namespace {
@@ -333,8 +334,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
           ->type_name("FILE|TEXT")
           ->group("Where a run stands");
   command
-      .add_option("--checkpoint", arguments.checkpoint,
-                  "checkpoint of shardwise-train, whose resume token is used")
+      .add_option("--checkpoint", arguments.checkpoint, "checkpoint, whose resume token is used")
       ->type_name("FILE")
       ->excludes(token)
       ->group("Where a run stands");

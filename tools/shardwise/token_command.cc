@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/text.h"
-#include "checkpoint_file.h"
 #include "commands.h"
 #include "order/algorithms.h"
 #include "output.h"
+#include "token_file.h"
 #include "version.h"
 
 namespace shardwise::tools {
@@ -139,8 +139,8 @@ void run(const TokenOptions& options, Output& out) {
 }  // namespace
 
 void add_token_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand(
-      "token", "Print a resume token, or that of a checkpoint of shardwise-train");
+  CLI::App* command =
+      program.add_subcommand("token", "Print a resume token, or that of a checkpoint");
   const auto options = std::make_shared<TokenOptions>();
   command
       ->add_option("TOKEN", options->token,

@@ -115,6 +115,13 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->needs(checkpoint)
       ->type_name("N")
       ->capture_default_str();
+  app.add_option("--keep", options.keep,
+                 "checkpoints that are kept: FILE, FILE.1 (the one before it), and so on; --resume "
+                 "takes the newest that is whole")
+      ->check(CLI::Range(1, 1000))
+      ->needs(checkpoint)
+      ->type_name("N")
+      ->capture_default_str();
   app.add_option("--log-samples", options.sample_log,
                  "write the samples of each step to PREFIX.RANK, as lines of epoch, step and "
                  "sample; --resume appends, so steps after the checkpoint appear twice")

@@ -32,6 +32,7 @@ struct Options {
   std::int64_t classes = 0;  ///< 0: the largest label and one
   std::string checkpoint;    ///< empty: none
   std::string sample_log;    ///< prefix of files with the samples of each step; empty: none
+  int keep = 2;              ///< checkpoints
   std::uint64_t checkpoint_steps = 0;  ///< also within an epoch; 0: at its end only
   bool resume = false;
   bool allow_changes = false;  ///< on resuming, of data or order at the border of an epoch

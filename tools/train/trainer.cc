@@ -19,10 +19,10 @@
 #include "base/errno_error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "checkpoint_file.h"
 #include "console.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/libtorch/checkpoint.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
@@ -111,105 +111,32 @@ struct Run {
   std::int64_t samples = 0;  ///< of this epoch so far, all ranks
 };
 
-torch::Tensor bytes_tensor(const std::string& bytes) {
-  return torch::from_blob(const_cast<char*>(bytes.data()),
-                          {static_cast<std::int64_t>(bytes.size())}, torch::kUInt8)
-      .clone();
+/// Errors: those of CheckpointFile.
+void write_checkpoint(libtorch::CheckpointFile& file, const Run& run, const ResumeToken& token) {
+  libtorch::Checkpoint checkpoint(token);
+  checkpoint.put("model", *run.model);
+  checkpoint.put("optimizer", run.optimizer, *run.model);
+  checkpoint.put("classes", run.classes);
+  checkpoint.put("step", static_cast<std::int64_t>(run.step));
+  checkpoint.put("samples", run.samples);
+  checkpoint.put("loss_sum", run.loss_sum);
+  file.write(checkpoint);
 }
 
-std::string bytes_of(const torch::Tensor& tensor) {
-  const auto plain = tensor.contiguous();
-  return {reinterpret_cast<const char*>(plain.data_ptr()),
-          static_cast<std::size_t>(plain.nbytes())};
-}
-
-/// All of a checkpoint but the token.
-std::string to_payload(const Run& run) {
-  torch::serialize::OutputArchive archive;
-  torch::serialize::OutputArchive model;
-  torch::serialize::OutputArchive optimizer;
-  run.model->save(model);
-  run.optimizer.save(optimizer);
-  archive.write("model", model);
-  archive.write("optimizer", optimizer);
-  const auto number = [&](const char* name, std::int64_t value) {
-    archive.write(name, torch::full({}, value, torch::kInt64), /*is_buffer=*/true);
-  };
-  number("classes", run.classes);
-  number("step", static_cast<std::int64_t>(run.step));
-  number("samples", run.samples);
-  archive.write("loss_sum", torch::full({}, run.loss_sum, torch::kFloat64), true);
-  std::ostringstream out;
-  archive.save_to(out);
-  return out.str();
-}
-
-/// Errors: InvalidArgument, VersionMismatch, Mismatch.
-ResumeToken from_checkpoint(const std::string& bytes, const std::string& path, Run& run) {
-  const tools::CheckpointFile checkpoint = tools::checkpoint_from(bytes, path);
-  try {
-    std::istringstream in(checkpoint.payload);
-    torch::serialize::InputArchive archive;
-    archive.load_from(in);
-    const auto read = [&](const char* name) {
-      torch::Tensor value;
-      archive.read(name, value, /*is_buffer=*/true);
-      return value;
-    };
-    const auto classes = read("classes").item<std::int64_t>();
-    if (classes != run.classes) {
-      throw Mismatch("the checkpoint has another number of classes",
-                     in_quotes(path) + ", " + std::to_string(classes) + " there, " +
-                         std::to_string(run.classes) + " here",
-                     "train on the same data, or start without --resume");
-    }
-    torch::serialize::InputArchive model;
-    torch::serialize::InputArchive optimizer;
-    archive.read("model", model);
-    archive.read("optimizer", optimizer);
-    run.model->load(model);
-    run.optimizer.load(optimizer);
-    run.step = static_cast<std::uint64_t>(read("step").item<std::int64_t>());
-    run.samples = read("samples").item<std::int64_t>();
-    run.loss_sum = read("loss_sum").item<double>();
-    return checkpoint.token;
-  } catch (const c10::Error& e) {
-    const std::string reason = e.what_without_backtrace();
-    throw InvalidArgument("the file is not a checkpoint of shardwise-train (" +
-                              escaped(reason.substr(0, reason.find('\n'))) + ")",
-                          in_quotes(path), "name a file that --checkpoint wrote");
+/// Errors: NotFound, Mismatch.
+void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
+  const std::int64_t classes = checkpoint.integer("classes");
+  if (classes != run.classes) {
+    throw Mismatch("the checkpoint has another number of classes",
+                   in_quotes(checkpoint.path()) + ", " + std::to_string(classes) + " there, " +
+                       std::to_string(run.classes) + " here",
+                   "train on the same data, or start without --resume");
   }
-}
-
-/// Rank 0 reads the file; the others get its bytes, so that only one machine needs it.
-std::string read_on_all(const std::string& path, const ProcessGroup& group) {
-  std::string bytes;
-  std::exception_ptr failure;
-  if (group.is_first()) {
-    try {
-      const File file = File::open_read(path);
-      bytes.resize(file_identity(file.fd(), path).size_bytes);
-      bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }
-  // The others add nothing: it is rank 0's size, or -1.
-  const auto size =
-      group.all_reduce(failure ? std::int64_t{-1} : static_cast<std::int64_t>(bytes.size()));
-  if (failure) std::rethrow_exception(failure);
-  if (size < 0)
-    throw Error(ErrorCode::kDistributed, "rank 0 could not read the checkpoint", in_quotes(path),
-                "");
-  auto tensor = group.is_first() ? bytes_tensor(bytes) : torch::empty({size}, torch::kUInt8);
-  group.broadcast(tensor);
-  return bytes_of(tensor);
-}
-
-void write_checkpoint(const std::string& path, const Run& run, const ResumeToken& token) {
-  AtomicFile file(path);
-  file.file().write(tools::to_bytes({token, to_payload(run)}));
-  file.commit();
+  checkpoint.load("model", *run.model);
+  checkpoint.load("optimizer", run.optimizer, *run.model);
+  run.step = static_cast<std::uint64_t>(checkpoint.integer("step"));
+  run.samples = checkpoint.integer("samples");
+  run.loss_sum = checkpoint.number("loss_sum");
 }
 
 // --------------------------------------------------------------------------------------- progress
@@ -489,12 +416,12 @@ void check(const Options& options, int world_size) {
                     options.eval_index);
   }
   if (options.checkpoint.empty()) return;
-  const bool is_there = std::filesystem::exists(options.checkpoint);
+  const bool is_there = std::filesystem::exists(options.checkpoint) ||
+                        std::filesystem::exists(options.checkpoint + ".1");
   if (options.resume && !is_there) {
     throw NotFound("the checkpoint does not exist", in_quotes(options.checkpoint),
                    "check the path, or start without --resume");
   }
-  if (!is_there) AtomicFile(options.checkpoint);  // better said now than after an epoch
   if (!options.resume && is_there) {
     throw InvalidArgument("the checkpoint exists already", in_quotes(options.checkpoint),
                           "continue it with --resume, or name another file");
@@ -505,6 +432,13 @@ void train(const Options& options) {
   static ProcessGroup group = libtorch::init_process_group();
   current_group = &group;
   if (group.is_first()) check(options, group.world_size());
+  std::optional<libtorch::CheckpointFile> file;
+  if (!options.checkpoint.empty()) {
+    file.emplace(options.checkpoint, group,
+                 libtorch::CheckpointFile::Options{
+                     .keep = options.keep,
+                     .on_refused = [](const std::string& why) { tools::say("warning", why); }});
+  }
   const Threads threads = choose_threads(options, group);
   torch::set_num_threads(threads.compute);
   torch::manual_seed(options.order.seed);
@@ -530,15 +464,16 @@ void train(const Options& options) {
   libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
   const std::uint64_t epoch_steps = loader.steps_left();
   if (options.resume) {
-    loader.restore(
-        from_checkpoint(read_on_all(options.checkpoint, group), options.checkpoint, run),
-        options.allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
+    const std::optional<libtorch::Checkpoint> last = file->read();
+    if (!last) {
+      throw NotFound("the checkpoint does not exist", in_quotes(options.checkpoint),
+                     "check the path, or start without --resume");
+    }
+    take_over(*last, run);
+    loader.restore(last->token(), options.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
+                                                        : Sampler::Changes::kRefuse);
   }
-  if (!options.checkpoint.empty() && group.is_first()) sweep_temporaries(options.checkpoint);
-  const auto save = [&] {
-    const ResumeToken token = loader.state();
-    if (group.is_first()) write_checkpoint(options.checkpoint, run, token);
-  };
+  const auto save = [&] { write_checkpoint(*file, run, loader.state()); };
 
   libtorch::EvaluateOptions evaluate;
   evaluate.threads = threads.loading;

@@ -11,9 +11,11 @@
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
 ///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
 ///     GradientAverager averager(model->parameters());               // average() after backward()
+///     CheckpointFile file("run.pt", group);                         // read(), write(), the last few
 
 #include "shardwise/advanced.h"
 #include "shardwise/libtorch.h"
+#include "shardwise/libtorch/checkpoint.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"

@@ -1,0 +1,381 @@
+#include "shardwise/libtorch/checkpoint.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include "base/error_types.h"
+#include "shardwise/order/sampler.h"
+#include "support/support.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+ResumeToken token_at(std::uint64_t steps) {
+  return make_sampler(std::uint64_t{1000}, {.seed = 5}, {})->token_after(steps);
+}
+
+std::string text_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// Two layers, with a buffer and a parameter that is frozen.
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(std::int64_t width = 4)
+      : first(register_module("first", torch::nn::Linear(3, width))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(width))),
+        last(register_module("last", torch::nn::Linear(width, 1))) {
+    last->bias.set_requires_grad(false);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return last(norm(first(x))); }
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear last;
+};
+TORCH_MODULE(Net);
+
+using MakeOptimizer =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
+
+template <class Optimizer, class Options>
+MakeOptimizer maker(Options options) {
+  return [options](std::vector<torch::Tensor> parameters) {
+    return std::make_unique<Optimizer>(std::move(parameters), options);
+  };
+}
+
+std::vector<MakeOptimizer> all_optimizers() {
+  using namespace torch::optim;
+  return {maker<Adam>(AdamOptions(0.1).amsgrad(true)),
+          maker<AdamW>(AdamWOptions(0.1)),
+          maker<SGD>(SGDOptions(0.001)),
+          maker<SGD>(SGDOptions(0.001).momentum(0.9)),
+          maker<RMSprop>(RMSpropOptions(0.1).momentum(0.9).centered(true)),
+          maker<Adagrad>(AdagradOptions(0.1))};
+}
+
+void take_steps(Net& net, torch::optim::Optimizer& optimizer, int first, int end) {
+  for (int step = first; step < end; ++step) {
+    torch::manual_seed(static_cast<std::uint64_t>(step));
+    optimizer.zero_grad();
+    net->forward(torch::randn({8, 3})).square().sum().backward();
+    optimizer.step();
+    auto& options = optimizer.param_groups()[0].options();
+    options.set_lr(options.get_lr() * 0.9);
+  }
+}
+
+bool same(const torch::nn::Module& a, const torch::nn::Module& b) {
+  for (const auto& item : a.named_parameters()) {
+    if (!item.value().equal(b.named_parameters()[item.key()])) return false;
+  }
+  for (const auto& item : a.named_buffers()) {
+    if (!item.value().equal(b.named_buffers()[item.key()])) return false;
+  }
+  return true;
+}
+
+TEST(CheckpointTest, ARunGoesOnBitForBitWithEachOptimizer) {
+  const test::TempDir dir;
+  int number = 0;
+  for (const MakeOptimizer& make : all_optimizers()) {
+    SCOPED_TRACE(number);
+    torch::manual_seed(1);
+    Net whole;
+    const auto whole_optimizer = make(whole->parameters());
+    take_steps(whole, *whole_optimizer, 0, 5);
+    CheckpointFile file(dir / ("run" + std::to_string(number++)), ProcessGroup());
+    Checkpoint saved(token_at(5));
+    saved.put("model", *whole);
+    saved.put("optimizer", *whole_optimizer, *whole);
+    file.write(saved);
+    take_steps(whole, *whole_optimizer, 5, 9);
+
+    torch::manual_seed(2);
+    Net again;
+    const auto optimizer = make(again->parameters());
+    take_steps(again, *optimizer, 20, 22);  // what it had is of no concern
+    const auto read = file.read();
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->token(), token_at(5));
+    read->load("model", *again);
+    read->load("optimizer", *optimizer, *again);
+    take_steps(again, *optimizer, 5, 9);
+    EXPECT_TRUE(torch::isfinite(whole->first->weight).all().item<bool>());
+    EXPECT_TRUE(same(*whole, *again));
+  }
+}
+
+TEST(CheckpointTest, ValuesOfEachKindComeBack) {
+  const test::TempDir dir;
+  CheckpointFile file(dir / "run.pt", ProcessGroup());
+  EXPECT_FALSE(file.read());
+  Checkpoint saved(token_at(1));
+  const auto types = {torch::kUInt8,   torch::kInt8,    torch::kInt16,    torch::kInt32,
+                      torch::kInt64,   torch::kFloat16, torch::kBFloat16, torch::kFloat32,
+                      torch::kFloat64, torch::kBool};
+  for (const auto type : types) {
+    saved.put(c10::toString(type), torch::arange(6).view({2, 3}).to(type));
+  }
+  saved.put("strided", torch::arange(12).view({3, 4}).t());
+  saved.put("empty", torch::empty({0, 3}));
+  saved.put("step", std::int64_t{-7});
+  saved.put("loss", 0.1);
+  saved.put("note", std::string("two\nlines\0", 10));
+  saved.put("loss", 0.25);  // replaces
+  file.write(saved);
+  const auto read = file.read();
+  ASSERT_TRUE(read);
+  for (const auto type : types) {
+    EXPECT_TRUE(read->tensor(c10::toString(type)).equal(torch::arange(6).view({2, 3}).to(type)));
+  }
+  EXPECT_TRUE(read->tensor("strided").equal(torch::arange(12).view({3, 4}).t()));
+  EXPECT_EQ(read->tensor("empty").sizes(), torch::IntArrayRef({0, 3}));
+  EXPECT_EQ(read->integer("step"), -7);
+  EXPECT_EQ(read->number("loss"), 0.25);
+  EXPECT_EQ(read->text("note"), std::string("two\nlines\0", 10));
+  EXPECT_EQ(read->names(), saved.names());
+  EXPECT_EQ(read->path(), dir / "run.pt");
+  EXPECT_THAT(read->writer(), AllOf(HasSubstr("shardwise "), HasSubstr("LibTorch ")));
+  EXPECT_THAT(text_of([&] { read->tensor("gone"); }),
+              HasSubstr("the checkpoint has no such value: 'gone' in "));
+  EXPECT_THROW(read->tensor("note"), Mismatch);
+  EXPECT_THROW(read->text("step"), Mismatch);
+  EXPECT_THROW(read->integer("loss"), Mismatch);
+  EXPECT_THROW(read->number("step"), Mismatch);
+  EXPECT_THROW(saved.put("a b", 1.0), InvalidArgument);
+  EXPECT_THAT(text_of([&] { saved.put("c", torch::zeros({1}, torch::kComplexFloat)); }),
+              HasSubstr("no tensors of this type: 'c', ComplexFloat"));
+}
+
+TEST(CheckpointTest, ATensorThatIsReadIsTheCallersOwn) {
+  const test::TempDir dir;
+  CheckpointFile file(dir / "run.pt", ProcessGroup());
+  Checkpoint saved(token_at(1));
+  saved.put("x", torch::ones({3}));
+  file.write(saved);
+  const auto read = file.read();
+  read->tensor("x").zero_();
+  EXPECT_TRUE(read->tensor("x").equal(torch::ones({3})));
+}
+
+TEST(CheckpointTest, AnotherModelIsNamedAndLeftAsItWas) {
+  Checkpoint saved;
+  Net wide(6);
+  saved.put("model", *wide);
+  Net net;
+  const auto before = net->first->weight.clone();
+  EXPECT_THAT(text_of([&] { saved.load("model", *net); }),
+              AllOf(HasSubstr("the checkpoint is of another model"),
+                    HasSubstr("'first.weight' is float32[6, 3] there, float32[4, 3] here"),
+                    HasSubstr("and 2 more")));
+  EXPECT_TRUE(net->first->weight.equal(before));
+  Checkpoint less;
+  less.put("model/first.weight", before);
+  EXPECT_THAT(text_of([&] { less.load("model", *net); }),
+              HasSubstr("'first.bias' is missing there"));
+  Checkpoint more;
+  more.put("model", *net);
+  more.put("model/head.weight", before);
+  EXPECT_THAT(text_of([&] { more.load("model", *net); }),
+              HasSubstr("'head.weight' is missing here"));
+  Checkpoint half;
+  half.put("model", *net);
+  half.put("model/first.weight", before.to(torch::kFloat16));
+  EXPECT_THAT(text_of([&] { half.load("model", *net); }),
+              HasSubstr("'first.weight' is float16[4, 3] there, float32[4, 3] here"));
+}
+
+TEST(CheckpointTest, AnotherOptimizerIsNamed) {
+  Net net;
+  torch::optim::Adam adam(net->parameters());
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  Checkpoint saved;
+  saved.put("optimizer", adam, *net);
+  EXPECT_THAT(text_of([&] { saved.load("optimizer", sgd, *net); }),
+              HasSubstr("the optimizer is Adam there, SGD here"));
+  torch::optim::Adam two(std::vector<torch::optim::OptimizerParamGroup>{{net->first->parameters()},
+                                                                        {net->last->parameters()}},
+                         torch::optim::AdamOptions());
+  EXPECT_THAT(text_of([&] { saved.load("optimizer", two, *net); }),
+              HasSubstr("the optimizer has 1 groups there, 2 here"));
+  Net other;
+  EXPECT_THAT(text_of([&] { saved.put("optimizer", adam, *other); }),
+              HasSubstr("the optimizer has a parameter that the module has not"));
+  torch::optim::LBFGS lbfgs(net->parameters());
+  EXPECT_THAT(text_of([&] { saved.put("optimizer", lbfgs, *net); }),
+              HasSubstr("a checkpoint does not know the state of this optimizer"));
+}
+
+TEST(CheckpointTest, RandomNumbersGoOn) {
+  const ProcessGroup group;
+  Checkpoint saved;
+  torch::manual_seed(3);
+  torch::rand({5});
+  saved.put_random_state(group);
+  const auto next = torch::rand({5});
+  torch::manual_seed(4);
+  saved.load_random_state(group);
+  EXPECT_TRUE(torch::rand({5}).equal(next));
+  Checkpoint none;
+  EXPECT_THROW(none.load_random_state(group), NotFound);
+  Checkpoint foreign;
+  foreign.put("random_state/cpu", torch::zeros({1, 7}, torch::kUInt8));
+  EXPECT_THAT(text_of([&] { foreign.load_random_state(group); }),
+              HasSubstr("random numbers are of another LibTorch"));
+}
+
+/// A file that keeps what it refused.
+struct Kept {
+  explicit Kept(const std::string& path, int keep = 2)
+      : file(path, ProcessGroup(), {.keep = keep, .on_refused = [this](const std::string& why) {
+                                      refused.push_back(why);
+                                    }}) {}
+  void write(std::int64_t step) {
+    Checkpoint saved(token_at(static_cast<std::uint64_t>(step)));
+    saved.put("step", step);
+    saved.put("values", torch::full({100}, step));
+    file.write(saved);
+  }
+  std::int64_t step() { return file.read().value().integer("step"); }
+
+  std::vector<std::string> refused;
+  CheckpointFile file;
+};
+
+TEST(CheckpointFileTest, KeepsTheLastOnes) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt", 3);
+  for (int step = 1; step <= 5; ++step) kept.write(step);
+  EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1", "run.pt.2"));
+  EXPECT_EQ(kept.step(), 5);
+  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 4);
+  EXPECT_EQ(Kept(dir / "run.pt.2").step(), 3);
+  EXPECT_EQ(kept.refused.size(), 0u);
+}
+
+TEST(CheckpointFileTest, OfAThousandFlippedBitsAndAHundredCutsAllAreRefusedAndTheOneBeforeIsTaken) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt");
+  kept.write(1);
+  kept.write(2);
+  const std::string whole = test::read_file(dir / "run.pt");
+  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAIN_SEED", 1));
+  for (int i = 0; i < 1100; ++i) {
+    std::string damaged = whole;
+    if (i < 1000) {
+      damaged[random() % whole.size()] ^= static_cast<char>(1 << random() % 8);
+    } else {
+      damaged.resize(random() % whole.size());
+    }
+    test::write_file(dir / "run.pt", damaged);
+    kept.refused.clear();
+    ASSERT_EQ(kept.step(), 1) << i;
+    ASSERT_EQ(kept.refused.size(), 1u) << i;
+    EXPECT_THAT(kept.refused[0], HasSubstr("run.pt'"));
+  }
+}
+
+TEST(CheckpointFileTest, WhatWasRefusedDoesNotDriveOutWhatIsWhole) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt");
+  kept.write(1);
+  kept.write(2);
+  test::write_file(dir / "run.pt", "damaged");
+  EXPECT_EQ(kept.step(), 1);
+  kept.write(3);
+  EXPECT_EQ(kept.step(), 3);
+  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 1);
+  kept.write(4);
+  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 3);
+}
+
+TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt");
+  test::write_file(dir / "run.pt", "PK");
+  test::write_file(dir / "run.pt.1", "shardwise checkpoint 9\n");
+  EXPECT_THAT(text_of([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
+  EXPECT_EQ(kept.refused.size(), 0u);
+  kept.write(1);
+  EXPECT_THAT(dir.list(), ElementsAre("run.pt"));
+}
+
+TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
+  const test::TempDir dir;
+  // What it can leave between two of its steps.
+  {
+    Kept kept(dir / "run.pt");
+    kept.write(1);
+    kept.write(2);
+  }
+  fs::remove(dir / "run.pt.1");
+  fs::create_hard_link(dir / "run.pt", dir / "run.pt.1");
+  Kept same(dir / "run.pt");
+  EXPECT_EQ(same.step(), 2);
+  same.write(3);
+  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 2);
+  fs::remove(dir / "run.pt");  // where the file system has no hard links
+  EXPECT_EQ(Kept(dir / "run.pt").step(), 2);
+  EXPECT_THAT(dir.list(), ElementsAre("run.pt.1"));
+}
+
+TEST(CheckpointFileTest, AKilledWriterLosesNothingThatWasWritten) {
+  const test::TempDir dir;
+  std::int64_t last = 0;
+  for (int round = 0; round < 20; ++round) {
+    int said[2];
+    ASSERT_EQ(::pipe(said), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Kept kept(dir / "run.pt");
+      for (std::int64_t step = last + 1;; ++step) {
+        kept.write(step);
+        if (::write(said[1], &step, sizeof step) < 0) ::_exit(1);
+      }
+    }
+    ::close(said[1]);
+    std::int64_t step = 0;
+    for (int i = 0; i <= round % 5; ++i) {
+      ASSERT_EQ(::read(said[0], &step, sizeof step), static_cast<ssize_t>(sizeof step));
+    }
+    ::usleep(static_cast<useconds_t>(round * 137 % 1000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::close(said[0]);
+    Kept kept(dir / "run.pt");
+    const std::int64_t found = kept.step();
+    EXPECT_GE(found, step);
+    EXPECT_EQ(kept.refused.size(), 0u);
+    EXPECT_EQ(kept.file.read()->token(), token_at(static_cast<std::uint64_t>(found)));
+    EXPECT_THAT(dir.list(), testing::IsSubsetOf({"run.pt", "run.pt.1"}));
+    last = found;
+  }
+}
+
+TEST(CheckpointFileTest, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
+  const test::TempDir dir;
+  EXPECT_THAT(text_of([&] { CheckpointFile(dir / "no/run.pt", ProcessGroup()); }),
+              HasSubstr("no/run.pt"));
+  EXPECT_THROW(CheckpointFile("", ProcessGroup()), InvalidArgument);
+  EXPECT_THROW(CheckpointFile(dir / "run.pt", ProcessGroup(), {.keep = 0}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace shardwise::libtorch

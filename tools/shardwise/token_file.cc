@@ -1,0 +1,44 @@
+#include "token_file.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "base/error_types.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "order/checkpoint_format.h"
+
+namespace shardwise::tools {
+namespace {
+
+/// More than any token: one with a million samples that are left out.
+constexpr std::size_t kMostTokenBytes = 64 << 20;
+
+std::string read_front(const File& file, std::size_t size) {
+  std::string bytes(size, '\0');
+  bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+}  // namespace
+
+ResumeToken read_token(const std::string& file_or_text) {
+  std::error_code no_error;
+  if (!std::filesystem::exists(file_or_text, no_error)) {
+    if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
+    throw NotFound("the text is neither a file nor a resume token", in_quotes(file_or_text),
+                   "tokens begin with \"sw2.\"");
+  }
+  const File file = File::open_read(file_or_text);
+  if (read_front(file, detail::kCheckpointFirstWords.size()) == detail::kCheckpointFirstWords) {
+    return read_checkpoint_token(file_or_text);
+  }
+  const std::uint64_t size = file_identity(file.fd(), file_or_text).size_bytes;
+  return ResumeToken::from_text(
+      read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMostTokenBytes, size))));
+}
+
+}  // namespace shardwise::tools
