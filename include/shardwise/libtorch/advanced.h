@@ -11,7 +11,7 @@
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
 ///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
 ///     GradientAverager averager(model->parameters());               // average() after backward()
-///     CheckpointFile file("run.pt", group);                         // read(), write(), the last few
+///     CheckpointFile file("run.pt", group);                         // read() and write()
 
 #include "shardwise/advanced.h"
 #include "shardwise/libtorch.h"
