@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
+#include "storage/authorities.h"
 #include "storage/backoff.h"
 #include "storage/fetch_failure.h"
 #include "storage/http_download.h"
@@ -39,6 +40,24 @@ bool is_passing(const HttpResult& result) {
   }
 }
 
+/// What to do if a server's certificate, or the authorities' themselves, are not accepted.
+std::string trust_remedy(CURLcode code, const Authorities& authorities) {
+  const std::string& path = authorities.file.empty() ? authorities.folder : authorities.file;
+  if (!authorities.setting.empty() && code == CURLE_SSL_CACERT_BADFILE) {
+    return "check " + authorities.setting + ", which is " + in_quotes(path);
+  }
+  if (!authorities.setting.empty()) {
+    return "if the certificate is of your own authority, add it to " + in_quotes(path) +
+           ", which " + authorities.setting + " names";
+  }
+  if (authorities.are_none() || code == CURLE_SSL_CACERT_BADFILE) {
+    return "no authorities' certificates were found: install the package ca-certificates, or name "
+           "them (SSL_CERT_FILE, Fetchers::Options::ca_file)";
+  }
+  return "if the certificate is of your own authority, name it (SSL_CERT_FILE, "
+         "Fetchers::Options::ca_file)";
+}
+
 std::string remedy_for(const HttpResult& result, const HttpTarget& target,
                        const Fetchers::Options& options) {
   switch (result.code) {
@@ -54,12 +73,8 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
              "low_speed_time, "
              "max_retries)";
     case CURLE_PEER_FAILED_VERIFICATION:
-      return "if the certificate is of your own authority, name it (Fetchers::Options::ca_file)";
     case CURLE_SSL_CACERT_BADFILE:
-      return options.ca_file.empty()
-                 ? "install the package ca-certificates, or name the authorities' certificates "
-                   "(Fetchers::Options::ca_file)"
-                 : "check Fetchers::Options::ca_file";
+      return trust_remedy(result.code, find_authorities(options.ca_file));
     default:
       return is_passing(result)
                  ? "try again later, or allow more retries (Fetchers::Options::max_retries)"

@@ -7,6 +7,7 @@
 
 #include "base/ascii.h"
 #include "base/text.h"
+#include "storage/authorities.h"
 #include "storage/backoff.h"
 
 namespace shardwise {
@@ -53,6 +54,8 @@ class Exchange {
     if (code != CURLE_OK) setting_failed_ = code;
   }
 
+  void trust(const Authorities& authorities);
+
   static std::size_t on_header(char* bytes, std::size_t one, std::size_t size, void* self);
   static std::size_t on_body(char* bytes, std::size_t one, std::size_t size, void* self);
   static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t);
@@ -98,7 +101,7 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   const std::string agent =
       options.user_agent.empty() ? "shardwise/" SHARDWISE_VERSION : options.user_agent;
   set(CURLOPT_USERAGENT, agent.c_str());
-  if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!is_plain_) trust(find_authorities(options.ca_file));
 
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
   set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options.low_speed_bytes_per_second));
@@ -130,6 +133,17 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   set(CURLOPT_VERBOSE, 1L);
   set(CURLOPT_DEBUGFUNCTION, &on_debug);
   set(CURLOPT_DEBUGDATA, this);
+}
+
+/// Those and no others: libcurl may have been built with a folder of its own.
+void Exchange::trust(const Authorities& authorities) {
+  if (authorities.are_built_in || authorities.are_none()) return;
+  set(CURLOPT_CAINFO, authorities.file.empty() ? nullptr : authorities.file.c_str());
+  if (!authorities.folder.empty()) {
+    set(CURLOPT_CAPATH, authorities.folder.c_str());
+  } else {
+    curl_easy_setopt(handle_.get(), CURLOPT_CAPATH, nullptr);  // or TLS that knows no folders
+  }
 }
 
 std::size_t Exchange::on_header(char* bytes, std::size_t, std::size_t size, void* self) {

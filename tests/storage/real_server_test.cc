@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "storage/fetch_support.h"
 #include "storage/nginx.h"
 #include "storage/test_http_server.h"
+#include "support/environment.h"
 #include "support/process.h"
 #include "support/spawned.h"
 #include "support/support.h"
@@ -30,6 +32,7 @@ using test::error_text;
 using test::same;
 using test::StringSink;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 /// Writes a key and a certificate for localhost that it has signed itself.
@@ -83,12 +86,26 @@ class NginxTest : public ::testing::Test {
             "/x.tar; }\nlocation = /up { return 302 https://localhost:" + tls_port + "/x.tar; }\n",
         tls_port_);
     options_.ca_file = dir_ / "cert.pem";
+    for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
+      environment_.unset(name);
+    }
   }
   std::string url(const std::string& path) const {
     return "http://localhost:" + std::to_string(port_) + path;
   }
   std::string tls_url(const std::string& path) const {
     return "https://localhost:" + std::to_string(tls_port_) + path;
+  }
+  /// That of the server's certificate, as files in a folder of authorities are named.
+  std::string subject_hash() const {
+    std::FILE* const file = std::fopen((dir_ / "cert.pem").c_str(), "r");
+    if (file == nullptr) throw std::runtime_error("no cert.pem");
+    const std::unique_ptr<X509, void (*)(X509*)> certificate(
+        PEM_read_X509(file, nullptr, nullptr, nullptr), X509_free);
+    std::fclose(file);
+    std::array<char, 16> text{};
+    std::snprintf(text.data(), text.size(), "%08lx", X509_subject_name_hash(certificate.get()));
+    return text.data();
   }
   std::string put(const std::string& name, std::string body) {
     std::filesystem::create_directories(
@@ -103,6 +120,7 @@ class NginxTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
+  test::Environment environment_;
   int port_ = 0, tls_port_ = 0;
   std::unique_ptr<test::Nginx> server_;
   Fetchers::Options options_ = test::quick_options();
@@ -160,12 +178,52 @@ TEST_F(NginxTest, CertificatesAreChecked) {
   const std::string by_address = "https://127.0.0.1:" + std::to_string(tls_port_) + "/x.tar";
   EXPECT_EQ(error_code([&] { fetched({.url = by_address}); }), ErrorCode::kFetch);
   options_.ca_file = "";
-  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr(", after 1 attempt); if the certificate is of your own authority, name it "
-                        "(Fetchers::Options::ca_file)"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+      AnyOf(HasSubstr(", after 1 attempt); if the certificate is of your own authority, "
+                      "name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
+            HasSubstr(", after 1 attempt); no authorities' certificates were found: install "
+                      "the package ca-certificates, or name them (SSL_CERT_FILE, "
+                      "Fetchers::Options::ca_file)")));
   options_.ca_file = dir_ / "none.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("check Fetchers::Options::ca_file"));
+              HasSubstr("check Fetchers::Options::ca_file, which is '" + (dir_ / "none.pem")));
+}
+
+TEST_F(NginxTest, TheEnvironmentNamesAuthorities) {
+  put("x.tar", "here");
+  options_.ca_file = "";
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    test::Environment environment;
+    environment.set(name, dir_ / "cert.pem");
+    EXPECT_EQ(fetched({.url = tls_url("/x.tar")}), "here") << name;
+    environment.set(name, dir_ / "none.pem");
+    EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+                HasSubstr("check " + std::string(name) + ", which is '" + (dir_ / "none.pem")));
+  }
+
+  // A folder has a link for each certificate, named after its subject's hash.
+  const std::string folder = dir_ / "authorities";
+  std::filesystem::create_directory(folder);
+  environment_.set("SSL_CERT_DIR", folder);
+  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+              HasSubstr("if the certificate is of your own authority, add it to '" + folder +
+                        "', which SSL_CERT_DIR names"));
+  std::filesystem::create_symlink(dir_ / "cert.pem", folder + "/" + subject_hash() + ".0");
+  EXPECT_EQ(fetched({.url = tls_url("/x.tar")}), "here");
+}
+
+TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
+  put("x.tar", "here");
+  write_certificate(dir_ / "other-key.pem", dir_ / "other.pem");
+  const std::string folder = dir_ / "authorities";
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_symlink(dir_ / "cert.pem", folder + "/" + subject_hash() + ".0");
+  environment_.set("SSL_CERT_DIR", folder);
+  options_.ca_file = dir_ / "other.pem";
+  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+              HasSubstr("if the certificate is of your own authority, add it to '" +
+                        (dir_ / "other.pem") + "', which Fetchers::Options::ca_file names"));
 }
 
 // faults.md 43: whatever stands in the URL, http runs no program.

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <sstream>
 #include <thread>
 
 #include "base/text.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
+#include "support/environment.h"
 #include "support/spawned.h"
 #include "support/support.h"
 
@@ -93,8 +93,8 @@ std::string signature_fault(const test::LoggedRequest& request, const std::strin
   return authorization.ends_with("Signature=" + expected) ? "" : "signature of\n" + canonical;
 }
 
-/// Sets environment variables, and puts back what was there.
-class Environment {
+/// An environment that says nothing of AWS, and an empty home.
+class Environment : public test::Environment {
  public:
   Environment() {
     for (const char* name :
@@ -106,32 +106,10 @@ class Environment {
     set("AWS_SHARED_CREDENTIALS_FILE", home_ / "credentials");
     set("AWS_CONFIG_FILE", home_ / "config");
   }
-  ~Environment() {
-    for (const auto& [name, value] : before_) {
-      if (value) {
-        ::setenv(name.c_str(), value->c_str(), 1);
-      } else {
-        ::unsetenv(name.c_str());
-      }
-    }
-  }
-  void set(const std::string& name, const std::string& value) {
-    keep(name);
-    ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  void unset(const std::string& name) {
-    keep(name);
-    ::unsetenv(name.c_str());
-  }
   const test::TempDir& home() const { return home_; }
 
  private:
-  void keep(const std::string& name) {
-    const char* const value = std::getenv(name.c_str());
-    before_.emplace(name, value == nullptr ? std::nullopt : std::optional<std::string>(value));
-  }
   test::TempDir home_;
-  std::map<std::string, std::optional<std::string>> before_;
 };
 
 class S3FetcherTest : public ::testing::Test {

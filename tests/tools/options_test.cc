@@ -96,6 +96,8 @@ TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
   EXPECT_EQ(with_option_names("cannot fetch: 'http://h/a.tar' (cut); try again later, or allow "
                               "more retries (Fetchers::Options::max_retries)"),
             "cannot fetch: 'http://h/a.tar' (cut); try again later");
+  EXPECT_EQ(with_option_names("name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
+            "name it in the environment: SSL_CERT_FILE");
   EXPECT_EQ(with_option_names("give a cache (Dataset::Options::cache, --cache DIR), or read single "
                               "samples (Dataset::Access::kRange, --access range)"),
             "give --cache DIR, or read single samples with --access range");

@@ -15,8 +15,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     // Sentences.
     {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
     {", or allow more retries (Fetchers::Options::max_retries)", ""},
-    {"name it (Fetchers::Options::ca_file)", "add it to the certificates of this machine"},
-    {", or name the authorities' certificates (Fetchers::Options::ca_file)", ""},
+    {" (SSL_CERT_FILE, Fetchers::Options::ca_file)", " in the environment: SSL_CERT_FILE"},
     {"name it (Fetchers::S3Options::region or AWS_REGION)",
      "name it in the environment: AWS_REGION"},
     {"set Fetchers::Options::allow_pipe (--allow-pipe)", "give --allow-pipe"},

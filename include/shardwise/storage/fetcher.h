@@ -130,7 +130,8 @@ class SHARDWISE_EXPORT Fetchers {
     /// to another host, port or scheme.
     int max_redirects = 5;
     std::string user_agent = {};  ///< empty: "shardwise/<version>"
-    /// Certificates to trust, in PEM; empty: the system's.
+    /// The authorities to trust, in PEM, and no others. Empty: those that the environment names,
+    /// and no others (CURL_CA_BUNDLE; else SSL_CERT_FILE and SSL_CERT_DIR), or this machine's.
     std::string ca_file = {};
     S3Options s3 = {};
     /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose

@@ -1,0 +1,60 @@
+#include "storage/authorities.h"
+
+#include <curl/curl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+namespace shardwise {
+namespace {
+
+/// Where distributions keep the certificates of all authorities in one file.
+constexpr auto kPlaces = std::to_array<const char*>({
+    "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine, NixOS
+    "/etc/pki/tls/certs/ca-bundle.crt",                   // Fedora, Red Hat
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // the same, where that link is missing
+    "/etc/ssl/ca-bundle.pem",                             // SUSE
+    "/var/lib/ca-certificates/ca-bundle.pem",             // the same
+    "/etc/ssl/cert.pem",                                  // Alpine without ca-certificates, others
+});
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool is_there(const std::string& path) {
+  return !path.empty() && ::access(path.c_str(), R_OK) == 0;
+}
+
+std::string text_of(const char* text) { return text == nullptr ? std::string() : text; }
+
+}  // namespace
+
+Authorities find_authorities(const std::string& ca_file, const BuiltInAuthorities& built_in,
+                             std::span<const char* const> places) {
+  if (!ca_file.empty()) return {.file = ca_file, .setting = "Fetchers::Options::ca_file"};
+  std::string file = variable("CURL_CA_BUNDLE");
+  if (!file.empty()) return {.file = std::move(file), .setting = "CURL_CA_BUNDLE"};
+  file = variable("SSL_CERT_FILE");
+  std::string folder = variable("SSL_CERT_DIR");
+  if (!file.empty() || !folder.empty()) {
+    std::string setting = file.empty() ? "SSL_CERT_DIR" : "SSL_CERT_FILE";
+    return {.file = std::move(file), .folder = std::move(folder), .setting = std::move(setting)};
+  }
+  if (is_there(built_in.file) || is_there(built_in.folder)) return {.are_built_in = true};
+  for (const char* const place : places) {
+    if (is_there(place)) return {.file = place};
+  }
+  return {};
+}
+
+Authorities find_authorities(const std::string& ca_file) {
+  const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
+  return find_authorities(ca_file, {.file = text_of(curl.cainfo), .folder = text_of(curl.capath)},
+                          kPlaces);
+}
+
+}  // namespace shardwise
