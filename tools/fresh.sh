@@ -77,6 +77,11 @@ furnish_root() {
   mkdir -p "$work/root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$work/root/dev/shm"
   printf '%s\n' '127.0.0.1 localhost' '::1 localhost' "127.0.1.1 $(uname -n)" >"$work/root/etc/hosts"
+  # Authorities that were added to this machine, such as that of a company's proxy.
+  if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
+    install -D --mode=644 --target-directory="$work/root/usr/local/share/ca-certificates" \
+      /usr/local/share/ca-certificates/*.crt
+  fi
 }
 
 add_user_with_sudo() {

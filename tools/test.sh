@@ -29,7 +29,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 heading "Setting up"
-install_groups build test
+install_groups build python test
 choose_compiler
 options=()
 if have_libtorch; then
