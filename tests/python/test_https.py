@@ -1,0 +1,158 @@
+"""Whose certificates https trusts: a server with a certificate of an authority of its own."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import write_shards
+
+import shardwise
+from shardwise import _core
+from shardwise.errors import FetchError
+
+VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+# An OpenSSL that reads this has no cipher.
+OTHER_MACHINES_SETTINGS = """
+openssl_conf = start
+[start]
+providers = some
+[some]
+base = the_one
+[the_one]
+activate = 1
+"""
+
+
+def openssl(*words: str | Path) -> str:
+    done = subprocess.run(["openssl", *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+class Server:
+    """Serves a folder on localhost; `authority` is the file with its authority's certificate."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = folder / "authority.pem"
+        key, request = folder / "server.key", folder / "server.csr"
+        names = folder / "names.txt"
+        names.write_text("subjectAltName = DNS:localhost\n")
+        new = ("-newkey", "rsa:2048", "-nodes")
+        openssl("req", "-x509", *new, "-keyout", folder / "authority.key", "-out", self.authority,
+                "-days", "2", "-subj", "/CN=an authority of its own")  # fmt: skip
+        openssl("req", *new, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
+        openssl("x509", "-req", "-in", request, "-CA", self.authority, "-CAkey",
+                folder / "authority.key", "-set_serial", "7", "-days", "2", "-extfile", names,
+                "-out", folder / "server.pem")  # fmt: skip
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.pem", key)
+        write_shards(folder / "www", [5])
+        handler = functools.partial(Quiet, directory=str(folder / "www"))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.socket = context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.shard = f"https://localhost:{self._server.server_address[1]}/train-000000.tar"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl in PATH (the package openssl)")
+    served = Server(tmp_path_factory.mktemp("https"))
+    yield served
+    served.close()
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def num_samples(path: Path, shard: str) -> int:
+    shardwise.index(path, shard, threads=0)
+    return len(shardwise.open(path))
+
+
+@pytest.mark.parametrize("name", ["CURL_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_the_environment_names_a_file_of_authorities(
+    name: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, str(server.authority))
+    assert num_samples(tmp_path / "a.idx", server.shard) == 5
+
+    missing = tmp_path / "none.pem"
+    monkeypatch.setenv(name, str(missing))
+    with pytest.raises(FetchError) as raised:
+        num_samples(tmp_path / "b.idx", server.shard)
+    assert f"check {name}, which is '{missing}'" in str(raised.value)
+
+
+def test_the_environment_names_a_folder_of_authorities(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "authorities"
+    folder.mkdir()
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    with pytest.raises(FetchError) as raised:
+        num_samples(tmp_path / "a.idx", server.shard)
+    assert f"add it to '{folder}', which SSL_CERT_DIR names" in str(raised.value)
+
+    digest = openssl("x509", "-in", server.authority, "-noout", "-subject_hash")
+    (folder / f"{digest}.0").symlink_to(server.authority)
+    assert num_samples(tmp_path / "a.idx", server.shard) == 5
+
+
+def test_an_authority_that_nobody_named_is_not_trusted(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(FetchError) as raised:
+        num_samples(tmp_path / "a.idx", server.shard)
+    text = str(raised.value)
+    assert "if the certificate is of your own authority, name it (SSL_CERT_FILE" in text or (
+        "no authorities' certificates were found: install the package ca-certificates" in text
+    )
+    assert "after 1 attempt" in text, "and it is not tried again"
+
+
+def test_a_libcurl_that_is_brought_along_reads_no_settings_of_the_machines_openssl(
+    server: Server, tmp_path: Path
+) -> None:
+    if b"libcurl" in needed_libraries(Path(_core.__file__).read_bytes()):
+        pytest.skip("this one is the system's libcurl, whose settings are the system's")
+    settings = tmp_path / "openssl.cnf"
+    settings.write_text(OTHER_MACHINES_SETTINGS)
+    program = "import sys, shardwise; print(shardwise.index(*sys.argv[1:]).num_samples)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a.idx"), server.shard],
+        env={**os.environ, "OPENSSL_CONF": str(settings), "SSL_CERT_FILE": str(server.authority)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.returncode) == ("5\n", 0), done.stderr
+
+
+def needed_libraries(library: bytes) -> bytes:
+    """The names of libraries in an ELF file, as far as they have a version: b"libcurl.so.4"."""
+    words = library.split(b"\0")
+    return b" ".join(word for word in words if word.startswith(b"lib") and b".so." in word)
