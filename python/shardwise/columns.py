@@ -123,14 +123,16 @@ def image(
 
 def _media() -> ModuleType:
     """The extension that has FFmpeg's libraries, loaded when it is first needed."""
-    try:
-        from . import _video
-    except ModuleNotFoundError:
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    name = f"{__package__}._video"
+    if find_spec(name) is None:
         raise Unsupported(
             "there are no columns of videos and sounds: this package was built without FFmpeg's "
             "libraries; build it where they are installed"
-        ) from None
-    return _video
+        )
+    return import_module(name)
 
 
 def video(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,17 @@ def video_or_skip(*arguments: Any) -> columns.Column:
         return columns.video(*arguments)
     except errors.Unsupported as error:
         pytest.skip(str(error))
+
+
+def test_a_package_without_video_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shardwise, "__path__", [])
+    monkeypatch.delitem(sys.modules, "shardwise._video", raising=False)
+    with pytest.raises(errors.Unsupported) as raised:
+        columns.video("mp4")
+    assert str(raised.value) == (
+        "there are no columns of videos and sounds: this package was built without FFmpeg's "
+        "libraries; build it where they are installed"
+    )
 
 
 def test_a_clip_has_the_frames_of_the_video(tmp_path: Path, media: Path) -> None:
