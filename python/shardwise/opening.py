@@ -21,18 +21,15 @@ def _absolute(source: str) -> str:
     return os.path.join(os.getcwd(), source)
 
 
-_DEFAULTS: dict[str, Any] = {
-    "access": "map",
-    "cache": None,
-    "max_open_shards": 4096,
-    "root": "",
-    "accept_times": False,
-    "allow_part": False,
-    "build": True,
-    "lazily": False,
-    "index_directory": "",
-    "columns": (),
-}
+# Of open()'s arguments those that a reference to its dataset is not made of: what is opened does not
+# depend on them, or they are steps after it.
+_NOT_KEPT = ("cache_bytes", "where", "threads")
+
+
+def _defaults() -> dict[str, Any]:
+    """The options that a reference is made of, as open() has them by default."""
+    in_signature: dict[str, Any] = open.__kwdefaults__ or {}
+    return {name: value for name, value in in_signature.items() if name not in _NOT_KEPT}
 
 
 def open_as(
@@ -42,7 +39,7 @@ def open_as(
 ) -> _core.Dataset:
     """The dataset that these options name: sources, and pairs of what is not as by default."""
     sources, *given = opening
-    options = _DEFAULTS | dict(given)
+    options = _defaults() | dict(given)
     named_cache = options.pop("cache")
     if cache is None and named_cache is not None:
         from .caches import cache_at
@@ -130,6 +127,7 @@ def open(
         "index_directory": os.path.abspath(index_directory) if index_directory else "",
         "columns": tuple(columns),
     }
-    given = ((name, value) for name, value in options.items() if value != _DEFAULTS[name])
+    defaults = _defaults()
+    given = ((name, value) for name, value in options.items() if value != defaults[name])
     data = open_as((tuple(paths), *given), cache, threads)
     return data if where is None else data.where(where)
