@@ -19,6 +19,7 @@ NB_MODULE(_core, module) {
   translate_errors();
   add_caches(module);
   add_samples(module);
+  add_sample_ranges(module);
   add_datasets(module);
   add_orders(module);
   add_samplers(module);

@@ -40,7 +40,11 @@ PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept;
 
 /// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy; each less than
 /// 0 counts from the end, as of a list. Errors: IndexError (OutOfRange), TypeError.
-std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, std::uint64_t size);
+std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, const Dataset& data);
+
+/// What Dataset.samples() gives: an iterator over the samples with these numbers.
+/// Errors: those of sample_numbers().
+nanobind::object samples_of(nanobind::handle dataset, nanobind::handle numbers);
 
 /// A value of a query or a column: None, int, float, str or bytes.
 nanobind::object value_object(const Query::Value& value);
@@ -54,6 +58,7 @@ const Dataset& dataset_of(nanobind::handle dataset);
 Sample sample_at(const Dataset& data, std::uint64_t number);
 
 void add_samples(nanobind::module_& module);
+void add_sample_ranges(nanobind::module_& module);
 void add_datasets(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_building(nanobind::module_& module);

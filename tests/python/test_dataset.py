@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -38,15 +39,75 @@ def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
     assert ds[-103].index == 0
     assert ds[np.int64(5)].index == 5
     assert [sample.index for sample in ds] == list(range(103))
+    where = f"{re.escape(repr(ds.path))}; it has 103 samples, from 0"
     for wrong in (103, -104, 1 << 40):
-        with pytest.raises(IndexError, match=f"no such sample: sample {wrong}"):
+        with pytest.raises(IndexError, match=f"no such sample: sample {wrong} of {where}"):
             ds[wrong]
+        with pytest.raises(errors.OutOfRange, match=f"sample {wrong} of {where}"):
+            ds.gather(np.array([0, wrong]), "bin")
+    with pytest.raises(errors.OutOfRange, match="sample -4 of a view of .*train.idx'; it has 3 "):
+        ds[50:53][-4]
     with pytest.raises(IndexError):
         ds[1 << 70]
     with pytest.raises(TypeError, match="get\\(\\) takes a key"):
         ds["000001"]  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         ds[1.5]  # type: ignore[call-overload]
+
+
+def test_samples_come_in_the_order_of_the_numbers(index: Path) -> None:
+    ds = shardwise.open(index, max_open_shards=2)
+    rng = random.Random(7)
+    numbers = [rng.randrange(-103, 103) for _ in range(500)]
+    kept = list(ds.samples(numbers))
+    assert [(s.index, s.key, s.copy()) for s in kept] == [
+        (s.index, s.key, s.copy()) for s in (ds[i] for i in numbers)
+    ]
+    assert all(sample == ds[i] and sample.dataset is ds for sample, i in zip(kept, numbers))
+    assert [s.index for s in ds.samples(np.array([3, -1, 3]))] == [3, 102, 3]
+    assert [s.number_in_index for s in ds[50:60].samples([9, 0])] == [59, 50]
+    assert list(ds.samples([])) == []
+    it = ds.samples([1])
+    assert iter(it) is it
+    assert next(it).index == 1
+    assert next(it, None) is next(it, None) is None
+    for numbers in ([0, 103], [0, -104]):
+        with pytest.raises(errors.OutOfRange, match=f"sample {numbers[1]} of .*it has 103 samples"):
+            ds.samples(numbers)
+    with pytest.raises(TypeError):
+        ds.samples("000001")
+
+
+def test_samples_outlive_their_range_and_the_dataset(index: Path) -> None:
+    views = [s["bin"] for s in shardwise.open(index, max_open_shards=1).samples(range(103))]
+    gc.collect()
+    assert [bytes(view) for view in views] == [f["bin"] for _, f in plain_samples(0, 103)]
+
+
+def test_samples_go_on_behind_one_that_cannot_be_read(index: Path, shards: Path) -> None:
+    (shards / "train-000001.tar").unlink()
+    it = shardwise.open(index).samples([39, 40, 53])
+    assert next(it).index == 39
+    with pytest.raises(errors.NotFound, match="train-000001.tar"):
+        next(it)
+    assert next(it).index == 53
+    assert next(it, None) is None
+
+
+def test_threads_go_through_ranges_of_their_own(ds: shardwise.Dataset) -> None:
+    sums: list[int] = []
+
+    def read(seed: int) -> None:
+        numbers = list(range(103)) * 20
+        random.Random(seed).shuffle(numbers)
+        sums.append(sum(sample.integer("cls") for sample in ds.samples(numbers)))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [20 * sum(range(103))] * 4
 
 
 def test_a_sample_is_a_mapping(ds: shardwise.Dataset) -> None:

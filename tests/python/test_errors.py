@@ -153,11 +153,16 @@ class _Server:
         import threading
 
         self.requests: list[str] = []
-        requests = self.requests
+        self.asked = threading.Event()  # set by a request
+        self.answers = threading.Event()  # where it is not set, requests wait
+        self.answers.set()
+        requests, asked, answers = self.requests, self.asked, self.answers
 
         class Handler(http.server.SimpleHTTPRequestHandler):
             def do_GET(self) -> None:
                 requests.append(self.path)
+                asked.set()
+                answers.wait()
                 super().do_GET()
 
             def log_message(self, *_: object) -> None:
@@ -167,6 +172,35 @@ class _Server:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+def test_one_thread_goes_through_a_range_of_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+    import threading
+
+    monkeypatch.setenv("no_proxy", "*")
+    write_shards(tmp_path / "s", [40])
+    described = {"wids_version": 1, "shardlist": [{"url": "train-000000.tar", "nsamples": 40}]}
+    (tmp_path / "s" / "a.json").write_text(json.dumps(described))
+    server = _Server(tmp_path / "s")
+    ds = shardwise.open(
+        f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=tmp_path
+    )
+    it = ds.samples([7, 8])
+    server.asked.clear()
+    server.answers.clear()
+    first: list[shardwise.Sample] = []
+    thread = threading.Thread(target=lambda: first.append(next(it)), daemon=True)
+    thread.start()
+    server.asked.wait()
+    with pytest.raises(errors.InvalidArgument, match="two threads .*a range of its own"):
+        next(it)
+    server.answers.set()
+    thread.join()
+    assert [first[0].index, *(sample.index for sample in it)] == [7, 8]
+    server.server.shutdown()
 
 
 def test_remote_shards_by_the_word_of_a_descriptor(
@@ -192,6 +226,7 @@ def test_remote_shards_by_the_word_of_a_descriptor(
     assert server.requests == ["/a.json"]
     assert int(bytes(ds[45]["cls"])) == 45
     assert [path for path in server.requests if path.endswith(".tar")] == ["/train-000001.tar"]
+    assert [int(bytes(s["cls"])) for s in ds.samples([45, 3, 46])] == [45, 3, 46]  # fetches one
     assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
     assert sorted(shardwise.Sampler(ds)) == list(range(70))
     with pytest.raises(errors.Unsupported, match="shardwise index"):

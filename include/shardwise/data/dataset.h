@@ -318,6 +318,8 @@ class SHARDWISE_EXPORT SampleRange {
   /// Goes on where the last iterator was; the first time, at the first sample.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+  /// Whether the next step waits for nothing, as it does where a shard has to be opened.
+  [[nodiscard]] bool has_next_at_hand() const noexcept { return left_ > 0; }
 
  private:
   /// The next sample, valid until the next call; none after the last.
