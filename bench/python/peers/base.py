@@ -1,0 +1,150 @@
+"""What all peers have in common: the samples, and what is asked of each."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import io
+import math
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+BATCH = 64
+WORKERS = 2
+SIDE = 224
+SEED = 17
+
+
+class Corpus(NamedTuple):
+    """Samples in tars, of which one field counts, and where peers write the same samples."""
+
+    name: str
+    tars: list[str]
+    lengths: list[int]
+    field: str
+    folder: str
+
+    @property
+    def num_samples(self) -> int:
+        return sum(self.lengths)
+
+    def samples(self) -> Iterator[bytes]:
+        """The field of all samples, in their order."""
+        import shardwise
+
+        for sample in shardwise.open(self.tars):
+            yield sample.bytes(self.field)
+
+
+class Ranks(NamedTuple):
+    rank: int
+    world_size: int
+
+
+class Peer:
+    """One package, used as its own documentation says. What it has not, stays as it is here.
+
+    epoch() and pictures() give a function that goes through one epoch more at each call, batch by
+    batch; all share the workers where the package can keep them.
+    """
+
+    package = ""
+    """Whose version counts."""
+    settings = ""
+    """How it is used, in a few words."""
+    format = ""
+    """The folder for samples in a format of its own; none: the tars."""
+    needs_group = False
+    """Whether its ranks are those of torch.distributed."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.folder = os.path.join(corpus.folder, self.format)
+
+    @classmethod
+    def version(cls) -> str:
+        return importlib.metadata.version(cls.package)
+
+    def write(self) -> None:
+        """Writes the samples in its format to its folder, which is empty."""
+
+    def prepare(self) -> None:
+        """Writes the samples, if that was not done before. Packages may share a format."""
+        done = os.path.join(self.folder, "complete")
+        if not self.format:
+            return
+        with open(f"{self.folder}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.exists(done):
+                return
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.makedirs(self.folder)
+            self.write()
+            with open(done, "w"):
+                pass
+
+    def rows(self, batch: Any) -> list[Any]:
+        """The bytes, or the picture, of each sample in a batch."""
+        return list(batch)
+
+    def tally(self, batch: Any) -> tuple[int, int]:
+        """The samples of a batch of bytes, and their size: little work."""
+        return len(batch), sum(map(len, batch))
+
+    # What is measured. None: the package has no such thing; `without` says why.
+    without: dict[str, str] = {}
+    epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
+    pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
+    """By the side of the random resized crop; 0: whole pictures."""
+    item: Callable[[], Callable[[int], Any]] | None = None
+    resumable: Callable[[], Resumable] | None = None
+    deliver: Callable[[Ranks, int], Iterator[Iterator[Any]]] | None = None
+    """By ranks and batch size: epoch after epoch, the batches of this rank."""
+
+
+class Resumable:
+    """A loader in the middle of an epoch."""
+
+    def batches(self) -> Iterator[Any]:
+        """Those of the epoch, from its beginning."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        """Where it stands, after the batches that were taken."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Lets go of what a new one needs."""
+
+    def resumed(self, state: Any) -> Iterator[Any]:
+        """What a new loader gives after that state."""
+        raise NotImplementedError
+
+
+def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:
+    """A box as RandomResizedCrop of torchvision draws it: left, top, right, bottom."""
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1.0)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = random.randint(0, width - w), random.randint(0, height - h)
+            return left, top, left + w, top + h
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
+
+
+def picture(data: bytes, side: int) -> Any:
+    """uint8 [H, W, 3] by Pillow, which the packages' own decoders of images use, too."""
+    import numpy
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    if side:
+        box = resized_crop(*image.size)
+        image = image.resize((side, side), Image.Resampling.BILINEAR, box=box)
+    return numpy.array(image)

@@ -1,0 +1,130 @@
+"""shardwise: its Loader; its samplers in torch's DataLoader; a view of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import shardwise
+from shardwise import columns
+from shardwise.transforms import ImageTransform, RandomResizedCrop
+
+from .base import BATCH, SEED, SIDE, WORKERS, Peer, Ranks, Resumable
+
+
+class Loader(Peer):
+    package = "shardwise"
+    settings = "shardwise.Loader, 2 threads"
+    needs_group = True  # to agree where a run goes on; its ranks are the launcher's
+
+    @classmethod
+    def version(cls) -> str:
+        return shardwise.__version__
+
+    def _loader(self, column: Any, batch_size: int = BATCH, **options: Any) -> shardwise.Loader:
+        return shardwise.Loader(
+            shardwise.open(self.corpus.tars),
+            columns=[column],
+            order=shardwise.Order(seed=SEED),
+            batch_size=batch_size,
+            threads=WORKERS,
+            **options,
+        )
+
+    def _bytes(self, **options: Any) -> shardwise.Loader:
+        return self._loader(columns.bytes(self.corpus.field).named("data"), **options)
+
+    def rows(self, batch: Any) -> list[Any]:
+        data = batch["data"]
+        return list(data) if hasattr(data, "dtype") else batch.bytes("data")
+
+    def tally(self, batch: Any) -> tuple[int, int]:
+        return len(batch), batch["data"].values.nbytes
+
+    def epoch(self) -> Callable[[], Iterator[Any]]:
+        return self._bytes().__iter__
+
+    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
+        crop = RandomResizedCrop(SIDE) if side else None
+        how = ImageTransform(random_resized_crop=crop, layout="channels_last")
+        return self._loader(columns.image(self.corpus.field, how).named("data")).__iter__
+
+    def item(self) -> Callable[[int], Any]:
+        data, field = shardwise.open(self.corpus.tars), self.corpus.field
+        return lambda i: data[i].bytes(field)
+
+    def resumable(self) -> Resumable:
+        return _LoaderState(self._bytes)
+
+    def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
+        loader = self._bytes(batch_size=batch_size, ranks=shardwise.ranks.torch_ranks())
+        return (iter(epoch) for epoch in loader.epochs(2))
+
+
+class _LoaderState(Resumable):
+    def __init__(self, make: Callable[[], shardwise.Loader]) -> None:
+        self._make = make
+        self._loader = make()
+
+    def batches(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+    def state(self) -> Any:
+        return self._loader.state_dict()
+
+    def resumed(self, state: Any) -> Iterator[Any]:
+        loader = self._make()
+        loader.load_state_dict(state)
+        return iter(loader)
+
+
+class InDataLoader(Peer):
+    package = "shardwise"
+    settings = "shardwise.torch's samplers, DataLoader, 2 processes"
+    needs_group = True
+
+    version = Loader.version
+
+    def rows(self, batch: Any) -> list[Any]:
+        return list(batch[self.corpus.field])
+
+    def tally(self, batch: Any) -> tuple[int, int]:
+        return super().tally(batch[self.corpus.field])
+
+    def _epochs(self, batch_size: int) -> Callable[[], Iterator[Any]]:
+        import torch.utils.data
+        from shardwise.torch import BatchSampler, DistributedChunkedSampler
+
+        data = shardwise.open(self.corpus.tars)
+        sampler = DistributedChunkedSampler(data, seed=SEED)
+        loader = torch.utils.data.DataLoader(
+            data,
+            batch_sampler=BatchSampler(sampler, batch_size),
+            num_workers=WORKERS,
+            persistent_workers=True,
+        )
+        number = iter(range(1 << 30))
+
+        def epoch() -> Iterator[Any]:
+            sampler.set_epoch(next(number))
+            return iter(loader)
+
+        return epoch
+
+    def epoch(self) -> Callable[[], Iterator[Any]]:
+        return self._epochs(BATCH)
+
+    def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
+        epoch = self._epochs(batch_size)
+        return (epoch() for _ in range(2))
+
+
+class View(Peer):
+    package = "shardwise"
+    settings = "ds[i][field], a memoryview: not copied"
+
+    version = Loader.version
+
+    def item(self) -> Callable[[int], Any]:
+        data, field = shardwise.open(self.corpus.tars), self.corpus.field
+        return lambda i: data[i][field]

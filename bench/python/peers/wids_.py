@@ -1,0 +1,99 @@
+"""wids, and shardwise.wids, which takes its place."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch.utils.data
+
+from .base import BATCH, WORKERS, Peer, Ranks, picture
+
+
+def _itself(url: str) -> str:
+    return url
+
+
+class _Chosen:
+    """What becomes of a sample: its bytes, or a picture. It is sent to workers."""
+
+    def __init__(self, field: str, side: int | None = None) -> None:
+        self._field = "." + field
+        self._side = side
+
+    def __call__(self, sample: dict[str, Any]) -> Any:
+        data = sample[self._field].read()
+        return data if self._side is None else picture(data, self._side)
+
+
+class Wids(Peer):
+    package = "wids"
+    settings = "DataLoader, 2 processes, no decoding by wids"
+    needs_group = True
+    without = {"resume": "its samplers have no state"}
+    module = "wids"
+
+    def _dataset(self, chosen: _Chosen) -> Any:
+        with contextlib.redirect_stderr(io.StringIO()):
+            wids = importlib.import_module(self.module)
+        shards = [
+            {"url": path, "nsamples": length}
+            for path, length in zip(self.corpus.tars, self.corpus.lengths)
+        ]
+        dataset = wids.ShardListDataset(
+            shards, lru_size=len(shards), localname=_itself, transformations=[]
+        )
+        return wids, dataset.add_transform(chosen)
+
+    def _epochs(self, chosen: _Chosen, **options: Any) -> Callable[[], Iterator[Any]]:
+        wids, dataset = self._dataset(chosen)
+        sampler = wids.ChunkedSampler(dataset, shuffle=True)
+        loader = torch.utils.data.DataLoader(
+            dataset,
+            batch_size=BATCH,
+            sampler=sampler,
+            num_workers=WORKERS,
+            persistent_workers=True,
+            **options,
+        )
+        return lambda: iter(loader)
+
+    def epoch(self) -> Callable[[], Iterator[Any]]:
+        return self._epochs(_Chosen(self.corpus.field), collate_fn=list)
+
+    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
+        return self._epochs(_Chosen(self.corpus.field, side))
+
+    def item(self) -> Callable[[int], Any]:
+        _, dataset = self._dataset(_Chosen(self.corpus.field))
+        get: Callable[[int], Any] = dataset.__getitem__
+        return get
+
+    def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
+        wids, dataset = self._dataset(_Chosen(self.corpus.field))
+        sampler = wids.DistributedChunkedSampler(dataset, shuffle=True)
+        loader = torch.utils.data.DataLoader(
+            dataset,
+            batch_size=batch_size,
+            sampler=sampler,
+            num_workers=WORKERS,
+            collate_fn=list,
+        )
+        for number in range(2):
+            sampler.set_epoch(number)
+            yield iter(loader)
+
+
+class Successor(Wids):
+    package = "shardwise"
+    settings = "shardwise.wids in place of wids"
+    module = "shardwise.wids"
+
+    @classmethod
+    def version(cls) -> str:
+        import shardwise
+
+        return shardwise.__version__
