@@ -129,15 +129,22 @@ class LoaderObject {
 };
 
 /// The loader of an object for the one thread that uses it.
-/// Errors: Unsupported if another call is not finished; InvalidArgument if it is closed.
+/// Errors: Unsupported if another call is not finished, or in a function of a column;
+/// InvalidArgument if it is closed.
 class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
-    if (is_foreign_thread() || object.in_use_.exchange(true)) {
+    if (is_foreign_thread()) {
+      throw Error(
+          ErrorCode::kUnsupported,
+          "a loader cannot be used from the functions of its columns, or of another's", "",
+          "have them read a Dataset; only stop(), stats() and summary() may be called there");
+    }
+    if (object.in_use_.exchange(true)) {
       throw Error(ErrorCode::kUnsupported, "a loader is used by one thread at a time",
                   "another thread has it, or a call that is not finished",
                   "do not use it from several threads, from the functions of its columns, or from "
-                  "handlers of signals; only stop() and stats() may be called there");
+                  "handlers of signals; only stop(), stats() and summary() may be called there");
     }
     if (object.is_closed()) {
       object.in_use_ = false;
@@ -245,18 +252,17 @@ void make(LoaderObject* self, const nb::list& datasets,
   new (self) LoaderObject(all.data, options, std::move(reducer), kept);
 }
 
-/// Waits for the next batch, and takes none: where a signal's handler raises, none is lost.
+/// Waits for the next batch, and takes none: where a signal's handler raises, none is lost, also if
+/// the batch came before it was looked for signals.
 void wait_for_batch(const LoaderObject& object, Loader& loader) {
-  if (!object.has_threads()) {
-    run_without_gil(
-        [&](const CancelToken&) { (void)detail::LoaderAccess::wait(loader, kSignalInterval); },
-        [&] { loader.stop(); });
-    return;
-  }
-  for (;;) {
-    {
+  for (bool is_there = false; !is_there;) {
+    if (object.has_threads()) {
       const nb::gil_scoped_release released;
-      if (detail::LoaderAccess::wait(loader, kSignalInterval)) return;
+      is_there = detail::LoaderAccess::wait(loader, kSignalInterval);
+    } else {
+      run_without_gil(
+          [&](const CancelToken&) { is_there = detail::LoaderAccess::wait(loader, {}); },
+          [&] { loader.stop(); });
     }
     if (PyErr_CheckSignals() != 0) nb::raise_python_error();
   }

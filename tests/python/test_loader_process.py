@@ -98,6 +98,30 @@ print(sum(len(batch) for batch in loader), loader.prove())
     )
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_interrupt_does_not_cost_a_batch_that_comes_with_it(index: Path, threads: int) -> None:
+    script = f"""
+import _thread
+def interrupts(sample, random):
+    if sample.index == 40:
+        _thread.interrupt_main()
+    return sample.index
+made = columns.function("f", "int64", (), interrupts)
+loader = Loader(ds, columns=[made], batch_size=103, threads={threads})
+try:
+    batch = loader.next()
+except KeyboardInterrupt:
+    print("interrupted")
+    batch = loader.next()
+print(sorted(batch["f"].tolist()) == list(range(103)), loader.prove())
+"""
+    assert_ends(
+        index,
+        script,
+        "interrupted\nTrue epoch 0: 103 samples, each exactly once: proven\n",
+    )
+
+
 def test_a_handler_that_does_not_raise_does_not_end_a_wait(index: Path) -> None:
     script = """
 def wait(sample, random):
@@ -247,6 +271,25 @@ while not errors:
 print(len(loader.next()), loader.prove(), "from the functions of its columns" in errors[0])
 """
     assert_ends(index, script, "103 epoch 0: 103 samples, each exactly once: proven True\n")
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_function_may_not_walk_through_another_loader(index: Path, threads: int) -> None:
+    script = f"""
+def walks(sample, random):
+    return sum(len(batch) for batch in Loader(ds, columns=[columns.key()], threads=0))
+made = columns.function("f", "int64", (), walks)
+try:
+    Loader(ds, columns=[made], threads={threads}).next()
+except shardwise.errors.Unsupported as error:
+    print(error)
+"""
+    assert_ends(
+        index,
+        script,
+        "a loader cannot be used from the functions of its columns, or of another's; have them "
+        "read a Dataset; only stop(), stats() and summary() may be called there\n",
+    )
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
