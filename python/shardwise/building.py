@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
+from .arguments import require
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -159,6 +160,7 @@ def plan(
     >>> plan.num_shards, plan.epochs[0].shards
     (4, 4)
     """
+    require("data", data, _core.Dataset, "give a shardwise.Dataset")
     return _core.plan(
         data,
         order=order if order is not None else _core.Order(),

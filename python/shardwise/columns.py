@@ -14,12 +14,14 @@ A dtype is a name as "float32", or NumPy's or torch's type of that name.
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Union
 
 from . import _core
 from ._core import Column
+from .arguments import refuse, require
 from .errors import InvalidArgument, Unsupported
 from .transforms import AudioClip, ImageDecoding, ImageTransform, VideoClip
 
@@ -50,36 +52,56 @@ def _dtype(dtype: Any) -> str:
     return (name if isinstance(name, str) else str(dtype)).removeprefix("torch.")
 
 
-def _shape(shape: Union[Sequence[int], None]) -> list[int]:
+def _fields(fields: Any) -> str:
+    require("fields", fields, str, 'name a field, as "jpg", or several: "jpg;png"')
+    return str(fields)
+
+
+def _sizes(shape: Any) -> Union[list[int], None]:
     if shape is None:
-        return []
-    if len(shape) == 0:
+        return None
+    try:
+        return [operator.index(size) for size in shape]
+    except TypeError:
+        refuse("shape", shape, "give the sizes of one row, as (3, 224, 224), or None")
+
+
+def _shape(shape: Union[Sequence[int], None]) -> list[int]:
+    sizes = _sizes(shape)
+    if sizes == []:
         raise InvalidArgument("a column of arrays has no shape (): leave shape out for ragged rows")
-    return list(shape)
+    return sizes or []
+
+
+def _callable(name: str, function: Any) -> Any:
+    if not callable(function):
+        refuse(name, function, "give a function")
+    return function
 
 
 def bytes(fields: str) -> Column:
     """The bytes of a field, as they are: uint8, ragged."""
-    return _core.column_of_kind("bytes", fields)
+    return _core.column_of_kind("bytes", _fields(fields))
 
 
 def text(fields: str) -> Column:
     """A field that is UTF-8: uint8, ragged; ``batch.text(name)`` has its rows as a list of str."""
-    return _core.column_of_kind("text", fields)
+    return _core.column_of_kind("text", _fields(fields))
 
 
 def json(fields: str) -> Column:
     """As text(), checked to be valid JSON: one value, of any kind."""
-    return _core.column_of_kind("json", fields)
+    return _core.column_of_kind("json", _fields(fields))
 
 
 def integer(fields: str) -> Column:
     """A field that holds a decimal number: int64 [N]."""
-    return _core.column_of_kind("integer", fields)
+    return _core.column_of_kind("integer", _fields(fields))
 
 
 def key(name: str = "__key__") -> Column:
     """The keys of the samples: uint8, ragged."""
+    require("name", name, str, "name the column")
     return _core.column_of_kind("key", name).named(name)
 
 
@@ -88,7 +110,7 @@ def tokens(fields: str, dtype: Any = "int32") -> Column:
 
     dtype: uint16, int32, uint32 or int64; nothing in the field tells it.
     """
-    return _core.tokens_column(fields, _dtype(dtype))
+    return _core.tokens_column(_fields(fields), _dtype(dtype))
 
 
 def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
@@ -99,12 +121,13 @@ def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> 
     >>> columns.array("feature.npy", "float32", (768,))
     <shardwise.columns.Column 'feature.npy' of float32>
     """
-    return _core.array_column(fields, _dtype(dtype), _shape(shape))
+    return _core.array_column(_fields(fields), _dtype(dtype), _shape(shape))
 
 
 def npz(fields: str, array: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
     """One array of a field that is an .npz file; the column has the array's name."""
-    return _core.npz_column(fields, array, _dtype(dtype), _shape(shape))
+    require("array", array, str, "name an array of the file")
+    return _core.npz_column(_fields(fields), array, _dtype(dtype), _shape(shape))
 
 
 def image(
@@ -118,7 +141,7 @@ def image(
     Unless the transform gives all images one size, those of a batch must be of one.
     Costs: only the part of an image that the transform shows is decoded.
     """
-    return _core.image_column(fields, transform, decoding)
+    return _core.image_column(_fields(fields), transform, decoding)
 
 
 def _media() -> ModuleType:
@@ -143,7 +166,7 @@ def video(
     All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
     before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
     """
-    column: Column = _media().video_column(fields, clip, transform)
+    column: Column = _media().video_column(_fields(fields), clip, transform)
     return column
 
 
@@ -152,13 +175,13 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
 
     The column has the name of the field with "_times" behind it.
     """
-    column: Column = _media().video_times_column(fields, clip)
+    column: Column = _media().video_times_column(_fields(fields), clip)
     return column
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
-    column: Column = _media().audio_column(fields, clip)
+    column: Column = _media().audio_column(_fields(fields), clip)
     return column
 
 
@@ -186,7 +209,8 @@ def function(
     >>> next(iter(shardwise.Loader(ds, columns=[length], batch_size=3)))["length"].shape
     (3,)
     """
-    return _core.function_column(name, _dtype(dtype), None if shape is None else list(shape), make)
+    require("name", name, str, "name the column")
+    return _core.function_column(name, _dtype(dtype), _sizes(shape), _callable("make", make))
 
 
 def decoded(
@@ -204,6 +228,5 @@ def decoded(
     class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, and errors
     of shardwise other than BadField end the batch as they are.
     """
-    return _core.decoded_column(
-        fields, _dtype(dtype), None if shape is None else list(shape), decode
-    )
+    decode = _callable("decode", decode)
+    return _core.decoded_column(_fields(fields), _dtype(dtype), _sizes(shape), decode)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Union
 
 from . import _core
 from ._core import Batch, Column, Order
+from .arguments import refuse, require, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, present_ranks
@@ -224,6 +225,7 @@ class Loader:
         memory: Union[Callable[[int], Any], None] = None,
         ranks: Union[Reducer, None] = None,
     ) -> None:
+        require("ranks", ranks, Reducer, "give shardwise.ranks.torch_ranks(), or a Reducer", True)
         num_ranks = present_ranks()[1] if ranks is None else 1
         if num_ranks > 1:
             warnings.warn(
@@ -237,27 +239,36 @@ class Loader:
             parts = data.datasets
             weights = None if data.weights is None else list(data.weights)
         else:
+            require("data", data, _core.Dataset, "give a shardwise.Dataset, or several: mix([...])")
             parts = [data]
+        if isinstance(columns, Column) or not isinstance(columns, Sequence):
+            raise TypeError("columns: give a list of what the functions of shardwise.columns make")
+        require("order", order, Order, "give a shardwise.Order")
+        require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
+        require("mix", mix, Mixup, "give a shardwise.Mixup", True)
+        if memory is not None and not callable(memory):
+            refuse("memory", memory, "give a function, as shardwise.torch_memory() does")
         self._core = _core.Loader(
             list(parts),
             weights=weights,
             columns=list(columns),
             order=order,
-            batch_size=batch_size,
-            global_batch_size=global_batch_size,
-            replicas=replicas,
+            batch_size=whole_number("batch_size", batch_size),
+            global_batch_size=whole_number("global_batch_size", global_batch_size),
+            replicas=whole_number("replicas", replicas),
             by_length=by_length,
             mix=mix,
-            threads=threads,
-            max_bad=max_bad,
-            prefetch=prefetch,
-            max_bytes_ahead=max_bytes_ahead,
-            max_expanded_bytes=max_expanded_bytes,
-            fetch_threads=fetch_threads,
+            threads=whole_number("threads", threads, 2**32 - 1),
+            max_bad=whole_number("max_bad", max_bad),
+            prefetch=whole_number("prefetch", prefetch, 65536),
+            max_bytes_ahead=whole_number("max_bytes_ahead", max_bytes_ahead),
+            max_expanded_bytes=whole_number("max_expanded_bytes", max_expanded_bytes),
+            fetch_threads=whole_number("fetch_threads", fetch_threads, 1024),
             memory=memory,
             ranks=ranks,
         )
         self.data = data
+        self._taken_before = 0
         _open_loaders.add(self._core)
 
     def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
@@ -266,6 +277,11 @@ class Loader:
 
         Goes on with the current epoch, or with the next one if its end was reached.
         """
+        if end is not None:
+            end = whole_number("end", end)
+        return self._epochs(end)
+
+    def _epochs(self, end: Union[int, None]) -> Iterator[Epoch]:
         number = self.epoch + (1 if self.has_ended else 0)
         while end is None or number < end:
             if number != self.epoch:
@@ -281,8 +297,8 @@ class Loader:
         return self._batches()
 
     def __len__(self) -> int:
-        """Steps of the current epoch from where it began, or was resumed."""
-        return self._core.steps
+        """Batches of the current epoch: its steps, and where it was resumed those taken before."""
+        return self._taken_before + self._core.steps
 
     def _batches(self) -> Iterator[Batch]:
         number = self.epoch
@@ -309,7 +325,8 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the beginning of an epoch; what was made ahead is dropped."""
-        self._core.set_epoch(epoch)
+        self._core.set_epoch(whole_number("epoch", epoch))
+        self._taken_before = 0
 
     def start(self) -> None:
         """Starts to read ahead now, and not with the first batch that is asked for."""
@@ -317,7 +334,8 @@ class Loader:
 
     def stop(self) -> None:
         """Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or
-        load_state_dict(). Any thread, also of a loader that is closed. state_dict() stands behind the batches given before."""
+        load_state_dict(). Any thread, also of a loader that is closed. state_dict() stands
+        behind the batches given before."""
         self._core.stop()
 
     def close(self) -> None:
@@ -353,15 +371,20 @@ class Loader:
         is proven, and the state stands at the beginning of the next. Raises as prove() there.
         Costs: one small all-reduce.
         """
-        return {"token": self._core.state()}
+        left = self._core.steps_left
+        taken = self._taken_before + self._core.steps - left if left > 0 else 0
+        return {"token": self._core.state(), "batches": taken}
 
     def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
-        """Goes on where state_dict() was asked, with any number of ranks, batch size and threads.
+        """Goes on where state_dict() was asked, with any number of ranks, batch size and threads;
+        with by_length within an epoch only with the same rule and batch size.
 
         allow_changes: at the beginning of an epoch also with other data or another order. Raises
         Mismatch, naming all that differs; the loader then stays as it is.
         """
-        self._core.restore(state_dict["token"], allow_changes)
+        token, taken = _parts_of_state(state_dict)
+        is_within = self._core.restore(token, allow_changes)
+        self._taken_before = taken if is_within else 0
 
     @property
     def bad_samples(self) -> dict[int, str]:
@@ -412,6 +435,15 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"<shardwise.Loader over {self.data!r}>"
+
+
+def _parts_of_state(state_dict: Any) -> tuple[str, int]:
+    """The token, and the batches that were taken of its epoch. Raises InvalidArgument."""
+    token = state_dict.get("token") if isinstance(state_dict, dict) else None
+    taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
+    if not isinstance(token, str) or not isinstance(taken, int) or taken < 0:
+        refuse("state_dict", state_dict, "give what state_dict() of a Loader gave, whole")
+    return token, taken
 
 
 def torch_memory(pinned: bool = False) -> Callable[[int], Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Union
 
 from . import _core
+from .arguments import refuse, require
 from .errors import InvalidArgument, OutOfRange
 
 
@@ -19,8 +20,15 @@ class MixedDataset:
     def __init__(
         self, datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
     ) -> None:
+        if isinstance(datasets, _core.Dataset) or not isinstance(datasets, Sequence):
+            refuse("datasets", datasets, "give a list of shardwise.Dataset")
+        for dataset in datasets:
+            require("datasets", dataset, _core.Dataset, "give each as a shardwise.Dataset")
         self.datasets = tuple(datasets)
-        self.weights = None if weights is None else tuple(float(weight) for weight in weights)
+        try:
+            self.weights = None if weights is None else tuple(float(weight) for weight in weights)
+        except (TypeError, ValueError):
+            refuse("weights", weights, "give a number for each data set")
         if not self.datasets:
             raise InvalidArgument("there are no data sets to mix: give one or more")
         if self.weights is not None and len(self.weights) != len(self.datasets):
@@ -61,6 +69,8 @@ def mix(
 
     weights: how often a loader draws from each, only the ratios count; within each it goes through
         exact epochs of their own, in an order of the order's kind (chunked, sharded or sequential).
+        Draws are mixed within blocks of 256, so a sample may come before the epoch of its data set
+        that it is of, and samples of small data sets come again soon.
         None: one after another, mixed by the order as if they were one.
 
     >>> ds = shardwise.open("train.idx")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Union
 
 from . import _core
+from .arguments import refuse, whole_number
 from .errors import InvalidArgument
 
 
@@ -32,14 +33,21 @@ class Reducer:
         local_rank: Union[int, None] = None,
         local_world_size: Union[int, None] = None,
     ) -> None:
-        if not 0 <= rank < world_size:
+        rank, world_size = whole_number("rank", rank), whole_number("world_size", world_size)
+        if not callable(all_reduce_sum):
+            refuse("all_reduce_sum", all_reduce_sum, "give a function of a list of whole numbers")
+        if not rank < world_size:
             raise InvalidArgument(f"there is no rank {rank} of {world_size}: ranks count from 0")
         if (local_rank is None) != (local_world_size is None):
             raise InvalidArgument("give both of local_rank and local_world_size, or none")
         self.rank = rank
         self.world_size = world_size
-        self.local_rank = rank if local_rank is None else local_rank
-        self.local_world_size = world_size if local_world_size is None else local_world_size
+        self.local_rank = rank if local_rank is None else whole_number("local_rank", local_rank)
+        self.local_world_size = (
+            world_size
+            if local_world_size is None
+            else whole_number("local_world_size", local_world_size)
+        )
         self.all_reduce_sum = all_reduce_sum
 
     def __repr__(self) -> str:

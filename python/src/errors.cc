@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 #include "raised.h"
 #include "shardwise/base/error.h"
@@ -11,6 +12,8 @@ namespace nb = nanobind;
 namespace shardwise::python {
 
 namespace {
+
+constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
 
 /// Sets the error of the class that is named as the code. Python itself imports and keeps the
 /// module.
@@ -39,6 +42,8 @@ void translate_errors() {
       error.restore();
     } catch (const Error& error) {
       set_error(error);
+    } catch (const std::bad_cast&) {
+      PyErr_SetString(PyExc_TypeError, kOtherType);
     }
   });
 }
@@ -54,6 +59,8 @@ void set_error_of_exception() noexcept {
     set_error(error);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const std::bad_cast&) {
+    PyErr_SetString(PyExc_TypeError, kOtherType);
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   } catch (...) {

@@ -337,11 +337,13 @@ nb::dict stats(const LoaderObject& self) {
   return all;
 }
 
-void restore(LoaderObject& self, const std::string& token, bool allow_changes) {
-  used(self, [&](Loader& loader) {
-    loader.restore(ResumeToken::from_text(token), allow_changes
-                                                      ? Sampler::Changes::kAllowAtEpochBorder
-                                                      : Sampler::Changes::kRefuse);
+/// True if the loader then stands within an epoch.
+bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
+  return used(self, [&](Loader& loader) {
+    const ResumeToken token = ResumeToken::from_text(text);
+    loader.restore(
+        token, allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
+    return loader.epoch_number() == token.epoch && (token.position > 0 || token.batches);
   });
 }
 

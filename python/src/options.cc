@@ -40,8 +40,9 @@ constexpr Name<Column::ClipStart> kStarts[] = {{"first", Column::ClipStart::kFir
                                                {"random", Column::ClipStart::kRandom}};
 
 [[noreturn]] void refuse(std::string_view option, nb::handle value, const std::string& advice) {
+  const nb::object shown = nb::module_::import_("reprlib").attr("repr")(value);
   throw InvalidArgument("an option has no valid value",
-                        std::string(option) + "=" + nb::cast<std::string>(nb::repr(value)), advice);
+                        std::string(option) + "=" + nb::cast<std::string>(shown), advice);
 }
 
 template <class T>
@@ -53,9 +54,11 @@ void take(nb::handle record, const char* option, T& to) {
 template <class Enum, std::size_t kSize>
 void take(nb::handle record, const char* option, const Name<Enum> (&names)[kSize], Enum& to) {
   const nb::object value = record.attr(option);
+  std::string own;
+  const bool is_text = nb::try_cast(value, own);
   std::string choices;
   for (const Name<Enum>& name : names) {
-    if (nb::isinstance<nb::str>(value) && nb::cast<std::string>(value) == name.name) {
+    if (is_text && own == name.name) {
       to = name.value;
       return;
     }

@@ -135,17 +135,47 @@ bool is_bytes(nb::handle object) {
          PyMemoryView_Check(object.ptr()) != 0;
 }
 
+bool is_whole(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Whatever has no buffer as an array of NumPy: of tensors and the like as they are, of numbers and
 /// lists with the column's type.
 nb::object as_array(nb::handle object, DType dtype) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   if (nb::hasattr(object, "__array__")) return numpy.attr("asarray")(object);
-  const std::string_view name = to_string(dtype);
-  if (object.is_none() || dtype == DType::kBFloat16) {
-    throw InvalidArgument("a function gave no array",
-                          nb::cast<std::string>(nb::type_name(object.type())),
-                          "return an array, bytes, or numbers");
+  const std::string given = nb::cast<std::string>(nb::type_name(object.type()));
+  if (object.is_none()) {
+    throw InvalidArgument("a function gave no array", given, "return an array, bytes, or numbers");
   }
+  if (dtype == DType::kBFloat16) {
+    throw InvalidArgument(
+        "a function gave no bfloat16", given,
+        "NumPy has not that type: return a tensor of torch's, the bits as uint16, "
+        "or bytes");
+  }
+  const nb::object own = numpy.attr("asarray")(object);
+  const bool is_empty =
+      nb::cast<std::size_t>(own.attr("size")) == 0;  // which NumPy takes for floats
+  if (is_whole(dtype) && !is_empty &&
+      nb::cast<std::string>(own.attr("dtype").attr("kind")) == "f") {
+    throw InvalidArgument("a row has values of another type than its column",
+                          "floats instead of " + std::string(to_string(dtype)),
+                          "convert them, or declare the column so");
+  }
+  const std::string_view name = to_string(dtype);
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));
 }
 

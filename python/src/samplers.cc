@@ -35,6 +35,14 @@ namespace {
 
 using SamplerPointer = std::unique_ptr<Sampler>;
 
+/// Errors: InvalidArgument if it is no whole number.
+std::uint64_t delivered_sample(nb::handle number) {
+  std::uint64_t sample = 0;
+  if (nb::try_cast(number, sample)) return sample;
+  throw InvalidArgument("not the number of a sample", nb::cast<std::string>(nb::repr(number)),
+                        "add whole numbers, 0 or more");
+}
+
 /// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
 struct SamplerObject {
   SamplerPointer sampler;
@@ -402,11 +410,13 @@ void add_samplers(nb::module_& module) {
       .def(
           "add",
           [](EpochAudit& self, nb::handle numbers) {
+            std::vector<std::uint64_t> samples;
             if (PyIndex_Check(numbers.ptr()) != 0) {
-              self.add(nb::cast<std::uint64_t>(numbers));
-              return;
+              samples.push_back(delivered_sample(numbers));
+            } else {
+              for (const nb::handle number : numbers) samples.push_back(delivered_sample(number));
             }
-            for (const nb::handle number : numbers) self.add(nb::cast<std::uint64_t>(number));
+            self.add(samples);
           },
           "numbers"_a, nb::sig("def add(self, numbers: typing.Any) -> None"),
           "Samples that were delivered: a number, or several.")

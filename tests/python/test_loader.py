@@ -278,6 +278,36 @@ def test_state_counts_what_was_delivered_at_every_step(ds: shardwise.Dataset, th
         assert "103 samples, each exactly once: proven" in rest.prove()
 
 
+def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset) -> None:
+    def make(batch_size: int = 10) -> Loader:
+        return Loader(ds, columns=[columns.key()], batch_size=batch_size)
+
+    state: dict[str, Any] = {}
+    for taken in (0, 4, 7):  # one run after another, in one epoch
+        loader = make()
+        if state:
+            loader.load_state_dict(state)
+        assert len(loader) == 11
+        while loader.steps_left > 11 - taken:
+            loader.next()
+        state = loader.state_dict()
+        assert state["batches"] == taken
+    other = make(batch_size=33)
+    other.load_state_dict(state)
+    assert (len(other), other.steps) == (7 + 1, 1)
+    other.next()
+    state = other.state_dict()  # at the end of the epoch it stands at the next one
+    assert state["batches"] == 0
+    loader.load_state_dict(state)
+    assert (loader.epoch, len(loader)) == (1, 11)
+    loader.set_epoch(0)
+    assert len(loader) == 11
+    loader.next()
+    del (state := loader.state_dict())["batches"]  # as an earlier version made it
+    loader.load_state_dict(state)
+    assert len(loader) == loader.steps == 10
+
+
 @pytest.mark.parametrize("before, after", [(2, 3), (3, 1), (1, 4)])
 def test_another_number_of_ranks_goes_on(ds: shardwise.Dataset, before: int, after: int) -> None:
     def loader_of(rank: ranks.Reducer) -> Loader:
@@ -528,9 +558,17 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         ({"columns": [key], "mix": shardwise.Mixup("jpg", 0.2)}, "jpg"),
         ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
     ]
+    for name, value in (("batch_size", -1), ("threads", 1.5), ("prefetch", 2**31), ("order", "wids"),
+                        ("by_length", 8), ("mix", 0.2), ("ranks", 1), ("memory", 3)):  # fmt: skip
+        cases.append(({"columns": [key], name: value}, f"^not valid: {name}={value!r}; "))
     for options, text in cases:
         with pytest.raises(errors.InvalidArgument, match=text):
             Loader(ds, **options)
+    for data in (None, "train.idx", [ds]):
+        with pytest.raises(errors.InvalidArgument, match="^not valid: data=.*; give a shardwise.D"):
+            Loader(data, columns=[key])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^columns: give a list"):
+        Loader(ds, columns=key)  # type: ignore[arg-type]
     with pytest.raises(errors.NotFound, match="nope"):
         Loader(ds, columns=[key], by_length=shardwise.ByLength("nope"))
     with pytest.raises(TypeError, match="shardwise.columns"):
@@ -541,6 +579,40 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         columns.array("x.npy", "float32", ())
     with pytest.raises(errors.InvalidArgument, match="pickle"):
         columns.array("x.pkl", "float32")
+    with pytest.raises(errors.InvalidArgument, match="^not valid: fields=3; name a field"):
+        columns.integer(3)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="^not valid: shape=2; give the sizes"):
+        columns.array("x.npy", "float32", 2)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="^not valid: make=None; give a function"):
+        columns.function("f", "float32", (), None)  # type: ignore[arg-type]
+
+
+def test_what_a_loader_cannot_do_is_named(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()])
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: loader.set_epoch(-1), "epoch=-1; give a whole number"),
+        (lambda: loader.epochs(1.5), "end=1.5; give a whole number"),  # type: ignore[arg-type]
+        (lambda: loader.load_state_dict({}), "state_dict={}; give what state_dict"),
+        (lambda: loader.load_state_dict("sw2."), "state_dict='sw2.'"),  # type: ignore[arg-type]
+        (lambda: loader.load_state_dict({"token": "t", "batches": -1}), "state_dict="),
+        (lambda: shardwise.mix(ds), "datasets="),  # type: ignore[arg-type]
+        (lambda: shardwise.mix(["a.idx"]), "datasets='a.idx'"),  # type: ignore[list-item]
+        (lambda: shardwise.mix([ds], ["x"]), "weights="),  # type: ignore[list-item]
+        (lambda: ranks.Reducer(0, 1.5, sum), "world_size=1.5"),  # type: ignore[arg-type]
+        (lambda: ranks.Reducer(0, 1, None), "all_reduce_sum=None"),  # type: ignore[arg-type]
+    ]
+    for call, text in refused:
+        with pytest.raises(errors.InvalidArgument, match="^not valid: " + text):
+            call()
+
+
+def test_an_audit_takes_all_numbers_or_none(ds: shardwise.Dataset) -> None:
+    audit = shardwise.Audit(shardwise.Sampler(ds))
+    before = audit.words()
+    for numbers in ([3, -1], [3, 1.5], [3, "4"], -1):
+        with pytest.raises(errors.InvalidArgument, match="not the number of a sample"):
+            audit.add(numbers)
+        assert audit.words() == before
 
 
 def test_a_missing_column_is_named_with_those_there_are(ds: shardwise.Dataset) -> None:

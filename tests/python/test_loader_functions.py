@@ -436,3 +436,14 @@ def test_memory_that_cannot_be_had_is_raised(ds: shardwise.Dataset) -> None:
         one_batch(ds, columns.integer("cls"), memory=none)
     with pytest.raises(errors.InvalidArgument, match="not aligned"):
         one_batch(ds, columns.integer("cls"), memory=Crooked)
+
+
+def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
+    for shape, given in (((), 1.5), ((), 2.0), ((2,), [1, 2.5]), (None, [0.5])):
+        column = columns.function("f", "int32", shape, lambda s, r, given=given: given)
+        with pytest.raises(errors.InvalidArgument, match="column: floats instead of int32"):
+            one_batch(ds, column)
+    empty = one_batch(ds, columns.function("f", "int32", None, lambda s, r: []), batch_size=2)
+    assert [row.size for row in empty["f"]] == [0, 0]
+    with pytest.raises(errors.InvalidArgument, match="gave no bfloat16: float; NumPy has not that"):
+        one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
