@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import shardwise
+from shardwise import columns, ranks
 from shardwise.torch import BatchSampler, DistributedChunkedSampler
 
 options: dict[str, Any] = json.loads(sys.argv[1])
@@ -44,12 +45,27 @@ class Model(lightning.LightningModule):
         self.seen: dict[int, list[int]] = {}
 
     def train_dataloader(self) -> Any:
+        if options["loader"] == "threads":  # made here, where the process group is there
+            self.loader = shardwise.Loader(
+                self.loader,
+                columns=[columns.integer("cls"), columns.key()],
+                order=shardwise.Order(seed=17, chunk_size=50),
+                batch_size=batch_size,
+                ranks=ranks.torch_ranks(),
+            )
         return self.loader
 
     def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
-        self.seen.setdefault(self.current_epoch, []).extend(batch["__index__"].tolist())
-        loss: torch.Tensor = self.layer(batch["cls"].float()[:, None] / 2001).square().mean()
+        threads = options["loader"] == "threads"
+        numbers = batch.samples if threads else batch["__index__"]  # type: ignore[attr-defined]
+        self.seen.setdefault(self.current_epoch, []).extend(numbers.tolist())
+        classes = torch.as_tensor(batch["cls"]).float()
+        loss: torch.Tensor = self.layer(classes[:, None] / 2001).square().sum()
         return loss
+
+    def on_train_epoch_end(self) -> None:
+        if options["loader"] == "threads" and not self.trainer.should_stop:
+            self.loader.prove()
 
     def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
         self.batches_done = number + 1
@@ -58,12 +74,12 @@ class Model(lightning.LightningModule):
             self.trainer.should_stop = True
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if options["loader"] != "sampler":
+        if options["loader"] in ("batch_sampler", "stateful"):
             checkpoint["samples"] = self.loader.batch_sampler.token(self.batches_done)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if options["loader"] != "batch_sampler":
-            return  # a StatefulDataLoader has a state of its own
+            return  # a StatefulDataLoader and a shardwise.Loader have states of their own
         self.loader.batch_sampler.resume(checkpoint["samples"])
         checkpoint["loops"]["fit_loop"]["state_dict"].pop("combined_loader", None)
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
@@ -78,19 +94,20 @@ class Model(lightning.LightningModule):
 def main() -> None:
     ds: Any = shardwise.open(options["index"])
     sampler = DistributedChunkedSampler(ds, seed=17, chunk_size=50)
-    model = Model(loader_of(ds, sampler))
+    model = Model(ds if options["loader"] == "threads" else loader_of(ds, sampler))
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=options.get("ranks", 2),
         strategy="ddp",
-        max_epochs=2,
+
         default_root_dir=options["out"],
         enable_progress_bar=False,
         enable_model_summary=False,
         logger=False,
-        **options.get("trainer", {}),
+        **{"max_epochs": 2} | options.get("trainer", {}),
     )
     trainer.fit(model, ckpt_path=options.get("resume"), weights_only=False)
+    trainer.save_checkpoint(Path(options["out"], "ended.ckpt"))
     out = Path(options["out"], f"seen-{trainer.global_rank}.json")
     out.write_text(json.dumps(model.seen))
 

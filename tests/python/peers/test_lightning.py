@@ -52,3 +52,30 @@ def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> No
         fit(out=more, **options | {"loader": "batch_sampler", "batch_size": 16, "ranks": 3}) == ""
     )
     prove_exact(train, 2, first, more)
+
+
+def test_another_number_of_ranks_ends_its_first_epoch_in_a_run_of_its_own(
+    train: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    first, rest, last = tmp_path / "first", tmp_path / "rest", tmp_path / "last"
+    options = {"index": train, "batch_size": 10, "trainer": _OWN_RANKS}
+    assert fit(out=first, loader="stateful", stop_after=[0, 37], **options) == ""
+    options |= {"loader": "batch_sampler", "ranks": 3}
+    one = _OWN_RANKS | {"max_epochs": 1}
+    assert fit(out=rest, resume=first / "stopped.ckpt", **options | {"trainer": one}) == ""
+    assert fit(out=last, resume=rest / "ended.ckpt", **options) == ""
+    prove_exact(train, 2, first, rest, last)
+
+
+def test_a_loader_with_threads_goes_on_in_the_middle_of_an_epoch(
+    train: Path, tmp_path: Path
+) -> None:
+    runs = [tmp_path / name for name in ("first", "second", "third")]
+    options = {"index": train, "loader": "threads", "batch_size": 16}
+    assert fit(out=runs[0], stop_after=[0, 20], **options) == ""
+    options["resume"] = runs[0] / "stopped.ckpt"
+    assert fit(out=runs[1], stop_after=[0, 47], **options) == ""
+    options["resume"] = runs[1] / "stopped.ckpt"
+    assert fit(out=runs[2], **options) == ""
+    prove_exact(train, 2, *runs)
