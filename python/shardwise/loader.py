@@ -358,7 +358,8 @@ class Loader:
         the order promises: "epoch 3: 20000 samples, each exactly once: proven".
 
         Every rank calls it, after its last batch. Raises NotExact, on all ranks, with what is
-        missing or came twice; BadField if all ranks together found more than max_bad bad samples.
+        missing or came twice; Mismatch, on all ranks, with what differs, if they have not the same
+        data, options, epoch and beginning; BadField if all ranks together found more than max_bad bad samples.
         Costs: one small all-reduce.
         """
         return self._core.prove()
@@ -368,7 +369,8 @@ class Loader:
         it when the last of them has been used. For load_state_dict(), of any number of ranks.
 
         Every rank calls it, and gets the same; save that of one. At the end of an epoch, the epoch
-        is proven, and the state stands at the beginning of the next. Raises as prove() there.
+        is proven, and the state stands at the beginning of the next. Raises as prove() there;
+        Mismatch, on all ranks, also if these took different numbers of steps.
         Costs: one small all-reduce.
         """
         left = self._core.steps_left

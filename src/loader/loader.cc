@@ -17,6 +17,7 @@
 #include "loader/length_batches.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
+#include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
@@ -32,6 +33,7 @@ using detail::Engine;
 using detail::LengthBatches;
 using detail::LoadMeter;
 using detail::MadeBatch;
+using detail::RankAgreement;
 using detail::SampleLengths;
 
 /// Errors: InvalidArgument, for what cannot go together.
@@ -312,21 +314,59 @@ struct Loader::Impl {
   /// Which of the ranks that get the same batches this one is.
   std::uint64_t replica() const { return sampler->rank() % sampler->replicas(); }
 
+  /// What all ranks must have alike, so that their batches together are an epoch.
+  RankAgreement common() const {
+    ResumeToken order = sampler->token_after(0);
+    ResumeToken left_out;
+    left_out.skip = std::exchange(order.skip, {});
+    const std::string begin = std::to_string(order.position) + " " +
+                              std::to_string(by_length ? place_after(0).batches : 0);
+    // What is left says nothing but what the order is made of.
+    order.fingerprint = {};
+    order.epoch = 0;
+    order.position = 0;
+    order.history.clear();
+    return RankAgreement({
+        {"data set", to_string(data.fingerprint())},
+        {"order", order.to_text()},
+        {"number of replicas", std::to_string(sampler->replicas())},
+        {"batch size", std::to_string(options.batch_size) + " " +
+                           std::to_string(options.global_batch_size) + " " + rule},
+        {"epoch", std::to_string(sampler->epoch())},
+        {"point from which it goes on", begin + " " + left_out.to_text()},
+        {"number of steps taken", std::to_string(steps_taken)},
+    });
+  }
+
   /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
   /// bad samples, too. Collective.
-  std::vector<EpochAudit::Sum> agree() {
+  /// Errors: Mismatch, on all ranks, if they differ; also in the steps taken, if `in_step`.
+  std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
-    std::vector<std::int64_t> words(kWords * sampler->replicas() + 1);
+    const RankAgreement alike = common();
+    // As many words on all ranks, however they differ.
+    std::vector<std::int64_t> words = alike.words();
+    const std::size_t first = words.size();
+    words.resize(first + kWords + 1);
     const auto own = audit.sum().to_words();
-    std::copy(own.begin(), own.end(),
-              words.begin() + static_cast<std::ptrdiff_t>(kWords * replica()));
     const bool speaks = replica() == 0;  // the other replicas found the same
-    words.back() = speaks ? static_cast<std::int64_t>(bad_here.size()) : 0;
+    if (speaks) {
+      std::copy(own.begin(), own.end(), words.begin() + static_cast<std::ptrdiff_t>(first));
+      words.back() = static_cast<std::int64_t>(bad_here.size());
+    }
     ranks->add(words);
+    alike.require(words, sampler->world_size(), in_step ? 0 : 1);
+    // Of the other replicas.
+    std::vector<std::int64_t> others(kWords * (sampler->replicas() - 1));
+    if (!speaks) {
+      std::copy(own.begin(), own.end(),
+                others.begin() + static_cast<std::ptrdiff_t>(kWords * (replica() - 1)));
+    }
+    if (!others.empty()) ranks->add(others);
     std::vector<EpochAudit::Sum> sums;
-    for (std::uint64_t r = 0; r < sampler->replicas(); ++r) {
-      sums.push_back(
-          EpochAudit::Sum::from_words(std::span(words).subspan(kWords * r).first<kWords>()));
+    sums.push_back(EpochAudit::Sum::from_words(std::span(words).subspan(first).first<kWords>()));
+    for (std::size_t i = 0; i < others.size(); i += kWords) {
+      sums.push_back(EpochAudit::Sum::from_words(std::span(others).subspan(i).first<kWords>()));
     }
     bad_everywhere.clear();
     if (words.back() != 0) exchange_bad(speaks);
@@ -359,9 +399,9 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Collective. Errors: NotExact.
+  /// Collective. Errors: NotExact; Mismatch.
   std::string prove() {
-    const std::vector<EpochAudit::Sum> sums = agree();
+    const std::vector<EpochAudit::Sum> sums = agree(false);
     const Hash128 fingerprint = data.fingerprint();
     if (sampler->is_exact() && !expected_all) {
       expected_all = EpochAudit::Sum::of_range(0, sampler->num_samples(), fingerprint);
@@ -560,7 +600,7 @@ ResumeToken Loader::state() {
     impl.prove();
     return impl.token_after(impl.steps_taken);
   }
-  const std::vector<EpochAudit::Sum> sums = impl.agree();
+  const std::vector<EpochAudit::Sum> sums = impl.agree(true);
   ResumeToken token = impl.token_after(impl.steps_taken);
   // Of replicas that got the same it does not matter which; what one of them lacks is not proven.
   token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);

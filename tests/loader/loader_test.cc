@@ -1,5 +1,6 @@
 #include "shardwise/loader/loader.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -131,6 +132,79 @@ TEST(LoaderTest, ResumedAtEveryStepAndOnAnotherWorldTheSamplesAreTheSame) {
     });
     EXPECT_EQ(rows, expected) << "after " << steps << " steps";
   }
+}
+
+/// What state() and prove() of two ranks say, by rank, with these options and steps.
+std::vector<std::string> what_two_ranks_say(const std::array<Dataset, 2>& data,
+                                            const std::array<Loader::Options, 2>& options,
+                                            const std::array<std::uint64_t, 2>& epochs,
+                                            const std::array<int, 2>& steps, bool is_proof) {
+  ThreadRanks ranks(2);
+  std::vector<std::string> said(2);
+  on_ranks(2, [&](std::uint64_t rank) {
+    Loader loader(data[rank], options[rank], ranks.rank(rank));
+    loader.set_epoch(epochs[rank]);
+    for (int step = 0; step < steps[rank]; ++step) loader.next();
+    try {
+      said[rank] = is_proof ? loader.prove() : loader.state().to_text();
+    } catch (const Error& error) {
+      said[rank] = std::string(error_code_name(error.code())) + ": " + error.what();
+    }
+  });
+  return said;
+}
+
+TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
+  const test::TempDir dir;
+  const test::TempDir other_dir;
+  const Dataset data = make_numbers(dir, 60);
+  const Dataset other = make_numbers(other_dir, 61);
+  const Loader::Options usual{.columns = all_columns(), .batch_size = 5, .threads = 0};
+  const auto with = [&](auto&& change) {
+    Loader::Options options = usual;
+    change(options);
+    return options;
+  };
+  struct Case {
+    std::string differing;
+    Dataset data;
+    Loader::Options options;
+    std::uint64_t epoch = 0;
+  };
+  const std::vector<Case> cases{
+      {"batch size", data, with([](auto& o) { o.batch_size = 6; })},
+      {"batch size", data, with([](auto& o) { o.global_batch_size = 10; })},
+      {"batch size", data, with([](auto& o) { o.by_length = {.field = "txt"}; })},
+      {"order", data, with([](auto& o) { o.order.seed = 1; })},
+      {"order", data, with([](auto& o) { o.order.tail = Order::Tail::kDrop; })},
+      {"point from which it goes on", data, with([](auto& o) { o.order.skip.add_sample(4); })},
+      {"number of replicas", data, with([](auto& o) { o.replicas = 2; })},
+      {"data set, order", other, usual},  // it has 61 samples
+      {"epoch", data, usual, 3},
+  };
+  for (const Case& one : cases) {
+    for (const bool is_proof : {false, true}) {
+      const auto said = what_two_ranks_say({data, one.data}, {usual, one.options}, {0, one.epoch},
+                                           {2, 2}, is_proof);
+      for (const std::string& text : said) {
+        EXPECT_THAT(text, testing::StartsWith("Mismatch: the loaders of the ranks differ: " +
+                                              one.differing + "; give all ranks the same"));
+      }
+    }
+  }
+  // A state after different numbers of steps would lose samples; a proof says what is missing.
+  for (const std::string& text :
+       what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {2, 3}, false)) {
+    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
+  }
+  for (const std::string& text :
+       what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {6, 5}, true)) {
+    EXPECT_THAT(text, testing::StartsWith("NotExact: "));
+  }
+  const auto same = what_two_ranks_say({data, data}, {usual, with([](auto& o) { o.threads = 2; })},
+                                       {1, 1}, {4, 4}, false);
+  EXPECT_EQ(same[0], same[1]);
+  EXPECT_EQ(ResumeToken::from_text(same[0]).position, 40u);
 }
 
 TEST(LoaderTest, EpochsGoOnWhereEarlierOnesEnded) {

@@ -278,6 +278,26 @@ def test_state_counts_what_was_delivered_at_every_step(ds: shardwise.Dataset, th
         assert "103 samples, each exactly once: proven" in rest.prove()
 
 
+def test_ranks_that_differ_are_told_so(ds: shardwise.Dataset) -> None:
+    def work(rank: ranks.Reducer, steps: int, **options: Any) -> list[str]:
+        said = []
+        loader = Loader(ds, columns=[columns.key()], ranks=rank, **options)
+        for _ in range(steps):
+            loader.next()
+        for call in (loader.state_dict, loader.prove):
+            with pytest.raises(shardwise.Error) as raised:
+                call()
+            said.append(f"{raised.value.code}: {raised.value}")
+        return said
+
+    differ = "Mismatch: the loaders of the ranks differ: "
+    for said in FakeRanks(3).run(lambda rank: work(rank, 1, batch_size=5 + rank.rank // 2)):
+        assert all(text.startswith(differ + "batch size; give all ranks") for text in said)
+    for said in FakeRanks(3).run(lambda rank: work(rank, rank.rank, batch_size=5)):
+        assert said[0].startswith(differ + "number of steps taken; ")
+        assert said[1].startswith("NotExact: epoch 0: not exact: 15 deliveries of 103")
+
+
 def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset) -> None:
     def make(batch_size: int = 10) -> Loader:
         return Loader(ds, columns=[columns.key()], batch_size=batch_size)

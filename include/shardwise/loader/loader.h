@@ -244,15 +244,17 @@ class SHARDWISE_EXPORT Loader {
   /// ranks know the bad samples that any rank has left out.
   /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
   /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
-  ///         taken all its batches. BadField if all ranks together found more than max_bad bad
-  ///         samples. Those of the Reducer.
+  ///         taken all its batches. Mismatch, on all ranks, naming what differs, if they have not
+  ///         the same data, options, epoch and beginning. BadField if all ranks together found more
+  ///         than max_bad bad samples. Those of the Reducer.
   /// Cost:   one small all-reduce; orders that are not exact 20 ns a sample.
   std::string prove();
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
   /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
   /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
-  /// Errors: as prove(), at the end of an epoch. Cost: one small all-reduce.
+  /// Errors: Mismatch, on all ranks, if they differ as prove() says, or in the steps taken; as
+  ///         prove(), at the end of an epoch. Cost: one small all-reduce.
   ResumeToken state();
   /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
   /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
