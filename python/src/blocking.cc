@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/cancel_scope.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 
@@ -102,7 +103,7 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
   MainThreadHelper& helper = MainThreadHelper::get();
   std::exception_ptr signal;  // what a handler raised
   {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     helper.begin(cancellable);
     while (!helper.wait(kSignalInterval)) {
       const nb::gil_scoped_acquire acquired;
@@ -114,7 +115,7 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
       }
       stop = true;
       if (on_cancel) on_cancel();
-      const nb::gil_scoped_release again;
+      const GilReleased again;
       helper.wait();
       break;
     }
@@ -131,7 +132,7 @@ void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
   if (is_main_thread() && !MainThreadHelper::get().is_busy()) {
     return work_on_helper(work, on_cancel);
   }
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   work({});
 }
 

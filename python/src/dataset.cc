@@ -19,6 +19,7 @@
 #include "data/dataset_access.h"
 #include "errors.h"
 #include "field_names.h"
+#include "gil.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
 #include "shardwise/index/query.h"
@@ -254,7 +255,7 @@ nb::object sizes(const DatasetObject& self, const std::string& field, nb::handle
   const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
   std::vector<std::uint64_t> sizes(wanted.size());
   {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     self.data.sizes(wanted, field, sizes);
   }
   return array_of(std::vector<std::int64_t>(sizes.begin(), sizes.end()));
@@ -388,7 +389,7 @@ Sample sample_at(const Dataset& data, std::uint64_t number) {
   if (may_wait_long(data)) {
     return without_gil([&](const CancelToken&) { return data[number]; });
   }
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   return data[number];
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "gil.h"
 #include "raised.h"
 #include "shardwise/base/error.h"
 
@@ -15,21 +16,29 @@ namespace {
 
 constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
 
-/// Sets the error of the class that is named as the code. Python itself imports and keeps the
-/// module.
+/// The class of errors that is named as the code; null with Python's error set. A new reference.
+/// Python itself imports and keeps the module.
+PyObject* class_of(std::string_view code) {
+  PyObject* const errors = PyImport_ImportModule("shardwise.errors");
+  if (errors == nullptr) return nullptr;
+  // The names of codes are literals.
+  PyObject* const type = PyObject_CallMethod(errors, "of_code", "s", code.data());
+  Py_DECREF(errors);
+  return type;
+}
+
 void set_error(const Error& error) noexcept {
-  try {
-    const nb::module_ errors = nb::module_::import_("shardwise.errors");
-    const std::string_view code = error_code_name(error.code());
-    const nb::object type = errors.attr("of_code")(nb::str(code.data(), code.size()));
+  call_python([&] {
+    PyObject* const type = class_of(error_code_name(error.code()));
+    if (type == nullptr) return;
     const std::string_view text = error.what();
     // Names in a text are escaped, so it is ASCII but for what a system's message may hold.
-    const nb::object message = nb::steal(
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-    PyErr_SetObject(type.ptr(), message.ptr());
-  } catch (nb::python_error& failed) {
-    failed.restore();
-  }
+    PyObject* const message =
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    if (message != nullptr) PyErr_SetObject(type, message);
+    Py_XDECREF(message);
+    Py_DECREF(type);
+  });
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "columns.h"
 #include "errors.h"
 #include "field_names.h"
+#include "gil.h"
 #include "loader/loader_access.h"
 #include "loading.h"
 #include "objects.h"
@@ -84,7 +85,7 @@ class LoaderObject {
   LoaderObject(const MixedDataset& data, const Loader::Options& options,
                std::shared_ptr<Reducer> ranks, nb::object kept)
       : has_threads_(options.threads > 0), kept_(std::move(kept)) {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
   }
   ~LoaderObject() { close(); }
@@ -98,7 +99,7 @@ class LoaderObject {
     if (dropped && is_foreign_thread()) {
       DroppedLoaders::get().add(std::move(dropped), keep(kept_));
     } else if (dropped) {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       dropped.reset();
     }
     in_use_ = false;
@@ -165,7 +166,7 @@ class [[nodiscard]] Use {
 template <class Work>
 auto used(LoaderObject& object, const Work& work) {
   const Use use(object);
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   return work(use.loader());
 }
 
@@ -257,7 +258,7 @@ void make(LoaderObject* self, const nb::list& datasets,
 void wait_for_batch(const LoaderObject& object, Loader& loader) {
   for (bool is_there = false; !is_there;) {
     if (object.has_threads()) {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       is_there = detail::LoaderAccess::wait(loader, kSignalInterval);
     } else {
       run_without_gil(
@@ -273,7 +274,7 @@ nb::object next_batch(LoaderObject& self) {
   wait_for_batch(self, use.loader());
   std::optional<Batch> batch;
   {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     batch = use.loader().next();
   }
   return batch ? nb::cast(BatchObject{*std::move(batch)}) : nb::none();
@@ -392,7 +393,7 @@ void add_loaders(nb::module_& module) {
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def_static("wait_for_dropped",
                   [] {
-                    const nb::gil_scoped_release released;
+                    const GilReleased released;
                     DroppedLoaders::get().wait();
                   })
       .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });

@@ -14,6 +14,7 @@
 #include "data/sample_access.h"
 #include "errors.h"
 #include "field_names.h"
+#include "gil.h"
 #include "objects.h"
 
 namespace nb = nanobind;
@@ -108,7 +109,7 @@ nb::object copied(const Sample& sample, std::size_t i) {
   if (bytes.size() < kLong) {
     detail::SampleAccess::copy_unchanged(sample, i, {to, bytes.size()});
   } else {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     detail::SampleAccess::copy_unchanged(sample, i, {to, bytes.size()});
   }
   return copy;
@@ -161,7 +162,7 @@ nb::object tensor_of(const SampleObject& self, nb::handle name) {
   const std::size_t size = self.sample.field(place).bytes.size();
   nb::object tensor = torch.attr("empty")(size, "dtype"_a = torch.attr("uint8"));
   auto* to = reinterpret_cast<std::byte*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   detail::SampleAccess::copy_unchanged(self.sample, place, {to, size});
   return tensor;
 }

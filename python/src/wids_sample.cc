@@ -17,6 +17,7 @@
 #include "data/sample_access.h"
 #include "errors.h"
 #include "field_names.h"
+#include "gil.h"
 #include "ingest/remote_shards.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
@@ -176,7 +177,7 @@ nb::object copied(const Sample& sample, std::size_t i) {
   if (bytes.size() < kLong) {
     detail::SampleAccess::copy(sample, i, {to, bytes.size()});
   } else {
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     detail::SampleAccess::copy(sample, i, {to, bytes.size()});
   }
   return copy;

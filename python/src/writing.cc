@@ -9,6 +9,7 @@
 
 #include "blocking.h"
 #include "field_names.h"
+#include "gil.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
 #include "shardwise/tar/shard_writer.h"
@@ -58,7 +59,7 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
     held.push_back(std::make_unique<Buffer>(data));
     written.push_back({.name = text_of(field), .bytes = held.back()->bytes()});
   }
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   self.writer->write(name, written);
 }
 
@@ -114,7 +115,7 @@ void add_writing(nb::module_& module) {
       .def(
           "close",
           [](WriterObject& self) {
-            const nb::gil_scoped_release released;
+            const GilReleased released;
             self.writer->close();
           },
           "Finishes the last shard.")
