@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "base/text.h"
 #include "data/checked_segments.h"
@@ -235,7 +236,8 @@ Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uin
     last = last > first ? selection_->numbers[last - 1] + 1 : 0;
     first = last > 0 ? selection_->numbers[first] : 0;
   }
-  std::vector<std::uint64_t> numbers = select_samples(impl_->index, condition, first, last);
+  std::vector<std::uint64_t> numbers = select_samples(impl_->index, condition, first, last,
+                                                      detail::CancelScope::joined(impl_->cancel));
   if (selection_) {
     std::erase_if(numbers, [&](std::uint64_t number) { return !selection_->find(number); });
   }

@@ -211,7 +211,7 @@ std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
 
 std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                           std::string_view condition, std::uint64_t first,
-                                          std::uint64_t last) {
+                                          std::uint64_t last, const CancelToken& cancel) {
   last = std::min(last, index->size());
   first = std::min(first, last);
   // The line break ends a comment that the condition may hold.
@@ -219,6 +219,7 @@ std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
               "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
                   " AND sample < " + std::to_string(last) + " AND (" + std::string(condition) +
                   "\n) ORDER BY sample");
+  query.set_cancel(cancel);
   std::vector<std::uint64_t> samples;
   while (query.next()) {
     const MetadataValue value = query.value(0);

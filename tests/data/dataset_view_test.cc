@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error_types.h"
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
@@ -54,6 +55,16 @@ TEST(DatasetViewTest, HasTheSameMethodsOverItsOwnNumbers) {
     EXPECT_EQ(view.sample_bytes()(17), all.sample_bytes()(197));
     EXPECT_EQ(all.sample_bytes()(197), 9U);
   }
+}
+
+TEST(DatasetViewTest, WhereCanBeCancelled) {
+  const Indexed t;
+  CancelToken::Flag cancel = false;
+  const Dataset all = Dataset::open(t.dir / "t.idx", {.cancel = &cancel});
+  const char* long_condition = "(SELECT count(*) FROM samples a, samples b, samples c) > cls";
+  EXPECT_EQ(all.where("cls >= 0").size(), 200U);
+  cancel = true;
+  EXPECT_THROW((void)all.where(long_condition), Cancelled);
 }
 
 TEST(DatasetViewTest, HasAFingerprintOfItsOwn) {

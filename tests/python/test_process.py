@@ -41,3 +41,23 @@ for _ in range(12):
     passed.acquire()
 """
     assert_ends(index, script)
+
+
+def test_ctrl_c_ends_a_long_condition(index: Path) -> None:
+    script = """
+def interrupt():
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+begun = threading.Event()
+thread = threading.Thread(target=interrupt)
+thread.start()
+tables = ", ".join(f"samples s{i}" for i in range(8))
+try:
+    begun.set()
+    ds.where(f"(SELECT count(*) FROM {tables}) > cls")
+except KeyboardInterrupt:
+    print("interrupted")
+thread.join()
+print(len(ds.where("cls >= 0")))
+"""
+    assert_ends(index, script, "interrupted\n103\n")

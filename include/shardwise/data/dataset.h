@@ -78,7 +78,7 @@ class SHARDWISE_EXPORT Dataset {
     /// The fetchers for remote samples with Access::kRange; null: the cache's, or the standard
     /// ones.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
-    /// Ends fetching, and waiting for shards that others fetch, with Cancelled.
+    /// Ends fetching, waiting for shards that others fetch, and where(), with Cancelled.
     CancelToken cancel = {};
     /// See Index::Lookup: a folder below which all shards are looked for, and whether copies of
     /// shards, which have times of their own, are accepted.
@@ -207,7 +207,7 @@ class SHARDWISE_EXPORT Dataset {
   /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
   /// Query holds: `where("cls = 7 AND width >= 256")`, where cls and width are columns that the
   /// index was built with. The column `sample` is the number in the index.
-  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex.
+  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex; Cancelled.
   /// Cost: about 0.3 us a sample.
   [[nodiscard]] Dataset where(std::string_view condition) const;
   /// The same of those in [first, last), by their numbers here: no others are looked at, so threads

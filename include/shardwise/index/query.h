@@ -88,8 +88,10 @@ class SHARDWISE_EXPORT Query {
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition);
 /// The same of those in [first, last): no others are looked at, so threads can share the work.
+/// Errors: Cancelled soon after `cancel` says so, too.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition,
-                                                           std::uint64_t first, std::uint64_t last);
+                                                           std::uint64_t first, std::uint64_t last,
+                                                           const CancelToken& cancel = {});
 
 }  // namespace shardwise
