@@ -14,6 +14,7 @@ A dtype is a name as "float32", or NumPy's or torch's type of that name.
 from __future__ import annotations
 
 import builtins
+import importlib
 import operator
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -146,16 +147,13 @@ def image(
 
 def _media() -> ModuleType:
     """The extension that has FFmpeg's libraries, loaded when it is first needed."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    name = f"{__package__}._video"
-    if find_spec(name) is None:
+    try:
+        return importlib.import_module("._video", __package__)
+    except ModuleNotFoundError:
         raise Unsupported(
             "there are no columns of videos and sounds: this package was built without FFmpeg's "
             "libraries; build it where they are installed"
-        )
-    return import_module(name)
+        ) from None
 
 
 def video(
