@@ -186,16 +186,9 @@ void load_state(IteratorObject& it, const nb::dict& state) {
   it = std::move(moved);
 }
 
-/// The rank of this process and their number, as its launcher says. Where the ranks meet is of no
-/// concern here.
+/// The rank of this process and their number, as its launcher says.
 std::pair<int, int> ranks_of_launcher() {
-  const RankEnvironment found =
-      rank_environment([](const std::string& name) -> std::optional<std::string> {
-        if (const char* value = std::getenv(name.c_str())) return value;
-        if (name == "MASTER_ADDR") return "localhost";
-        if (name == "MASTER_PORT") return "1";
-        return std::nullopt;
-      });
+  const RankEnvironment found = rank_environment();
   return {found.rank, found.world_size};
 }
 

@@ -1,8 +1,14 @@
 #include "base/rank_environment.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <string_view>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <sstream>
 
 #include "base/hasher.h"
 #include "base/text.h"
@@ -12,26 +18,35 @@
 namespace shardwise::detail {
 namespace {
 
+constexpr int kMostRanks = 1 << 24;
+constexpr const char* kNoRanks = "cannot determine the ranks";
+constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
+
 [[noreturn]] void throw_environment(const std::string& what, const std::string& where,
                                     const std::string& remedy) {
   throw Error(ErrorCode::kDistributed, what, where, remedy);
 }
 
+enum class Launcher { kVariables, kOpenMpi, kSlurm, kPmi };
+
 /// The variables of one launcher; nullptr where it has none.
 struct Names {
-  const char* launcher;
+  Launcher launcher;
+  const char* label;
   const char* rank;
   const char* world_size;
   const char* local_rank;
   const char* local_world_size;
 };
 
-constexpr std::array<Names, 4> kLaunchers = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+constexpr std::array<Names, 5> kLaunchers = {{
+    {Launcher::kVariables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {Launcher::kOpenMpi, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    // Before Slurm: mpiexec of MPICH and Intel MPI, in a Slurm job, start ranks of their own by it.
+    {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
+    {Launcher::kSlurm, "Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
 }};
 
 class Reader {
@@ -52,7 +67,7 @@ class Reader {
     if (!value) return std::nullopt;
     const auto parsed = parse_int64(*value);
     if (!parsed || *parsed < least || *parsed > most) {
-      throw_environment("cannot determine the ranks", std::string(name) + "=" + in_quotes(*value),
+      throw_environment(kNoRanks, std::string(name) + "=" + in_quotes(*value),
                         "it must be a whole number from " + std::to_string(least) + " to " +
                             std::to_string(most));
     }
@@ -61,14 +76,87 @@ class Reader {
 
   int required(const Names& names, const char* name, int least, int most) const {
     if (const auto value = number(name, least, most)) return *value;
-    throw_environment("cannot determine the ranks",
-                      "variables of " + std::string(names.launcher) + " are set, but not " + name,
+    throw_environment(kNoRanks,
+                      "variables of " + std::string(names.label) + " are set, but not " + name,
                       "set " + std::string(name) + ", or unset the others to run alone");
+  }
+
+  /// "NAME=value and OTHER=value".
+  std::string both(const char* name, const char* other) const {
+    return std::string(name) + "=" + escaped(text(name).value_or("")) + " and " + other + "=" +
+           escaped(text(other).value_or(""));
   }
 
  private:
   const Environment& get_;
 };
+
+// ------------------------------------------------------------------------------------------ Slurm
+
+[[noreturn]] void throw_layout(const std::string& name, const std::string& text) {
+  throw_environment(kNoRanks, name + "=" + in_quotes(text),
+                    "it must be the number of tasks of each node, as \"2(x3),1\"");
+}
+
+/// "2(x3),1" is 2, 2, 2, 1.
+std::vector<int> tasks_of_nodes(const std::string& name, const std::string& text) {
+  std::vector<int> nodes;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t bracket = part.find("(x");
+    const bool repeats = bracket != std::string::npos;
+    if (repeats && part.back() != ')') throw_layout(name, text);
+    const auto tasks = parse_int64(part.substr(0, bracket));
+    const auto times =
+        repeats ? parse_int64(part.substr(bracket + 2, part.size() - bracket - 3)) : 1;
+    const auto most = static_cast<std::int64_t>(kMostRanks);
+    if (!tasks || !times || *tasks < 0 || *tasks > most || *times < 1 ||
+        *times > most - static_cast<std::int64_t>(nodes.size())) {
+      throw_layout(name, text);
+    }
+    nodes.insert(nodes.end(), static_cast<std::size_t>(*times), static_cast<int>(*tasks));
+  }
+  if (nodes.empty()) throw_layout(name, text);
+  return nodes;
+}
+
+/// How many tasks of the step run on this node; nothing where Slurm does not say.
+std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const char* world_name) {
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+    const auto text = env.text(name);
+    if (!text) continue;
+    const std::vector<int> nodes = tasks_of_nodes(name, *text);
+    const std::int64_t sum = std::accumulate(nodes.begin(), nodes.end(), std::int64_t{0});
+    const bool of_step = std::string_view(name) == "SLURM_STEP_TASKS_PER_NODE";
+    if (sum != world_size && of_step) {
+      throw_environment(kNoRanks, env.both(name, world_name),
+                        "the tasks of all nodes together are not the tasks of the step: leave "
+                        "Slurm's variables as srun sets them");
+    }
+    if (sum != world_size) continue;  // of the whole job, and this is a step of another shape
+    if (nodes.size() == 1) return nodes[0];
+    const auto node = env.number("SLURM_NODEID", 0, kMostRanks);
+    if (!node) continue;
+    if (*node >= static_cast<int>(nodes.size()) || nodes[static_cast<std::size_t>(*node)] == 0) {
+      throw_environment(kNoRanks, env.both("SLURM_NODEID", name),
+                        "this node has no task there: leave Slurm's variables as srun sets them");
+    }
+    return nodes[static_cast<std::size_t>(*node)];
+  }
+  const auto num_nodes = env.number("SLURM_STEP_NUM_NODES", 1, kMostRanks);
+  if ((num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMostRanks)) == 1) return world_size;
+  return std::nullopt;
+}
+
+/// Slurm's variables are there in a batch script, too, where no peers will come.
+void require_slurm_step(const Reader& env, int world_size) {
+  if (world_size > 1 && env.has("SLURM_JOB_ID") && !env.has("SLURM_STEP_NUM_TASKS")) {
+    throw_environment(kNoRanks,
+                      "SLURM_NTASKS is " + std::to_string(world_size) +
+                          ", but this process was not started by srun",
+                      "start it with srun, or unset SLURM_PROCID to run alone");
+  }
+}
 
 /// The first host of a Slurm list, as "gpu[07-09,12],login1" -> "gpu07".
 std::string first_host(std::string_view list) {
@@ -85,76 +173,133 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-/// A name that all ranks of one job know, and that no other job has.
-std::string job_name(const Reader& env, const Names& names) {
-  std::string name;
-  for (const char* variable : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE",
-                               "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "HYDRA_JOB_ID"}) {
-    const bool is_slurm = std::string_view(variable).substr(0, 5) == "SLURM";
-    // Under mpirun in a Slurm job the step differs between ranks' daemons.
-    if (std::string_view(variable) == "SLURM_STEP_ID" &&
-        std::string_view(names.launcher) != "Slurm") {
-      continue;
-    }
-    if (const auto value = env.text(variable)) name += *value + (is_slurm ? "/" : "|");
+// ------------------------------------------------------------------------------------ contradictions
+
+/// RANK and WORLD_SIZE that were exported once, in a shell from which a launcher then started the
+/// ranks, would make every process the same rank, or each one alone. A launcher within a launcher,
+/// as torchrun in a Slurm job, sets LOCAL_RANK.
+void require_own_variables(const Reader& env) {
+  if (env.has("LOCAL_RANK") || env.has("TORCHELASTIC_RUN_ID")) return;
+  for (const Names& names : kLaunchers) {
+    if (names.launcher == Launcher::kVariables || !env.has(names.rank)) continue;
+    const bool is_slurm = names.launcher == Launcher::kSlurm;
+    const char* const size_name = is_slurm ? "SLURM_STEP_NUM_TASKS" : names.world_size;
+    const auto size = env.number(size_name, 1, kMostRanks);
+    if (!size || *size == 1) continue;
+    const bool same_size = env.number("WORLD_SIZE", 1, kMostRanks) == size;
+    const bool same_rank =
+        env.number("RANK", 0, kMostRanks) == env.number(names.rank, 0, kMostRanks);
+    if (same_size && same_rank) continue;
+    throw_environment(kNoRanks,
+                      same_size ? env.both("RANK", names.rank) : env.both("WORLD_SIZE", size_name),
+                      "unset RANK and WORLD_SIZE to go by " + std::string(names.label) +
+                          ", or set them alike in each process");
   }
-  return name;
 }
 
-void find_meeting_point(const Reader& env, const Names& names, RankEnvironment& found) {
-  const std::string_view launcher = names.launcher;
-  if (const auto address = env.text("MASTER_ADDR")) {
-    found.master_address = *address;
-  } else if (launcher == "torchrun") {
-    throw_environment("cannot determine where the ranks meet",
-                      "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
+/// With its option for virtual local ranks, torchrun sets LOCAL_RANK to 0 in every process.
+int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local_size, int world) {
+  const auto node = env.number("GROUP_RANK", 0, kMostRanks);
+  const auto num_nodes = env.number("GROUP_WORLD_SIZE", 1, kMostRanks);
+  if (local_rank != 0 || !node || !num_nodes) return local_rank;
+  if (static_cast<std::int64_t>(*num_nodes) * local_size != world) return local_rank;
+  const std::int64_t place = rank - static_cast<std::int64_t>(*node) * local_size;
+  return place >= 0 && place < local_size ? static_cast<int>(place) : local_rank;
+}
+
+/// True if srun gave the PMI variables, which say less than its own.
+bool is_of_slurm(const Reader& env) {
+  return env.has("SLURM_STEP_NUM_TASKS") && env.text("SLURM_PROCID") == env.text("PMI_RANK") &&
+         env.text("SLURM_STEP_NUM_TASKS") == env.text("PMI_SIZE");
+}
+
+void find_local_ranks(const Reader& env, const Names& names, RankEnvironment& found) {
+  const auto local_rank = env.number(names.local_rank, 0, found.world_size - 1);
+  std::optional<int> size = env.number(names.local_world_size, 1, found.world_size);
+  const char* size_name = names.local_world_size;
+  if (names.launcher == Launcher::kSlurm) {
+    const bool is_step = env.has("SLURM_STEP_NUM_TASKS");
+    size = tasks_on_this_node(env, found.world_size, names.world_size);
+    size_name = is_step && env.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE"
+                                                                : names.world_size;
+  }
+  if (local_rank && size && *local_rank >= *size) {
+    throw_environment(kNoRanks, env.both(names.local_rank, size_name),
+                      "local ranks are numbered from 0 to the number on this machine less 1");
+  }
+  found.knows_local = found.world_size == 1 || (local_rank && size);
+  if (!found.knows_local) return;
+  found.local_rank = local_rank.value_or(0);
+  found.local_world_size = size.value_or(1);
+  if (names.launcher == Launcher::kVariables) {
+    found.local_rank = rank_on_torchrun_node(env, found.rank, found.local_rank,
+                                             found.local_world_size, found.world_size);
+  }
+}
+
+// ---------------------------------------------------------------------------------------- meeting
+
+/// A name that all ranks of one start of a job know, and that no other start has. Empty if there is
+/// none.
+std::string job_name(const Reader& env, const RankEnvironment& ranks, std::string_view starter) {
+  std::string name;
+  const auto add = [&](std::initializer_list<const char*> variables) {
+    for (const char* variable : variables) {
+      if (const auto value = env.text(variable)) name += "|" + *value;
+    }
+  };
+  if (ranks.launcher == "torchrun" && env.has("TORCHELASTIC_RUN_ID")) {
+    // The agents' own store is at MASTER_PORT of MASTER_ADDR, or will be the ranks': one of it.
+    add({"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
+  } else if (ranks.launcher == "Open MPI") {
+    // Under mpirun in a Slurm job the step differs between ranks' daemons.
+    add({env.has("PMIX_NAMESPACE") ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid"});
+  } else if (ranks.launcher == "Slurm" && env.has("SLURM_JOB_ID")) {
+    add({"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
+  } else if (ranks.launcher == "PMI") {
+    const bool one_machine = ranks.knows_local && ranks.local_world_size == ranks.world_size;
+    if (one_machine && !starter.empty()) name += "|" + std::string(starter);
+    add({"PMI_JOBID"});
+  }
+  add({"SHARDWISE_JOB"});
+  return name.empty() ? name : ranks.launcher + name;
+}
+
+std::string meeting_address(const Reader& env, const RankEnvironment& ranks) {
+  if (const auto address = env.text("MASTER_ADDR")) return *address;
+  if (ranks.knows_local && ranks.local_world_size == ranks.world_size) return "127.0.0.1";
+  if (env.has("RANK")) {
+    throw_environment(kNoMeeting, "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
                       "set MASTER_ADDR to the address of rank 0, or start with torchrun");
-  } else if (found.local_world_size == found.world_size) {
-    found.master_address = "127.0.0.1";
-  } else if (launcher == "Slurm") {
+  }
+  if (ranks.launcher == "Slurm") {
     const auto nodes = env.text("SLURM_STEP_NODELIST")
                            .value_or(env.text("SLURM_JOB_NODELIST").value_or(std::string()));
-    found.master_address = first_host(nodes);
-    if (found.master_address.empty()) {
-      found.master_address = env.text("SLURM_LAUNCH_NODE_IPADDR").value_or(std::string());
-    }
+    if (std::string host = first_host(nodes); !host.empty()) return host;
+    if (const auto address = env.text("SLURM_LAUNCH_NODE_IPADDR")) return *address;
   }
-  if (found.master_address.empty()) {
-    throw_environment("cannot determine where the ranks meet",
-                      "the ranks of " + std::string(launcher) + " are on several machines",
-                      "set MASTER_ADDR to the address of rank 0's machine on all ranks");
-  }
-
-  if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
-    found.master_port = static_cast<std::uint16_t>(*port);
-  } else if (launcher == "torchrun") {
-    throw_environment("cannot determine where the ranks meet",
-                      "RANK and WORLD_SIZE are set, but not MASTER_PORT",
-                      "set MASTER_PORT to a free port of rank 0's machine, or start with torchrun");
-  } else {
-    // Below the ports that Linux gives to outgoing connections.
-    found.master_port = static_cast<std::uint16_t>(10000 + hash64(job_name(env, names)) % 20000);
-  }
+  throw_environment(kNoMeeting, "the ranks of " + ranks.launcher + " are on several machines",
+                    "set MASTER_ADDR to the address of rank 0's machine on all ranks");
 }
 
-/// Slurm's variables are there in a batch script, too, where no peers will come.
-void require_slurm_step(const Reader& env, int world_size) {
-  if (world_size > 1 && env.has("SLURM_JOB_ID") && !env.has("SLURM_STEP_NUM_TASKS")) {
-    throw_environment("cannot determine the ranks",
-                      "SLURM_NTASKS is " + std::to_string(world_size) +
-                          ", but this process was not started by srun",
-                      "start it with srun, or unset SLURM_PROCID to run alone");
+/// Below the ports that Linux gives to outgoing connections.
+void add_made_ports(const std::string& job, std::vector<std::uint16_t>& ports) {
+  constexpr int kMadePorts = 8;
+  for (std::uint64_t i = 0; i < kMadePorts; ++i) {
+    const auto port = static_cast<std::uint16_t>(10000 + hash64(job, i) % 20000);
+    if (std::find(ports.begin(), ports.end(), port) == ports.end()) ports.push_back(port);
   }
 }
 
 }  // namespace
 
 RankEnvironment rank_environment(const Environment& get) {
-  constexpr int kMostRanks = 1 << 24;
   const Reader env(get);
-  for (Names names : kLaunchers) {
+  for (std::size_t i = 0; i < kLaunchers.size(); ++i) {
+    Names names = kLaunchers[i];
     if (!env.has(names.rank) && !env.has(names.world_size)) continue;
-    const bool is_slurm = std::string_view(names.launcher) == "Slurm";
+    if (names.launcher == Launcher::kPmi && is_of_slurm(env)) continue;
+    const bool is_slurm = names.launcher == Launcher::kSlurm;
     // In a batch script without a number of tasks Slurm sets the rank alone; in an allocation's
     // shell the number alone. Neither is a rank of anything.
     if (is_slurm && !env.has("SLURM_STEP_NUM_TASKS") && env.has("SLURM_JOB_ID") &&
@@ -162,38 +307,26 @@ RankEnvironment rank_environment(const Environment& get) {
       continue;
     }
     if (is_slurm && env.has("SLURM_STEP_NUM_TASKS")) names.world_size = "SLURM_STEP_NUM_TASKS";
+    // PMI has two names for the local ranks.
+    if (names.launcher == Launcher::kPmi && !env.has(names.local_rank) &&
+        env.has(kLaunchers[i + 1].local_rank)) {
+      names = kLaunchers[i + 1];
+    }
 
     RankEnvironment found;
-    found.launcher = names.launcher;
+    found.launcher = names.label;
+    if (names.launcher == Launcher::kVariables && !env.has("TORCHELASTIC_RUN_ID")) {
+      found.launcher = "variables set by hand";
+    }
     found.world_size = env.required(names, names.world_size, 1, kMostRanks);
     found.rank = env.required(names, names.rank, 0, kMostRanks);
     if (found.rank >= found.world_size) {
-      throw_environment("cannot determine the ranks",
-                        std::string(names.rank) + "=" + std::to_string(found.rank) + " and " +
-                            names.world_size + "=" + std::to_string(found.world_size),
+      throw_environment(kNoRanks, env.both(names.rank, names.world_size),
                         "ranks are numbered from 0 to the world size less 1");
     }
     if (is_slurm) require_slurm_step(env, found.world_size);
-    const auto local_rank = env.number(names.local_rank, 0, found.world_size - 1);
-    found.local_rank = local_rank.value_or(found.rank);
-    const auto local_size = env.number(names.local_world_size, 1, found.world_size);
-    const auto num_nodes = env.number("SLURM_STEP_NUM_NODES", 1, kMostRanks);
-    if (local_size) {
-      found.local_world_size = *local_size;
-    } else if (is_slurm &&
-               (num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMostRanks)) == 1) {
-      found.local_world_size = found.world_size;
-    }
-    if (found.local_rank >= found.local_world_size && local_size) {
-      throw_environment("cannot determine the ranks",
-                        std::string(names.local_rank) + "=" + std::to_string(found.local_rank) +
-                            " and " + names.local_world_size + "=" + std::to_string(*local_size),
-                        "local ranks are numbered from 0 to the local world size less 1");
-    }
-    if (found.world_size > 1) find_meeting_point(env, names, found);
-    found.launcher_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    found.attempt = env.text("TORCHELASTIC_RUN_ID").value_or("") + "/" +
-                    env.text("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    if (names.launcher == Launcher::kVariables) require_own_variables(env);
+    find_local_ranks(env, names, found);
     return found;
   }
   RankEnvironment alone;
@@ -201,12 +334,78 @@ RankEnvironment rank_environment(const Environment& get) {
   return alone;
 }
 
-RankEnvironment rank_environment() {
-  return rank_environment([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  });
+MeetingPoint meeting_point(const RankEnvironment& ranks, const Environment& get,
+                           std::string_view starter) {
+  const Reader env(get);
+  MeetingPoint point;
+  point.address = meeting_address(env, ranks);
+  point.job = job_name(env, ranks, starter);
+  const auto port = env.number("MASTER_PORT", 1, 65535);
+  // With its own store at MASTER_PORT, torchrun leaves no room for another listener there.
+  const bool is_taken = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (port && !is_taken) point.ports.push_back(static_cast<std::uint16_t>(*port));
+  if (!point.job.empty()) add_made_ports(point.job, point.ports);
+  if (point.ports.empty()) {
+    throw_environment(
+        kNoMeeting,
+        env.has("RANK") ? "RANK and WORLD_SIZE are set, but not MASTER_PORT"
+                        : "nothing tells this job of " + ranks.launcher + " from another",
+        "set MASTER_PORT to a free port of rank 0's machine, or SHARDWISE_JOB to a name of this "
+        "start of the job, the same on all ranks");
+  }
+  return point;
+}
+
+namespace {
+
+std::optional<std::string> variable_of_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The fields of /proc/<pid>/stat behind the program's name: state, parent, ... nothing if the
+/// process cannot be seen.
+std::vector<std::string> stat_fields(const std::string& pid) {
+  const std::string stat = contents("/proc/" + pid + "/stat");
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream rest(stat.substr(name_end + 1));
+  return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
+}
+
+}  // namespace
+
+RankEnvironment rank_environment() { return rank_environment(variable_of_process); }
+
+MeetingPoint meeting_point(const RankEnvironment& ranks) {
+  return meeting_point(ranks, variable_of_process,
+                       ranks.launcher == "PMI" ? launching_process("PMI_RANK") : "");
+}
+
+std::string launching_process(std::string_view rank_variable) {
+  constexpr std::size_t kParent = 1;
+  constexpr std::size_t kStartTime = 19;
+  const std::string wanted = std::string(rank_variable) + "=";
+  std::string pid = std::to_string(::getppid());
+  constexpr int kMostAncestors = 64;
+  for (int i = 0; i < kMostAncestors && pid != "0"; ++i) {
+    const std::vector<std::string> stat = stat_fields(pid);
+    if (stat.size() <= kStartTime) return {};
+    const std::string variables = contents("/proc/" + pid + "/environ");
+    const bool has = variables.compare(0, wanted.size(), wanted) == 0 ||
+                     variables.find('\0' + wanted) != std::string::npos;
+    if (!has) {
+      return contents("/proc/sys/kernel/random/boot_id") + pid + "/" + stat[kStartTime];
+    }
+    pid = stat[kParent];
+  }
+  return {};
 }
 
 std::string describe(const RankEnvironment& environment) {

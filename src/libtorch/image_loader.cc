@@ -3,8 +3,12 @@
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/hasher.h"
 #include "libtorch/decode_internal.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/tensors.h"
@@ -48,12 +52,39 @@ torch::Tensor copied(std::span<const std::int64_t> numbers) {
                        torch::kInt64);
 }
 
+/// The order for people, and a number of all that there is to it.
+std::string order_text(const MixedDataset& data, const Order& order) {
+  const std::string token = make_sampler(data, order, {})->token_after(0).to_text();
+  std::ostringstream text;
+  text << name_of(order.kind) << ", seed " << order.seed << ", " << std::hex << hash64(token);
+  return text.str();
+}
+
+/// What all ranks must have alike.
+std::vector<std::pair<std::string, std::string>> record_of(const MixedDataset& data,
+                                                           const ImageLoader::Options& options,
+                                                           std::uint64_t steps) {
+  const ImageSize& size = options.resize;
+  return {{"data set", std::to_string(data.size()) + " samples, " + to_string(data.fingerprint())},
+          {"order", order_text(data, options.order)},
+          {"batch size", std::to_string(options.batch_size)},
+          {"global batch size", std::to_string(options.global_batch_size)},
+          {"number of replicas", std::to_string(options.replicas)},
+          {"number of steps", std::to_string(steps)},
+          {"image", "field '" + options.image_field + "', resized to " +
+                        std::to_string(size.height) + "x" + std::to_string(size.width)},
+          {"label", "field '" + options.label_field + "'"},
+          {"limit of bad samples", std::to_string(options.max_bad)}};
+}
+
 }  // namespace
 
 struct ImageLoader::Impl {
-  Impl(MixedDataset data, ProcessGroup group, const ImageLoader::Options& options)
+  Impl(const MixedDataset& data, const ProcessGroup& group, const ImageLoader::Options& options)
       : is_first_here(group.local_rank() == 0),
-        loader(std::move(data), loader_options(options), make_reducer(std::move(group))) {}
+        loader(data, loader_options(options), make_reducer(group)) {
+    if (group.world_size() > 1) group.require_same(record_of(data, options, loader.steps()));
+  }
 
   /// Once, from one rank of each node.
   void warn() {
@@ -69,7 +100,7 @@ ImageLoader::ImageLoader(MixedDataset data, ProcessGroup group)
     : ImageLoader(std::move(data), std::move(group), Options{}) {}
 
 ImageLoader::ImageLoader(MixedDataset data, ProcessGroup group, Options options)
-    : impl_(std::make_unique<Impl>(std::move(data), std::move(group), options)) {}
+    : impl_(std::make_unique<Impl>(data, group, options)) {}
 
 ImageLoader::~ImageLoader() = default;
 

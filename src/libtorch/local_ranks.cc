@@ -9,9 +9,10 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <random>
 
 #include "base/errno_error.h"
-#include "libtorch/store_server.h"
+#include "libtorch/require_distributed.h"
 #include "shardwise/base/error.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
@@ -124,6 +125,12 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
+/// That no other start has.
+std::string random_number() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
+}
+
 }  // namespace
 
 LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
@@ -136,8 +143,9 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
     throw InvalidArgument("there is no program to run as local ranks", "", "give its path");
   }
   const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
-  const BlockedSignals signals;  // before the store makes its threads
-  const detail::StoreServer server = detail::start_store_server(options.num_ranks);
+  detail::require_distributed(options.num_ranks);
+  const BlockedSignals signals;
+  const std::string run = "local-" + random_number();
 
   std::vector<std::string> texts = options.arguments;
   std::vector<char*> arguments;
@@ -155,12 +163,13 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
                                    {"LOCAL_RANK", number},
                                    {"WORLD_SIZE", count},
                                    {"LOCAL_WORLD_SIZE", count},
-                                   {"TORCHELASTIC_RUN_ID", "local"},
+                                   {"MASTER_ADDR", "127.0.0.1"},
+                                   {"TORCHELASTIC_RUN_ID", run},
                                    {"TORCHELASTIC_RESTART_COUNT", "0"}});
-    if (server.store != nullptr) {
-      changes.insert(changes.end(), {{"MASTER_ADDR", "127.0.0.1"},
-                                     {"MASTER_PORT", std::to_string(server.port)},
-                                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+    // Of a launcher that started this process.
+    for (const char* name :
+         {"MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GROUP_RANK", "GROUP_WORLD_SIZE"}) {
+      changes.emplace_back(name, "");
     }
     EnvironmentBlock environment(changes);
     children.start(rank, arguments.data(), environment.get(), signals.before());

@@ -39,8 +39,8 @@ struct LocalRanksResult {
 /// Runs a program as `num_ranks` ranks on this machine and waits for all of them.
 ///
 /// Each rank finds the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), so
-/// init_process_group() needs nothing more. The meeting point is a store in this process, at a port
-/// that the kernel chose: no port can be taken, or guessed. If a rank fails the others are ended;
+/// init_process_group() needs nothing more. The ranks meet under a random number that only they
+/// have: starts beside each other never mix. If a rank fails the others are ended;
 /// if this process is killed the ranks get SIGTERM from the kernel. SIGINT, SIGTERM and SIGHUP are
 /// passed on to the ranks while it runs. It returns when no rank is left.
 ///

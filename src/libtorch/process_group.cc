@@ -4,21 +4,25 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
-#include <thread>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
 
+#include "base/agreement.h"
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/meeting.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
-#include "libtorch/listener.h"
-#include "libtorch/rendezvous.h"
-#include "libtorch/store_server.h"
+#include "libtorch/group_access.h"
+#include "libtorch/meeting_store.h"
+#include "libtorch/require_distributed.h"
 
 #ifdef SHARDWISE_HAVE_GLOO
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #endif
 
 namespace shardwise::libtorch {
@@ -36,74 +40,135 @@ std::string reason_of(const std::exception& e) {
 
 }  // namespace
 
+namespace {
+
+/// What every collective begins with, the same size on all ranks whatever they call: an exchange of
+/// these never fails for what the ranks disagree about. What is small goes along.
+struct Announcement {
+  static constexpr std::size_t kRoom = 200;
+
+  std::uint64_t number = 0;
+  std::int64_t num_elements = 0;
+  std::int64_t count = 0;  // goes along; may differ
+  std::int32_t root = 0;
+  std::uint8_t op = 0;
+  std::int8_t type = 0;
+  std::array<char, 18> name{};
+  std::array<char, kRoom> payload{};
+};
+static_assert(std::is_trivially_copyable_v<Announcement> && sizeof(Announcement) == 248);
+
+/// "all_reduce(max) of 3 long int".
+std::string describe(const Announcement& call) {
+  std::string text(call.name.data());
+  constexpr std::array<const char*, 4> kOps = {"sum", "min", "max", ""};
+  if (text == "broadcast") text += " from rank " + std::to_string(call.root);
+  if (text == "all_reduce")
+    text += "(" + std::string(kOps[std::min<std::size_t>(call.op, 3)]) + ")";
+  if (call.num_elements > 0) {
+    text += " of " + std::to_string(call.num_elements) + " " +
+            c10::toString(static_cast<torch::ScalarType>(call.type));
+  }
+  return text;
+}
+
+/// The record by which all ranks' calls are the same.
+Record record_of(const Announcement& call) {
+  return {{"call", std::to_string(call.number) + ", " + describe(call)}};
+}
+
+bool fits(const torch::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.nbytes()) <= Announcement::kRoom;
+}
+
+}  // namespace
+
 struct ProcessGroup::Impl {
+  using Calls = std::vector<Announcement>;  // by rank
+
   RankEnvironment environment;
   std::chrono::milliseconds timeout{};
-  c10::intrusive_ptr<c10d::Store> store;         // outlives gloo
   std::unique_ptr<c10d::ProcessGroupGloo> gloo;  // nullptr: one rank
   LongMutex mutex;                               // held for as long as a collective takes
   bool broken SHARDWISE_GUARDED_BY(mutex) = false;
+  std::uint64_t num_calls SHARDWISE_GUARDED_BY(mutex) = 0;
 
-  /// Calls `collective` with the group, or throws what it failed with.
+  /// Calls `collective(calls)` once every rank has announced the same call, with what goes along.
+  /// @param action  what cannot be done, for errors.
   template <class Collective>
-  void call(const char* action, Collective&& collective) {
+  void call(const char* action, Announcement own, Collective&& collective) {
     const Lock lock(mutex);
     if (broken) {
       throw Error(ErrorCode::kDistributed, action,
                   describe(environment) + ", after an earlier failure", "start all ranks again");
     }
+    broken = true;  // until it has ended well
+    own.number = ++num_calls;
+    const Calls calls = run(action, [&] { return exchange(own); });
+    require_same_call(action, calls);
+    run(action, [&] {
+      collective(calls);
+      return 0;
+    });
+    broken = false;
+  }
+
+ private:
+  template <class Work>
+  auto run(const char* action, Work&& work) {
     try {
-      collective(*gloo)->wait();
+      return work();
     } catch (const std::exception& e) {
-      broken = true;
       throw Error(ErrorCode::kDistributed, std::string(action) + " (" + reason_of(e) + ")",
                   describe(environment),
                   "a peer ended or hangs: look at what the other ranks said last, then start all "
                   "ranks again from the last checkpoint");
     }
   }
+
+  Calls exchange(const Announcement& own) {
+    const auto size = static_cast<std::int64_t>(sizeof own);
+    auto input = torch::empty({size}, torch::kUInt8);
+    std::memcpy(input.data_ptr(), &own, sizeof own);
+    const auto bytes = gather(input);
+    Calls calls(bytes.size());
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+      std::memcpy(static_cast<void*>(&calls[rank]), bytes[rank].data_ptr(), sizeof own);
+      calls[rank].name.back() = 0;
+    }
+    return calls;
+  }
+
+  void require_same_call(const char* action, const Calls& calls) const {
+    std::vector<Record> records;
+    records.reserve(calls.size());
+    for (const Announcement& call : calls) {
+      if (call.number == calls[0].number && describe(call) == describe(calls[0])) continue;
+      records.clear();
+      for (const Announcement& each : calls) records.push_back(record_of(each));
+      throw Error(ErrorCode::kDistributed, std::string(action) + " (the ranks are out of step)",
+                  describe(environment) + ": " + find_disagreement(records).value_or(""),
+                  "every rank must make the same calls in the same order: look for one that only "
+                  "some ranks make, then start all ranks again from the last checkpoint");
+    }
+  }
+
+ public:
+  /// Of each rank a tensor like `input`.
+  std::vector<torch::Tensor> gather(const torch::Tensor& input) {
+    std::vector<torch::Tensor> inputs = {input};
+    std::vector<std::vector<torch::Tensor>> outputs(1);
+    for (int rank = 0; rank < environment.world_size; ++rank) {
+      outputs[0].push_back(torch::empty_like(input));
+    }
+    c10d::AllgatherOptions options;
+    options.timeout = timeout;
+    gloo->allgather(outputs, inputs, options)->wait();
+    return outputs[0];
+  }
 };
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-c10d::TCPStoreOptions store_options(bool is_server, std::uint16_t port) {
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.isServer = is_server;
-  options.waitWorkers = false;
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  // From 2.4 on the default is libuv, which distributions build LibTorch without. Both kinds of
-  // store speak the same protocol, so a client need not know which a launcher opened.
-  options.useLibUV = false;
-#endif
-  return options;
-}
-
-c10::intrusive_ptr<c10d::TCPStore> open_store(const RankEnvironment& environment,
-                                              std::chrono::milliseconds timeout) {
-  auto options =
-      store_options(environment.rank == 0 && !environment.launcher_store, environment.master_port);
-  options.timeout = timeout;
-  const std::string place =
-      environment.master_address + ":" + std::to_string(environment.master_port);
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
-  } catch (const std::exception& e) {
-    throw Error(ErrorCode::kDistributed,
-                (options.isServer ? "rank 0 cannot open the ranks' meeting point ("
-                                  : "cannot join the ranks' meeting point (") +
-                    reason_of(e) + ")",
-                place,
-                options.isServer
-                    ? "set MASTER_PORT to a free port of this machine"
-                    : (environment.launcher_store
-                           ? "if torchrun belongs to another LibTorch, set "
-                             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before it"
-                           : "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT"));
-  }
-}
 
 c10d::ReduceOp to_c10d(ProcessGroup::ReduceOp op) {
   switch (op) {
@@ -128,6 +193,46 @@ void on_plain_tensor(const torch::Tensor& tensor, Collective&& collective) {
   if (plain.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(plain);
 }
 
+void set_name(Announcement& call, const char* name) {
+  std::strncpy(call.name.data(), name, call.name.size() - 1);
+}
+
+/// Announces a call on `tensor`, which goes along if it is small.
+Announcement announcement_of(const char* name, const torch::Tensor& tensor) {
+  Announcement call;
+  set_name(call, name);
+  call.type = static_cast<std::int8_t>(tensor.scalar_type());
+  call.num_elements = tensor.numel();
+  if (fits(tensor)) std::memcpy(call.payload.data(), tensor.data_ptr(), tensor.nbytes());
+  return call;
+}
+
+/// The tensor that went along with a call.
+torch::Tensor payload_of(const Announcement& call, const torch::Tensor& like) {
+  auto tensor = torch::empty_like(like);
+  std::memcpy(tensor.data_ptr(), call.payload.data(), tensor.nbytes());
+  return tensor;
+}
+
+/// Added rank by rank, so that all ranks have the same bits.
+void reduce_payloads(const std::vector<Announcement>& calls, ProcessGroup::ReduceOp op,
+                     torch::Tensor& tensor) {
+  auto result = payload_of(calls[0], tensor);
+  for (std::size_t rank = 1; rank < calls.size(); ++rank) {
+    const auto other = payload_of(calls[rank], tensor);
+    if (op == ProcessGroup::ReduceOp::kSum) result.add_(other);
+    if (op == ProcessGroup::ReduceOp::kMin) result = torch::minimum(result, other);
+    if (op == ProcessGroup::ReduceOp::kMax) result = torch::maximum(result, other);
+  }
+  tensor.copy_(result);
+}
+
+/// One more for each group of this process: what ranks meet for.
+std::uint32_t next_round() {
+  static std::atomic<std::uint32_t> rounds{0};
+  return rounds++;
+}
+
 }  // namespace
 
 ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
@@ -137,51 +242,78 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   impl->timeout = options.timeout;
   if (environment.world_size == 1) return ProcessGroup(std::move(impl));
 
-  const auto deadline = Clock::now() + options.connect_timeout;
-  const bool listens = environment.rank == 0 && !environment.launcher_store;
-  c10::intrusive_ptr<c10d::Store> root;
-  if (listens) root = open_store(environment, options.connect_timeout);
-  // TCPStore would wait for the listener, too, but writes warnings to stderr while it does.
-  std::string own_address =
-      detail::wait_for_listener(environment.master_address, environment.master_port, deadline);
-  if (!listens) root = open_store(environment, options.connect_timeout);
-
-  std::string stage = "cannot meet the other ranks";
+  Meeting meeting({.ranks = environment,
+                   .point = meeting_point(environment),
+                   .round = next_round(),
+                   .timeout = options.connect_timeout,
+                   .cancel = options.cancel,
+                   .notice = options.notice,
+                   .record = {{"version of shardwise", SHARDWISE_VERSION},
+                              {"version of LibTorch", TORCH_VERSION}}});
+  if (!environment.knows_local) {
+    const auto [rank, count] = shardwise::detail::local_rank_of(meeting.places(), environment.rank);
+    impl->environment.local_rank = rank;
+    impl->environment.local_world_size = count;
+  }
   try {
-    impl->store = c10::make_intrusive<c10d::PrefixStore>("shardwise/" + environment.attempt, root);
-    impl->store->setTimeout(options.connect_timeout);
-    detail::rendezvous(*impl->store, environment, own_address, deadline);
-
-    stage = "cannot connect to the other ranks";
     auto gloo_options = c10d::ProcessGroupGloo::Options::create();
-    gloo_options->timeout = options.timeout;
+    gloo_options->timeout = meeting.time_left();
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     gloo_options->devices.push_back(
-        interface != nullptr ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                             : c10d::ProcessGroupGloo::createDeviceForHostname(own_address));
-    auto gloo_store = c10::make_intrusive<c10d::PrefixStore>("gloo", impl->store);
-    impl->gloo = std::make_unique<c10d::ProcessGroupGloo>(gloo_store, environment.rank,
+        interface != nullptr
+            ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+            : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address()));
+    const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
+    impl->gloo = std::make_unique<c10d::ProcessGroupGloo>(store, environment.rank,
                                                           environment.world_size, gloo_options);
+    store->close();
+    meeting.finish();  // nobody needs rank 0 after this
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(ErrorCode::kDistributed, stage + " (" + reason_of(e) + ")", describe(environment),
-                "look at what the other ranks said last, and start all ranks again");
+    meeting.throw_if_over(std::chrono::milliseconds(1000));  // who was lost
+    const std::string what = "cannot connect to the other ranks (" + reason_of(e) + ")";
+    const char* const remedy = "look at what the other ranks said last, and start all ranks again";
+    meeting.leave(what, describe(environment), remedy);
+    throw Error(ErrorCode::kDistributed, what, describe(environment), remedy);
   }
-  ProcessGroup group(std::move(impl));
-  group.barrier();  // nobody needs the store after this: rank 0 may leave when it likes
-  return group;
+  return ProcessGroup(std::move(impl));
 }
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) const {
   if (world_size() == 1) return;
   on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
-    c10d::AllreduceOptions options;
-    options.reduceOp = to_c10d(op);
-    options.timeout = impl_->timeout;
-    impl_->call("cannot reduce over the ranks",
-                [&](c10d::ProcessGroupGloo& gloo) { return gloo.allreduce(tensors, options); });
+    auto call = announcement_of("all_reduce", tensors[0]);
+    call.op = static_cast<std::uint8_t>(op);
+    impl_->call("cannot reduce over the ranks", call, [&](const Impl::Calls& calls) {
+      if (fits(tensors[0])) return reduce_payloads(calls, op, tensors[0]);
+      c10d::AllreduceOptions options;
+      options.reduceOp = to_c10d(op);
+      options.timeout = impl_->timeout;
+      impl_->gloo->allreduce(tensors, options)->wait();
+    });
   });
+}
+
+std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch::Tensor& tensor,
+                                         std::int64_t count, const char* name) {
+  if (group.world_size() == 1) return count;
+  auto& impl = *group.impl_;
+  std::int64_t total = 0;
+  on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
+    auto call = announcement_of(name, tensors[0]);
+    call.count = count;
+    impl.call("cannot reduce over the ranks", call, [&](const std::vector<Announcement>& calls) {
+      for (const Announcement& each : calls) total += each.count;
+      if (fits(tensors[0])) {
+        return reduce_payloads(calls, ProcessGroup::ReduceOp::kSum, tensors[0]);
+      }
+      c10d::AllreduceOptions options;
+      options.timeout = impl.timeout;
+      impl.gloo->allreduce(tensors, options)->wait();
+    });
+  });
+  return total;
 }
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
@@ -191,25 +323,57 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   }
   if (world_size() == 1) return;
   on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    options.timeout = impl_->timeout;
-    impl_->call("cannot broadcast to the ranks",
-                [&](c10d::ProcessGroupGloo& gloo) { return gloo.broadcast(tensors, options); });
+    auto call = announcement_of("broadcast", tensors[0]);
+    call.root = root;
+    impl_->call("cannot broadcast to the ranks", call, [&](const Impl::Calls& calls) {
+      if (fits(tensors[0])) {
+        tensors[0].copy_(payload_of(calls[static_cast<std::size_t>(root)], tensors[0]));
+        return;
+      }
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      options.timeout = impl_->timeout;
+      impl_->gloo->broadcast(tensors, options)->wait();
+    });
   });
+}
+
+void ProcessGroup::barrier() const {
+  if (world_size() == 1) return;
+  Announcement call;
+  set_name(call, "barrier");
+  impl_->call("cannot wait for the ranks", call, [](const Impl::Calls&) {});
+}
+
+void ProcessGroup::require_same(
+    const std::vector<std::pair<std::string, std::string>>& record) const {
+  if (world_size() == 1) return;
+  const std::string own = shardwise::detail::to_bytes(record);
+  Announcement call;
+  set_name(call, "require_same");
+  call.count = static_cast<std::int64_t>(own.size());
+  std::vector<Record> records;
+  impl_->call("cannot compare what the ranks go by", call, [&](const Impl::Calls& calls) {
+    std::int64_t most = 1;
+    for (const Announcement& each : calls) most = std::max(most, each.count);
+    auto padded = torch::zeros({most}, torch::kUInt8);
+    std::memcpy(padded.data_ptr(), own.data(), own.size());
+    const auto all = impl_->gather(padded);
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+      const auto* const bytes = static_cast<const char*>(all[rank].data_ptr());
+      const auto size = static_cast<std::size_t>(calls[rank].count);
+      records.push_back(shardwise::detail::record_from({bytes, size}).value_or(Record()));
+    }
+  });
+  if (const auto different = find_disagreement(records)) {
+    throw Mismatch("the ranks do not go by the same", *different,
+                   "start all ranks with the same data and options");
+  }
 }
 
 namespace detail {
 
-StoreServer start_store_server(int) {
-  try {
-    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", store_options(true, 0));
-    return {std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>(store), store->getPort()};
-  } catch (const std::exception& e) {
-    throw Error(ErrorCode::kDistributed, "cannot open a meeting point (" + reason_of(e) + ")",
-                "127.0.0.1", "check the limits on sockets and threads");
-  }
-}
+void require_distributed(int) {}
 
 }  // namespace detail
 
@@ -241,12 +405,18 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
 
 void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
 void ProcessGroup::broadcast(const torch::Tensor&, int) const {}
+void ProcessGroup::barrier() const {}
+void ProcessGroup::require_same(const std::vector<std::pair<std::string, std::string>>&) const {}
+
+std::int64_t GroupAccess::add_with_count(const ProcessGroup&, const torch::Tensor&,
+                                         std::int64_t count, const char*) {
+  return count;
+}
 
 namespace detail {
 
-StoreServer start_store_server(int num_ranks) {
+void require_distributed(int num_ranks) {
   if (num_ranks != 1) throw_no_gloo(std::to_string(num_ranks) + " local ranks");
-  return {};
 }
 
 }  // namespace detail
@@ -273,9 +443,6 @@ double ProcessGroup::all_reduce(double value, ProcessGroup::ReduceOp op) const {
   all_reduce(tensor, op);
   return tensor.item<double>();
 }
-
-// A reduction whose result all ranks need cannot end before every rank has begun.
-void ProcessGroup::barrier() const { all_reduce(std::int64_t{0}); }
 
 ProcessGroup init_process_group(const ProcessGroup::Options& options) {
   return ProcessGroup::connect(rank_environment(), options);

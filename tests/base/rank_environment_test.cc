@@ -1,90 +1,183 @@
+#include "base/rank_environment.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
-#include "base/rank_environment.h"
 #include "support/support.h"
 
 namespace shardwise {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::SizeIs;
 using Variables = std::map<std::string, std::string>;
 
-RankEnvironment read(const Variables& variables) {
-  return rank_environment([&](const std::string& name) -> std::optional<std::string> {
+Environment environment_of(const Variables& variables) {
+  return [&variables](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return std::nullopt;
     return found->second;
-  });
+  };
 }
+
+RankEnvironment read(const Variables& variables) {
+  return rank_environment(environment_of(variables));
+}
+
+MeetingPoint meet(const Variables& variables, const std::string& starter = "") {
+  return meeting_point(read(variables), environment_of(variables), starter);
+}
+
+Variables with(Variables variables, const Variables& changes) {
+  for (const auto& [name, value] : changes) {
+    if (value.empty()) {
+      variables.erase(name);
+    } else {
+      variables[name] = value;
+    }
+  }
+  return variables;
+}
+
+// What the launchers set, as they were found to: torchrun 1.13.1 and 2.13, Open MPI 4.1.4 and 5,
+// MPICH 4.0.2 (Hydra), Intel MPI 2021, Cray PALS, Slurm 22.05.
+
+const Variables kTorchrun113 = {{"RANK", "5"},
+                                {"WORLD_SIZE", "8"},
+                                {"LOCAL_RANK", "1"},
+                                {"LOCAL_WORLD_SIZE", "4"},
+                                {"GROUP_RANK", "1"},
+                                {"ROLE_RANK", "5"},
+                                {"ROLE_WORLD_SIZE", "8"},
+                                {"ROLE_NAME", "default"},
+                                {"MASTER_ADDR", "10.0.0.1"},
+                                {"MASTER_PORT", "29500"},
+                                {"TORCHELASTIC_RUN_ID", "none"},
+                                {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                                {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                {"NCCL_ASYNC_ERROR_HANDLING", "1"}};
+
+const Variables kTorchrun213 = {{"RANK", "1"},
+                                {"WORLD_SIZE", "2"},
+                                {"LOCAL_RANK", "1"},
+                                {"LOCAL_WORLD_SIZE", "2"},
+                                {"GROUP_RANK", "0"},
+                                {"GROUP_WORLD_SIZE", "1"},
+                                {"ROLE_RANK", "1"},
+                                {"ROLE_WORLD_SIZE", "2"},
+                                {"MASTER_ADDR", "localhost"},
+                                {"MASTER_PORT", "44929"},
+                                {"TORCHELASTIC_RUN_ID", "0e27032e-089c-4885-9eca-8fc5c1e50e9c"},
+                                {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                                {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT"},
+                                {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}};
+
+const Variables kOpenMpi4 = {{"OMPI_COMM_WORLD_RANK", "1"},
+                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                             {"OMPI_UNIVERSE_SIZE", "2"},
+                             {"OMPI_MCA_ess_base_jobid", "262012929"},
+                             {"PMIX_NAMESPACE", "262012929"},
+                             {"PMIX_RANK", "1"}};
+
+const Variables kOpenMpi5 = {
+    {"OMPI_COMM_WORLD_RANK", "3"},         {"OMPI_COMM_WORLD_SIZE", "4"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+    {"OMPI_COMM_WORLD_NODE_RANK", "1"},    {"OMPI_UNIVERSE_SIZE", "4"},
+    {"PMIX_NAMESPACE", "prterun-a-811@1"}, {"PMIX_RANK", "3"}};
+
+const Variables kHydra = {{"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"},
+                          {"PMI_FD", "8"},
+                          {"MPI_LOCALRANKID", "1"},
+                          {"MPI_LOCALNRANKS", "2"},
+                          {"HYDI_CONTROL_FD", "7"},
+                          {"MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "a"}};
+
+const Variables kIntelMpi = {
+    {"PMI_RANK", "4"}, {"PMI_SIZE", "5"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+
+const Variables kPals = {
+    {"PMI_RANK", "9"}, {"PMI_SIZE", "16"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "4"}};
+
+const Variables kSlurm = {{"SLURM_JOB_ID", "77"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_PROCID", "4"},
+                          {"SLURM_NTASKS", "16"},
+                          {"SLURM_TASKS_PER_NODE", "8(x2)"},
+                          {"SLURM_STEP_NUM_TASKS", "7"},
+                          {"SLURM_STEP_NUM_NODES", "4"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                          {"SLURM_STEP_NODELIST", "gpu[07-09,12],login1"},
+                          {"SLURM_NODEID", "2"},
+                          {"SLURM_LOCALID", "0"}};
+
+const Variables kByHand = {
+    {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "head"}, {"MASTER_PORT", "1234"}};
 
 TEST(RankEnvironmentTest, WithoutALauncherThisProcessIsAlone) {
   const auto alone = read({{"MASTER_ADDR", "somewhere"}, {"HOME", "/"}});
   EXPECT_EQ(alone.launcher, "none");
   EXPECT_EQ(alone.rank, 0);
   EXPECT_EQ(alone.world_size, 1);
+  EXPECT_TRUE(alone.knows_local);
 }
 
 TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
   struct Row {
+    const char* what;
     Variables variables;
     const char* launcher;
     int rank, world_size, local_rank, local_world_size;
-    const char* address;
-    int port;  // 0: made from the job
+    bool knows_local = true;
   };
   const std::vector<Row> rows = {
-      {{{"RANK", "5"},
-        {"WORLD_SIZE", "8"},
-        {"LOCAL_RANK", "1"},
-        {"LOCAL_WORLD_SIZE", "4"},
-        {"MASTER_ADDR", "10.0.0.1"},
-        {"MASTER_PORT", "29500"}},
-       "torchrun",
-       5,
-       8,
-       1,
-       4,
-       "10.0.0.1",
-       29500},
-      {{{"OMPI_COMM_WORLD_RANK", "3"},
-        {"OMPI_COMM_WORLD_SIZE", "4"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
-        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
-       "Open MPI",
-       3,
-       4,
-       3,
-       4,
-       "127.0.0.1",
-       0},
-      {{{"OMPI_COMM_WORLD_RANK", "3"},
-        {"OMPI_COMM_WORLD_SIZE", "4"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-        {"MASTER_ADDR", "head"},
-        {"MASTER_PORT", "1234"}},
-       "Open MPI",
-       3,
-       4,
+      {"torchrun 1.13", kTorchrun113, "torchrun", 5, 8, 1, 4},
+      {"torchrun 2.13", kTorchrun213, "torchrun", 1, 2, 1, 2},
+      {"torchrun with virtual local ranks", with(kTorchrun213, {{"LOCAL_RANK", "0"}}), "torchrun",
+       1, 2, 1, 2},
+      {"torchrun in a Slurm job, one of its tasks", with(kSlurm, kTorchrun213), "torchrun", 1, 2, 1,
+       2},
+      {"torchrun under mpirun, one of its ranks", with(kOpenMpi5, kTorchrun213), "torchrun", 1, 2,
+       1, 2},
+      {"Open MPI 4", kOpenMpi4, "Open MPI", 1, 2, 1, 2},
+      {"Open MPI 5", kOpenMpi5, "Open MPI", 3, 4, 1, 2},
+      {"Open MPI in a batch script of Slurm",
+       with(kOpenMpi4, {{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}}), "Open MPI", 1, 2, 1, 2},
+      {"MPICH", kHydra, "PMI", 1, 2, 1, 2},
+      {"MPICH in a batch script of Slurm",
+       with(kHydra, {{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}), "PMI",
+       1, 2, 1, 2},
+      {"MPICH, whose proxies srun starts, one a node", with(kSlurm, kIntelMpi), "PMI", 4, 5, 1, 2},
+      {"Intel MPI", kIntelMpi, "PMI", 4, 5, 1, 2},
+      {"Cray PALS", kPals, "PMI", 9, 16, 1, 4},
+      {"PMI that does not say who shares a machine",
+       {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+       "PMI",
        1,
        2,
-       "head",
-       1234},
-      {{{"SLURM_JOB_ID", "77"},
-        {"SLURM_PROCID", "9"},
-        {"SLURM_NTASKS", "16"},
-        {"SLURM_STEP_NUM_TASKS", "12"},
-        {"SLURM_LOCALID", "1"},
-        {"SLURM_STEP_NUM_NODES", "3"},
-        {"SLURM_STEP_NODELIST", "gpu[07-09,12],login1"}},
-       "Slurm",
-       9,
-       12,
+       0,
        1,
-       1,
-       "gpu07",
-       0},
-      {{{"SLURM_JOB_ID", "77"},
+       false},
+      {"Slurm", kSlurm, "Slurm", 4, 7, 0, 2},
+      {"Slurm, the last node", with(kSlurm, {{"SLURM_PROCID", "6"}, {"SLURM_NODEID", "3"}}),
+       "Slurm", 6, 7, 0, 1},
+      {"Slurm with PMI-2", with(kSlurm, {{"PMI_RANK", "4"}, {"PMI_SIZE", "7"}, {"PMI_FD", "9"}}),
+       "Slurm", 4, 7, 0, 2},
+      {"Slurm, on one node",
+       {{"SLURM_JOB_ID", "77"},
         {"SLURM_PROCID", "1"},
         {"SLURM_STEP_NUM_TASKS", "2"},
         {"SLURM_LOCALID", "1"},
@@ -93,145 +186,268 @@ TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
        1,
        2,
        1,
-       2,
-       "127.0.0.1",
-       0},
-      {{{"SLURM_PROCID", "1"},
-        {"SLURM_NTASKS", "2"},
-        {"SLURM_LOCALID", "0"},
-        {"SLURM_JOB_NODELIST", "a3-n[2,5].rack"}},
+       2},
+      {"Slurm, one node of many tasks",
+       {{"SLURM_JOB_ID", "77"},
+        {"SLURM_PROCID", "11"},
+        {"SLURM_STEP_NUM_TASKS", "12"},
+        {"SLURM_STEP_TASKS_PER_NODE", "12"},
+        {"SLURM_LOCALID", "11"}},
        "Slurm",
-       1,
-       2,
-       0,
-       1,
-       "a3-n2.rack",
-       0},
-      {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.1.2.3"}},
+       11,
+       12,
+       11,
+       12},
+      {"Slurm that gives the layout of the step in the job's variable",
+       {{"SLURM_JOB_ID", "77"},
+        {"SLURM_PROCID", "2"},
+        {"SLURM_STEP_NUM_TASKS", "3"},
+        {"SLURM_TASKS_PER_NODE", "1,2"},
+        {"SLURM_NODEID", "1"},
+        {"SLURM_LOCALID", "1"}},
        "Slurm",
-       1,
        2,
+       3,
        1,
-       1,
-       "10.1.2.3",
-       0},
-      {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
-       "PMI",
-       1,
+       2},
+      {"Slurm whose job has another layout than the step",
+       {{"SLURM_JOB_ID", "77"},
+        {"SLURM_PROCID", "2"},
+        {"SLURM_STEP_NUM_TASKS", "3"},
+        {"SLURM_TASKS_PER_NODE", "8(x2)"},
+        {"SLURM_NODEID", "1"},
+        {"SLURM_LOCALID", "0"}},
+       "Slurm",
        2,
+       3,
+       0,
        1,
-       2,
-       "127.0.0.1",
-       0},
-      // torchrun inside of a Slurm job is torchrun; mpirun inside of one is Open MPI.
-      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}},
-       "torchrun",
+       false},
+      {"by hand, without LOCAL_RANK", kByHand, "variables set by hand", 1, 2, 0, 1, false},
+      {"by hand, with LOCAL_RANK alone", with(kByHand, {{"LOCAL_RANK", "1"}}),
+       "variables set by hand", 1, 2, 0, 1, false},
+      {"by hand, with both", with(kByHand, {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}}),
+       "variables set by hand", 1, 2, 0, 1},
+      {"by hand, alike what the launcher says", with(kOpenMpi4, kByHand), "variables set by hand",
+       1, 2, 0, 1, false},
+      {"by hand, from an interactive shell of one task",
+       with(kByHand, {{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}),
+       "variables set by hand", 1, 2, 0, 1, false},
+      {"by hand, in a batch script",
+       with(kByHand, {{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}),
+       "variables set by hand", 1, 2, 0, 1, false},
+      {"a batch script", {{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}}, "none", 0, 1, 0, 1},
+      {"the shell of an allocation",
+       {{"SLURM_JOB_ID", "5"}, {"SLURM_NTASKS", "4"}},
+       "none",
        0,
        1,
        0,
-       1,
-       "",
-       0},
-      {{{"SLURM_JOB_ID", "5"},
-        {"SLURM_PROCID", "0"},
-        {"OMPI_COMM_WORLD_RANK", "1"},
-        {"OMPI_COMM_WORLD_SIZE", "2"},
-        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-       "Open MPI",
-       1,
-       2,
-       1,
-       2,
-       "127.0.0.1",
-       0},
-      // A batch script, or an allocation's shell, is no rank.
-      {{{"SLURM_JOB_ID", "5"}, {"SLURM_PROCID", "0"}}, "none", 0, 1, 0, 1, "", 0},
-      {{{"SLURM_JOB_ID", "5"}, {"SLURM_NTASKS", "4"}}, "none", 0, 1, 0, 1, "", 0},
+       1},
   };
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    SCOPED_TRACE("row " + std::to_string(i));
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
     const auto found = read(row.variables);
     EXPECT_EQ(found.launcher, row.launcher);
     EXPECT_EQ(found.rank, row.rank);
     EXPECT_EQ(found.world_size, row.world_size);
     EXPECT_EQ(found.local_rank, row.local_rank);
     EXPECT_EQ(found.local_world_size, row.local_world_size);
-    EXPECT_EQ(found.master_address, row.address);
-    if (row.port != 0) {
-      EXPECT_EQ(found.master_port, row.port);
-    } else if (found.world_size > 1) {
-      EXPECT_GE(found.master_port, 10000);
-      EXPECT_LT(found.master_port, 30000);
-    }
+    EXPECT_EQ(found.knows_local, row.knows_local);
   }
 }
 
-TEST(RankEnvironmentTest, AllRanksOfAJobMeetAtOnePortAndJobsDiffer) {
-  const auto port = [](const char* job, const char* rank) {
-    return read({{"SLURM_JOB_ID", job},
-                 {"SLURM_STEP_ID", "0"},
-                 {"SLURM_PROCID", rank},
-                 {"SLURM_STEP_NUM_TASKS", "4"},
-                 {"SLURM_NNODES", "1"}})
-        .master_port;
-  };
-  EXPECT_EQ(port("100", "0"), port("100", "3"));
-  EXPECT_NE(port("100", "0"), port("101", "0"));
-}
-
-TEST(RankEnvironmentTest, TorchrunsOwnStoreAndRestartsAreSeen) {
-  const auto found = read({{"RANK", "0"},
-                           {"WORLD_SIZE", "2"},
-                           {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", "1"},
-                           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                           {"TORCHELASTIC_RUN_ID", "r"},
-                           {"TORCHELASTIC_RESTART_COUNT", "2"}});
-  EXPECT_TRUE(found.launcher_store);
-  EXPECT_EQ(found.attempt, "r/2");
+TEST(RankEnvironmentTest, EachNodeOfAnUnevenSlurmStepHasItsOwnNumberOfRanks) {
+  // 2(x3),1 over four nodes, in blocks.
+  const std::vector<std::array<const char*, 3>> ranks = {
+      {"0", "0", "0"}, {"1", "0", "1"}, {"2", "1", "0"}, {"3", "1", "1"},
+      {"4", "2", "0"}, {"5", "2", "1"}, {"6", "3", "0"}};
+  for (const auto& [rank, node, local] : ranks) {
+    const auto found = read(
+        with(kSlurm, {{"SLURM_PROCID", rank}, {"SLURM_NODEID", node}, {"SLURM_LOCALID", local}}));
+    EXPECT_EQ(found.local_world_size, std::string(node) == "3" ? 1 : 2) << rank;
+    EXPECT_EQ(std::to_string(found.local_rank), local) << rank;
+  }
 }
 
 TEST(RankEnvironmentTest, HalfSetOrContradictingVariablesAreErrorsThatNameThem) {
-  const Variables torchrun = {{"RANK", "0"},
-                              {"WORLD_SIZE", "2"},
-                              {"LOCAL_RANK", "0"},
-                              {"MASTER_ADDR", "a"},
-                              {"MASTER_PORT", "1"}};
-  const auto text = [](Variables variables, const std::string& name, const std::string& value) {
-    if (value.empty()) {
-      variables.erase(name);
-    } else {
-      variables[name] = value;
-    }
-    return test::error_text([&] { read(variables); });
+  struct Row {
+    Variables variables;
+    std::vector<const char*> texts;
   };
-  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    EXPECT_THAT(text(torchrun, name, ""), HasSubstr(name)) << name;
+  const std::vector<Row> rows = {
+      {with(kByHand, {{"RANK", ""}}), {"not RANK"}},
+      {with(kByHand, {{"WORLD_SIZE", ""}}), {"not WORLD_SIZE"}},
+      {with(kByHand, {{"RANK", "2"}}), {"RANK=2 and WORLD_SIZE=2"}},
+      {with(kByHand, {{"RANK", "-1"}}), {"RANK='-1'"}},
+      {with(kByHand, {{"WORLD_SIZE", "two"}}), {"WORLD_SIZE='two'"}},
+      {with(kByHand, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE='0'"}},
+      {with(kByHand, {{"LOCAL_RANK", "2"}}), {"LOCAL_RANK='2'"}},
+      {with(kByHand, {{"LOCAL_WORLD_SIZE", "3"}}), {"LOCAL_WORLD_SIZE='3'"}},
+      {with(kByHand, {{"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "1"}}),
+       {"LOCAL_RANK=1 and LOCAL_WORLD_SIZE=1"}},
+      // Exported once, then mpirun or srun: each process would be the same rank, or alone.
+      {with(kOpenMpi4, with(kByHand, {{"RANK", "0"}})), {"RANK=0 and OMPI_COMM_WORLD_RANK=1"}},
+      {with(kHydra, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), {"WORLD_SIZE=1 and PMI_SIZE=2"}},
+      {with(kSlurm, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}),
+       {"WORLD_SIZE=1 and SLURM_STEP_NUM_TASKS=7", "unset RANK and WORLD_SIZE to go by Slurm"}},
+      {{{"OMPI_COMM_WORLD_RANK", "1"}}, {"OMPI_COMM_WORLD_SIZE"}},
+      {with(kOpenMpi4, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}),
+       {"OMPI_COMM_WORLD_LOCAL_RANK=1 and OMPI_COMM_WORLD_LOCAL_SIZE=1"}},
+      {{{"PMI_RANK", "1"}}, {"PMI_SIZE"}},
+      {with(kHydra, {{"MPI_LOCALNRANKS", "1"}}), {"MPI_LOCALRANKID=1 and MPI_LOCALNRANKS=1"}},
+      {{{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, {"srun"}},
+      {with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}}),
+       {"SLURM_STEP_TASKS_PER_NODE=2(x3) and SLURM_STEP_NUM_TASKS=7"}},
+      {with(kSlurm, {{"SLURM_NODEID", "4"}}), {"SLURM_NODEID=4 and SLURM_STEP_TASKS_PER_NODE="}},
+      {with(kSlurm, {{"SLURM_LOCALID", "2"}}),
+       {"SLURM_LOCALID=2 and SLURM_STEP_TASKS_PER_NODE=2(x3),1"}},
+      {with(kSlurm, {{"SLURM_PROCID", "7"}}), {"SLURM_PROCID=7 and SLURM_STEP_NUM_TASKS=7"}},
+  };
+  for (const Row& row : rows) {
+    const std::string text = test::error_text([&] { read(row.variables); });
+    for (const char* part : row.texts) EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_EQ(test::error_code([&] { read(row.variables); }), ErrorCode::kDistributed);
   }
-  EXPECT_THAT(text(torchrun, "RANK", "2"), HasSubstr("RANK=2 and WORLD_SIZE=2"));
-  EXPECT_THAT(text(torchrun, "RANK", "-1"), HasSubstr("RANK='-1'"));
-  EXPECT_THAT(text(torchrun, "WORLD_SIZE", "two"), HasSubstr("WORLD_SIZE='two'"));
-  EXPECT_THAT(text(torchrun, "WORLD_SIZE", "0"), HasSubstr("WORLD_SIZE='0'"));
-  EXPECT_THAT(text(torchrun, "MASTER_PORT", "65536"), HasSubstr("MASTER_PORT='65536'"));
-  EXPECT_THAT(text(torchrun, "LOCAL_RANK", "2"), HasSubstr("LOCAL_RANK='2'"));
-  EXPECT_THAT(text(torchrun, "LOCAL_WORLD_SIZE", "3"), HasSubstr("LOCAL_WORLD_SIZE='3'"));
+  for (const char* layout : {"2(x3", "2(x)", "2x3", ",", "2(x3),-1", "two", "2(x99999999)", "()"}) {
+    EXPECT_THAT(
+        test::error_text([&] {
+          read(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", layout}}));
+        }),
+        AllOf(HasSubstr("SLURM_STEP_TASKS_PER_NODE="), HasSubstr(layout), HasSubstr("2(x3),1")));
+  }
+}
 
-  EXPECT_THAT(test::error_text([] {
-                read({{"OMPI_COMM_WORLD_RANK", "1"}});
-              }),
-              HasSubstr("OMPI_COMM_WORLD_SIZE"));
-  EXPECT_THAT(test::error_text([] {
-                read({{"OMPI_COMM_WORLD_RANK", "1"},
-                      {"OMPI_COMM_WORLD_SIZE", "4"},
-                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-              }),
-              HasSubstr("MASTER_ADDR"));
-  EXPECT_THAT(test::error_text([] {
-                read({{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
-              }),
-              HasSubstr("srun"));
-  EXPECT_EQ(test::error_code([] { read({{"PMI_RANK", "1"}}); }), ErrorCode::kDistributed);
+TEST(MeetingPointTest, TheRanksMeetOnRankZerosMachine) {
+  EXPECT_EQ(meet(kTorchrun113).address, "10.0.0.1");
+  EXPECT_EQ(meet(kTorchrun213).address, "localhost");
+  EXPECT_EQ(meet(kOpenMpi4).address, "127.0.0.1");
+  EXPECT_EQ(meet(kHydra, "boot/1/2").address, "127.0.0.1");
+  EXPECT_EQ(meet(kByHand).address, "head");
+  EXPECT_EQ(meet(kSlurm).address, "gpu07");
+  EXPECT_EQ(meet(with(kSlurm, {{"SLURM_STEP_NODELIST", ""}, {"SLURM_JOB_NODELIST", "a3-n[2,5].x"}}))
+                .address,
+            "a3-n2.x");
+  EXPECT_EQ(
+      meet(with(kSlurm, {{"SLURM_STEP_NODELIST", ""}, {"SLURM_LAUNCH_NODE_IPADDR", "10.1.2.3"}}))
+          .address,
+      "10.1.2.3");
+  EXPECT_EQ(meet(with(kSlurm, {{"MASTER_ADDR", "other"}})).address, "other");
+}
+
+TEST(MeetingPointTest, ThePortIsThatWhichWasAskedForOrMadeFromTheJob) {
+  // By hand nothing tells two starts apart: there is one port, which only one of them can have.
+  EXPECT_THAT(meet(kByHand).ports, ElementsAre(1234));
+  EXPECT_EQ(meet(kByHand).job, "");
+  const auto named = meet(with(kByHand, {{"SHARDWISE_JOB", "tuesday"}}));
+  EXPECT_THAT(named.ports, SizeIs(testing::Gt(1u)));
+  EXPECT_EQ(named.ports[0], 1234);
+  // With torchrun's own store at MASTER_PORT the ranks meet at another.
+  for (const Variables& launcher : {kTorchrun113, kTorchrun213}) {
+    const auto theirs = meet(launcher);
+    const auto own = meet(with(launcher, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}));
+    const auto port = static_cast<std::uint16_t>(std::stoi(launcher.at("MASTER_PORT")));
+    EXPECT_THAT(theirs.ports, testing::Not(testing::Contains(port)));
+    EXPECT_EQ(own.ports[0], port);
+  }
+  for (const auto& point : {meet(kSlurm), meet(kOpenMpi4), meet(kHydra, "boot/1/2")}) {
+    EXPECT_THAT(point.ports, SizeIs(testing::Gt(4u)));
+    for (const std::uint16_t port : point.ports) {
+      EXPECT_GE(port, 10000);
+      EXPECT_LT(port, 30000);
+    }
+  }
+}
+
+TEST(MeetingPointTest, AllRanksOfAJobAgreeOnItAndJobsDiffer) {
+  const auto same = [](const Variables& a, const Variables& b, const std::string& starter_a = "s",
+                       const std::string& starter_b = "s") {
+    const auto first = meet(a, starter_a);
+    const auto second = meet(b, starter_b);
+    EXPECT_EQ(first.job == second.job, first.ports == second.ports);
+    return first.job == second.job;
+  };
+  EXPECT_TRUE(same(kSlurm, with(kSlurm, {{"SLURM_PROCID", "1"}, {"SLURM_NODEID", "0"}})));
+  EXPECT_FALSE(same(kSlurm, with(kSlurm, {{"SLURM_JOB_ID", "78"}})));
+  EXPECT_FALSE(same(kSlurm, with(kSlurm, {{"SLURM_STEP_ID", "1"}})));
+  EXPECT_FALSE(same(kSlurm, with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}})));
+  EXPECT_TRUE(same(kOpenMpi4, with(kOpenMpi4, {{"OMPI_COMM_WORLD_RANK", "0"}})));
+  EXPECT_FALSE(same(kOpenMpi4, with(kOpenMpi4, {{"PMIX_NAMESPACE", "262012930"}})));
+  // Hydra gives no number: the process that started the ranks does.
+  EXPECT_TRUE(same(kHydra, with(kHydra, {{"PMI_RANK", "0"}, {"PMI_FD", "6"}})));
+  EXPECT_FALSE(same(kHydra, kHydra, "boot/811/5", "boot/812/5"));
+  EXPECT_FALSE(same(kTorchrun213, with(kTorchrun213, {{"TORCHELASTIC_RESTART_COUNT", "1"}})));
+  EXPECT_FALSE(same(kTorchrun213, with(kTorchrun213, {{"TORCHELASTIC_RUN_ID", "other"}})));
+  EXPECT_FALSE(same(kTorchrun113, with(kTorchrun113, {{"MASTER_PORT", "29501"}})));
+}
+
+TEST(MeetingPointTest, WhatIsMissingIsNamed) {
+  const auto text = [](const Variables& variables) {
+    return test::error_text([&] { meet(variables); });
+  };
+  EXPECT_THAT(text(with(kByHand, {{"MASTER_ADDR", ""}})), HasSubstr("not MASTER_ADDR"));
+  EXPECT_THAT(text(with(kByHand, {{"MASTER_PORT", ""}})),
+              AllOf(HasSubstr("not MASTER_PORT"), HasSubstr("SHARDWISE_JOB")));
+  EXPECT_THAT(text(with(kByHand, {{"MASTER_PORT", "65536"}})), HasSubstr("MASTER_PORT='65536'"));
+  EXPECT_THAT(text(kOpenMpi5),
+              AllOf(HasSubstr("Open MPI are on several machines"), HasSubstr("set MASTER_ADDR")));
+  EXPECT_THAT(text(kIntelMpi), HasSubstr("set MASTER_ADDR"));
+  // On several machines the ranks of MPICH have several starters: the user tells jobs apart.
+  EXPECT_THAT(text(with(kIntelMpi, {{"MASTER_ADDR", "head"}})),
+              AllOf(HasSubstr("nothing tells this job of PMI from another"),
+                    HasSubstr("set MASTER_PORT"), HasSubstr("SHARDWISE_JOB")));
+  EXPECT_THAT(meet(with(kIntelMpi, {{"MASTER_ADDR", "head"}, {"MASTER_PORT", "99"}})).ports,
+              ElementsAre(99));
+}
+
+/// What launching_process() says in a child that has the variable `name`, or a grandchild below it.
+std::string starter_seen_by_child(const std::string& name, bool in_grandchild) {
+  std::array<int, 2> pipe{};
+  EXPECT_EQ(::pipe(pipe.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(pipe[0]);
+    // The environment of a process that /proc shows is that of its exec.
+    const std::string self = "/proc/self/exe";
+    const std::string filter = "--gtest_filter=LaunchingProcessTest.DISABLED_Print";
+    ::setenv("SHARDWISE_TEST_OUT", std::to_string(pipe[1]).c_str(), 1);
+    ::setenv(name.c_str(), "1", 1);
+    if (in_grandchild) {
+      const std::string exe = std::filesystem::read_symlink(self);
+      ::execl("/bin/sh", "sh", "-c", "\"$0\" \"$@\"; exit 0", exe.c_str(), filter.c_str(),
+              "--gtest_also_run_disabled_tests", nullptr);
+    } else {
+      ::execl(self.c_str(), "test", filter.c_str(), "--gtest_also_run_disabled_tests", nullptr);
+    }
+    ::_exit(98);
+  }
+  ::close(pipe[1]);
+  std::string text;
+  std::array<char, 256> buffer{};
+  for (ssize_t n = 0; (n = ::read(pipe[0], buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(pipe[0]);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+/// Not a test: what a child of the tests below runs.
+TEST(LaunchingProcessTest, DISABLED_Print) {
+  const char* out = std::getenv("SHARDWISE_TEST_OUT");
+  if (out == nullptr) return;
+  const std::string text = "<" + launching_process("SHARDWISE_TEST_RANK") + ">";
+  EXPECT_GT(::write(std::atoi(out), text.data(), text.size()), 0);
+}
+
+TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
+  const std::string child = starter_seen_by_child("SHARDWISE_TEST_RANK", false);
+  EXPECT_THAT(child, HasSubstr(std::to_string(::getpid()) + "/"));
+  EXPECT_EQ(starter_seen_by_child("SHARDWISE_TEST_RANK", true), child);
+  // Where the shell between has not the variable, it is the starter.
+  EXPECT_NE(launching_process("SHARDWISE_TEST_RANK"), "");
+  EXPECT_THAT(launching_process("SHARDWISE_TEST_RANK"),
+              HasSubstr(std::to_string(::getppid()) + "/"));
 }
 
 }  // namespace

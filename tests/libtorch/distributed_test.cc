@@ -1,3 +1,5 @@
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/meeting_hub.h"
 #include "libtorch/local_ranks.h"
 #include "shardwise/libtorch/process_group.h"
 #include "support/dataset.h"
@@ -202,7 +205,7 @@ TEST_F(DistributedTest, RanksThatDoNotComeAreNamed) {
   const test::TempDir dir;
   EXPECT_TRUE(run(1, {"absent", dir / "error"}).ok());
   EXPECT_THAT(test::read_file(dir / "error"),
-              AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("missing rank 1, 2")));
+              AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("missing ranks 1 and 2")));
 }
 
 TEST_F(DistributedTest, TwoProcessesOfOneRankAreRefused) {
@@ -213,9 +216,73 @@ TEST_F(DistributedTest, TwoProcessesOfOneRankAreRefused) {
   EXPECT_THAT(texts, HasSubstr("two processes are the same rank"));
 }
 
-TEST_F(DistributedTest, RankZeroMayHoldTheStoreAndLeaveFirst) {
+std::uint16_t free_port() {
+  const shardwise::detail::Socket socket = shardwise::detail::listen_at("127.0.0.1", 0);
+  sockaddr_in place{};
+  socklen_t size = sizeof place;
+  EXPECT_EQ(::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&place), &size), 0);
+  return ntohs(place.sin_port);
+}
+
+TEST_F(DistributedTest, ByHandRanksMeetAtAPortAndMayMeetAgain) {
+  EXPECT_TRUE(run(3, {"by-hand", std::to_string(free_port())}).ok());
+}
+
+TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {
   const test::TempDir dir;
-  EXPECT_TRUE(run(3, {"own-store", dir / "port"}).ok());
+  ASSERT_TRUE(run(3, {"out-of-step", dir / "errors"}).ok());
+  const std::vector<std::string> wanted = {
+      "the call is '2, all_reduce(sum) of 1 Long' on rank 2 and '2, barrier' on ranks 0 and 1",
+      "'2, all_reduce(sum) of 1 Long' on rank 2 and '2, all_reduce(sum) of 1 Double' on ranks 0",
+      "'2, all_reduce(sum) of 101 Float' on rank 2 and '2, all_reduce(sum) of 100 Float'",
+      "'2, all_reduce(sum) of 100000 Float' on rank 2 and '2, all_reduce(sum) of 10 Float'",
+      "'2, all_reduce(max) of 1000 Float' on rank 2 and '2, all_reduce(sum) of 1000 Float'",
+      "'2, broadcast from rank 1 of 1000 Float' on rank 2 and '2, broadcast from rank 0 of 1000",
+      "'2, all_reduce(sum) of 1000 Float' on rank 2 and '2, require_same' on ranks 0 and 1"};
+  for (const int rank : {0, 1, 2}) {
+    std::istringstream lines(test::read_file(dir / ("errors." + std::to_string(rank))));
+    for (const std::string& text : wanted) {
+      std::string line;
+      std::getline(lines, line);
+      EXPECT_THAT(line, AllOf(HasSubstr("(the ranks are out of step): rank " +
+                                        std::to_string(rank) + " of 3: "),
+                              HasSubstr(text), HasSubstr("the same calls in the same order")));
+    }
+  }
+}
+
+TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) {
+  // faults.md 54
+  const test::TempDir dir;
+  make_levels(dir, "train", 20);
+  make_levels(dir, "other", 21);
+  ASSERT_TRUE(run(3, {"contract", dir / "train.idx", dir / "other.idx", dir / "errors"}).ok());
+  const std::vector<std::vector<std::string>> wanted = {
+      {"the batch size is '64' on rank 2 and '32' on ranks 0 and 1"},
+      {"the notes is 'xxxx", "on rank 2 and 'xxx' on ranks 0 and 1"},
+      {"the data set", "on rank 2 and '"},
+      {"the batch size is '3' on rank 2 and '2' on ranks 0 and 1"},
+      {"the order", "on rank 2 and '"},
+      {"the image is", "on rank 2 and '"},
+      {"the parameter 'weight' is 'Float [3, 4]' on rank 2 and 'Float [2, 4]' on ranks 0 and 1"}};
+  for (const int rank : {0, 1, 2}) {
+    std::istringstream lines(test::read_file(dir / ("errors." + std::to_string(rank))));
+    for (const auto& texts : wanted) {
+      std::string line;
+      std::getline(lines, line);
+      EXPECT_THAT(line, HasSubstr("the ranks do not go by the same: "));
+      for (const std::string& text : texts) EXPECT_THAT(line, HasSubstr(text));
+    }
+  }
+}
+
+TEST_F(DistributedTest, CtrlCEndsTheWaitForRanksThatDoNotCome) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(2, {"interrupted", dir / "error"}).ok());
+  EXPECT_THAT(test::read_file(dir / "error.1"),
+              HasSubstr("interrupted while the ranks were meeting: rank 1"));
+  EXPECT_THAT(test::read_file(dir / "error.0"),
+              HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 (host "));
 }
 
 TEST_F(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }

@@ -4,10 +4,12 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -16,7 +18,6 @@
 #include <vector>
 
 #include "base/error_types.h"
-#include "libtorch/store_server.h"
 #include "shardwise/libtorch/advanced.h"
 
 namespace {
@@ -443,28 +444,138 @@ void twice(const Arguments& arguments) {
   }
 }
 
-/// own-store OUT: no launcher's store; rank 0 listens itself, and may leave first.
-void own_store(const Arguments& arguments) {
-  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-  const std::string rank = std::getenv("RANK");
-  // Rank 0 binds a port of the kernel's choice and lets it go; the others learn it from a file.
-  const std::string path = arguments[1];
-  if (rank == "0") {
-    // Closed before anybody hears of it: who met the others there would lose them.
-    const std::uint16_t free_port = sl::detail::start_store_server(1).port;
-    std::ofstream(path + ".tmp") << free_port;
-    std::rename((path + ".tmp").c_str(), path.c_str());
+/// by-hand PORT: no launcher: rank 0 listens at the port, and may leave first. Nobody says who
+/// shares the machine. Groups may be made one after the other, and beside each other.
+void by_hand(const Arguments& arguments) {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    ::unsetenv(name);
   }
-  std::string port;
-  for (int i = 0; i < 20'000 && port.empty(); ++i) {
-    std::ifstream(path) >> port;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ::setenv("MASTER_PORT", port.c_str(), 1);
+  ::setenv("MASTER_PORT", arguments[1].c_str(), 1);
+  const int rank = std::stoi(std::getenv("RANK"));
   const auto group = sl::init_process_group({.connect_timeout = std::chrono::milliseconds(60'000)});
+  REQUIRE(group.rank() == rank);
+  REQUIRE(group.local_rank() == rank && group.local_world_size() == group.world_size());
+  {
+    const auto second = sl::init_process_group();
+    REQUIRE(second.all_reduce(std::int64_t{1}) == second.world_size());
+    REQUIRE(group.all_reduce(std::int64_t{2}) == 2 * group.world_size());
+  }
+  const auto third = sl::init_process_group();
+  REQUIRE(third.all_reduce(std::int64_t{1}) == third.world_size());
+  if (rank == 0) return;  // the others go on without it
+  REQUIRE(group.local_rank() == rank);
+}
+
+/// out-of-step OUT: the ranks make other calls; every rank must hear which.
+void out_of_step(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);
+  using Call = std::function<void(const sl::ProcessGroup&)>;
+  const std::vector<std::pair<Call, Call>> cases = {
+      {[](const auto& group) { group.barrier(); },
+       [](const auto& group) { group.all_reduce(std::int64_t{1}); }},
+      // An int64 is no double, one size no other, a sum no maximum.
+      {[](const auto& group) { group.all_reduce(1.5); },
+       [](const auto& group) { group.all_reduce(std::int64_t{1}); }},
+      {[](const auto& group) { group.all_reduce(torch::ones({100})); },
+       [](const auto& group) { group.all_reduce(torch::ones({101})); }},
+      {[](const auto& group) { group.all_reduce(torch::ones({10})); },
+       [](const auto& group) { group.all_reduce(torch::ones({100'000})); }},
+      {[](const auto& group) { group.all_reduce(torch::ones({1000})); },
+       [](const auto& group) {
+         group.all_reduce(torch::ones({1000}), sl::ProcessGroup::ReduceOp::kMax);
+       }},
+      {[](const auto& group) { group.broadcast(torch::ones({1000}), 0); },
+       [](const auto& group) { group.broadcast(torch::ones({1000}), 1); }},
+      {[](const auto& group) {
+         group.require_same({{"a", "b"}});
+       },
+       [](const auto& group) { group.all_reduce(torch::ones({1000})); }},
+  };
+  std::ofstream out(arguments[1] + "." + std::getenv("RANK"));
+  for (const auto& [most, odd] : cases) {
+    const auto group = sl::init_process_group();
+    group.all_reduce(std::int64_t{1});
+    std::string text;
+    try {
+      (group.rank() == 2 ? odd : most)(group);
+    } catch (const Error& e) {
+      REQUIRE(e.code() == ErrorCode::kDistributed);
+      text = e.what();
+    }
+    REQUIRE(!text.empty());
+    out << text << '\n';
+    bool is_broken = false;
+    try {
+      group.barrier();
+    } catch (const Error&) {
+      is_broken = true;
+    }
+    REQUIRE(is_broken);
+  }
+}
+
+/// contract INDEX OTHER OUT: what must be the same on all ranks is not.
+void contract(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const bool odd = group.rank() == 2;
+  std::ofstream out(arguments[3] + "." + std::to_string(group.rank()));
+  const auto note = [&](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Mismatch& e) {
+      out << e.what() << std::endl;
+      return;
+    }
+    throw std::runtime_error("no mismatch was found");
+  };
+  group.require_same({{"batch size", "32"}});
+  group.require_same({});
+  note([&] { group.require_same({{"batch size", odd ? "64" : "32"}, {"seed", "1"}}); });
+  note([&] { group.require_same({{"notes", std::string(odd ? 5000 : 3, 'x')}}); });
+  // The loaders' own: data, order, batch.
+  const auto data = Dataset::open(arguments[odd ? 2 : 1]);
+  const auto same = Dataset::open(arguments[1]);
+  note([&] { sl::ImageLoader(data, group, {.batch_size = 2}); });
+  note([&] { sl::ImageLoader(same, group, {.batch_size = odd ? 3 : 2}); });
+  note([&] { sl::ImageLoader(same, group, {.order = {.seed = odd ? 9u : 8u}, .batch_size = 2}); });
+  note([&] { sl::ImageLoader(same, group, {.batch_size = 2, .resize = {odd ? 4 : 8, 4}}); });
+  // Threads are a rank's own affair.
+  sl::ImageLoader(same, group, {.batch_size = 2, .threads = odd ? 2u : 1u});
+  // A model's shapes.
+  note([&] { sl::broadcast_parameters(*torch::nn::Linear(4, odd ? 3 : 2), group); });
+  // The group is usable after all that.
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
-  if (group.rank() == 0) return;  // takes the store with it
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
+/// launched OUT JOB: a rank of a real launcher. Ranks of another job would have another name.
+void launched(const Arguments& arguments) {
+  const auto group =
+      sl::init_process_group({.connect_timeout = std::chrono::milliseconds(120'000)});
+  group.require_same({{"job", arguments[2]}});
+  const int world = group.world_size();
+  REQUIRE(group.all_reduce(std::int64_t{group.rank()}) == world * (world - 1) / 2);
+  std::ofstream(arguments[1] + "." + arguments[2] + "." + std::to_string(group.rank()))
+      << "world " << world << ", local " << group.local_rank() << " of "
+      << group.local_world_size();
+}
+
+/// interrupted OUT: rank 1 gets a Ctrl-C while it waits for rank 2, which never comes.
+void interrupted(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);
+  static std::atomic<bool> flag{false};
+  std::signal(SIGINT, [](int) { flag = true; });
+  const int rank = std::stoi(std::getenv("RANK"));
+  ::setenv("WORLD_SIZE", "3", 1);
+  ::setenv("LOCAL_WORLD_SIZE", "3", 1);
+  try {
+    sl::init_process_group({.cancel = &flag, .notice = [&](const std::string& text) {
+                              REQUIRE(text.find("waiting for rank") == 0);
+                              if (rank == 1) ::kill(::getpid(), SIGINT);
+                            }});
+  } catch (const Error& e) {
+    REQUIRE(e.code() == (rank == 1 ? ErrorCode::kCancelled : ErrorCode::kDistributed));
+    std::ofstream(arguments[1] + "." + std::to_string(rank)) << e.what();
+  }
 }
 
 void early_stop(const Arguments&) {
@@ -497,7 +608,11 @@ int main(int argc, char** argv) {
       {"absent", absent},
       {"chains", chains},
       {"twice", twice},
-      {"own-store", own_store},
+      {"by-hand", by_hand},
+      {"out-of-step", out_of_step},
+      {"contract", contract},
+      {"launched", launched},
+      {"interrupted", interrupted},
       {"early-stop", early_stop}};
   torch::set_num_threads(1);
   try {

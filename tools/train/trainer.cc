@@ -18,6 +18,7 @@
 
 #include "base/errno_error.h"
 #include "base/file.h"
+#include "base/rank_environment.h"
 #include "base/text.h"
 #include "console.h"
 #include "shardwise/base/error.h"
@@ -428,8 +429,32 @@ void check(const Options& options, int world_size) {
   }
 }
 
+/// What all ranks must have alike, beside what the loaders compare.
+void require_same_run(const Options& options, const std::optional<Dataset>& eval,
+                      const ProcessGroup& group) {
+  std::ostringstream rate;
+  rate << options.learning_rate;
+  group.require_same({{"--eval", eval ? to_string(eval->fingerprint()) : "nothing"},
+                      {"--epochs", std::to_string(options.epochs)},
+                      {"--lr", rate.str()},
+                      {"--seed", std::to_string(options.order.seed)},
+                      {"--classes", std::to_string(options.classes)},
+                      {"--checkpoint", options.checkpoint.empty() ? "none" : "given"},
+                      {"--checkpoint-steps", std::to_string(options.checkpoint_steps)},
+                      {"--resume", options.resume ? "given" : "not given"},
+                      {"--allow-changes", options.allow_changes ? "given" : "not given"}});
+}
+
 void train(const Options& options) {
-  static ProcessGroup group = libtorch::init_process_group();
+  const RankEnvironment ranks = rank_environment();
+  // One says whom all wait for; that it is rank 0, the others say.
+  const auto notice = [&](const std::string& text) {
+    const bool for_rank_0 = text.compare(0, 19, "waiting for rank 0 ") == 0;
+    if (options.first_use.quiet || (ranks.rank != 0 && !for_rank_0)) return;
+    tools::say("note", describe(ranks) + ": " + text);
+  };
+  static ProcessGroup group =
+      libtorch::init_process_group({.cancel = &stop_requested, .notice = notice});
   current_group = &group;
   if (group.is_first()) check(options, group.world_size());
   std::optional<libtorch::CheckpointFile> file;
@@ -458,10 +483,11 @@ void train(const Options& options) {
   if (!options.eval_index.empty()) {
     eval = open_dataset(options.eval_index, options.eval_root, options, cache);
   }
+  require_same_run(options, eval, group);
+  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
   Run run(count_classes(data, options, group));
   libtorch::broadcast_parameters(*run.model, group);
   libtorch::GradientAverager gradients(run.model->parameters());
-  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
   const std::uint64_t epoch_steps = loader.steps_left();
   if (options.resume) {
     const std::optional<libtorch::Checkpoint> last = file->read();

@@ -11,9 +11,9 @@
 
 namespace shardwise::libtorch {
 
-/// Gives every rank the parameters and buffers of rank 0. Every rank must call it, with a module of
-/// the same shapes.
-/// Errors: kDistributed.
+/// Gives every rank the parameters and buffers of rank 0. Every rank must call it.
+/// Errors: Mismatch, on every rank, if their names, types or shapes are not the same on all;
+///   kDistributed.
 SHARDWISE_EXPORT void broadcast_parameters(const torch::nn::Module& module,
                                            const ProcessGroup& group);
 
@@ -28,7 +28,8 @@ SHARDWISE_EXPORT void broadcast_parameters(const torch::nn::Module& module,
 /// @param num_samples  of this rank's step.
 /// @return  the number of samples of all ranks; if it is 0, the gradients are zeros.
 /// Shapes: any; float32 on the CPU is reduced as it is, other types and devices through float32.
-/// Cost: one all-reduce of all gradients, in one buffer that is kept from call to call.
+/// Cost: one all-reduce of all gradients, in one buffer that is kept from call to call; the numbers
+///   of samples go with its announcement.
 class SHARDWISE_EXPORT GradientAverager {
  public:
   explicit GradientAverager(std::vector<torch::Tensor> parameters);

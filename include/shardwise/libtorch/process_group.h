@@ -2,11 +2,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <torch/types.h>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -15,17 +19,21 @@ struct RankEnvironment;
 
 namespace shardwise::libtorch {
 
-/// The ranks of a run, over c10d's Gloo backend and TCPStore.
+/// The ranks of a run, over c10d's Gloo backend.
 ///
 /// A handle: copies are the same group. Every rank must make the same calls in the same order; one
-/// call at a time. With one rank the calls do nothing and cost nothing, with or without c10d.
+/// call at a time. Each call tells the other ranks its number, its kind, and the type and size of
+/// its tensor: where they differ every rank gets an error that names the calls, before a number is
+/// added. With one rank the calls do nothing and cost nothing, with or without c10d.
 ///
 /// Destruction never waits for other ranks. Not for use across fork().
 ///
-/// Effects: threads and sockets of Gloo; rank 0 listens at master_port until it is destroyed,
-///   unless the launcher does.
-/// Errors: kDistributed when a peer is lost or does not answer in time; the text names this rank
-///   and what to do. The group is of no use after that: every later call fails at once.
+/// Effects: threads and sockets of Gloo. Rank 0 listens while the ranks meet, and not after.
+/// Cost: what fits into some 200 bytes goes with the call's number, in one exchange; more takes a
+///   second one.
+/// Errors: kDistributed when a peer is lost, does not answer in time, or is at another call; the
+///   text names this rank and what to do. The group is of no use after that: every later call fails
+///   at once.
 class SHARDWISE_EXPORT ProcessGroup {
  public:
   struct Options {
@@ -34,6 +42,11 @@ class SHARDWISE_EXPORT ProcessGroup {
     /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
     /// this is; it is for one that hangs.
     std::chrono::milliseconds timeout{1'800'000};
+    /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it.
+    CancelToken cancel{};
+    /// Is told who is waited for at the start, as "waiting for ranks 3 and 7 (host b)", when that
+    /// takes 5 s, and now and then again.
+    std::function<void(const std::string& text)> notice{};
   };
   enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 
@@ -64,7 +77,15 @@ class SHARDWISE_EXPORT ProcessGroup {
   /// Returns once every rank has called it.
   void barrier() const;
 
+  /// Holds what this rank goes by against what the others do, as data, options and versions: to be
+  /// called before the first sum of a run, since ranks with other data add up without a word.
+  /// @param record  names and values, as {"batch size", "32"}.
+  /// Errors: Mismatch, on every rank, with the names whose values differ, the values, and the ranks
+  ///   that have them. The group stays usable.
+  void require_same(const std::vector<std::pair<std::string, std::string>>& record) const;
+
  private:
+  friend struct GroupAccess;
   friend ProcessGroup init_process_group(const Options& options);
 
   struct Impl;
@@ -77,24 +98,30 @@ class SHARDWISE_EXPORT ProcessGroup {
 
 /// Meets the other ranks of the run under torchrun, mpirun or srun, and waits for all of them;
 /// without a launcher the group is this process alone. The launcher's environment says which rank
-/// this process is, and where the ranks meet; the first of these launchers whose variables are set
-/// counts:
+/// this process is; the first of these whose variables are set counts:
 ///
-///     torchrun   RANK WORLD_SIZE [LOCAL_RANK] [LOCAL_WORLD_SIZE] MASTER_ADDR MASTER_PORT
+///     torchrun   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+///     by hand    RANK WORLD_SIZE MASTER_ADDR MASTER_PORT [LOCAL_RANK LOCAL_WORLD_SIZE]
 ///     Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK
 ///                OMPI_COMM_WORLD_LOCAL_SIZE
-///     Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) SLURM_LOCALID, in a job step
-///     PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID: MPICH, Intel MPI
+///     PMI        PMI_RANK PMI_SIZE, and MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH, Intel MPI) or
+///                PMI_LOCAL_RANK PMI_LOCAL_SIZE (Cray)
+///     Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS (or SLURM_NTASKS) SLURM_LOCALID SLURM_NODEID
+///                SLURM_STEP_TASKS_PER_NODE (or SLURM_TASKS_PER_NODE), in a job step
 ///     none       this process alone
 ///
-/// Where the launcher names no meeting point, MASTER_ADDR and MASTER_PORT do. Without MASTER_ADDR
-/// it is 127.0.0.1 if all ranks are on this machine; under Slurm the first host of the step, which
-/// is where rank 0 runs. Without MASTER_PORT it is a port in [10000, 30000) made from the job's
-/// number, the same on all ranks.
+/// The ranks meet at rank 0, which listens for that time. Its address is MASTER_ADDR; without that
+/// 127.0.0.1 if all ranks are on this machine, and under Slurm the first host of the step. Its port
+/// is MASTER_PORT, if that is free; else one of eight in [10000, 30000) made from what the launcher
+/// tells the job by: the store of torchrun is not used, so its version is of no concern. Ranks of
+/// another job are refused: by the launcher's number of the job, by the process that started them
+/// (MPICH), or by SHARDWISE_JOB, a name of this start that may be set on all ranks. No wait is
+/// longer than `connect_timeout`. It may be called again, on all ranks: each call makes a group.
 ///
-/// Errors: kDistributed, naming the variable, if one of a set is missing, is no number, or
-///   contradicts another; naming the ranks that did not come; also where this build has no c10d
-///   with Gloo and there are several ranks.
+/// Errors: kDistributed, naming the variables, if one of a set is missing, is no number, or
+///   contradicts another; naming ranks and hosts: those that did not come, that ended or left while
+///   the ranks met, or that have another version of this library or of LibTorch; also where this
+///   build has no c10d with Gloo and there are several ranks. Cancelled.
 SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroup::Options& options = {});
 
 /// True if this build can form groups of more than one rank.

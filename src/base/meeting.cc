@@ -1,0 +1,466 @@
+#include "base/meeting.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <thread>
+
+#include "base/text.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSlice{50};  // how soon a cancel is heard of
+constexpr const char* kWho = "look at what they said last, and start all ranks again";
+
+struct AddressList {
+  explicit AddressList(addrinfo* list) : first(list) {}
+  ~AddressList() {
+    if (first != nullptr) ::freeaddrinfo(first);
+  }
+  AddressList(const AddressList&) = delete;
+  AddressList& operator=(const AddressList&) = delete;
+  addrinfo* const first;
+};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string random_key() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
+}
+
+std::string numbers_of(const sockaddr_storage& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> name{};
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, name.data(), name.size(),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+    return {};
+  }
+  return name.data();
+}
+
+/// True if the socket got connected to itself, as may happen on a machine's own ports.
+bool is_own_end(const sockaddr_storage& own, const Socket& socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  return ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+         std::memcmp(&own, &peer, size) == 0;
+}
+
+/// What the system says of a connection that was begun: 0 if it stands, EINPROGRESS if not yet.
+int state_of_connect(const Socket& socket, milliseconds most) {
+  pollfd ready{socket.fd(), POLLOUT, 0};
+  if (::poll(&ready, 1, static_cast<int>(most.count())) <= 0) return EINPROGRESS;
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &failure, &size) != 0) return errno;
+  return failure;
+}
+
+}  // namespace
+
+/// What was tried, while rank 0 is looked for.
+struct Meeting::Search {
+  milliseconds patience{1'000};  ///< with what listens, and does not answer
+  std::string reason;            ///< why it was not found, last
+};
+
+Meeting::Meeting(Options options)
+    : options_(std::move(options)),
+      start_(Clock::now()),
+      deadline_(start_ + options_.timeout),
+      host_(host_name()),
+      input_(kHubGreeting),
+      heard_(start_),
+      next_notice_(start_ + options_.notice_after) {
+  if (options_.ranks.rank == 0) open_hub();
+  if (!welcome_) find_hub();
+  wait_for([this] { return !places_.empty(); });
+}
+
+Meeting::~Meeting() {
+  if (socket_.is_open() && !over_ && !all_done_) {
+    leave("a rank left while the ranks were meeting", own_name(), kWho);
+  }
+  socket_.close();
+  hub_.reset();
+}
+
+const std::string& Meeting::own_address() const noexcept { return address_; }
+
+milliseconds Meeting::time_left() const {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
+  return std::max(left, milliseconds(1));
+}
+
+std::string Meeting::own_name() const {
+  return "rank " + std::to_string(options_.ranks.rank) + " (host " + host_ + ", process " +
+         std::to_string(::getpid()) + ")";
+}
+
+/// Takes the first port that is free. What listens at another is asked first whether it is rank 0
+/// of this very job: then this is a second process of that rank.
+void Meeting::open_hub() {
+  // A port may be held for a moment: by a connection to it, or by rank 0 of the meeting before.
+  const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
+  Search search{.patience = milliseconds(300), .reason = {}};
+  int failure = 0;
+  for (;;) {
+    for (const std::uint16_t port : options_.point.ports) {
+      Socket listener = listen_at(options_.point.address, port);
+      if (listener.is_open()) {
+        key_ = random_key();
+        hub_ = std::make_unique<MeetingHub>(
+            std::move(listener), MeetingHub::Options{.job = options_.point.job,
+                                                     .round = options_.round,
+                                                     .world_size = options_.ranks.world_size,
+                                                     .key = key_,
+                                                     .host = host_});
+        options_.point.ports = {port};
+        return;
+      }
+      failure = errno;
+      // It refuses a second rank 0 by an error. Another answer is no concern of this job.
+      if (failure == EADDRINUSE && try_join(port, search)) {
+        throw Error(ErrorCode::kDistributed, "two processes are the same rank", own_name(),
+                    "end what is left of an earlier run, and start each rank once");
+      }
+      check_time("a free port of this machine");
+    }
+    if (Clock::now() >= give_up) break;
+    std::this_thread::sleep_for(kSlice);
+  }
+  const std::uint16_t port = options_.point.ports.front();
+  throw Error(ErrorCode::kDistributed,
+              "rank 0 cannot open the ranks' meeting point (" +
+                  std::generic_category().message(failure) + ")",
+              in_quotes(options_.point.address) + " port " + std::to_string(port),
+              "set MASTER_PORT to a free port of this machine, or SHARDWISE_JOB to a name of this "
+              "start of the job, the same on all ranks");
+}
+
+void Meeting::find_hub() {
+  Search search;
+  auto pause = milliseconds(5);
+  for (;;) {
+    for (const std::uint16_t port : options_.point.ports) {
+      if (try_join(port, search)) return;
+      const std::string place = in_quotes(options_.point.address) + " port " +
+                                std::to_string(options_.point.ports.front());
+      if (Clock::now() >= deadline_) {
+        throw Error(ErrorCode::kDistributed,
+                    "cannot reach the ranks' meeting point (" + search.reason + ")", place,
+                    "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
+      }
+      check_time("rank 0 at " + place + " (" + search.reason + ")");
+    }
+    search.patience = std::min(search.patience * 2, milliseconds(10'000));
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, milliseconds(200));
+  }
+}
+
+/// True if rank 0 of this meeting listens at the port, and bade this rank welcome.
+bool Meeting::try_join(std::uint16_t port, Search& search) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int code =
+      ::getaddrinfo(options_.point.address.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const AddressList owner(list);
+  if (code != 0) search.reason = ::gai_strerror(code);
+  for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
+    Socket socket(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int failure = socket.is_open() ? 0 : errno;
+    if (failure == 0 && ::connect(socket.fd(), target->ai_addr, target->ai_addrlen) != 0) {
+      failure = errno;
+    }
+    const auto limit = std::min(deadline_, Clock::now() + milliseconds(5'000));
+    while ((failure == EINPROGRESS || failure == EINTR) && Clock::now() < limit) {
+      failure = state_of_connect(socket, kSlice);
+      check_time("rank 0 at " + in_quotes(options_.point.address));
+    }
+    if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (failure == 0 &&
+        (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+         is_own_end(own, socket))) {
+      failure = ECONNREFUSED;
+    }
+    if (failure != 0) {
+      // At the deadline nothing was found out any more.
+      const bool is_news = search.reason.empty() || Clock::now() < deadline_;
+      if (is_news) search.reason = std::generic_category().message(failure);
+      continue;
+    }
+    address_ = numbers_of(own, size);
+    socket_ = std::move(socket);
+    if (hear_welcome(port, search)) return true;
+    socket_.close();
+  }
+  return false;
+}
+
+/// Waits for the greeting of what listens, not for long, and then for its answer to a hello.
+bool Meeting::hear_welcome(std::uint16_t port, Search& search) {
+  input_ = MessageBuffer(kHubGreeting);
+  output_.clear();
+  refusal_.reset();
+  const auto limit = std::min(deadline_, Clock::now() + search.patience);
+  const std::string place = "port " + std::to_string(port);
+  bool said_hello = false;
+  bool is_hub = true;
+  while (!welcome_ && !refusal_ && is_hub && Clock::now() < (said_hello ? deadline_ : limit)) {
+    check_time("rank 0 at " + in_quotes(options_.point.address) + " " + place +
+               " (it does not answer)");
+    if (!send_some(socket_, output_)) break;
+    pollfd ready{socket_.fd(), POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(kSlice.count()));
+    std::string bytes;
+    const Received received = receive_some(socket_, bytes);
+    is_hub = input_.add(bytes);
+    if (is_hub && input_.is_greeted() && !std::exchange(said_hello, true)) send_hello();
+    while (is_hub) {
+      const auto message = input_.next();
+      if (!message) break;
+      handle(*message);
+    }
+    if (received == Received::kEnded) break;
+  }
+  if (welcome_) return true;
+  if (refusal_ && refusal_->first == Refusal::kTwice) {
+    over_ = true;
+    throw Error(ErrorCode::kDistributed, "two processes are the same rank",
+                own_name() + ", but " + refusal_->second,
+                "end what is left of an earlier run, and start each rank once");
+  }
+  if (!search.reason.empty() && Clock::now() >= deadline_) return false;  // as above
+  if (refusal_) {
+    search.reason = refusal_->second + " at " + place;
+  } else if (!is_hub) {
+    search.reason = "what listens at " + place + " is not rank 0";
+  } else {
+    search.reason = "what listens at " + place + " does not answer";
+  }
+  return false;
+}
+
+void Meeting::send_hello() {
+  const RankEnvironment& ranks = options_.ranks;
+  const auto first_here = static_cast<std::uint32_t>(ranks.rank - ranks.local_rank);
+  const bool knows = ranks.knows_local && ranks.rank >= ranks.local_rank;
+  output_ += kRankGreeting;
+  output_ += MessageWriter(MessageKind::kHello)
+                 .text(options_.point.job)
+                 .number(options_.round)
+                 .number(static_cast<std::uint32_t>(ranks.rank))
+                 .number(static_cast<std::uint32_t>(ranks.world_size))
+                 .number(knows ? first_here : 0)
+                 .number(knows ? static_cast<std::uint32_t>(ranks.local_world_size) : 0)
+                 .text(host_)
+                 .text(address_)
+                 .number(static_cast<std::uint32_t>(::getpid()))
+                 .text(key_)
+                 .text(to_bytes(options_.record))
+                 .take();
+}
+
+void Meeting::set(const std::string& key, const std::string& value) {
+  output_ += MessageWriter(MessageKind::kSet).text(key).text(value).take();
+  pump(milliseconds(0));
+}
+
+bool Meeting::has(const std::string& key) {
+  if (!all_done_) pump(milliseconds(0));
+  return values_.count(key) > 0;
+}
+
+std::string Meeting::get(const std::string& key) {
+  std::optional<std::size_t> waited_with;  // so many values, when the hub last heard of it
+  wait_for([&] {
+    if (values_.count(key) > 0) return true;
+    if (waited_with != values_.size()) output_ += MessageWriter(MessageKind::kWaits).take();
+    waited_with = values_.size();
+    return false;
+  });
+  return values_[key];
+}
+
+void Meeting::finish() {
+  if (all_done_) return;
+  output_ += MessageWriter(MessageKind::kDone).take();
+  wait_for([this] { return all_done_; });
+  socket_.close();
+  hub_.reset();
+}
+
+void Meeting::wait_for(const std::function<bool()>& condition) {
+  while (!condition()) {
+    if (all_done_ || over_) {
+      throw Error(ErrorCode::kDistributed, "the meeting of the ranks is over", own_name(), "");
+    }
+    pump(kSlice);
+    if (condition()) return;
+    if (options_.cancel.is_cancelled()) {
+      leave_interrupted();
+    }
+    if (Clock::now() >= deadline_) throw_late();
+    take_notice(missing_ + (all_came_ ? " to connect" : ""));
+  }
+}
+
+/// Sends and receives, and waits for something to receive for `most`.
+void Meeting::pump(milliseconds most) {
+  const bool sent = send_some(socket_, output_);
+  const short output = output_.empty() ? short{0} : short{POLLOUT};
+  pollfd ready{socket_.fd(), static_cast<short>(POLLIN | output), 0};
+  ::poll(&ready, 1, static_cast<int>(most.count()));
+  std::string bytes;
+  const Received received = receive_some(socket_, bytes);
+  if (!bytes.empty()) heard_ = Clock::now();
+  const bool is_hub = input_.add(bytes);
+  while (is_hub) {
+    const auto message = input_.next();
+    if (!message) break;
+    handle(*message);
+  }
+  if ((received == Received::kEnded || !sent || !is_hub) && !all_done_) {
+    over_ = true;
+    const std::string host =
+        places_.empty() ? in_quotes(options_.point.address) : places_.front().host;
+    throw Error(ErrorCode::kDistributed, "rank 0 ended while the ranks were meeting",
+                "host " + host, "look at what it said last, and start all ranks again");
+  }
+}
+
+void Meeting::handle(const std::string& message) {
+  MessageReader reader(message);
+  switch (reader.kind()) {
+    case MessageKind::kWelcome:
+      welcome_ = true;
+      num_missing_ = 1;
+      missing_ = "other ranks";
+      break;
+    case MessageKind::kRefused: {
+      const auto why = static_cast<Refusal>(reader.number());
+      refusal_ = {why, escaped(reader.text())};
+      break;
+    }
+    case MessageKind::kWaiting:
+      all_came_ = reader.number() != 0;
+      num_missing_ = reader.number();
+      missing_ = escaped(reader.text());
+      break;
+    case MessageKind::kRoster:
+      for (int rank = 0; rank < options_.ranks.world_size; ++rank) {
+        Place place;
+        place.host = reader.text();
+        place.address = reader.text();
+        place.process = reader.number();
+        places_.push_back(std::move(place));
+      }
+      all_came_ = true;
+      break;
+    case MessageKind::kSet: {
+      std::string key = reader.text();
+      values_[std::move(key)] = reader.text();
+      break;
+    }
+    case MessageKind::kAllDone:
+      all_done_ = true;
+      break;
+    case MessageKind::kFailed: {
+      over_ = true;
+      const std::string what = escaped(reader.text());
+      const std::string where = escaped(reader.text());
+      throw Error(ErrorCode::kDistributed, what, where, escaped(reader.text()));
+    }
+    default:
+      break;
+  }
+}
+
+/// For loops that do not listen to the hub: Cancelled, or a notice.
+void Meeting::check_time(const std::string& waiting_for) {
+  if (options_.cancel.is_cancelled()) {
+    throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
+  }
+  take_notice(waiting_for);
+}
+
+void Meeting::take_notice(const std::string& text) {
+  const auto now = Clock::now();
+  if (!options_.notice || now < next_notice_) return;
+  next_notice_ = now + options_.notice_after;
+  constexpr auto kRepeat = std::chrono::seconds(60);
+  if (text == noticed_ && now - last_notice_ < kRepeat) return;
+  noticed_ = text;
+  last_notice_ = now;
+  options_.notice("waiting for " + text);
+}
+
+void Meeting::leave_interrupted() {
+  leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
+  throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
+}
+
+void Meeting::leave(const std::string& what, const std::string& where, const std::string& remedy) {
+  output_ += MessageWriter(MessageKind::kLeave).text(what).text(where).text(remedy).take();
+  send_some(socket_, output_);
+  over_ = true;
+}
+
+void Meeting::throw_if_over(milliseconds most) {
+  const auto end = Clock::now() + most;
+  while (Clock::now() < end) pump(kSlice);
+}
+
+void Meeting::throw_late() {
+  const std::string world = std::to_string(options_.ranks.world_size);
+  std::string what;
+  std::string where = missing_;
+  if (Clock::now() - heard_ > std::chrono::seconds(5)) {
+    what = "rank 0, where the ranks meet, does not answer";
+    where =
+        in_quotes(options_.point.address) + " port " + std::to_string(options_.point.ports.front());
+  } else if (all_came_) {
+    what = std::to_string(num_missing_) + " of " + world +
+           " ranks came, but did not connect to the others in time";
+  } else {
+    what = std::to_string(num_missing_) + " of " + world + " ranks did not come in time";
+    where = "missing " + missing_;
+  }
+  leave(what, where, kWho);
+  throw Error(ErrorCode::kDistributed, what, where, kWho);
+}
+
+std::pair<int, int> local_rank_of(const std::vector<Meeting::Place>& places, int rank) {
+  int before = 0;
+  int all = 0;
+  const std::string& host = places[static_cast<std::size_t>(rank)].host;
+  for (std::size_t other = 0; other < places.size(); ++other) {
+    if (places[other].host != host) continue;
+    ++all;
+    if (static_cast<int>(other) < rank) ++before;
+  }
+  return {before, all};
+}
+
+}  // namespace shardwise::detail

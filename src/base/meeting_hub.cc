@@ -1,0 +1,402 @@
+#include "base/meeting_hub.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <map>
+
+#include "base/errno_error.h"
+
+// One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
+// hello was accepted. Once over_ is set, because all are done or because it failed, nothing of those
+// who are there is handled any more: what is still to be sent is sent, and the guests go. Who comes
+// after a failure hears of it.
+
+namespace shardwise::detail {
+namespace {
+
+constexpr const char* kStartAgain = "look at what it said last, and start all ranks again";
+
+}  // namespace
+
+struct MeetingHub::Guest {
+  explicit Guest(Socket accepted) : socket(std::move(accepted)) {}
+
+  Socket socket;
+  MessageBuffer input{kRankGreeting};
+  std::string output{kHubGreeting};
+  Clock::time_point since = Clock::now();
+  bool ended = false;  // the connection; to be dropped
+  bool left = false;   // it said so: its end is no news
+  bool waits = false;  // for what others set, since the last was set
+  bool done = false;
+  bool refused = false;
+
+  int rank = -1;
+  std::uint32_t first_here = 0;  // the lowest rank of its machine, if ranks are placed in blocks
+  std::uint32_t num_here = 0;    // ranks of its machine; 0: it does not know
+  std::string host;
+  std::string address;
+  std::uint32_t process = 0;
+  Record record;
+};
+
+MeetingHub::MeetingHub(Socket listener, const Options& options)
+    : options_(options),
+      listener_(std::move(listener)),
+      ranks_(static_cast<std::size_t>(options.world_size), nullptr) {
+  std::array<int, 2> wake{};
+  if (::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    throw_errno(errno, "cannot make a pipe", "where the ranks meet");
+  }
+  wake_read_ = Socket(wake[0]);
+  wake_write_ = Socket(wake[1]);
+  thread_.start([this] { serve(); }, "meeting");
+}
+
+MeetingHub::~MeetingHub() {
+  stops_ = true;
+  const char byte = 0;
+  [[maybe_unused]] const auto written = ::write(wake_write_.fd(), &byte, 1);
+  thread_.join();
+}
+
+void MeetingHub::serve() {
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  std::optional<Clock::time_point> end;
+  for (;;) {
+    const auto now = Clock::now();
+    if (stops_ && !end) {
+      end = now + std::chrono::seconds(2);
+      listener_.close();
+    }
+    if (end && (guests_.empty() || now >= *end)) return;
+
+    std::vector<pollfd> waits;
+    waits.push_back({wake_read_.fd(), static_cast<short>(stops_ ? 0 : POLLIN), 0});
+    const bool accepts = listener_.is_open() && now >= accept_again_;
+    waits.push_back({accepts ? listener_.fd() : -1, POLLIN, 0});
+    for (Guest& guest : guests_) {
+      const short output = guest.output.empty() ? short{0} : short{POLLOUT};
+      waits.push_back({guest.socket.fd(), static_cast<short>(POLLIN | output), 0});
+    }
+    if (::poll(waits.data(), waits.size(), end ? 20 : 200) < 0 && errno != EINTR) return;
+    if (accepts && waits[1].revents != 0) accept_all();
+    // New guests stand at the end, behind those that were waited for.
+    std::size_t i = 2;
+    for (Guest& guest : guests_) {
+      if (i < waits.size() && waits[i++].revents != 0) receive(guest);
+    }
+    // What rank 0 said last was heard: nothing more will be.
+    if (end) over_ = true;
+    if (!over_ && !all_came_ && num_here_ == options_.world_size) begin_connecting();
+    if (!over_) tell_who_is_missing();
+    for (Guest& guest : guests_) {
+      if (!guest.ended && !send_some(guest.socket, guest.output)) guest.ended = true;
+      // What was said is delivered before the connection is closed: closing it with bytes unread
+      // would take away what the other side has not read yet.
+      if (end && guest.output.empty()) ::shutdown(guest.socket.fd(), SHUT_WR);
+    }
+    drop_ended();
+  }
+}
+
+void MeetingHub::accept_all() {
+  for (;;) {
+    const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (fd < 0) {
+      // No more descriptors, perhaps: not asked again at once.
+      if (errno != EAGAIN) accept_again_ = Clock::now() + std::chrono::milliseconds(100);
+      return;
+    }
+    guests_.emplace_back(Socket(fd));
+  }
+}
+
+void MeetingHub::receive(Guest& guest) {
+  std::string bytes;
+  const Received received = receive_some(guest.socket, bytes);
+  if (received == Received::kEnded) guest.ended = true;
+  if (!bytes.empty() && !guest.refused && !guest.input.add(bytes)) {
+    guest.ended = true;
+    guest.left = guest.rank < 0;
+  }
+  while (!guest.left && !guest.refused && (!over_ || guest.rank < 0)) {
+    const auto message = guest.input.next();
+    if (!message) return;
+    handle(guest, *message);
+  }
+}
+
+void MeetingHub::handle(Guest& guest, const std::string& message) {
+  MessageReader reader(message);
+  const MessageKind kind = reader.kind();
+  if (guest.rank < 0) {
+    if (kind == MessageKind::kHello) {
+      welcome(guest, reader);
+    } else {
+      guest.ended = guest.left = true;
+    }
+    return;
+  }
+  switch (kind) {
+    case MessageKind::kSet:
+      // With its size in front, as it came.
+      send_to_all(MessageWriter(kind).text(reader.text()).text(reader.text()).take());
+      for (Guest& other : guests_) other.waits = false;
+      break;
+    case MessageKind::kWaits:
+      guest.waits = true;
+      break;
+    case MessageKind::kDone:
+      if (!std::exchange(guest.done, true)) ++num_done_;
+      if (num_done_ == options_.world_size) {
+        send_to_all(MessageWriter(MessageKind::kAllDone).take());
+        over_ = true;
+      }
+      break;
+    case MessageKind::kLeave: {
+      guest.left = true;
+      const std::string what = reader.text();
+      const std::string where = reader.text();
+      fail(what, where, reader.text(), &guest);
+      break;
+    }
+    default:
+      guest.ended = true;
+  }
+}
+
+void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
+  const std::string job = hello.text();
+  const std::uint32_t round = hello.number();
+  const std::uint32_t rank = hello.number();
+  const std::uint32_t world_size = hello.number();
+  guest.first_here = hello.number();
+  guest.num_here = hello.number();
+  guest.host = hello.text();
+  guest.address = hello.text();
+  guest.process = hello.number();
+  const std::string key = hello.text();
+  const auto record = record_from(hello.text());
+  if (!hello.ok() || !record) {
+    guest.ended = guest.left = true;
+    return;
+  }
+  if (job != options_.job) return refuse(guest, Refusal::kOtherJob, "ranks of another job meet");
+  if (round != options_.round) {
+    return refuse(guest, Refusal::kOtherRound, "the ranks are at another meeting of this job");
+  }
+  if (over_) {
+    guest.refused = true;
+    guest.output += failure_;
+    return;
+  }
+  guest.record = *record;
+  if (world_size != static_cast<std::uint32_t>(options_.world_size)) {
+    guest.rank = static_cast<int>(rank);
+    fail("the ranks do not agree on the world size",
+         name_of(guest) + " has a world size of " + std::to_string(world_size) + ", rank 0 of " +
+             std::to_string(options_.world_size),
+         "start all ranks with the same world size");
+    return;
+  }
+  if (rank >= world_size) {
+    guest.ended = guest.left = true;
+    return;
+  }
+  Guest*& place = ranks_[rank];
+  if (place != nullptr || (rank == 0 && key != options_.key)) {
+    const std::string process =
+        std::to_string(rank == 0 ? static_cast<std::uint32_t>(::getpid()) : place->process);
+    return refuse(guest, Refusal::kTwice,
+                  "rank " + std::to_string(rank) + " is process " + process + " on host " +
+                      (rank == 0 ? options_.host : place->host) + " already");
+  }
+  guest.rank = static_cast<int>(rank);
+  place = &guest;
+  ++num_here_;
+  guest.output += MessageWriter(MessageKind::kWelcome).take();
+}
+
+void MeetingHub::refuse(Guest& guest, Refusal why, const std::string& text) {
+  guest.refused = true;
+  guest.output += MessageWriter(MessageKind::kRefused)
+                      .number(static_cast<std::uint32_t>(why))
+                      .text(text)
+                      .take();
+}
+
+void MeetingHub::begin_connecting() {
+  std::vector<Record> records;
+  const Guest* loopback = nullptr;
+  const Guest* other = nullptr;
+  for (const Guest* guest : ranks_) {
+    records.push_back(guest->record);
+    (is_loopback(guest->address) ? loopback : other) = guest;
+  }
+  if (const auto different = find_disagreement(records)) {
+    return fail("the ranks were not started alike", *different,
+                "start the same program, of the same build, on all ranks");
+  }
+  // With a mix, ranks of other machines would connect to themselves.
+  if (loopback != nullptr && other != nullptr) {
+    return fail("the ranks cannot reach each other",
+                name_of(*loopback) + " is at " + loopback->address + ", " + name_of(*other) +
+                    " at " + other->address,
+                "set MASTER_ADDR to an address that every machine can reach, or "
+                "GLOO_SOCKET_IFNAME to the network interface to use");
+  }
+  MessageWriter roster(MessageKind::kRoster);
+  for (const Guest* guest : ranks_) {
+    roster.text(guest->host).text(guest->address).number(guest->process);
+  }
+  send_to_all(roster.take());
+  all_came_ = true;
+  next_note_ = {};
+}
+
+void MeetingHub::tell_who_is_missing() {
+  const auto now = Clock::now();
+  for (Guest& guest : guests_) {
+    if (guest.rank < 0 && now - guest.since > options_.hello_timeout) {
+      guest.ended = guest.left = true;
+    }
+  }
+  if (now < next_note_) return;
+  next_note_ = now + std::chrono::milliseconds(500);
+  const std::vector<int> missing = missing_ranks();
+  if (missing.empty()) return;
+  const std::string note = MessageWriter(MessageKind::kWaiting)
+                               .number(all_came_ ? 1 : 0)
+                               .number(static_cast<std::uint32_t>(missing.size()))
+                               .text(name_all(missing))
+                               .take();
+  for (Guest* guest : ranks_) {
+    // To one that does not read, as it is stopped, notes are not piled up.
+    if (guest != nullptr && guest->output.empty()) guest->output += note;
+  }
+}
+
+/// Who did not come; or, when all have, who is not done. Of these, who does not wait for another.
+std::vector<int> MeetingHub::missing_ranks() const {
+  std::vector<int> missing;
+  std::vector<int> not_done;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    const Guest* const guest = ranks_[static_cast<std::size_t>(rank)];
+    if (guest == nullptr || (all_came_ && !guest->done && !guest->waits)) missing.push_back(rank);
+    if (all_came_ && guest != nullptr && !guest->done) not_done.push_back(rank);
+  }
+  return missing.empty() ? not_done : missing;
+}
+
+/// "ranks 3 and 7 (host b), rank 9". The host of a rank that has not come is known if ranks are
+/// placed in blocks, one machine after the other, as those that came say.
+std::string MeetingHub::name_all(const std::vector<int>& missing) const {
+  std::vector<std::string> hosts(ranks_.size());
+  bool in_blocks = true;
+  for (const Guest* guest : ranks_) {
+    if (guest == nullptr) continue;
+    if (all_came_) {
+      hosts[static_cast<std::size_t>(guest->rank)] = guest->host;
+      continue;
+    }
+    const std::size_t end =
+        std::min<std::size_t>(std::size_t{guest->first_here} + guest->num_here, hosts.size());
+    for (std::size_t rank = guest->first_here; rank < end; ++rank) {
+      in_blocks = in_blocks && (hosts[rank].empty() || hosts[rank] == guest->host);
+      hosts[rank] = guest->host;
+    }
+  }
+  std::map<std::string, std::vector<int>> by_host;
+  for (const int rank : missing) {
+    by_host[in_blocks ? hosts[static_cast<std::size_t>(rank)] : ""].push_back(rank);
+  }
+  std::string text;
+  for (const auto& [host, ranks] : by_host) {
+    text += (text.empty() ? "rank" : ", rank") + std::string(ranks.size() > 1 ? "s " : " ") +
+            list_of(ranks) + (host.empty() ? "" : " (host " + host + ")");
+  }
+  return text;
+}
+
+std::string MeetingHub::name_of(const Guest& guest) const {
+  return "rank " + std::to_string(guest.rank) + " (host " + guest.host + ", process " +
+         std::to_string(guest.process) + ")";
+}
+
+void MeetingHub::fail(const std::string& what, const std::string& where, const std::string& remedy,
+                      const Guest* but) {
+  failure_ = MessageWriter(MessageKind::kFailed).text(what).text(where).text(remedy).take();
+  send_to_all(failure_, but);
+  over_ = true;
+}
+
+void MeetingHub::send_to_all(const std::string& message, const Guest* but) {
+  for (Guest& guest : guests_) {
+    if (&guest != but && guest.rank >= 0 && !guest.ended) guest.output += message;
+  }
+}
+
+void MeetingHub::drop_ended() {
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    if (!guest->ended) {
+      ++guest;
+      continue;
+    }
+    if (!over_ && guest->rank >= 0 && !guest->left) {
+      fail(all_came_ ? "a rank ended while the ranks were connecting"
+                     : "a rank ended while the ranks were meeting",
+           name_of(*guest), kStartAgain, &*guest);
+    }
+    if (guest->rank >= 0 && guest->rank < options_.world_size &&
+        ranks_[static_cast<std::size_t>(guest->rank)] == &*guest) {
+      ranks_[static_cast<std::size_t>(guest->rank)] = nullptr;
+    }
+    guest = guests_.erase(guest);
+  }
+}
+
+Socket listen_at(const std::string& address, std::uint16_t port) {
+  const bool only_here = is_loopback(address) && address.find(':') == std::string::npos;
+  const auto listen_on = [](int family, const sockaddr* place, socklen_t size) {
+    Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    const int off = 0;
+    if (!socket.is_open()) return socket;
+    ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6) {
+      ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (::bind(socket.fd(), place, size) != 0 || ::listen(socket.fd(), 1024) != 0) {
+      const int failure = errno;
+      socket.close();
+      errno = failure;
+    }
+    return socket;
+  };
+  if (!only_here) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(port);
+    Socket socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&any), sizeof any);
+    if (socket.is_open() || errno == EADDRINUSE) return socket;
+  }
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(port);
+  place.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
+  return listen_on(AF_INET, reinterpret_cast<const sockaddr*>(&place), sizeof place);
+}
+
+}  // namespace shardwise::detail

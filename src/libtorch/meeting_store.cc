@@ -1,0 +1,54 @@
+#include "libtorch/meeting_store.h"
+
+#ifdef SHARDWISE_HAVE_GLOO
+
+#include "shardwise/base/error.h"
+
+namespace shardwise::libtorch::detail {
+namespace {
+
+[[noreturn]] void throw_not_here(const std::string& what) {
+  throw Error(ErrorCode::kDistributed, "the store in which ranks connect cannot " + what, "",
+              "use a store of your own");
+}
+
+}  // namespace
+
+shardwise::detail::Meeting& MeetingStore::meeting() {
+  if (meeting_ == nullptr) throw_not_here("be used once they are connected");
+  return *meeting_;
+}
+
+void MeetingStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+  meeting().set(key, std::string(value.begin(), value.end()));
+}
+
+std::vector<std::uint8_t> MeetingStore::get(const std::string& key) {
+  const std::string value = meeting().get(key);
+  return {value.begin(), value.end()};
+}
+
+bool MeetingStore::check(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (!meeting().has(key)) return false;
+  }
+  return true;
+}
+
+void MeetingStore::wait(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) static_cast<void>(meeting().get(key));
+}
+
+/// The meeting's own deadline counts, which is no later.
+void MeetingStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
+  wait(keys);
+}
+
+std::int64_t MeetingStore::add(const std::string&, std::int64_t) { throw_not_here("add"); }
+bool MeetingStore::deleteKey(const std::string&) { throw_not_here("delete"); }
+std::int64_t MeetingStore::getNumKeys() { throw_not_here("count its keys"); }
+c10::intrusive_ptr<c10d::Store> MeetingStore::clone() { throw_not_here("be cloned"); }
+
+}  // namespace shardwise::libtorch::detail
+
+#endif

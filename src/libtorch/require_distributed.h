@@ -1,0 +1,8 @@
+#pragma once
+
+namespace shardwise::libtorch::detail {
+
+/// Errors: kDistributed if this build cannot form a group of so many ranks.
+void require_distributed(int num_ranks);
+
+}  // namespace shardwise::libtorch::detail

@@ -1,0 +1,482 @@
+#include "base/meeting.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/agreement.h"
+#include "support/support.h"
+
+namespace shardwise::detail {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// Ports that were free a moment ago.
+std::vector<std::uint16_t> free_ports(int count) {
+  std::vector<Socket> held;
+  std::vector<std::uint16_t> ports;
+  for (int i = 0; i < count; ++i) {
+    Socket socket = listen_at("127.0.0.1", 0);
+    sockaddr_in place{};
+    socklen_t size = sizeof place;
+    EXPECT_EQ(::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&place), &size), 0);
+    ports.push_back(ntohs(place.sin_port));
+    held.push_back(std::move(socket));
+  }
+  return ports;
+}
+
+MeetingPoint point_at(std::vector<std::uint16_t> ports, const std::string& job = "job") {
+  return {.address = "127.0.0.1", .ports = std::move(ports), .job = job};
+}
+
+/// Long enough for any machine: what ends before it does not depend on it.
+constexpr milliseconds kLong{120'000};
+
+Meeting::Options options_of(int rank, int world_size, const MeetingPoint& point) {
+  Meeting::Options options;
+  options.ranks.rank = rank;
+  options.ranks.world_size = world_size;
+  options.ranks.knows_local = false;
+  options.point = point;
+  options.timeout = kLong;
+  return options;
+}
+
+/// Calls `rank_main(rank)` in a thread a rank; gives what it returned, or the text of its error.
+template <class RankMain>
+std::vector<std::string> in_threads(int world_size, RankMain rank_main) {
+  std::vector<std::future<std::string>> futures;
+  for (int rank = 0; rank < world_size; ++rank) {
+    futures.push_back(std::async(std::launch::async, [rank, rank_main]() -> std::string {
+      try {
+        return rank_main(rank);
+      } catch (const Error& e) {
+        return e.what();
+      }
+    }));
+  }
+  std::vector<std::string> results;
+  for (auto& future : futures) results.push_back(future.get());
+  return results;
+}
+
+TEST(MeetingTest, AllRanksComeExchangeValuesAndPart) {
+  for (const int world : {2, 3, 17}) {
+    const MeetingPoint point = point_at(free_ports(2));
+    const auto results = in_threads(world, [&](int rank) {
+      Meeting meeting(options_of(rank, world, point));
+      EXPECT_EQ(meeting.places().size(), static_cast<std::size_t>(world));
+      EXPECT_EQ(meeting.own_address(), "127.0.0.1");
+      EXPECT_EQ(local_rank_of(meeting.places(), rank), std::pair(rank, world));
+      meeting.set("from " + std::to_string(rank), std::string(1000, static_cast<char>('a' + rank)));
+      std::string all;
+      for (int other = 0; other < world; ++other) {
+        all += meeting.get("from " + std::to_string(other))[0];
+      }
+      meeting.finish();
+      EXPECT_TRUE(meeting.has("from 0"));
+      EXPECT_THROW(meeting.get("never"), Error);
+      return all;
+    });
+    for (const auto& result : results) EXPECT_EQ(result, results[0]);
+    EXPECT_EQ(results[0],
+              std::string("abcdefghijklmnopq").substr(0, static_cast<std::size_t>(world)));
+  }
+}
+
+TEST(MeetingTest, TheSameRanksMeetAgainAtTheSamePort) {
+  const MeetingPoint point = point_at(free_ports(1), "");
+  const auto results = in_threads(3, [&](int rank) {
+    for (std::uint32_t round = 0; round < 20; ++round) {
+      auto options = options_of(rank, 3, point);
+      options.round = round;
+      Meeting meeting(options);
+      meeting.set(std::to_string(rank), std::to_string(round));
+      for (const char* key : {"0", "1", "2"}) EXPECT_EQ(meeting.get(key), std::to_string(round));
+      meeting.finish();
+    }
+    return "met";
+  });
+  EXPECT_THAT(results, ElementsAre("met", "met", "met"));
+}
+
+TEST(MeetingTest, JobsThatMeetAtTheSameTimeAndPortsNeverMix) {
+  constexpr int kJobs = 6;
+  constexpr int kWorld = 3;
+  const auto ports = free_ports(kJobs);
+  const auto results = in_threads(kJobs * kWorld, [&](int i) {
+    const std::string job = "job " + std::to_string(i / kWorld);
+    Meeting meeting(options_of(i % kWorld, kWorld, point_at(ports, job)));
+    meeting.set("from " + std::to_string(i % kWorld), job);
+    for (int rank = 0; rank < kWorld; ++rank) {
+      EXPECT_EQ(meeting.get("from " + std::to_string(rank)), job);
+    }
+    meeting.finish();
+    return job;
+  });
+  for (int i = 0; i < kJobs * kWorld; ++i) {
+    EXPECT_EQ(results[static_cast<std::size_t>(i)], "job " + std::to_string(i / kWorld));
+  }
+}
+
+/// What listens at a port, and is not rank 0: it answers nothing, or what it is told to.
+class ForeignServer {
+ public:
+  ForeignServer(std::uint16_t port, std::string answer)
+      : listener_(listen_at("127.0.0.1", port)), answer_(std::move(answer)) {
+    EXPECT_TRUE(listener_.is_open());
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~ForeignServer() {
+    stops_ = true;
+    thread_.join();
+  }
+  ForeignServer(const ForeignServer&) = delete;
+  ForeignServer& operator=(const ForeignServer&) = delete;
+
+ private:
+  void serve() {
+    std::vector<Socket> guests;
+    while (!stops_) {
+      Socket guest(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!guest.is_open()) {
+        std::this_thread::sleep_for(milliseconds(1));
+        continue;
+      }
+      std::string answer = answer_;
+      send_some(guest, answer);
+      guests.push_back(std::move(guest));
+    }
+  }
+
+  Socket listener_;
+  const std::string answer_;
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+TEST(MeetingTest, WhatElseListensAtAPortIsPassedBy) {
+  const auto ports = free_ports(5);
+  const ForeignServer silent(ports[0], "");
+  const ForeignServer web(ports[1], "HTTP/1.1 400 Bad Request\r\n\r\n");
+  const ForeignServer echo(ports[2], std::string(kRankGreeting));
+  const ForeignServer torn(ports[3], std::string(kHubGreeting.substr(0, 9)));
+  const auto results = in_threads(2, [&](int rank) {
+    Meeting meeting(options_of(rank, 2, point_at(ports)));
+    meeting.finish();
+    return "met";
+  });
+  EXPECT_THAT(results, ElementsAre("met", "met"));
+}
+
+TEST(MeetingTest, AtAForeignServerAloneTheWaitEndsInTimeAndSaysWhy) {
+  const auto ports = free_ports(2);
+  const ForeignServer silent(ports[0], "");
+  const ForeignServer web(ports[1], "SSH-2.0-OpenSSH\r\n");
+  const auto text = [&](std::uint16_t port, int rank) {
+    auto options = options_of(rank, 2, point_at({port}, ""));
+    options.timeout = milliseconds(1500);
+    return test::error_text([&] { Meeting meeting(options); });
+  };
+  EXPECT_THAT(text(ports[0], 1), AllOf(HasSubstr("cannot reach the ranks' meeting point"),
+                                       HasSubstr("does not answer"), HasSubstr("MASTER_PORT")));
+  EXPECT_THAT(text(ports[1], 1),
+              HasSubstr("what listens at port " + std::to_string(ports[1]) + " is not rank 0"));
+  EXPECT_THAT(text(ports[1], 0), AllOf(HasSubstr("rank 0 cannot open the ranks' meeting point"),
+                                       HasSubstr("MASTER_PORT to a free port")));
+}
+
+TEST(MeetingTest, RanksOfAnotherJobAreRefusedAndTheJobGoesOn) {
+  const auto ports = free_ports(1);
+  const auto results = in_threads(3, [&](int i) -> std::string {
+    if (i == 2) {
+      auto options = options_of(1, 2, point_at(ports, "another"));
+      options.timeout = milliseconds(1000);
+      const std::string text = test::error_text([&] { Meeting meeting(options); });
+      return text;
+    }
+    // Rank 1 comes when the stranger has been there.
+    if (i == 1) std::this_thread::sleep_for(milliseconds(1200));
+    Meeting meeting(options_of(i, 2, point_at(ports, "this")));
+    meeting.finish();
+    return "met";
+  });
+  EXPECT_EQ(results[0], "met");
+  EXPECT_EQ(results[1], "met");
+  EXPECT_THAT(results[2], HasSubstr("cannot reach the ranks' meeting point"));
+}
+
+TEST(MeetingTest, JunkFromStrangersChangesNothing) {
+  const auto ports = free_ports(1);
+  std::atomic<bool> stops{false};
+  auto stranger = std::async(std::launch::async, [&] {
+    std::mt19937 random(7);  // NOLINT: the same each time
+    while (!stops) {
+      Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      sockaddr_in place{};
+      place.sin_family = AF_INET;
+      place.sin_port = htons(ports[0]);
+      place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      if (::connect(socket.fd(), reinterpret_cast<sockaddr*>(&place), sizeof place) != 0) continue;
+      std::string junk;
+      if (random() % 2 == 0) junk = kRankGreeting;
+      for (int i = 0; i < 100; ++i) junk += static_cast<char>(random());
+      send_some(socket, junk);
+    }
+  });
+  for (std::uint32_t round = 0; round < 10; ++round) {
+    const auto results = in_threads(3, [&](int rank) {
+      auto options = options_of(rank, 3, point_at(ports, "job"));
+      options.round = round;
+      Meeting meeting(options);
+      meeting.finish();
+      return "met";
+    });
+    EXPECT_THAT(results, ElementsAre("met", "met", "met"));
+  }
+  stops = true;
+  stranger.get();
+}
+
+TEST(MeetingTest, RanksThatDoNotComeAreNamedAlikeOnAllRanks) {
+  const auto ports = free_ports(1);
+  std::atomic<bool> others_came{false};
+  const auto results = in_threads(6, [&](int rank) -> std::string {
+    if (rank == 3 || rank == 5) return "did not come";
+    auto options = options_of(rank, 6, point_at(ports));
+    options.notice_after = milliseconds(1);
+    options.notice = [&](const std::string& text) {
+      if (text == "waiting for ranks 1, 3 and 5") others_came = true;
+    };
+    // The first deadline counts for all.
+    while (rank == 1 && !others_came) std::this_thread::sleep_for(milliseconds(1));
+    if (rank == 1) options.timeout = milliseconds(3000);
+    Meeting meeting(options);
+    return "met";
+  });
+  for (const int rank : {0, 1, 2, 4}) {
+    EXPECT_EQ(results[static_cast<std::size_t>(rank)],
+              "2 of 6 ranks did not come in time: missing ranks 3 and 5; look at what they said "
+              "last, and start all ranks again");
+  }
+}
+
+TEST(MeetingTest, WhoIsWaitedForIsToldWithTheHostWhereRanksArePlacedInBlocks) {
+  const auto ports = free_ports(1);
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  std::atomic<bool> told{false};
+  const auto results = in_threads(8, [&](int rank) -> std::string {
+    // Ranks 3 and 7 come only when the others have said that they wait for them.
+    while ((rank == 3 || rank == 7) && !told) std::this_thread::sleep_for(milliseconds(5));
+    auto options = options_of(rank, 8, point_at(ports));
+    options.ranks.knows_local = true;
+    options.ranks.local_rank = rank % 4;
+    options.ranks.local_world_size = 4;
+    options.notice_after = milliseconds(50);
+    options.notice = [&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      notices.push_back(text);
+      if (text.find("ranks 3 and 7 (host ") != std::string::npos) told = true;
+    };
+    Meeting meeting(options);
+    meeting.finish();
+    return "met";
+  });
+  for (const auto& result : results) EXPECT_EQ(result, "met");
+  EXPECT_THAT(notices, testing::Contains(AllOf(HasSubstr("waiting for ranks 3 and 7 (host "),
+                                               Not(HasSubstr("process")))));
+}
+
+TEST(MeetingTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
+  // In each stage: while rank 0 is looked for, while others are waited for, while connecting.
+  const auto ports = free_ports(1);
+  {
+    std::atomic<bool> cancel{true};
+    auto options = options_of(1, 2, point_at(ports));
+    options.cancel = &cancel;
+    EXPECT_EQ(test::error_code([&] { Meeting meeting(options); }), ErrorCode::kCancelled);
+  }
+  for (const bool connecting : {false, true}) {
+    std::atomic<bool> cancel{false};
+    std::atomic<int> waiting{0};
+    const auto results = in_threads(3, [&](int rank) -> std::string {
+      if (rank == 2 && !connecting) {
+        while (waiting < 2) std::this_thread::sleep_for(milliseconds(1));
+        cancel = true;
+        return "interrupted another";
+      }
+      auto options = options_of(rank, 3, point_at(ports));
+      options.round = connecting ? 1 : 0;
+      options.notice_after = milliseconds(0);
+      options.notice = [&, said = false](const std::string& text) mutable {
+        if (text.find("rank 2") != std::string::npos && !std::exchange(said, true)) ++waiting;
+      };
+      if (rank == 1) options.cancel = &cancel;
+      Meeting meeting(options);
+      if (rank == 2) cancel = true;
+      static_cast<void>(meeting.get("never"));
+      return "met";
+    });
+    EXPECT_THAT(results[1], HasSubstr("interrupted while the ranks were meeting: rank 1"));
+    EXPECT_THAT(results[0], HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 "
+                                      "(host "));
+  }
+}
+
+TEST(MeetingTest, RankZeroThatGivesUpTellsTheOthersWhy) {
+  const auto ports = free_ports(1);
+  const auto results = in_threads(3, [&](int rank) -> std::string {
+    if (rank == 2) return "did not come";
+    auto options = options_of(rank, 3, point_at(ports));
+    if (rank == 0) options.timeout = milliseconds(4000);
+    Meeting meeting(options);
+    return "met";
+  });
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(results[static_cast<std::size_t>(rank)],
+                HasSubstr("1 of 3 ranks did not come in time: missing rank 2"));
+  }
+}
+
+TEST(MeetingTest, TwoProcessesOfOneRankAreRefused) {
+  const auto ports = free_ports(1);
+  for (const int twice : {0, 1}) {
+    std::atomic<bool> refused{false};
+    const auto results = in_threads(4, [&](int i) -> std::string {
+      const int rank = i == 3 ? twice : i;
+      // The third rank comes last, so that the meeting still stands.
+      while (i == 2 && !refused) std::this_thread::sleep_for(milliseconds(1));
+      auto options = options_of(rank, 3, point_at(ports));
+      options.round = static_cast<std::uint32_t>(twice);
+      try {
+        Meeting meeting(options);
+        meeting.finish();
+        return "met";
+      } catch (...) {
+        refused = true;
+        throw;
+      }
+    });
+    // Which of the two was first is a matter of luck.
+    std::string texts;
+    int met = 0;
+    for (const auto& result : results) {
+      texts += result + "\n";
+      met += result == "met" ? 1 : 0;
+    }
+    EXPECT_THAT(texts, HasSubstr("two processes are the same rank: rank " + std::to_string(twice)));
+    EXPECT_EQ(met, 3) << texts;
+  }
+}
+
+TEST(MeetingTest, AnotherWorldSizeIsNamedOnAllRanks) {
+  const auto ports = free_ports(1);
+  std::atomic<bool> others_came{false};
+  const auto results = in_threads(3, [&](int rank) -> std::string {
+    auto options = options_of(rank, rank == 1 ? 4 : 3, point_at(ports));
+    options.notice_after = milliseconds(1);
+    options.notice = [&](const std::string& text) {
+      if (text == "waiting for rank 1") others_came = true;
+    };
+    while (rank == 1 && !others_came) std::this_thread::sleep_for(milliseconds(1));
+    Meeting meeting(options);
+    return "met";
+  });
+  for (const auto& result : results) {
+    EXPECT_THAT(result, AllOf(HasSubstr("the ranks do not agree on the world size: rank 1 (host "),
+                              HasSubstr("has a world size of 4, rank 0 of 3")));
+  }
+}
+
+TEST(MeetingTest, RanksThatAreNotAlikeHearOnAllOfThemWhichAndInWhat) {
+  const auto ports = free_ports(1);
+  const auto results = in_threads(4, [&](int rank) -> std::string {
+    auto options = options_of(rank, 4, point_at(ports));
+    options.record = {{"version of LibTorch", rank == 2 ? "2.13.0" : "1.13.1"}, {"other", "1"}};
+    Meeting meeting(options);
+    return "met";
+  });
+  for (const auto& result : results) {
+    EXPECT_EQ(result,
+              "the ranks were not started alike: the version of LibTorch is '2.13.0' on rank 2 and "
+              "'1.13.1' on ranks 0, 1 and 3; start the same program, of the same build, on all "
+              "ranks");
+  }
+}
+
+TEST(MeetingTest, ARankThatDoesNotConnectInTimeIsNamed) {
+  const auto ports = free_ports(1);
+  std::atomic<bool> late{false};
+  const auto results = in_threads(3, [&](int rank) -> std::string {
+    auto options = options_of(rank, 3, point_at(ports));
+    if (rank == 0) options.timeout = milliseconds(4000);
+    Meeting meeting(options);
+    // Rank 2 has come, and goes no further.
+    while (rank == 2 && !late) std::this_thread::sleep_for(milliseconds(1));
+    try {
+      meeting.finish();
+    } catch (...) {
+      late = true;
+      throw;
+    }
+    return "met";
+  });
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(results[static_cast<std::size_t>(rank)],
+                AllOf(HasSubstr("1 of 3 ranks came, but did not connect to the others in time: "
+                                "rank 2 (host ")));
+  }
+}
+
+TEST(AgreementTest, WhatDiffersIsNamedWithTheRanksOnEachSide) {
+  const Record common = {{"batch size", "32"}, {"seed", "1"}};
+  std::vector<Record> ranks(5, common);
+  EXPECT_EQ(find_disagreement(ranks), std::nullopt);
+  ranks[3][0].second = "64";
+  EXPECT_EQ(find_disagreement(ranks),
+            "the batch size is '64' on rank 3 and '32' on ranks 0 to 2 "
+            "and 4");
+  ranks[0].pop_back();
+  EXPECT_EQ(
+      find_disagreement(ranks),
+      "the batch size is '64' on rank 3 and '32' on ranks 0 to 2 and 4; the seed is not given "
+      "on rank 0 and '1' on ranks 1 to 4");
+  EXPECT_THAT(*find_disagreement({{{"x", "1"}}, {{"x", "2"}}}),
+              testing::AnyOf("the x is '2' on rank 1 and '1' on rank 0",
+                             "the x is '1' on rank 0 and '2' on rank 1"));
+}
+
+TEST(AgreementTest, RecordsGoThroughBytesAndOtherBytesAreNone) {
+  const Record record = {{"name", std::string("\0\xff", 2)}, {"", ""}};
+  const std::string bytes = to_bytes(record);
+  EXPECT_EQ(record_from(bytes), record);
+  EXPECT_EQ(record_from(""), Record());
+  for (std::size_t size = 1; size < bytes.size(); ++size) {
+    const auto part = record_from(std::string_view(bytes).substr(0, size));
+    EXPECT_TRUE(!part || part->size() < record.size()) << size;
+  }
+}
+
+TEST(AgreementTest, ManyRanksAreListedShortly) {
+  EXPECT_EQ(list_of({3}), "3");
+  EXPECT_EQ(list_of({3, 7}), "3 and 7");
+  EXPECT_EQ(list_of({0, 1, 2, 5}), "0 to 2 and 5");
+  EXPECT_EQ(list_of({0, 2, 4, 6, 8, 10, 12, 14, 16, 18}), "0, 2, 4, 6, 8, 10, 12, 14, ...");
+}
+
+}  // namespace
+}  // namespace shardwise::detail
