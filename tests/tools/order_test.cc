@@ -44,6 +44,39 @@ TEST(OrderCommandTest, RanksShareEachNumberOnce) {
   EXPECT_EQ(total, kSize);
 }
 
+TEST(OrderCommandTest, UnderALauncherItIsTheLaunchersRank) {
+  const auto wanted =
+      shardwise_output({"order", "--size", "1000", "--world", "3", "--rank", "2", "--seed", "5"});
+  const auto run_under = [](const std::vector<std::string>& variables,
+                            const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"/usr/bin/env"};
+    arguments.insert(arguments.end(), variables.begin(), variables.end());
+    arguments.insert(arguments.end(),
+                     {SHARDWISE_PROGRAM, "order", "--size", "1000", "--seed", "5"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  const std::vector<std::vector<std::string>> launchers = {
+      {"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=3"},
+      {"PMI_RANK=2", "PMI_SIZE=3"},
+      {"SLURM_JOB_ID=1", "SLURM_PROCID=2", "SLURM_STEP_NUM_TASKS=3",
+       "SLURM_STEP_TASKS_PER_NODE=1(x3)", "SLURM_NODEID=2", "SLURM_LOCALID=0"},
+      // No meeting point is needed: nobody is met.
+      {"RANK=2", "WORLD_SIZE=3"}};
+  for (const auto& launcher : launchers) {
+    const auto result = run_under(launcher, {});
+    EXPECT_EQ(result.out, wanted);
+    EXPECT_THAT(result.err, HasSubstr("shardwise: note: this is rank 2 of 3, by "));
+    EXPECT_EQ(run_under(launcher, {"--quiet"}).err, "");
+    // What is said on the command line counts.
+    EXPECT_EQ(run_under(launcher, {"--world", "1"}).out,
+              shardwise_output({"order", "--size", "1000", "--seed", "5"}));
+  }
+  const auto wrong = run_under({"RANK=0", "WORLD_SIZE=3", "PMI_RANK=1", "PMI_SIZE=3"}, {});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("RANK=0 and PMI_RANK=1"));
+}
+
 TEST(OrderCommandTest, SameArgumentsSameOrder) {
   const std::vector<std::string> base = {"--size", "5000", "--world", "4", "--rank", "1"};
   const auto with = [&](std::vector<std::string> more) {

@@ -428,12 +428,17 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
   command->footer(
+      "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
+      "launcher's rank.\n\n"
       "With --decode the samples are loaded as a training run loads them, by the library's Loader, "
       "and the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
       "\"forgiven\" for each kind.\n\n"
       "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"
       "  shardwise epoch train.idx --decode rgb --resize 224x224 --crop random --threads 8");
-  command->callback([options, &out] { run(*options, out); });
+  command->callback([options, &out] {
+    go_by_launcher(options->run);
+    run(*options, out);
+  });
 }
 
 }  // namespace shardwise::tools

@@ -65,9 +65,14 @@ void add_order_command(CLI::App& program, Output& out) {
                     "print one JSON object per line: the sample, and its position in the epoch");
   add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
-      "Without --rank, the samples are those of rank 0.\n\n"
+      "Without --rank, the samples are those of rank 0; under srun, mpirun or torchrun, and "
+      "without "
+      "--world, those of the launcher's rank.\n\n"
       "Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
-  command->callback([options, &out] { run(*options, out); });
+  command->callback([options, &out] {
+    go_by_launcher(options->run);
+    run(*options, out);
+  });
 }
 
 }  // namespace shardwise::tools

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/rank_environment.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
@@ -319,11 +320,11 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
   number("--epoch", arguments.epoch,
          "epoch number, from 0; with --token or --checkpoint, an epoch to begin instead of where "
          "the run stands");
-  command.add_option("--world", arguments.world_size, "number of ranks")
-      ->check(kWholeNumber)
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(kRankGroup);
+  arguments.world_option = command.add_option("--world", arguments.world_size, "number of ranks")
+                               ->check(kWholeNumber)
+                               ->type_name("N")
+                               ->capture_default_str()
+                               ->group(kRankGroup);
   number("--rank", arguments.rank, "rank, from 0");
   add_order_options(command, arguments.order);
   CLI::Option* const token =
@@ -339,6 +340,18 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
       ->excludes(token)
       ->group("Where a run stands");
   add_first_use_options(command, arguments.first_use);
+}
+
+void go_by_launcher(RunArguments& arguments) {
+  if (arguments.rank || arguments.world_option->count() > 0) return;
+  const RankEnvironment found = rank_environment();
+  if (found.world_size == 1) return;
+  arguments.rank = static_cast<std::uint64_t>(found.rank);
+  arguments.world_size = static_cast<std::uint64_t>(found.world_size);
+  if (!arguments.first_use.quiet) {
+    say("note", fmt::format("this is {}, by {}; --world and --rank would say otherwise",
+                            describe(found), found.launcher));
+  }
 }
 
 namespace {

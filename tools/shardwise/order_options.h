@@ -80,11 +80,18 @@ struct RunArguments {
   std::optional<std::uint64_t> epoch;
   std::string token;
   std::string checkpoint;
+
+  CLI::Option* world_option = nullptr;  ///< --world, of which go_by_launcher() asks if it was given
 };
 
 /// Adds INDEX, --size if wanted, the order's options, --epoch, --world, --rank, --token,
 /// --checkpoint, and the options of add_first_use_options().
 void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size);
+
+/// Under a launcher (srun, mpirun, torchrun) that started several ranks, a command that does one
+/// rank's work is that rank, unless --world or --rank says otherwise. Says so on stderr.
+/// Errors: kDistributed for a launcher's variables that contradict each other.
+void go_by_launcher(RunArguments& arguments);
 
 /// What is asked about.
 struct Run {
