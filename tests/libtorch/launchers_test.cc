@@ -1,0 +1,114 @@
+// Ranks that real launchers start: each test is skipped where its launcher is not installed.
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "shardwise/libtorch/process_group.h"
+#include "support/support.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+std::optional<std::string> find_program(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+/// Starts a program; what it says goes to the file `log`.
+pid_t start(std::vector<std::string> arguments, const std::string& log) {
+  std::vector<char*> pointers;
+  for (auto& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(out, STDERR_FILENO);
+    // Open MPI asks root for this.
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(98);
+  }
+  return pid;
+}
+
+int exit_code_of(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+class LaunchersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+  }
+
+  /// Two jobs at once, by `command` and the program's own arguments. Each job's ranks must be among
+  /// themselves, and know who shares their machine.
+  void expect_two_jobs(const std::vector<std::string>& command, int world) {
+    std::vector<pid_t> jobs;
+    for (const char* job : {"a", "b"}) {
+      auto arguments = command;
+      arguments.insert(arguments.end(), {SHARDWISE_RANK_PROGRAM, "launched", dir_ / "out", job});
+      jobs.push_back(start(arguments, dir_ / (std::string("log.") + job)));
+    }
+    for (const std::size_t i : {0u, 1u}) {
+      const std::string job = i == 0 ? "a" : "b";
+      EXPECT_EQ(exit_code_of(jobs[i]), 0) << test::read_file(dir_ / ("log." + job));
+      for (int rank = 0; rank < world; ++rank) {
+        const std::string file = dir_ / ("out." + job + "." + std::to_string(rank));
+        ASSERT_TRUE(std::filesystem::exists(file)) << test::read_file(dir_ / ("log." + job));
+        EXPECT_EQ(test::read_file(file), "world " + std::to_string(world) + ", local " +
+                                             std::to_string(rank) + " of " + std::to_string(world));
+        std::filesystem::remove(file);
+      }
+    }
+  }
+
+  const test::TempDir dir_;
+};
+
+TEST_F(LaunchersTest, TwoJobsOfMpichOnOneMachineNeverMix) {
+  const auto hydra = find_program("mpiexec.hydra");
+  if (!hydra) GTEST_SKIP() << "skipped: mpiexec.hydra of MPICH is not installed";
+  expect_two_jobs({*hydra, "-n", "3"}, 3);
+  // A shell between the launcher and the ranks changes nothing.
+  expect_two_jobs({*hydra, "-n", "2", "/bin/sh", "-c", "\"$0\" \"$@\"; exit $?"}, 2);
+}
+
+TEST_F(LaunchersTest, TwoJobsOfOpenMpiOnOneMachineNeverMix) {
+  const auto mpirun = find_program("mpirun.openmpi");
+  if (!mpirun) GTEST_SKIP() << "skipped: mpirun of Open MPI is not installed";
+  expect_two_jobs({*mpirun, "--oversubscribe", "-n", "3"}, 3);
+}
+
+TEST_F(LaunchersTest, TorchrunOfAnyVersionStartsRanksOfThisOne) {
+  const auto torchrun = find_program("torchrun");
+  if (!torchrun) GTEST_SKIP() << "skipped: torchrun is not installed";
+  expect_two_jobs({*torchrun, "--standalone", "--no-python", "--nproc-per-node", "2"}, 2);
+}
+
+TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
+  const auto srun = find_program("srun");
+  if (!srun) GTEST_SKIP() << "skipped: srun of Slurm is not installed";
+  if (exit_code_of(start({*srun, "-n", "1", "true"}, dir_ / "log")) != 0) {
+    GTEST_SKIP() << "skipped: srun starts nothing here";
+  }
+  expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
+}
+
+}  // namespace
+}  // namespace shardwise::libtorch
