@@ -10,14 +10,14 @@
 namespace shardwise::detail {
 namespace {
 
-void put_text(std::string& bytes, const std::string& text) {
+void put_counted(std::string& bytes, const std::string& text) {
   char size[4];
   store_le32(size, static_cast<std::uint32_t>(text.size()));
   bytes.append(size, sizeof size);
   bytes += text;
 }
 
-std::optional<std::string> take_text(std::string_view& bytes) {
+std::optional<std::string> take_counted(std::string_view& bytes) {
   if (bytes.size() < 4) return std::nullopt;
   const std::uint32_t size = load_le32(bytes.data());
   if (size > bytes.size() - 4) return std::nullopt;
@@ -66,8 +66,8 @@ std::optional<std::string> difference(const std::vector<Record>& of_ranks,
 std::string to_bytes(const Record& record) {
   std::string bytes;
   for (const auto& [name, value] : record) {
-    put_text(bytes, name);
-    put_text(bytes, value);
+    put_counted(bytes, name);
+    put_counted(bytes, value);
   }
   return bytes;
 }
@@ -75,9 +75,9 @@ std::string to_bytes(const Record& record) {
 std::optional<Record> record_from(std::string_view bytes) {
   Record record;
   while (!bytes.empty()) {
-    auto name = take_text(bytes);
+    auto name = take_counted(bytes);
     if (!name) return std::nullopt;
-    auto value = take_text(bytes);
+    auto value = take_counted(bytes);
     if (!value) return std::nullopt;
     record.emplace_back(std::move(*name), std::move(*value));
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "support/dataset.h"
@@ -340,6 +341,67 @@ TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunRe
     EXPECT_EQ(read.size(), 7u);
     EXPECT_EQ(explained, read) << "rank " << rank;
   }
+}
+
+/// Rank `rank` of two that are started by hand.
+class RankByHand {
+ public:
+  RankByHand(const std::string& job, int rank, const std::vector<std::string>& arguments) {
+    const std::vector<std::pair<std::string, std::string>> variables = {
+        {"RANK", std::to_string(rank)},
+        {"WORLD_SIZE", "2"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"SHARDWISE_JOB", job}};
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    trainer_.emplace(dir_, arguments);
+    for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
+  }
+  Trainer* operator->() { return &*trainer_; }
+
+ private:
+  const test::TempDir dir_;
+  std::optional<Trainer> trainer_;
+};
+
+TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
+  // faults.md 54
+  test::make_dataset(dir_, "other", samples(121), 50);
+  const auto job = [&](const std::string& name) {
+    return "train_test " + std::to_string(::getpid()) + " " + name;
+  };
+  struct Row {
+    std::vector<std::string> rank_0, rank_1;
+    std::vector<const char*> texts;
+  };
+  const std::vector<Row> rows = {
+      {with({"--lr", "0.001"}),
+       with({"--lr", "0.002"}),
+       {"the --lr is ", "'0.002' on rank 1", "'0.001' on rank 0"}},
+      {{"--train", dir_ / "train.idx", "--batch-size", "4"},
+       {"--train", dir_ / "other.idx", "--batch-size", "8"},
+       {"the data set is ", "'121 samples, ", "the batch size is ", "'8' on rank 1"}},
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    RankByHand rank_0(job(std::to_string(i)), 0, rows[i].rank_0);
+    RankByHand rank_1(job(std::to_string(i)), 1, rows[i].rank_1);
+    for (RankByHand* rank : {&rank_0, &rank_1}) {
+      EXPECT_EQ((*rank)->wait(), 1);
+      EXPECT_THAT((*rank)->err(), HasSubstr("the ranks do not go by the same: "));
+      for (const char* text : rows[i].texts) EXPECT_THAT((*rank)->err(), HasSubstr(text));
+    }
+  }
+}
+
+TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
+  RankByHand rank("train_test " + std::to_string(::getpid()), 1, {"--train", dir_ / "train.idx"});
+  // It says that it waits after 5 s.
+  for (int i = 0; i < 12'000 && rank->err().find("waiting for rank 0 ") == std::string::npos; ++i) {
+    ::usleep(10'000);
+  }
+  EXPECT_THAT(rank->err(), HasSubstr("shardwise-train: note: rank 1 of 2: waiting for rank 0 at "));
+  ::kill(rank->pid(), SIGINT);
+  EXPECT_EQ(rank->wait(), 130);
+  EXPECT_THAT(rank->err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error"))));
 }
 
 TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
