@@ -23,14 +23,15 @@ namespace shardwise::detail {
 /// connect, and part.
 ///
 ///   1. Rank 0 listens (MeetingHub) at the first port of the MeetingPoint that is free. Every rank,
-///      rank 0 too, looks for it there, and says of which job and of which meeting of it it is. What
-///      else listens there does not answer so, and is left alone.
+///      rank 0 too, looks for it there, and says to which job it belongs, and to which meeting of
+///      that job. What else listens there does not answer so, and is left alone.
 ///   2. Once all have come, and their records are alike, each gets the places of all.
 ///   3. They set() and get() values.
 ///   4. finish() returns once every rank has called it: nobody needs rank 0 any more.
 ///
-/// No call waits longer than until the deadline, whatever the other side does or does not; a rank
-/// that ends, leaves or gives up ends the meeting for all, with its name.
+/// No call waits longer than until the deadline, whatever the other side does or does not (looking
+/// up the name of rank 0's machine takes what the system's resolver takes). A rank that ends,
+/// leaves or gives up ends the meeting for all, with its name.
 ///
 /// Threads: one. Not for use across fork().
 /// Errors: kDistributed, naming ranks, hosts and processes; Cancelled. It is of no use after one.

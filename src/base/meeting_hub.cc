@@ -15,9 +15,9 @@
 #include "base/errno_error.h"
 
 // One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
-// hello was accepted. Once over_ is set, because all are done or because it failed, nothing of those
-// who are there is handled any more: what is still to be sent is sent, and the guests go. Who comes
-// after a failure hears of it.
+// hello was accepted. Once over_ is set, because all are done or because it failed, nothing of
+// those who are there is handled any more: what is still to be sent is sent, and the guests go. Who
+// comes after a failure hears of it.
 
 namespace shardwise::detail {
 namespace {

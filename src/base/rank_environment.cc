@@ -173,7 +173,7 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-// ------------------------------------------------------------------------------------ contradictions
+// --------------------------------------------------------------------------------- contradictions
 
 /// RANK and WORLD_SIZE that were exported once, in a shell from which a launcher then started the
 /// ranks, would make every process the same rank, or each one alone. A launcher within a launcher,

@@ -13,8 +13,8 @@
 
 namespace shardwise::libtorch::detail {
 
-/// What c10d connects its groups through, while the ranks meet. In place of a TCPStore: a wait in it
-/// ends at the meeting's deadline, at a cancel, and when a rank is lost. It has what connecting
+/// What c10d connects its groups through, while the ranks meet. In place of a TCPStore: a wait in
+/// it ends at the meeting's deadline, at a cancel, and when a rank is lost. It has what connecting
 /// needs, set, get, check and wait; the rest is an error.
 class MeetingStore final : public c10d::Store {
  public:

@@ -442,6 +442,53 @@ TEST(MeetingTest, ARankThatDoesNotConnectInTimeIsNamed) {
   }
 }
 
+TEST(MeetingWireTest, MessagesComeWholeInWhateverPiecesAndDamagedOnesAreNoticed) {
+  std::mt19937 random(3);  // NOLINT: the same each time
+  const Record record = {{"name", "value"}};
+  const std::string message = MessageWriter(MessageKind::kHello)
+                                  .text("job")
+                                  .number(7)
+                                  .text(std::string(300, 'x'))
+                                  .text(to_bytes(record))
+                                  .take();
+  const std::string stream = std::string(kRankGreeting) + message + message;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = stream;
+    const bool is_damaged = round % 2 == 1;
+    const std::size_t place = random() % bytes.size();
+    if (is_damaged) bytes[place] = static_cast<char>(bytes[place] ^ (1 << random() % 8));
+    MessageBuffer buffer(kRankGreeting);
+    int num_whole = 0;
+    bool is_other_side = true;
+    for (std::size_t begin = 0; begin < bytes.size() && is_other_side;) {
+      const std::size_t size = std::min<std::size_t>(1 + random() % 200, bytes.size() - begin);
+      is_other_side = buffer.add(std::string_view(bytes).substr(begin, size));
+      begin += size;
+      while (is_other_side) {
+        const auto next = buffer.next();
+        if (!next) break;
+        MessageReader reader(*next);
+        const bool is_hello = reader.kind() == MessageKind::kHello;
+        const std::string job = reader.text();
+        const std::uint32_t number = reader.number();
+        const std::string text = reader.text();
+        const auto read = record_from(reader.text());
+        EXPECT_LE(job.size() + text.size(), next->size());
+        if (is_hello && reader.ok() && job == "job" && number == 7 &&
+            text == std::string(300, 'x') && read == record) {
+          ++num_whole;
+        }
+      }
+    }
+    // One flipped bit harms a message, or the greeting and so both.
+    EXPECT_EQ(num_whole == 2, !is_damaged) << round;
+    EXPECT_TRUE(is_other_side || is_damaged);
+    if (is_damaged && place < kRankGreeting.size()) {
+      EXPECT_FALSE(is_other_side);
+    }
+  }
+}
+
 TEST(AgreementTest, WhatDiffersIsNamedWithTheRanksOnEachSide) {
   const Record common = {{"batch size", "32"}, {"seed", "1"}};
   std::vector<Record> ranks(5, common);

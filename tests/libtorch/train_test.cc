@@ -56,6 +56,7 @@ class Trainer {
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
+  bool has_begun() const { return ::access(err_.c_str(), F_OK) == 0; }
   std::string out() const { return test::read_file(out_); }
   std::string err() const { return test::read_file(err_); }
 
@@ -395,9 +396,10 @@ TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
 TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
   RankByHand rank("train_test " + std::to_string(::getpid()), 1, {"--train", dir_ / "train.idx"});
   // It says that it waits after 5 s.
-  for (int i = 0; i < 12'000 && rank->err().find("waiting for rank 0 ") == std::string::npos; ++i) {
-    ::usleep(10'000);
-  }
+  const auto said = [&] {
+    return rank->has_begun() && rank->err().find("waiting for rank 0 ") != std::string::npos;
+  };
+  for (int i = 0; i < 12'000 && !said(); ++i) ::usleep(10'000);
   EXPECT_THAT(rank->err(), HasSubstr("shardwise-train: note: rank 1 of 2: waiting for rank 0 at "));
   ::kill(rank->pid(), SIGINT);
   EXPECT_EQ(rank->wait(), 130);

@@ -96,8 +96,8 @@ class SHARDWISE_EXPORT ImageLoader {
   using Epochs = shardwise::detail::EpochsRange<ImageLoader>;
 
   /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
-  /// options but for threads and prefetch: every rank makes one, and the ranks compare. Only then is
-  /// anything added up.
+  /// options but for threads and prefetch: every rank makes one, and the ranks compare. Only then
+  /// is anything added up.
   /// Errors: InvalidArgument, naming the option and what is valid; Mismatch, on every rank, naming
   ///   what differs, on which ranks (ProcessGroup::require_same()); kDistributed.
   ImageLoader(MixedDataset data, ProcessGroup group, Options options);
