@@ -388,15 +388,19 @@ MeetingPoint meeting_point(const RankEnvironment& ranks) {
                        ranks.launcher == "PMI" ? launching_process("PMI_RANK") : "");
 }
 
-std::string launching_process(std::string_view rank_variable) {
+std::string launching_process(std::string_view rank_variable, int process) {
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
   const std::string wanted = std::string(rank_variable) + "=";
-  std::string pid = std::to_string(::getppid());
+  std::string pid = std::to_string(process == 0 ? ::getpid() : process);
   constexpr int kMostAncestors = 64;
   for (int i = 0; i < kMostAncestors && pid != "0"; ++i) {
     const std::vector<std::string> stat = stat_fields(pid);
     if (stat.size() <= kStartTime) return {};
+    if (i == 0) {  // itself
+      pid = stat[kParent];
+      continue;
+    }
     const std::string variables = contents("/proc/" + pid + "/environ");
     const bool has = variables.compare(0, wanted.size(), wanted) == 0 ||
                      variables.find('\0' + wanted) != std::string::npos;

@@ -58,7 +58,8 @@ SHARDWISE_EXPORT MeetingPoint meeting_point(const RankEnvironment& ranks);
 
 /// The process that started the ranks of this machine, told from every other of all time: the
 /// nearest ancestor that has not the variable `rank_variable`. Empty if it cannot be told.
-SHARDWISE_EXPORT std::string launching_process(std::string_view rank_variable);
+/// @param process  whose ancestors are meant; 0: this one's.
+SHARDWISE_EXPORT std::string launching_process(std::string_view rank_variable, int process = 0);
 
 /// "rank 3 of 8".
 SHARDWISE_EXPORT std::string describe(const RankEnvironment& environment);

@@ -1,11 +1,11 @@
 #include "base/rank_environment.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 
 #include "support/support.h"
@@ -400,54 +400,39 @@ TEST(MeetingPointTest, WhatIsMissingIsNamed) {
               ElementsAre(99));
 }
 
-/// What launching_process() says in a child that has the variable `name`, or a grandchild below it.
-std::string starter_seen_by_child(const std::string& name, bool in_grandchild) {
-  std::array<int, 2> pipe{};
-  EXPECT_EQ(::pipe(pipe.data()), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(pipe[0]);
-    // The environment of a process that /proc shows is that of its exec.
-    const std::string self = "/proc/self/exe";
-    const std::string filter = "--gtest_filter=LaunchingProcessTest.DISABLED_Print";
-    ::setenv("SHARDWISE_TEST_OUT", std::to_string(pipe[1]).c_str(), 1);
-    ::setenv(name.c_str(), "1", 1);
-    if (in_grandchild) {
-      const std::string exe = std::filesystem::read_symlink(self);
-      ::execl("/bin/sh", "sh", "-c", "\"$0\" \"$@\"; exit 0", exe.c_str(), filter.c_str(),
-              "--gtest_also_run_disabled_tests", nullptr);
-    } else {
-      ::execl(self.c_str(), "test", filter.c_str(), "--gtest_also_run_disabled_tests", nullptr);
-    }
+TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
+  // This process starts a shell, as a rank, which starts another program of that rank. It lives as
+  // long as its input is open.
+  std::array<int, 2> input{};
+  std::array<int, 2> output{};
+  ASSERT_EQ(::pipe2(input.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(output.data(), O_CLOEXEC), 0);
+  const pid_t shell = ::fork();
+  ASSERT_GE(shell, 0);
+  if (shell == 0) {
+    ::fcntl(input[0], F_SETFD, 0);
+    ::dup2(input[0], 9);
+    ::dup2(output[1], STDOUT_FILENO);
+    ::setenv("SHARDWISE_TEST_RANK", "1", 1);
+    ::execl("/bin/sh", "sh", "-c", "cat <&9 >/dev/null & echo $!; wait", nullptr);
     ::_exit(98);
   }
-  ::close(pipe[1]);
-  std::string text;
-  std::array<char, 256> buffer{};
-  for (ssize_t n = 0; (n = ::read(pipe[0], buffer.data(), buffer.size())) > 0;) {
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  ::close(pipe[0]);
-  ::waitpid(child, nullptr, 0);
-  return text;
-}
-
-/// Not a test: what a child of the tests below runs.
-TEST(LaunchingProcessTest, DISABLED_Print) {
-  const char* out = std::getenv("SHARDWISE_TEST_OUT");
-  if (out == nullptr) return;
-  const std::string text = "<" + launching_process("SHARDWISE_TEST_RANK") + ">";
-  EXPECT_GT(::write(std::atoi(out), text.data(), text.size()), 0);
-}
-
-TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
-  const std::string child = starter_seen_by_child("SHARDWISE_TEST_RANK", false);
-  EXPECT_THAT(child, HasSubstr(std::to_string(::getpid()) + "/"));
-  EXPECT_EQ(starter_seen_by_child("SHARDWISE_TEST_RANK", true), child);
+  ::close(output[1]);
+  std::array<char, 32> text{};
+  ASSERT_GT(::read(output[0], text.data(), text.size() - 1), 0);
+  const int program = std::atoi(text.data());
+  const std::string starter = launching_process("SHARDWISE_TEST_RANK", program);
+  EXPECT_THAT(starter, HasSubstr("\n" + std::to_string(::getpid()) + "/"));
+  EXPECT_EQ(launching_process("SHARDWISE_TEST_RANK", shell), starter);
   // Where the shell between has not the variable, it is the starter.
-  EXPECT_NE(launching_process("SHARDWISE_TEST_RANK"), "");
+  EXPECT_THAT(launching_process("SHARDWISE_TEST_OTHER", program),
+              HasSubstr("\n" + std::to_string(shell) + "/"));
   EXPECT_THAT(launching_process("SHARDWISE_TEST_RANK"),
-              HasSubstr(std::to_string(::getppid()) + "/"));
+              HasSubstr("\n" + std::to_string(::getppid()) + "/"));
+  ::close(input[1]);
+  EXPECT_EQ(::waitpid(shell, nullptr, 0), shell);
+  ::close(input[0]);
+  ::close(output[0]);
 }
 
 }  // namespace
