@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <typeinfo>
+#include <utility>
 
 #include "gil.h"
 #include "raised.h"
@@ -15,6 +16,36 @@ namespace shardwise::python {
 namespace {
 
 constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
+
+/// What texts of the library call options, in C++ and on the command line, and what they are here.
+constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
+    {"(Dataset::Options::cache, --cache DIR)", "(cache=)"},
+    {"(Dataset::Access::kRange, --access range)", "(access=\"range\")"},
+    {"(Dataset::Access::kMap)", "(access=\"map\")"},
+    {"(Dataset::Options::allow_part, --allow-part)", "(allow_part=True)"},
+    {"(--cache-bypass-large)", "(ShardCache(bypass_large=True))"},
+    {"Fetchers::Options::allow_pipe (--allow-pipe)", "ShardCache(allow_pipe=True)"},
+    {", or allow more retries (Fetchers::Options::max_retries)", ""},
+    {"(ShardWriter::Options::replace)", "(replace=True)"},
+    {"(IndexCacheOptions::directory, --index-cache DIR)", "(index_directory=)"},
+    {"`--on-bad skip`", "on_bad=\"skip\""},
+    {"`--on-no-field skip`", "on_bad={\"no_field\": \"skip\"}"},
+    {"`--on-duplicate-field skip`", "on_bad={\"duplicate_field\": \"skip\"}"},
+    {"`--on-repeated-key skip`", "on_bad={\"repeated_key\": \"skip\"}"},
+    {"`--on-link resolve`", "on_bad={\"link\": \"resolve\"}"},
+    {"--accept-times (BuildOptions::accept_times)", "accept_times=True"},
+    {"`shardwise index --drop-missing` (BuildOptions::drop_missing)", "drop_missing=True"},
+    {"`--on-link skip`", "on_bad={\"link\": \"skip\"}"},
+};
+
+std::string with_names_here(std::string text) {
+  for (const auto& [there, here] : kNamesHere) {
+    for (std::size_t at = 0; (at = text.find(there, at)) != text.npos; at += here.size()) {
+      text.replace(at, there.size(), here);
+    }
+  }
+  return text;
+}
 
 /// The class of errors that is named as the code; null with Python's error set. A new reference.
 /// Python itself imports and keeps the module.
@@ -31,7 +62,7 @@ void set_error(const Error& error) noexcept {
   call_python([&] {
     PyObject* const type = class_of(error_code_name(error.code()));
     if (type == nullptr) return;
-    const std::string_view text = error.what();
+    const std::string text = with_names_here(error.what());
     // Names in a text are escaped, so it is ASCII but for what a system's message may hold.
     PyObject* const message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");

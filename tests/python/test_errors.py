@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -241,3 +243,25 @@ def test_remote_shards_by_the_word_of_a_descriptor(
     with pytest.raises(ValueError, match="one descriptor"):
         shardwise.open(["a.json", "b.json"], lazily=True)
     server.server.shutdown()
+
+
+def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("0.txt", "1.txt"):
+            tar.addfile(tarfile.TarInfo(name))
+    with gzip.open(tmp_path / "b.tar.gz", "wb") as packed:
+        packed.write((tmp_path / "a.tar").read_bytes())
+    shardwise.index(tmp_path / "b.idx", tmp_path / "b.tar.gz")
+    with pytest.raises(errors.Unsupported, match=r"; give a cache \(cache=\), or expand"):
+        shardwise.open(tmp_path / "b.idx")[0]
+    with pytest.raises(shardwise.Error, match=r", or replace it \(replace=True\)$"):
+        with shardwise.ShardWriter(tmp_path / "b-%d.tar") as sink:
+            (tmp_path / "b-0.tar").write_bytes(b"")
+            sink.write({"__key__": "0", "txt": "x"})
+    hard = tarfile.TarInfo("2.txt")
+    hard.type, hard.linkname = tarfile.LNKTYPE, "1.txt"
+    with tarfile.open(tmp_path / "c.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("1.txt"))
+        tar.addfile(hard)
+    with pytest.raises(errors.Unsupported, match='index with on_bad={"link": "resolve"}, which'):
+        shardwise.index(tmp_path / "c.idx", tmp_path / "c.tar")
