@@ -359,7 +359,8 @@ class Loader:
 
         Every rank calls it, after its last batch. Raises NotExact, on all ranks, with what is
         missing or came twice; Mismatch, on all ranks, with what differs, if they have not the same
-        data, options, epoch and beginning; BadField if all ranks together found more than max_bad bad samples.
+        data, options, epoch and beginning; BadField if all ranks together found more than max_bad
+        bad samples.
         Costs: one small all-reduce.
         """
         return self._core.prove()

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _core
+from .arguments import require
 from .errors import BadField, InvalidArgument
 from .records import PackReport, Progress
 
@@ -124,9 +125,28 @@ class _Closing:
     ) -> None:
         if kind is None:
             self.close()
+        else:
+            self._abandon()
 
     def close(self) -> None:
         raise NotImplementedError
+
+    def _abandon(self) -> None:
+        raise NotImplementedError
+
+
+class _Abandoned:
+    """In the place of a writer whose block was left by an exception."""
+
+    def __init__(self, paths: list[str], num_samples: int) -> None:
+        self.paths = paths
+        self.num_samples = num_samples
+
+    def write(self, key: str, fields: Mapping[str, Any]) -> None:
+        raise InvalidArgument("an exception has ended this writer: make another one")
+
+    def close(self) -> None:
+        pass
 
 
 class ShardWriter(_Closing):
@@ -144,8 +164,7 @@ class ShardWriter(_Closing):
 
     pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: of a shard,
     at most. replace: replace shards that are there, instead of raising. index: a path. columns:
-    metadata that the index takes from fields. encoders: as of encoded(). Positional maxcount and
-
+    metadata that the index takes from fields. encoders: as of encoded().
     """
 
     def __init__(
@@ -159,10 +178,10 @@ class ShardWriter(_Closing):
         columns: tuple[str, ...] | list[str] = (),
         encoders: Mapping[str, Encoder] | None = None,
     ) -> None:
-        self._core = _core.ShardWriter(
+        self._core: _core.ShardWriter | _Abandoned = _core.ShardWriter(
             os.fspath(pattern),
             max_samples=max_samples,
-            max_bytes=int(max_bytes),
+            max_bytes=int(min(max_bytes, 1 << 62)),
             replace=replace,
         )
         self._index = index
@@ -175,6 +194,7 @@ class ShardWriter(_Closing):
 
         Raises InvalidArgument if a reader would not find this key with these fields; BadField.
         """
+        require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
             raise InvalidArgument("a sample has a \"__key__\"; this one has " + ", ".join(sample))
         fields = {
@@ -205,6 +225,9 @@ class ShardWriter(_Closing):
 
             index(self._index, *self.paths, columns=self._columns)
 
+    def _abandon(self) -> None:
+        self._closed = True
+        self._core = _Abandoned(self._core.paths, self._core.num_samples)
 
 
 class TarWriter(_Closing):
@@ -254,6 +277,9 @@ class TarWriter(_Closing):
 
             index(self._index, self._path, columns=self._columns)
 
+    def _abandon(self) -> None:
+        self._closed = True
+        self._writer._abandon()
 
 
 def pack(

@@ -578,8 +578,9 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         ({"columns": [key], "mix": shardwise.Mixup("jpg", 0.2)}, "jpg"),
         ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
     ]
-    for name, value in (("batch_size", -1), ("threads", 1.5), ("prefetch", 2**31), ("order", "wids"),
-                        ("by_length", 8), ("mix", 0.2), ("ranks", 1), ("memory", 3)):  # fmt: skip
+    wrong: dict[str, Any] = {"batch_size": -1, "threads": 1.5, "prefetch": 2**31, "order": "wids"}
+    wrong |= {"by_length": 8, "mix": 0.2, "ranks": 1, "memory": 3}
+    for name, value in wrong.items():
         cases.append(({"columns": [key], name: value}, f"^not valid: {name}={value!r}; "))
     for options, text in cases:
         with pytest.raises(errors.InvalidArgument, match=text):

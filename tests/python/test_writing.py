@@ -119,3 +119,28 @@ def test_packing_is_that_of_the_command(tmp_path: Path) -> None:
         shardwise.pack(tmp_path / "out" / "y-%d.tar")
     with pytest.raises(errors.NotFound):
         shardwise.pack(tmp_path / "out" / "y-%d.tar", files=tmp_path / "nix")
+
+
+def test_an_exception_ends_the_writer(tmp_path: Path) -> None:
+    sample = {"__key__": "a", "txt": "x"}
+    for make in (
+        lambda: ShardWriter(tmp_path / "s-%d.tar", max_samples=1, max_bytes=float("inf")),
+        lambda: TarWriter(tmp_path / "t.tar"),
+    ):
+        with pytest.raises(KeyError), make() as sink:
+            sink.write(sample)
+            if isinstance(sink, ShardWriter):
+                sink.write(sample)  # of the next shard
+            raise KeyError
+        with pytest.raises(errors.InvalidArgument, match="has ended this writer"):
+            sink.write(sample)
+        sink.close()
+        assert [path.name for path in tmp_path.iterdir()] == ["s-0.tar"]
+        if isinstance(sink, ShardWriter):
+            assert sink.paths == [str(tmp_path / "s-0.tar")] and sink.num_samples == 2
+
+
+def test_a_sample_is_a_dict(tmp_path: Path) -> None:
+    sink = ShardWriter(tmp_path / "s-%d.tar")
+    with pytest.raises(errors.InvalidArgument, match="^not valid: sample=3; give a dict of"):
+        sink.write(3)  # type: ignore[arg-type]
