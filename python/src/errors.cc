@@ -26,6 +26,7 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"(--cache-bypass-large)", "(ShardCache(bypass_large=True))"},
     {"Fetchers::Options::allow_pipe (--allow-pipe)", "ShardCache(allow_pipe=True)"},
     {", or allow more retries (Fetchers::Options::max_retries)", ""},
+    {"; a debug audit says which", ""},
     {"(ShardWriter::Options::replace)", "(replace=True)"},
     {"(IndexCacheOptions::directory, --index-cache DIR)", "(index_directory=)"},
     {"`--on-bad skip`", "on_bad=\"skip\""},

@@ -65,6 +65,9 @@ std::string from_base64(std::string_view text) {
       bytes += static_cast<char>((bits >> num_bits) & 0xff);
     }
   }
+  // So that no two texts are one token.
+  const std::uint32_t left = bits & ((1U << num_bits) - 1);
+  if (num_bits == 6 || left != 0) throw_damaged("it ends in a character too many, or in another");
   return bytes;
 }
 

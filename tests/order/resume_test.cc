@@ -267,6 +267,23 @@ TEST(ResumeTokenTest, EveryDamageIsNoticed) {
   }
 }
 
+TEST(ResumeTokenTest, NoOtherTextIsTheSameToken) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  for (const ResumeToken& token : tokens_of_all_kinds()) {
+    const std::string text = token.to_text();
+    for (const char digit : kDigits) {
+      EXPECT_THROW(ResumeToken::from_text(text + digit), InvalidArgument) << text << digit;
+      std::string other = text;
+      other.back() = digit;
+      if (other == text) continue;
+      EXPECT_THROW(ResumeToken::from_text(other), InvalidArgument) << other;
+    }
+  }
+  EXPECT_THAT(test::error_text([] { ResumeToken::from_text(full_token().to_text() + "A"); }),
+              HasSubstr("it ends in a character too many, or in another; copy it whole"));
+}
+
 TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
   const std::string of_version_1 =
       "sw1.AQBEIiIAAAAAAAAREQAAAAAAAAGPmU4R6AcBBAAAAAOAiCcCB7mEPQEDZIAECh1bpcwvMtxmyZMEqWC5pfot"

@@ -265,3 +265,8 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
         tar.addfile(hard)
     with pytest.raises(errors.Unsupported, match='index with on_bad={"link": "resolve"}, which'):
         shardwise.index(tmp_path / "c.idx", tmp_path / "c.tar")
+    sampler = shardwise.Sampler(100_000)
+    audit = shardwise.Audit(sampler)
+    audit.add([3, 4])
+    with pytest.raises(errors.NotExact, match="at least 99998 missing, 0 repeated$"):
+        audit.prove(sampler)
