@@ -86,6 +86,20 @@ class PythonReducer final : public Reducer {
   const std::uint64_t local_world_size_;
 };
 
+/// Of what says how large it is, as tensors do, and on which device. Errors: InvalidArgument.
+void require_room(nb::handle made, std::size_t size) {
+  const auto given = nb::getattr(made, "nbytes", nb::int_(size));
+  std::size_t num_bytes = 0;
+  if (!nb::try_cast(given, num_bytes) || num_bytes < size) {
+    throw InvalidArgument("memory of a batch is too small",
+                          std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
+                          "memory= is called with a number of bytes, and has to give so many");
+  }
+  if (!nb::cast<bool>(nb::bool_(nb::getattr(made, "is_cuda", nb::bool_(false))))) return;
+  throw InvalidArgument("memory of a batch is on a GPU", "",
+                        "memory= has to give memory of the CPU, pinned if it is to be copied");
+}
+
 class PythonMemory final : public std::pmr::memory_resource {
  public:
   explicit PythonMemory(nb::handle allocate) : allocate_(allocate) {}
@@ -96,6 +110,7 @@ class PythonMemory final : public std::pmr::memory_resource {
     Kept block;
     in_python([&] {
       nb::object made = allocate_(size);
+      require_room(made, size);
       memory = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(made.attr("data_ptr")()));
       block = keep(std::move(made));
     });

@@ -447,3 +447,21 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
     assert [row.size for row in empty["f"]] == [0, 0]
     with pytest.raises(errors.InvalidArgument, match="gave no bfloat16: float; NumPy has not that"):
         one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
+
+
+def test_memory_that_is_too_small_or_elsewhere_is_refused(ds: shardwise.Dataset) -> None:
+    class Block:
+        def __init__(self, num_bytes: int, is_cuda: bool = False) -> None:
+            self.bytes = np.zeros(num_bytes + 64, np.uint8)
+            self.nbytes = num_bytes
+            self.is_cuda = is_cuda
+
+        def data_ptr(self) -> int:
+            return int(self.bytes.ctypes.data + 63) // 64 * 64
+
+    column = columns.integer("cls")
+    assert one_batch(ds, column, memory=Block)["cls"].size == 32
+    with pytest.raises(errors.InvalidArgument, match="too small: 4095 bytes instead of 4096; "):
+        one_batch(ds, column, memory=lambda size: Block(size - 1))
+    with pytest.raises(errors.InvalidArgument, match="memory of a batch is on a GPU"):
+        one_batch(ds, column, memory=lambda size: Block(size, is_cuda=True))
