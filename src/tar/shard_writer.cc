@@ -155,12 +155,15 @@ struct ShardWriter::Impl {
     }
   }
 
+  void require_free(const std::string& path) const {
+    if (options.replace || !std::filesystem::exists(std::filesystem::symlink_status(path))) return;
+    throw InvalidArgument("the shard exists already", in_quotes(path),
+                          "choose other names, or replace it (ShardWriter::Options::replace)");
+  }
+
   void begin() {
     const std::string path = names.name(totals.shards);
-    if (!options.replace && std::filesystem::exists(std::filesystem::symlink_status(path))) {
-      throw InvalidArgument("the shard exists already", in_quotes(path),
-                            "choose other names, or replace it (ShardWriter::Options::replace)");
-    }
+    require_free(path);
     if (!options.dry_run) {
       sweep_temporaries(path);
       writer = std::make_unique<TarWriter>(path);
@@ -181,8 +184,9 @@ struct ShardWriter::Impl {
     std::string path = names.name(totals.shards - 1);
     if (writer) {
       usable = false;
-      writer->commit();
-      writer.reset();
+      const std::unique_ptr<TarWriter> whole = std::move(writer);
+      require_free(path);  // another writer may have made it meanwhile
+      whole->commit();
       usable = true;
       totals.shard_bytes += file_identity(path).size_bytes;
     } else {

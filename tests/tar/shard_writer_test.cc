@@ -193,6 +193,19 @@ TEST(ShardWriterTest, AShardThatIsThereIsReplacedOnlyIfAsked) {
   EXPECT_EQ(output_of("tar -xOf '" + dir / "0.tar" + "'"), "1");
 }
 
+TEST(ShardWriterTest, AShardThatAnotherMadeMeanwhileStays) {
+  const TempDir dir;
+  ShardWriter first(dir / "%d.tar");
+  ShardWriter second(dir / "%d.tar");
+  first.write("a", Fields{{"txt", "1"}});
+  second.write("b", Fields{{"txt", "2"}});
+  first.close();
+  EXPECT_THAT(test::error_text([&] { second.close(); }),
+              HasSubstr("the shard exists already: '" + dir / "0.tar"));
+  EXPECT_EQ(output_of("tar -tf '" + dir / "0.tar" + "'"), "a.txt\n");
+  EXPECT_EQ(output_of("ls -A '" + std::string(dir / "") + "'"), "0.tar\n");
+}
+
 TEST(ShardWriterTest, WithoutCloseTheLastShardNeverWas) {
   const TempDir dir;
   {
