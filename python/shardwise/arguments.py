@@ -1,12 +1,17 @@
-"""Arguments that are not valid are errors that name them."""
+"""What users give, as the library takes it; what is not valid is an error that names it."""
 
 from __future__ import annotations
 
 import operator
+import os
 import reprlib
 from typing import Any, NoReturn, Union
 
 from .errors import InvalidArgument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def refuse(name: str, value: Any, advice: str) -> NoReturn:
@@ -31,3 +36,28 @@ def require(
     """Raises InvalidArgument if the value is not of this type, or with ``none`` None."""
     if not isinstance(value, kind) and not (none and value is None):
         refuse(name, value, advice)
+
+
+def path_of(path: str | os.PathLike[str]) -> str:
+    """A path, or a URL, as text. Raises TypeError; InvalidArgument if no file can have this name."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"a path is a str or an os.PathLike of str, and not {text!r}")
+    if "\0" in text:
+        raise InvalidArgument(f"a path has no NUL character: {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(
+            f"the path is not UTF-8: {text!r}; rename the folder or the file"
+        ) from None
+    return text
+
+
+def columns_of(columns: Iterable[str]) -> list[str]:
+    """The names of columns."""
+    if isinstance(columns, str):
+        raise InvalidArgument(
+            f"columns are a list of names, and not one text: {columns!r}; write [{columns!r}]"
+        )
+    return list(columns)

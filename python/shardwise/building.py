@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
-from .arguments import require
+from .arguments import columns_of, path_of, require
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ def _policies(on_bad: str | Mapping[str, str]) -> str:
     """The policies as the library writes them."""
     if isinstance(on_bad, str):
         return on_bad
+    if not hasattr(on_bad, "get"):
+        raise InvalidArgument(f"on_bad is a str, or a dict by kind, and not {on_bad!r}")
     unknown = [kind for kind in on_bad if kind not in _KINDS]
     if unknown:
         raise InvalidArgument(
@@ -68,9 +70,9 @@ def index(
     shardwise.errors.NotFound: ...
     """
     return _core.index(
-        os.fspath(output),
-        [os.fspath(source) for source in sources],
-        columns=list(columns),
+        path_of(output),
+        [path_of(source) for source in sources],
+        columns=columns_of(columns),
         hashes=hashes,
         unique_keys=unique_keys,
         policies=_policies(on_bad),
@@ -91,7 +93,7 @@ def update(
 ) -> BuildReport:
     """Brings an index up to date with the sources that it was built from. As index()."""
     return _core.update(
-        os.fspath(path),
+        path_of(path),
         drop_missing=drop_missing,
         accept_times=accept_times,
         threads=threads,
@@ -104,7 +106,7 @@ def merge(output: str | os.PathLike[str], *parts: str | os.PathLike[str]) -> Bui
 
     The parts are what ``shardwise index --part I/N`` makes on N machines.
     """
-    return _core.merge(os.fspath(output), [os.fspath(part) for part in parts])
+    return _core.merge(path_of(output), [path_of(part) for part in parts])
 
 
 def verify(
@@ -123,7 +125,7 @@ def verify(
     """
     from .records import Finding
 
-    return [Finding(*found) for found in _core.verify(os.fspath(path), full=full, progress=progress)]
+    return [Finding(*found) for found in _core.verify(path_of(path), full=full, progress=progress)]
 
 
 def query(path: str | os.PathLike[str], sql: str) -> Rows:
@@ -134,7 +136,7 @@ def query(path: str | os.PathLike[str], sql: str) -> Rows:
     """
     from .records import Rows
 
-    return Rows(*_core.query(os.fspath(path), sql))
+    return Rows(*_core.query(path_of(path), sql))
 
 
 def plan(

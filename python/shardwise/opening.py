@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
+from .arguments import columns_of, path_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def open(
     shardwise.errors.NotFound: ...
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else source
-    paths = [_absolute(os.fspath(path)) for path in sources]
+    paths = [path_of(_absolute(path_of(path))) for path in sources]
     named_cache: tuple[str, int] | None = None
     if isinstance(cache, _core.ShardCache):
         named_cache = (os.path.abspath(cache.directory), cache.budget_bytes)
@@ -111,7 +112,7 @@ def open(
 
         remember(named_cache, cache)
     elif cache is not None:
-        named_cache = (os.path.abspath(os.fspath(cache)), cache_bytes)
+        named_cache = (path_of(os.path.abspath(path_of(cache))), cache_bytes)
         from .caches import cache_at
 
         cache = cache_at(*named_cache)
@@ -119,13 +120,13 @@ def open(
         "access": access,
         "cache": named_cache,
         "max_open_shards": max_open_shards,
-        "root": os.path.abspath(root) if root else "",
+        "root": path_of(os.path.abspath(root)) if root else "",
         "accept_times": accept_times,
         "allow_part": allow_part,
         "build": build,
         "lazily": lazily,
-        "index_directory": os.path.abspath(index_directory) if index_directory else "",
-        "columns": tuple(columns),
+        "index_directory": path_of(os.path.abspath(index_directory)) if index_directory else "",
+        "columns": tuple(columns_of(columns)),
     }
     defaults = _defaults()
     given = ((name, value) for name, value in options.items() if value != defaults[name])

@@ -9,11 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _core
-from .arguments import require
+from .arguments import columns_of, path_of, require
 from .errors import BadField, InvalidArgument
 from .records import PackReport, Progress
 
 Encoder = Callable[[Any], bytes]
+
+_NO_LIMIT = 1 << 62
 
 
 def _text(value: Any) -> bytes:
@@ -94,10 +96,13 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     kind = field.rsplit(".", 1)[-1].lower()
     try:
         if encoders is not None and kind in encoders:
-            return encoders[kind](value)
+            made = encoders[kind](value)
+            if not isinstance(made, (bytes, bytearray, memoryview)):
+                raise TypeError(f"its encoder gave a {type(made).__name__}, and not bytes")
+            return bytes(made)
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
-        if kind == "gz":
+        if kind == "gz" and "." in field:
             import gzip
 
             inner = field.rsplit(".", 1)[0]
@@ -109,6 +114,12 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
         return _ENCODERS[kind](value)
     except (TypeError, ValueError, OSError, ImportError) as error:
         raise BadField(f"the field {field!r} cannot be stored: {error}") from error
+
+
+def _field_of(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidArgument(f"a field is named by a str, and not by {name!r}")
+    return name
 
 
 class _Closing:
@@ -178,14 +189,16 @@ class ShardWriter(_Closing):
         columns: tuple[str, ...] | list[str] = (),
         encoders: Mapping[str, Encoder] | None = None,
     ) -> None:
+        pattern = path_of(pattern)
+        _refuse_compressed(pattern)
         self._core: _core.ShardWriter | _Abandoned = _core.ShardWriter(
-            os.fspath(pattern),
+            pattern,
             max_samples=max_samples,
-            max_bytes=int(min(max_bytes, 1 << 62)),
+            max_bytes=int(min(max_bytes, _NO_LIMIT)),
             replace=replace,
         )
-        self._index = index
-        self._columns = list(columns)
+        self._index = None if index is None else path_of(index)
+        self._columns = columns_of(columns)
         self._encoders = encoders
         self._closed = False
 
@@ -196,11 +209,13 @@ class ShardWriter(_Closing):
         """
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
-            raise InvalidArgument("a sample has a \"__key__\"; this one has " + ", ".join(sample))
+            raise InvalidArgument(
+                "a sample has a \"__key__\"; this one has " + ", ".join(map(str, sample))
+            )
         fields = {
             name: encoded(name, value, self._encoders)
             for name, value in sample.items()
-            if not name.startswith("__")
+            if not _field_of(name).startswith("__")
         }
         self._core.write(sample["__key__"], fields)
 
@@ -242,21 +257,23 @@ class TarWriter(_Closing):
         columns: tuple[str, ...] | list[str] = (),
         encoders: Mapping[str, Encoder] | None = None,
     ) -> None:
-        self._path = os.fspath(path)
+        self._path = path_of(path)
+        _refuse_compressed(self._path)
+        self._replace = replace
         if os.path.exists(self._path) and not replace:
-            raise InvalidArgument(f"the file is there already: {self._path!r}; or give replace=True")
+            raise self._there_already()
         # The writer numbers its shards; this one is renamed when it is whole.
         folder, name = os.path.split(os.path.abspath(self._path))
-        self._part = os.path.join(folder, f".{name}.{os.getpid()}.part-")
+        self._part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part-")
         self._writer = ShardWriter(
             self._part.replace("%", "%%") + "%d.tar",
-            max_samples=1 << 62,
-            max_bytes=1 << 62,
+            max_samples=_NO_LIMIT,
+            max_bytes=_NO_LIMIT,
             replace=True,
             encoders=encoders,
         )
-        self._index = index
-        self._columns = list(columns)
+        self._index = None if index is None else path_of(index)
+        self._columns = columns_of(columns)
         self._closed = False
 
     def write(self, sample: Mapping[str, Any]) -> None:
@@ -271,7 +288,7 @@ class TarWriter(_Closing):
         self._writer.close()
         if not self._writer.paths:
             raise InvalidArgument(f"no sample was written: {self._path!r}")
-        os.replace(self._writer.paths[0], self._path)
+        self._take_place(self._writer.paths[0])
         if self._index is not None:
             from .building import index
 
@@ -280,6 +297,31 @@ class TarWriter(_Closing):
     def _abandon(self) -> None:
         self._closed = True
         self._writer._abandon()
+
+    def _there_already(self) -> InvalidArgument:
+        return InvalidArgument(f"the file is there already: {self._path!r}; or give replace=True")
+
+    def _take_place(self, part: str) -> None:
+        """Gives the shard its name, which another writer may have taken meanwhile."""
+        try:
+            if not self._replace:
+                os.link(part, self._path)
+                os.unlink(part)
+                return
+        except FileExistsError:
+            os.unlink(part)
+            raise self._there_already() from None
+        except OSError:  # a file system without links
+            pass
+        os.replace(part, self._path)
+
+
+def _refuse_compressed(path: str) -> None:
+    if path.endswith((".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")):
+        raise InvalidArgument(
+            f"shards are written uncompressed, so that samples can be read in place: {path!r}; "
+            "end the name in .tar, and compress fields where that pays"
+        )
 
 
 def pack(
@@ -310,11 +352,10 @@ def pack(
         raise InvalidArgument("what is to be packed is one of images and files: give one of them")
     folder = images if images is not None else files
     assert folder is not None
-    samples, classes, left_out = _core.list_to_pack(os.fspath(folder), images is not None)
+    samples, classes, left_out = _core.list_to_pack(path_of(folder), images is not None)
     if shuffle:
         samples = _core.shuffled(samples, seed)
-    limit = int(min(max_bytes, 1 << 62))
-    with ShardWriter(pattern, max_samples, limit, replace=replace, index=index) as sink:
+    with ShardWriter(pattern, max_samples, max_bytes, replace=replace, index=index) as sink:
         shards = 0
         for key, members, class_number in samples:
             sample: dict[str, Any] = {"__key__": key}

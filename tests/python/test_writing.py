@@ -144,3 +144,60 @@ def test_a_sample_is_a_dict(tmp_path: Path) -> None:
     sink = ShardWriter(tmp_path / "s-%d.tar")
     with pytest.raises(errors.InvalidArgument, match="^not valid: sample=3; give a dict of"):
         sink.write(3)  # type: ignore[arg-type]
+
+
+def fill(sink: ShardWriter | TarWriter, key: str) -> None:
+    sink.write({"__key__": key, "bin": b"1"})
+
+
+def test_of_two_writers_with_the_same_names_the_later_one_is_told(tmp_path: Path) -> None:
+    first, second = (ShardWriter(tmp_path / "a-%d.tar", max_samples=2) for _ in range(2))
+    for sink, key in ((first, "a"), (second, "b")):
+        fill(sink, key)
+    first.close()
+    with pytest.raises(errors.InvalidArgument, match="the shard exists already: '.*a-0.tar'"):
+        second.close()
+    assert [sample.key for sample in shardwise.open(tmp_path / "a-0.tar")] == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a-0.tar"]
+
+
+def test_of_two_writers_of_one_shard_the_later_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    first, second, third = (TarWriter(path, replace=again) for again in (False, False, True))
+    for sink, key in ((first, "a"), (second, "b"), (third, "c")):
+        fill(sink, key)
+    first.close()
+    with pytest.raises(errors.InvalidArgument, match="the file is there already: '.*a.tar'"):
+        second.close()
+    assert [sample.key for sample in shardwise.open(path, index_directory=tmp_path / "i")] == ["a"]
+    third.close()
+    assert [sample.key for sample in shardwise.open(path, index_directory=tmp_path / "j")] == ["c"]
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.tar", "i", "j"]
+
+
+@pytest.mark.parametrize("name", ["a-%d.tar.gz", "a-%d.tgz", "a-%d.tar.zst"])
+def test_names_of_compressed_shards_are_refused(tmp_path: Path, name: str) -> None:
+    for make in (lambda: ShardWriter(tmp_path / name), lambda: TarWriter(tmp_path / name)):
+        with pytest.raises(errors.InvalidArgument, match="shards are written uncompressed"):
+            make()
+
+
+def test_a_shard_without_a_limit(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "a-%d.tar", max_bytes=float("inf")) as sink:
+        fill(sink, "a")
+    assert len(sink.paths) == 1
+
+
+def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
+    with TarWriter(tmp_path / "a.tar", encoders={"own": lambda value: "text"}) as sink:  # type: ignore[dict-item,return-value]
+        fill(sink, "a")
+        for sample, text in (
+            ({"gz": 1}, "the field 'gz' cannot be stored: nothing here encodes a int"),
+            ({"own": 1}, "the field 'own' cannot be stored: its encoder gave a str, and not bytes"),
+        ):
+            with pytest.raises(errors.BadField, match=text):
+                sink.write({"__key__": "b", **sample})
+        wrong: dict[object, object] = {"__key__": "b", 3: b"1"}
+        with pytest.raises(errors.InvalidArgument, match="a field is named by a str, and not by 3"):
+            sink.write(wrong)  # type: ignore[arg-type]
+    assert [sample.key for sample in shardwise.open(tmp_path / "a.tar")] == ["a"]
