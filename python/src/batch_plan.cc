@@ -68,6 +68,12 @@ BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule) : rule_(rule
   }
 }
 
+std::uint64_t BatchPlan::most_batches(const Sampler& sampler) const {
+  if (rule_.even) return count_;
+  const std::uint64_t most = sizes_of_ranks(sampler).most;
+  return rule_.drop_last ? most / rule_.size : ceil_div(most, rule_.size);
+}
+
 std::uint64_t BatchPlan::size_at(std::uint64_t position) const noexcept {
   if (position >= end_) return 0;
   const std::uint64_t left = end_ - position;
@@ -84,10 +90,14 @@ std::uint64_t BatchPlan::position_after(std::uint64_t num_batches) const noexcep
   return splits_ && num_batches + 1 == count_ ? end_ - 1 : num_batches * rule_.size;
 }
 
+ResumeToken BatchPlan::token_at_end(const Sampler& sampler) {
+  return detail::SamplerAccess::token_at(sampler, detail::SamplerAccess::delivered(sampler));
+}
+
 ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_batches) const {
   using Access = detail::SamplerAccess;
   const std::uint64_t all = Access::delivered(sampler);
-  if (num_batches >= count_) return Access::token_at(sampler, all);
+  if (num_batches >= most_batches(sampler)) return token_at_end(sampler);
   const std::uint64_t ranks = sampler.world_size() / sampler.replicas();
   if (any_splits_ && num_batches + 1 == count_) {
     if (sampler.order().balance_bytes || std::holds_alternative<Wids>(sampler.order().kind)) {

@@ -31,11 +31,16 @@ class BatchPlan {
   [[nodiscard]] std::uint64_t batches_before(std::uint64_t position) const noexcept;
   /// This rank's first sample that is in none of its first `num_batches` batches.
   [[nodiscard]] std::uint64_t position_after(std::uint64_t num_batches) const noexcept;
-  /// A token for `num_batches` batches of all ranks. Errors: InvalidArgument before the last step,
+  /// A token for the end of the epoch.
+  [[nodiscard]] static ResumeToken token_at_end(const Sampler& sampler);
+  /// A token for `num_batches` batches of all ranks, or all that a rank has. Errors: InvalidArgument before the last step,
   /// if that was made even and the order is wids, or bytes are balanced.
   [[nodiscard]] ResumeToken token_after(const Sampler& sampler, std::uint64_t num_batches) const;
 
  private:
+  /// Batches of the rank that has most.
+  [[nodiscard]] std::uint64_t most_batches(const Sampler& sampler) const;
+
   BatchRule rule_;
   std::uint64_t end_ = 0;  ///< this rank's first sample that is in no batch
   std::uint64_t count_ = 0;

@@ -139,7 +139,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
           }
           PyErr_Clear();
         }
-        if (PyUnicode_Check(key) != 0) {
+        if (PyUnicode_Check(key) != 0 || PyBytes_Check(key) != 0) {
           PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; get() takes a key");
           return nullptr;
         }
@@ -422,7 +422,14 @@ std::vector<std::uint64_t> sample_numbers(nb::handle numbers, const Dataset& dat
        take_buffer<std::int32_t>(numbers, data, taken))) {
     return taken;
   }
-  for (const nb::handle number : numbers) taken.push_back(sample_number(number.ptr(), data));
+  for (const nb::handle number : numbers) {
+    if (PyBool_Check(number.ptr()) != 0) {
+      PyErr_SetString(PyExc_TypeError,
+                      "samples are named by numbers; of a mask numpy.flatnonzero(mask)");
+      nb::raise_python_error();
+    }
+    taken.push_back(sample_number(number.ptr(), data));
+  }
   return taken;
 }
 

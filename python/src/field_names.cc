@@ -76,6 +76,11 @@ PyObject* field_name(std::string_view name) noexcept {
 }
 
 NameBytes::NameBytes(PyObject* name) noexcept {
+  if (PyUnicode_Check(name) == 0) {
+    PyErr_Format(PyExc_TypeError, "keys and fields are named by a str, and not by %R",
+                 Py_TYPE(name));
+    return;
+  }
   Py_ssize_t size = 0;
   if (const char* bytes = PyUnicode_AsUTF8AndSize(name, &size)) {
     view_ = {bytes, static_cast<std::size_t>(size)};

@@ -198,7 +198,8 @@ void add_orders(nb::module_& module) {
             if (!nb::isinstance<Order>(other)) return nb::borrow(Py_NotImplemented);
             return nb::bool_(self == nb::cast<const Order&>(other));
           },
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Order& self) { return nb::hash(nb::cast(shown_in_python(self))); })
       .def("__repr__", &shown_in_python)
       .def("__getstate__", &arguments, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
       .def(

@@ -343,7 +343,7 @@ void add_samples(nb::module_& module) {
                 if (!nb::isinstance<SampleObject>(other)) return nb::borrow(Py_NotImplemented);
                 return nb::bool_(same_sample(self, held_by(other.ptr())));
               },
-              nb::sig("def __eq__(self, other: object, /) -> bool"),
+              nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"),
               "True for the same sample of the same index.")
           .def("__hash__",
                [](const SampleObject& self) {

