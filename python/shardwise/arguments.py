@@ -39,7 +39,7 @@ def require(
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """A path, or a URL, as text. Raises TypeError; InvalidArgument if no file can have this name."""
+    """A path, or a URL, as text. Raises TypeError; InvalidArgument for a name it cannot take."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"a path is a str or an os.PathLike of str, and not {text!r}")

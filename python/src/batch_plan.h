@@ -33,8 +33,9 @@ class BatchPlan {
   [[nodiscard]] std::uint64_t position_after(std::uint64_t num_batches) const noexcept;
   /// A token for the end of the epoch.
   [[nodiscard]] static ResumeToken token_at_end(const Sampler& sampler);
-  /// A token for `num_batches` batches of all ranks, or all that a rank has. Errors: InvalidArgument before the last step,
-  /// if that was made even and the order is wids, or bytes are balanced.
+  /// A token for `num_batches` batches of all ranks, or all that a rank has.
+  /// Errors: InvalidArgument before the last step, if that was made even and the order is wids, or
+  /// bytes are balanced.
   [[nodiscard]] ResumeToken token_after(const Sampler& sampler, std::uint64_t num_batches) const;
 
  private:

@@ -17,9 +17,13 @@ def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Pat
     for call in (
         lambda: shardwise.index(tmp_path / "new.idx", shards, columns="cls"),
         lambda: shardwise.open(index, columns="cls"),
-        lambda: shardwise.ShardWriter(tmp_path / "new-%d.tar", columns="cls"),  # type: ignore[arg-type]
+        lambda: shardwise.ShardWriter(
+            tmp_path / "new-%d.tar",
+            columns="cls",  # type: ignore[arg-type]
+        ),
     ):
-        with pytest.raises(errors.InvalidArgument, match=r"and not one text: 'cls'; write \['cls'\]"):
+        text = r"and not one text: 'cls'; write \['cls'\]"
+        with pytest.raises(errors.InvalidArgument, match=text):
             call()
     assert not (tmp_path / "new.idx").exists()
 
@@ -66,7 +70,11 @@ def test_orders_that_are_equal_have_one_hash() -> None:
 
 
 def test_masks_and_bytes_are_no_numbers(ds: shardwise.Dataset) -> None:
-    for call in (lambda: ds[[False, True]], lambda: ds.select([True]), lambda: ds.sizes("bin", [True])):
+    for call in (
+        lambda: ds[[False, True]],
+        lambda: ds.select([True]),
+        lambda: ds.sizes("bin", [True]),
+    ):
         with pytest.raises(TypeError, match=r"numpy.flatnonzero\(mask\)"):
             call()
     with pytest.raises(TypeError, match="get\\(\\) takes a key"):
