@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,8 @@ def test_a_shard_without_a_limit(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
-    with TarWriter(tmp_path / "a.tar", encoders={"own": lambda value: "text"}) as sink:  # type: ignore[dict-item,return-value]
+    own: Any = {"own": lambda value: "text"}
+    with TarWriter(tmp_path / "a.tar", encoders=own) as sink:
         fill(sink, "a")
         for sample, text in (
             ({"gz": 1}, "the field 'gz' cannot be stored: nothing here encodes a int"),
