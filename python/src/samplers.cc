@@ -36,7 +36,6 @@ namespace {
 
 using SamplerPointer = std::unique_ptr<Sampler>;
 
-/// Errors: InvalidArgument if it is no whole number.
 /// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
 struct SamplerObject {
   SamplerPointer sampler;
