@@ -245,11 +245,11 @@ for _ in range(20):
     holder.itself = holder
     holder.loader = Loader(ds, columns=[columns.function("f", "int64", (), collect)], threads=2)
     holder.loader.start()
-    left = weakref.ref(holder)
+    gone = threading.Event()  # asking the reference would hold the holder while it is collected
+    left = weakref.ref(holder, lambda _: gone.set())
     del holder
     dropped.set()
-    while left() is not None:
-        time.sleep(0.001)
+    gone.wait()
 print("collected")
 """
     assert_ends(index, script, "collected\n")
