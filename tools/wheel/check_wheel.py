@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Holds a wheel that brings its libraries along to what that means.
+
+    tools/wheel/check_wheel.py WHEEL
+
+Its files need nothing of a machine but glibc and the C++ runtime, show others no name but the one
+that Python calls, come with the licences of what is in them, and are not too large. Needs readelf
+and nm. Prints what was found; exits 1 if something is not so."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+# What manylinux lets a wheel take from the machine, as far as it is needed.
+ALLOWED = {
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
+    "libstdc++.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+}  # fmt: skip
+MOST_BYTES = 9 * 1000 * 1000
+LIBRARIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libraries.txt")
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def libraries():
+    with open(LIBRARIES, encoding="utf-8") as lines:
+        return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def faults_of_file(path, name):
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-dW", path)))
+    shown = output_of("nm", "-D", "--defined-only", "--format=just-symbols", path).split()
+    # What a program has of the C and the C++ library bears their versions.
+    foreign = [word for word in shown if not re.search("^PyInit_|@(GLIBC|CXXABI)", word)]
+    print(
+        f"{name}: {os.path.getsize(path) / 1e6:.1f} MB, needs {', '.join(sorted(needed))}; "
+        f"{len(foreign)} foreign names shown"
+    )
+    faults = [f"{name} needs {library} of the machine" for library in sorted(needed - ALLOWED)]
+    if foreign:
+        faults.append(f"{name} shows {len(foreign)} names: {', '.join(foreign[:5])}")
+    return faults
+
+
+def faults_of(wheel):
+    faults = []
+    size = os.path.getsize(wheel)
+    print(f"{os.path.basename(wheel)}: {size / 1e6:.2f} MB")
+    if size > MOST_BYTES:
+        faults.append(f"it has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        files = [name for name in names if is_elf(os.path.join(folder, name))]
+        for name in files:
+            faults += faults_of_file(os.path.join(folder, name), name)
+    if not files:
+        faults.append("no library and no program is in it")
+    for library in libraries():
+        if not any(f"/licenses/libraries/{library}/" in name for name in names):
+            faults.append(f"the licence of {library} is not in it")
+    return faults
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    faults = faults_of(sys.argv[1])
+    for fault in faults:
+        print(f"error: {fault}", file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+main()
