@@ -51,10 +51,17 @@ def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return plain(a) == plain(b)
 
 
-def us_each(work: Callable[[int], object], numbers: list[int]) -> float:
+def one_by_one(work: Callable[[int], object]) -> Callable[[list[int]], None]:
+    def all_of(numbers: list[int]) -> None:
+        for number in numbers:
+            work(number)
+
+    return all_of
+
+
+def us_each(work: Callable[[list[int]], None], numbers: list[int]) -> float:
     begin = time.thread_time_ns()
-    for number in numbers:
-        work(number)
+    work(numbers)
     return (time.thread_time_ns() - begin) / 1000 / len(numbers)
 
 
@@ -64,7 +71,7 @@ def report(name: str, times: list[float], beside: list[float] | None) -> None:
     ratio = ""
     if beside is not None:
         ratio = f"  {statistics.median(b / t for b, t in zip(beside, times)):6.1f} x wids"
-    print(f"  {name:34} {median:8.3f} us  [{first:.3f}, {third:.3f}]{ratio}")
+    print(f"  {name:37} {median:8.3f} us  [{first:.3f}, {third:.3f}]{ratio}")
 
 
 def bench_items(folder: str, num_samples: int, rounds: int) -> None:
@@ -96,13 +103,26 @@ def bench_items(folder: str, num_samples: int, rounds: int) -> None:
     ways["shardwise: ds[i], one memoryview"] = with_view
     ways["shardwise: ds[i]"] = data.__getitem__
 
+    def in_a_row(numbers: list[int]) -> None:
+        for sample in data.samples(numbers):
+            sample[field]
+
+    def first_bytes(numbers: list[int]) -> None:
+        for sample in data.samples(numbers):
+            sample[field][0]
+
+    walks = {name: one_by_one(work) for name, work in ways.items()}
+    walks["shardwise: ds.samples(), a memoryview"] = in_a_row
+    walks["ds[i], a memoryview, its first byte"] = one_by_one(lambda i: data[i][field][0])
+    walks["ds.samples(), the same"] = first_bytes
+
     size = sum(s.size_bytes for s in data.shards) // len(data)
     print(f"{folder}: {len(data)} samples of about {size} bytes in {len(paths)} shards")
-    for work in ways.values():
+    for work in walks.values():
         us_each(work, numbers)  # all shards are open, and their bytes in memory
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in walks}
     for _ in range(rounds):
-        for name, work in ways.items():
+        for name, work in walks.items():
             times[name].append(us_each(work, numbers))
     for name, measured in times.items():
         report(name, measured, times.get("wids: dict of BytesIO") if name[:5] != "wids:" else None)

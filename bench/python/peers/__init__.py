@@ -11,7 +11,7 @@ from .base import Peer
 
 _PEERS = {
     "shardwise": "shardwise_:Loader",
-    "shardwise-torch": "shardwise_:InDataLoader",
+    "shardwise-torch": "shardwise_torch_:InDataLoader",
     "shardwise-view": "shardwise_:View",
     "shardwise-wids": "wids_:Successor",
     "wids": "wids_:Wids",

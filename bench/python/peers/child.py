@@ -104,10 +104,11 @@ def items(peer: Peer, count: int) -> Rounds:
     numbers = [rng.randrange(peer.corpus.num_samples) for _ in range(count)]
     yield {"samples": count, "sum": _added([item(i) for i in numbers])}
     while True:
-        begin = time.perf_counter_ns()
+        cpu, begin = time.process_time_ns(), time.perf_counter_ns()
         for i in numbers:
             item(i)
-        yield {"samples": count, "us": (time.perf_counter_ns() - begin) / 1000 / count}
+        wall, used = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+        yield {"samples": count, "us": wall / 1000 / count, "cpu_us": used / 1000 / count}
 
 
 def resumes(peer: Peer) -> Rounds:

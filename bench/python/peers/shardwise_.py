@@ -1,4 +1,4 @@
-"""shardwise: its Loader; its samplers in torch's DataLoader; a view of a sample."""
+"""shardwise: its Loader, and a view of a sample."""
 
 from __future__ import annotations
 
@@ -76,47 +76,6 @@ class _LoaderState(Resumable):
         loader = self._make()
         loader.load_state_dict(state)
         return iter(loader)
-
-
-class InDataLoader(Peer):
-    package = "shardwise"
-    settings = "shardwise.torch's samplers, DataLoader, 2 processes"
-    needs_group = True
-
-    version = Loader.version
-
-    def rows(self, batch: Any) -> list[Any]:
-        return list(batch[self.corpus.field])
-
-    def tally(self, batch: Any) -> tuple[int, int]:
-        return super().tally(batch[self.corpus.field])
-
-    def _epochs(self, batch_size: int) -> Callable[[], Iterator[Any]]:
-        import torch.utils.data
-        from shardwise.torch import BatchSampler, DistributedChunkedSampler
-
-        data = shardwise.open(self.corpus.tars)
-        sampler = DistributedChunkedSampler(data, seed=SEED)
-        loader = torch.utils.data.DataLoader(
-            data,
-            batch_sampler=BatchSampler(sampler, batch_size),
-            num_workers=WORKERS,
-            persistent_workers=True,
-        )
-        number = iter(range(1 << 30))
-
-        def epoch() -> Iterator[Any]:
-            sampler.set_epoch(next(number))
-            return iter(loader)
-
-        return epoch
-
-    def epoch(self) -> Callable[[], Iterator[Any]]:
-        return self._epochs(BATCH)
-
-    def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
-        epoch = self._epochs(batch_size)
-        return (epoch() for _ in range(2))
 
 
 class View(Peer):
