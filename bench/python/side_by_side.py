@@ -210,7 +210,8 @@ def spread(values: list[float], digits: int) -> str:
 
 def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int) -> None:
     """A line a peer; more is better only of rates."""
-    base: list[float] | None = None
+    base: list[float] = []
+    work: list[Any] = []  # samples and bytes
     for peer, rounds in answers.items():
         failures = [answer["failed"] for answer in rounds if "failed" in answer]
         if failures:
@@ -218,6 +219,9 @@ def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int)
             continue
         values = [float(answer[key]) for answer in rounds]
         base = base or values
+        work = work or [rounds[0].get(name) for name in ("samples", "bytes")]
+        if any([answer.get(name) for name in ("samples", "bytes")] != work for answer in rounds):
+            show(peer, f"DIFFERENT WORK: {rounds}, and not {work}")
         ratio = statistics.median(a / b for a, b in zip(values, base))
         more = ""
         if "cpu_us" in rounds[0]:
