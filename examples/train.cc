@@ -35,7 +35,7 @@ int main(int argc, char** argv) try {
       optimizer.step();
     }
     const std::string proof = epoch.prove();  // NotExact if a sample is missing, or came twice
-    sl::Checkpoint now(loader.state());        // as prove(), called by every rank
+    sl::Checkpoint now(loader.state());       // as prove(), called by every rank
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
     file.write(now);
