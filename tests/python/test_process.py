@@ -14,7 +14,9 @@ ds = shardwise.open(sys.argv[1])
 
 
 def assert_ends(index: Path, script: str, output: str = "") -> None:
-    """Runs a script in a process of its own. It ends long before the limit, or hangs for ever."""
+    """Runs a script in a process of its own. It ends long before the limit, or hangs for ever.
+    Threads that the end of the interpreter stops keep what they hold, which nanobind says in
+    builds with tests."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", BEGIN + script, str(index)],
         capture_output=True,
@@ -24,7 +26,8 @@ def assert_ends(index: Path, script: str, output: str = "") -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == output
-    assert done.stderr == ""
+    leaks = ("nanobind: ", " - leaked ", "See https://nanobind")
+    assert [line for line in done.stderr.splitlines() if not line.startswith(leaks)] == []
 
 
 def test_threads_that_read_when_the_interpreter_ends_do_no_harm(index: Path) -> None:

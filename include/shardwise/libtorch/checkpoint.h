@@ -20,18 +20,18 @@ namespace shardwise::libtorch {
 
 /// What a run needs to go on: a resume token, and named tensors, numbers and texts.
 ///
-///     sl::CheckpointFile file("run.pt", group);        // before the first step: can it be written?
+///     sl::CheckpointFile file("run.pt", group);   // before the first step: can it be written?
 ///     if (const auto last = file.read()) {
 ///       last->load("model", *model);
 ///       last->load("optimizer", optimizer, *model);
 ///       loader.restore(last->token());
 ///     }
 ///     ...
-///     sl::Checkpoint now(loader.state());              // every rank
+///     sl::Checkpoint now(loader.state());         // every rank
 ///     now.put("model", *model);
 ///     now.put("optimizer", optimizer, *model);
 ///     now.put("loss", loss);
-///     file.write(now);                                 // rank 0 writes, and all learn how it went
+///     file.write(now);                            // rank 0 writes, and all learn how it went
 ///
 /// docs/formats/checkpoint.md specifies the file. It is of no version of LibTorch: tensors are kept
 /// as plain bytes, and the state of an optimizer by the names of the parameters that it belongs to.
