@@ -61,6 +61,42 @@ Error::Error(ErrorCode code, const std::string& text) : std::runtime_error(text)
 Error::Error(ErrorCode code, std::string_view what, std::string_view where, std::string_view remedy)
     : Error(code, join(what, where, remedy)) {}
 
+void detail::throw_error(ErrorCode code, const std::string& text) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      throw InvalidArgument(text);
+    case ErrorCode::kOutOfRange:
+      throw OutOfRange(text);
+    case ErrorCode::kNotFound:
+      throw NotFound(text);
+    case ErrorCode::kCorruptShard:
+      throw CorruptShard(text);
+    case ErrorCode::kUnsupported:
+      throw Unsupported(text);
+    case ErrorCode::kStaleIndex:
+      throw StaleIndex(text);
+    case ErrorCode::kCorruptIndex:
+      throw CorruptIndex(text);
+    case ErrorCode::kVersionMismatch:
+      throw VersionMismatch(text);
+    case ErrorCode::kBadField:
+      throw BadField(text);
+    case ErrorCode::kMismatch:
+      throw Mismatch(text);
+    case ErrorCode::kNotExact:
+      throw NotExact(text);
+    case ErrorCode::kCancelled:
+      throw Cancelled(text);
+    case ErrorCode::kFetch:
+      throw FetchError(text);
+    case ErrorCode::kIo:
+    case ErrorCode::kNoSpace:
+    case ErrorCode::kDistributed:
+      break;
+  }
+  throw Error(code, text);
+}
+
 void detail::throw_errno(int errno_value, std::string_view action, std::string_view path) {
   const std::string what(action);
   const std::string where = in_quotes(path);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "shardwise/base/error.h"
 #include "shardwise/base/export.h"
 
@@ -21,10 +23,14 @@ class SHARDWISE_EXPORT VersionMismatch : public ErrorOf<ErrorCode::kVersionMisma
   using ErrorOf::ErrorOf;
 };
 
+/// Throws the class that belongs to `code`: an error of another process, as it was there.
+[[noreturn]] SHARDWISE_EXPORT void throw_error(ErrorCode code, const std::string& text);
+
 }  // namespace detail
 
 using detail::CorruptIndex;
 using detail::OutOfRange;
+using detail::throw_error;
 using detail::Unsupported;
 using detail::VersionMismatch;
 

@@ -24,6 +24,8 @@ namespace shardwise::libtorch {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kWriter = "shardwise " SHARDWISE_VERSION ", LibTorch " TORCH_VERSION;
 using shardwise::detail::CheckpointContent;
 using shardwise::detail::CheckpointPart;
 
@@ -71,6 +73,11 @@ std::string shape_text(torch::IntArrayRef shape) {
   for (const std::int64_t side : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(side);
   return text + "]";
+}
+
+/// Type and shape; `name` is for errors.
+std::string text_of(const torch::Tensor& tensor, const std::string& name) {
+  return type_name(tensor.scalar_type(), name) + shape_text(tensor.sizes());
 }
 
 /// The bytes of a contiguous tensor on the CPU, over the same memory.
@@ -165,35 +172,33 @@ void broadcast_bytes(const torch::Tensor& bytes, const ProcessGroup& group) {
   }
 }
 
-/// Runs `work` on rank 0. What it throws is thrown on every rank.
+/// Runs `work` on rank 0. What it throws is thrown on every rank, as an Error of the same class.
 template <class Work>
 void on_first_rank(const ProcessGroup& group, Work&& work) {
-  std::exception_ptr failure;
+  bool failed = false;
   ErrorCode code = ErrorCode::kIo;
   std::string text;
   if (group.is_first()) {
     try {
       work();
     } catch (const Error& e) {
-      failure = std::current_exception();
+      failed = true;
       code = e.code();
       text = e.what();
     } catch (const std::exception& e) {
-      failure = std::current_exception();
+      failed = true;
       text = e.what();
     }
   }
-  const auto outcome =
-      torch::tensor({std::int64_t{failure != nullptr}, static_cast<std::int64_t>(code),
-                     static_cast<std::int64_t>(text.size())},
-                    torch::kInt64);
+  const auto outcome = torch::tensor({std::int64_t{failed}, static_cast<std::int64_t>(code),
+                                      static_cast<std::int64_t>(text.size())},
+                                     torch::kInt64);
   group.broadcast(outcome);
   const auto* words = outcome.data_ptr<std::int64_t>();
   if (words[0] == 0) return;
   text.resize(static_cast<std::size_t>(words[2]));
   broadcast_bytes(torch::from_blob(text.data(), {words[2]}, torch::kUInt8), group);
-  if (failure) std::rethrow_exception(failure);
-  throw Error(static_cast<ErrorCode>(words[1]), text);
+  throw_error(static_cast<ErrorCode>(words[1]), text);
 }
 
 // ------------------------------------------------------------------------------------------ files
@@ -254,9 +259,7 @@ void make_place(const std::string& path, int keep) {
 
 // ------------------------------------------------------------------------------------- Checkpoint
 
-Checkpoint::Checkpoint(ResumeToken token)
-    : token_(std::move(token)),
-      writer_("shardwise " SHARDWISE_VERSION ", LibTorch " TORCH_VERSION) {}
+Checkpoint::Checkpoint(ResumeToken token) : token_(std::move(token)), writer_(kWriter) {}
 
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> all;
@@ -357,9 +360,9 @@ void Checkpoint::load(const std::string& prefix, torch::nn::Module& module) cons
       differences.push_back(in_quotes(name) + " is missing there");
     } else if (at->second.shape != tensor.sizes().vec() ||
                type_of(at->second.type) != tensor.scalar_type()) {
-      differences.push_back(
-          in_quotes(name) + " is " + at->second.type + shape_text(at->second.shape) + " there, " +
-          type_name(tensor.scalar_type(), name) + shape_text(tensor.sizes()) + " here");
+      differences.push_back(in_quotes(name) + " is " + at->second.type +
+                            shape_text(at->second.shape) + " there, " + text_of(tensor, name) +
+                            " here");
     }
   }
   const std::string front = prefix + "/";
@@ -401,9 +404,9 @@ void Checkpoint::load(const std::string& prefix, torch::optim::Optimizer& optimi
         return;
       }
       const torch::Tensor kept = view(at + field.name);
-      if (kept.sizes() != own.sizes()) {
-        throw_mismatch({in_quotes(at + field.name) + " is of shape " + shape_text(kept.sizes()) +
-                        " there, " + shape_text(own.sizes()) + " here"},
+      if (kept.sizes() != own.sizes() || kept.scalar_type() != own.scalar_type()) {
+        throw_mismatch({in_quotes(at + field.name) + " is " + text_of(kept, field.name) +
+                        " there, " + text_of(own, field.name) + " here"},
                        path_);
       }
       *field.tensor = kept.to(own.device());
@@ -467,11 +470,15 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
   });
 }
 
+bool CheckpointFile::exists(const std::string& path) {
+  return fs::exists(path) || fs::exists(numbered(path, 1));
+}
+
 std::optional<Checkpoint> CheckpointFile::read() {
   torch::Tensor bytes;  // undefined: there is no file
   std::string path;
   on_first_rank(group_, [&] {
-    refused_.clear();
+    damaged_.clear();
     std::exception_ptr first;
     std::vector<std::string> reasons;
     for (int number = 0; number < options_.keep; ++number) {
@@ -481,8 +488,11 @@ std::optional<Checkpoint> CheckpointFile::read() {
         bytes = read_checked(path);
         break;
       } catch (const Error& e) {
+        const bool is_damaged = e.code() == ErrorCode::kInvalidArgument;
+        // What cannot be read now may be whole, and what another version wrote is kept.
+        if (!is_damaged && e.code() != ErrorCode::kVersionMismatch) throw;
         if (first == nullptr) first = std::current_exception();
-        refused_.push_back(path);
+        if (is_damaged) damaged_.push_back(path);
         reasons.emplace_back(e.what());
       }
     }
@@ -516,8 +526,7 @@ std::optional<Checkpoint> CheckpointFile::read() {
 
 void CheckpointFile::write(const Checkpoint& checkpoint) {
   on_first_rank(group_, [&] {
-    CheckpointContent content{
-        .token = checkpoint.token(), .writer = checkpoint.writer(), .parts = {}};
+    CheckpointContent content{.token = checkpoint.token(), .writer = kWriter, .parts = {}};
     for (const auto& [name, value] : checkpoint.values_) {
       content.parts.push_back({name, value.type, value.shape, view_of(value.bytes)});
     }
@@ -525,14 +534,14 @@ void CheckpointFile::write(const Checkpoint& checkpoint) {
     file.file().write(shardwise::detail::checkpoint_front(content));
     for (const CheckpointPart& part : content.parts) file.file().write(part.bytes);
     file.file().sync();
-    // What read() refused is in nobody's way: the new one takes its place, or that of the next.
-    for (const std::string& path : refused_) {
+    // What is damaged is in nobody's way: the new one takes its place, or that of the next.
+    for (const std::string& path : damaged_) {
       if (path != path_) fs::remove(path);
     }
-    const bool is_whole = std::find(refused_.begin(), refused_.end(), path_) == refused_.end();
+    const bool is_whole = std::find(damaged_.begin(), damaged_.end(), path_) == damaged_.end();
     if (is_whole) make_place(path_, options_.keep);
     file.commit();
-    refused_.clear();
+    damaged_.clear();
   });
 }
 

@@ -241,6 +241,21 @@ TEST(CheckpointTest, RandomNumbersGoOn) {
               HasSubstr("random numbers are of another LibTorch"));
 }
 
+TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
+  torch::nn::Linear model(2, 2);
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  model->forward(torch::ones({1, 2})).sum().backward();
+  optimizer.step();
+  Checkpoint saved;
+  saved.put("optimizer", optimizer, *model);
+  model->to(torch::kFloat64);
+  torch::optim::SGD other(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  EXPECT_THAT(text_of([&] { saved.load("optimizer", other, *model); }),
+              HasSubstr("is float32[2] there, float64[2] here"));
+  saved.put("epoch", 3);
+  EXPECT_EQ(saved.integer("epoch"), 3);
+}
+
 /// A file that keeps what it refused.
 struct Kept {
   explicit Kept(const std::string& path, int keep = 2)
@@ -304,6 +319,31 @@ TEST(CheckpointFileTest, WhatWasRefusedDoesNotDriveOutWhatIsWhole) {
   EXPECT_EQ(Kept(dir / "run.pt.1").step(), 1);
   kept.write(4);
   EXPECT_EQ(Kept(dir / "run.pt.1").step(), 3);
+}
+
+TEST(CheckpointFileTest, WhatAnotherVersionWroteIsKept) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt");
+  kept.write(1);
+  kept.write(2);
+  test::write_file(dir / "run.pt", "shardwise checkpoint 9\n");
+  EXPECT_EQ(kept.step(), 1);
+  EXPECT_THAT(kept.refused, ElementsAre(HasSubstr("a checkpoint of version '9'")));
+  kept.write(3);
+  EXPECT_EQ(kept.step(), 3);
+  EXPECT_EQ(test::read_file(dir / "run.pt.1"), "shardwise checkpoint 9\n");
+}
+
+TEST(CheckpointFileTest, WhatCannotBeReadIsNotReplaced) {
+  const test::TempDir dir;
+  Kept kept(dir / "run.pt");
+  kept.write(1);
+  kept.write(2);
+  fs::remove(dir / "run.pt");
+  fs::create_directory(dir / "run.pt");  // as good as a disk that answers with an error
+  EXPECT_THROW(kept.file.read(), Error);
+  EXPECT_EQ(kept.refused.size(), 0u);
+  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 1);
 }
 
 TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {

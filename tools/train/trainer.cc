@@ -10,14 +10,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "base/errno_error.h"
-#include "base/file.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "console.h"
@@ -417,8 +415,7 @@ void check(const Options& options, int world_size) {
                     options.eval_index);
   }
   if (options.checkpoint.empty()) return;
-  const bool is_there = std::filesystem::exists(options.checkpoint) ||
-                        std::filesystem::exists(options.checkpoint + ".1");
+  const bool is_there = libtorch::CheckpointFile::exists(options.checkpoint);
   if (options.resume && !is_there) {
     throw NotFound("the checkpoint does not exist", in_quotes(options.checkpoint),
                    "check the path, or start without --resume");

@@ -20,7 +20,7 @@ namespace shardwise::libtorch {
 
 /// What a run needs to go on: a resume token, and named tensors, numbers and texts.
 ///
-///     sl::CheckpointFile file("run.pt", group);   // before the first step: can it be written?
+///     sl::CheckpointFile file("run.pt", group);   // before the first step: is it writable?
 ///     if (const auto last = file.read()) {
 ///       last->load("model", *model);
 ///       last->load("optimizer", optimizer, *model);
@@ -46,7 +46,8 @@ class SHARDWISE_EXPORT Checkpoint {
   [[nodiscard]] const ResumeToken& token() const noexcept { return token_; }
   /// The path of the file that it was read from.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Who wrote it: "shardwise 0.1.0, LibTorch 1.13.1".
+  /// Who wrote the file that it was read from, or would write it: "shardwise 0.1.0, LibTorch
+  /// 1.13.1".
   [[nodiscard]] const std::string& writer() const noexcept { return writer_; }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }
   [[nodiscard]] std::vector<std::string> names() const;
@@ -56,6 +57,7 @@ class SHARDWISE_EXPORT Checkpoint {
   void put(const std::string& name, const torch::Tensor& tensor);
   void put(const std::string& name, std::int64_t value);
   void put(const std::string& name, double value);
+  void put(const std::string& name, int value) { put(name, std::int64_t{value}); }
   void put(const std::string& name, const std::string& text);
   /// All parameters and buffers of a module, as "prefix/name".
   void put(const std::string& prefix, const torch::nn::Module& module);
@@ -110,7 +112,7 @@ class SHARDWISE_EXPORT Checkpoint {
 
 /// The checkpoints of a run: FILE is the newest, FILE.1 the one before it, and so on. Every rank
 /// makes the same calls; rank 0 alone reads and writes, so that only its machine needs the files.
-/// What it throws is thrown on all ranks.
+/// What it throws is thrown on all ranks, as the same class.
 ///
 /// A checkpoint appears whole, synced to the disk, or not at all, whenever the process ends. One
 /// process at a time writes a file.
@@ -130,14 +132,17 @@ class SHARDWISE_EXPORT CheckpointFile {
   CheckpointFile(std::string path, ProcessGroup group);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// True if there is a checkpoint, whole or not, of a run that wrote to `path`.
+  [[nodiscard]] static bool exists(const std::string& path);
 
   /// The newest checkpoint that is whole; none if there is no file. All of it is held against its
-  /// hashes. A file that is cut, damaged or none is refused, and the one before it taken.
+  /// hashes. A file that is cut, damaged, no checkpoint or one of another version is refused, and
+  /// the one before it taken. One that cannot be read is an error: it may be whole.
   /// Cost: on each rank the size of the file in memory; one broadcast.
-  /// Errors: that of the newest file if all are refused; kDistributed.
+  /// Errors: that of the newest file if all are refused; kIo; kDistributed.
   [[nodiscard]] std::optional<Checkpoint> read();
 
-  /// Replaces FILE by this checkpoint. A file that read() refused is not kept.
+  /// Replaces FILE by this checkpoint. One that read() found to be damaged is not kept.
   /// Errors: kNoSpace, kIo (the files stay as they were); kDistributed.
   void write(const Checkpoint& checkpoint);
 
@@ -145,7 +150,7 @@ class SHARDWISE_EXPORT CheckpointFile {
   std::string path_;
   ProcessGroup group_;
   Options options_;
-  std::vector<std::string> refused_;  // on rank 0
+  std::vector<std::string> damaged_;  // paths, on rank 0
 };
 
 }  // namespace shardwise::libtorch
