@@ -231,7 +231,13 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
     }
     const torch::Tensor rows =
         as_doubles(values).view({options.batch_size, -1}).narrow(0, 0, batch.size());
-    sums.resize(static_cast<std::size_t>(rows.size(1)));
+    const auto num_figures = static_cast<std::size_t>(rows.size(1));
+    if (!sums.empty() && sums.size() != num_figures) {
+      throw InvalidArgument("what is measured has not the same number of figures for all images",
+                            std::to_string(sums.size()) + " and " + std::to_string(num_figures),
+                            "return as many for each batch");
+    }
+    sums.resize(num_figures);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       add_all(rows.select(1, static_cast<std::int64_t>(i)), sums[i]);
     }
@@ -239,6 +245,13 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
+  const bool is_same = sums.empty() || sums.size() == num_figures;  // none: no samples here
+  if (group.any(!is_same)) {
+    throw InvalidArgument(
+        "what is measured has not the same number of figures on all ranks",
+        std::to_string(sums.size()) + " here, up to " + std::to_string(num_figures) + " elsewhere",
+        "return as many on each rank");
+  }
   sums.resize(num_figures);
   Tally tally;
   const std::size_t count_at = tally.take(1);

@@ -70,7 +70,7 @@ TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
             ErrorCode::kInvalidArgument);
 }
 
-TEST(EarlyStopTest, WaitsForForItsPatience) {
+TEST(EarlyStopTest, WaitsForItsPatience) {
   EarlyStop higher({}, {.patience = 2, .min_delta = 0.01});
   EXPECT_FALSE(higher.should_stop(0.5));
   EXPECT_FALSE(higher.should_stop(0.505));  // not enough
@@ -189,6 +189,15 @@ TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {
                     data, {}, {.batch_size = 5});
               }),
               HasSubstr("what is measured is not one row of numbers per image"));
+  std::int64_t figures = 1;
+  EXPECT_THAT(text_of([&] {
+                exact_means(
+                    [&](const torch::Tensor&, const torch::Tensor&) {
+                      return torch::ones({5, figures++});
+                    },
+                    data, {}, {.batch_size = 5});
+              }),
+              HasSubstr("not the same number of figures for all images: 1 and 2"));
 }
 
 TEST(EvaluateTest, WhatCannotBeIsNamed) {

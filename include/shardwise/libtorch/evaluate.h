@@ -93,6 +93,7 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// (A model's scores may depend on torch::get_num_threads(), and on what a CPU can.)
 ///
 /// Every rank must call it. `predict` is called without gradients, and never with no images.
+/// Cost: beside the model's, 8 bytes for each pair of classes on each rank, and one sum of these.
 /// Errors: InvalidArgument (options, scores of another shape, a label that is no class); NotExact;
 ///   those of ImageLoader::next().
 SHARDWISE_EXPORT Evaluation evaluate(const Predict& predict, const Dataset& data,
@@ -104,7 +105,7 @@ using Measure =
     std::function<torch::Tensor(const torch::Tensor& images, const torch::Tensor& labels)>;
 
 /// The means of whatever you measure of each sample, as evaluate() in all else.
-/// @return  K of them. Errors: as evaluate().
+/// @return  K of them. Errors: as evaluate(); InvalidArgument if K is not the same for all batches.
 SHARDWISE_EXPORT std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
                                                const ProcessGroup& group,
                                                const EvaluateOptions& options = {});
