@@ -293,6 +293,14 @@ void add_made_ports(const std::string& job, std::vector<std::uint16_t>& ports) {
 
 }  // namespace
 
+bool is_batch_script(const Environment& get) {
+  const Reader env(get);
+  if (!env.has("SLURM_JOB_ID") || env.has("SLURM_STEP_NUM_TASKS")) return false;
+  return std::none_of(kLaunchers.begin(), kLaunchers.end(), [&](const Names& names) {
+    return names.launcher != Launcher::kSlurm && (env.has(names.rank) || env.has(names.world_size));
+  });
+}
+
 RankEnvironment rank_environment(const Environment& get) {
   const Reader env(get);
   for (std::size_t i = 0; i < kLaunchers.size(); ++i) {
@@ -382,6 +390,7 @@ std::vector<std::string> stat_fields(const std::string& pid) {
 }  // namespace
 
 RankEnvironment rank_environment() { return rank_environment(variable_of_process); }
+bool is_batch_script() { return is_batch_script(variable_of_process); }
 
 MeetingPoint meeting_point(const RankEnvironment& ranks) {
   return meeting_point(ranks, variable_of_process,

@@ -46,6 +46,11 @@ SHARDWISE_EXPORT RankEnvironment rank_environment();
 /// Reads other variables than this process's.
 SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);
 
+/// True in a batch script of Slurm, outside of a job step: its variables are those of rank 0, but
+/// no other ranks will come, which rank_environment() calls an error.
+SHARDWISE_EXPORT bool is_batch_script(const Environment& get);
+SHARDWISE_EXPORT bool is_batch_script();
+
 /// Where the ranks that `ranks` is one of meet.
 /// @param starter  which process started the ranks, as launching_process() has it: MPICH and Intel
 ///   MPI give a job no number.
@@ -69,6 +74,7 @@ SHARDWISE_EXPORT std::string describe(const RankEnvironment& environment);
 namespace shardwise {
 using detail::describe;
 using detail::Environment;
+using detail::is_batch_script;
 using detail::launching_process;
 using detail::meeting_point;
 using detail::MeetingPoint;

@@ -14,7 +14,6 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr std::string_view kVersion = "2";
 /// More than any text before the values: a token with a million samples that are left out.
 constexpr std::uint64_t kMostBeforeValues = 64 << 20;
 constexpr std::size_t kMostNameBytes = 1000;
@@ -94,7 +93,7 @@ Front parse_front(std::string_view bytes, const std::string& path) {
   std::string_view rest = bytes;
   if (!bytes.starts_with(kCheckpointFirstWords)) throw_damaged("its first line is wrong", path);
   const std::string_view version = take_line(rest, path).substr(kCheckpointFirstWords.size());
-  if (version != kVersion) {
+  if (version != std::to_string(kCheckpointVersion)) {
     throw VersionMismatch("a checkpoint of version " + in_quotes(version), in_quotes(path),
                           "use the program that wrote it");
   }
@@ -136,7 +135,7 @@ void require_part_name(std::string_view name) {
 
 std::string checkpoint_front(const CheckpointContent& content) {
   std::string text(kCheckpointFirstWords);
-  text += kVersion;
+  text += std::to_string(kCheckpointVersion);
   text += "\n" + content.token.to_text() + "\n" + escaped(content.writer) + "\n" +
           std::to_string(content.parts.size()) + "\n";
   for (const CheckpointPart& part : content.parts) {

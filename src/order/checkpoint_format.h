@@ -10,8 +10,10 @@
 
 namespace shardwise::detail {
 
-// The bytes of a checkpoint: docs/formats/checkpoint.md specifies them (version 2). What precedes
+// The bytes of a checkpoint: docs/formats/checkpoint.md specifies them. What precedes
 // the values is text, so that where the run stands can be read without LibTorch.
+
+inline constexpr int kCheckpointVersion = 2;
 
 /// One named value.
 struct CheckpointPart {
@@ -49,5 +51,6 @@ SHARDWISE_EXPORT ResumeToken read_checkpoint_token(const std::string& path);
 }  // namespace shardwise::detail
 
 namespace shardwise {
+using detail::kCheckpointVersion;
 using detail::read_checkpoint_token;
 }  // namespace shardwise

@@ -138,9 +138,10 @@ TEST(HelpTest, WrongUsageNamesTheOption) {
 TEST(VersionTest, NamesAlgorithmsFormatsAndLibraries) {
   const std::string text = shardwise_output({"--version"});
   EXPECT_EQ(lines_of(text)[0], "shardwise " SHARDWISE_VERSION);
-  EXPECT_THAT(text, AllOf(HasSubstr("permutation 1"), HasSubstr("index 3"),
-                          HasSubstr("resume token 2"), HasSubstr("sqlite 3."), HasSubstr("curl "),
-                          HasSubstr("libarchive "), HasSubstr("shardwise-train has it")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("permutation 1"), HasSubstr("index 3"), HasSubstr("resume token 2"),
+                    HasSubstr("checkpoint 2"), HasSubstr("sqlite 3."), HasSubstr("curl "),
+                    HasSubstr("libarchive "), HasSubstr("shardwise-train has it")));
   EXPECT_EQ(shardwise_output({"-V"}), text);
   EXPECT_EQ(shardwise_output({"version"}), text);
   const auto json = nlohmann::json::parse(shardwise_output({"version", "--json"}));

@@ -72,6 +72,9 @@ TEST(OrderCommandTest, UnderALauncherItIsTheLaunchersRank) {
     EXPECT_EQ(run_under(launcher, {"--world", "1"}).out,
               shardwise_output({"order", "--size", "1000", "--seed", "5"}));
   }
+  // A batch script of Slurm is no rank of its tasks.
+  EXPECT_EQ(run_under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=8"}, {}).out,
+            shardwise_output({"order", "--size", "1000", "--seed", "5"}));
   const auto wrong = run_under({"RANK=0", "WORLD_SIZE=3", "PMI_RANK=1", "PMI_SIZE=3"}, {});
   EXPECT_EQ(wrong.code, 1);
   EXPECT_THAT(wrong.err, HasSubstr("RANK=0 and PMI_RANK=1"));

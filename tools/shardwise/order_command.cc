@@ -66,8 +66,7 @@ void add_order_command(CLI::App& program, Output& out) {
   add_run_options(*command, options->run, /*with_size=*/true);
   command->footer(
       "Without --rank, the samples are those of rank 0; under srun, mpirun or torchrun, and "
-      "without "
-      "--world, those of the launcher's rank.\n\n"
+      "without --world, those of the launcher's rank.\n\n"
       "Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] {
     go_by_launcher(options->run);

@@ -343,7 +343,7 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
 }
 
 void go_by_launcher(RunArguments& arguments) {
-  if (arguments.rank || arguments.world_option->count() > 0) return;
+  if (arguments.rank || arguments.world_option->count() > 0 || is_batch_script()) return;
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return;
   arguments.rank = static_cast<std::uint64_t>(found.rank);

@@ -9,6 +9,7 @@
 
 #include "index/offset_table.h"
 #include "order/algorithms.h"
+#include "order/checkpoint_format.h"
 #include "shardwise/index/index.h"
 #include "shardwise/order/resume.h"
 
@@ -72,7 +73,10 @@ nlohmann::ordered_json version_json() {
   return {
       {"version", SHARDWISE_VERSION},
       {"algorithms", std::move(algorithms)},
-      {"formats", {{"index", kIndexVersion}, {"resume_token", ResumeToken::kVersion}}},
+      {"formats",
+       {{"index", kIndexVersion},
+        {"resume_token", ResumeToken::kVersion},
+        {"checkpoint", kCheckpointVersion}}},
       {"compiler", __VERSION__},
       {"libraries", libraries_json()},
       {"libtorch", "none here: shardwise-train has it"},
