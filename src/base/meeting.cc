@@ -369,6 +369,7 @@ void Meeting::handle(const std::string& message) {
       missing_ = escaped(reader.text());
       break;
     case MessageKind::kRoster:
+      places_.clear();
       for (int rank = 0; rank < options_.ranks.world_size; ++rank) {
         Place place;
         place.host = reader.text();
@@ -395,6 +396,10 @@ void Meeting::handle(const std::string& message) {
     default:
       break;
   }
+  if (reader.ok()) return;
+  over_ = true;
+  throw Error(ErrorCode::kDistributed, "what rank 0 says cannot be understood", "on " + host_,
+              "look at what listens at the port, and start all ranks again");
 }
 
 /// For loops that do not listen to the hub: Cancelled, or a notice.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <limits>
 #include <map>
 
 #include "base/errno_error.h"
@@ -150,11 +151,18 @@ void MeetingHub::handle(Guest& guest, const std::string& message) {
     return;
   }
   switch (kind) {
-    case MessageKind::kSet:
+    case MessageKind::kSet: {
+      std::string key = reader.text();
+      std::string value = reader.text();
+      if (!reader.ok()) {
+        guest.ended = true;
+        break;
+      }
       // With its size in front, as it came.
-      send_to_all(MessageWriter(kind).text(reader.text()).text(reader.text()).take());
+      send_to_all(MessageWriter(kind).text(key).text(value).take());
       for (Guest& other : guests_) other.waits = false;
       break;
+    }
     case MessageKind::kWaits:
       guest.waits = true;
       break;
@@ -203,16 +211,16 @@ void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
     return;
   }
   guest.record = *record;
+  if (rank >= world_size || rank > std::numeric_limits<std::int32_t>::max()) {
+    guest.ended = guest.left = true;
+    return;
+  }
   if (world_size != static_cast<std::uint32_t>(options_.world_size)) {
     guest.rank = static_cast<int>(rank);
     fail("the ranks do not agree on the world size",
          name_of(guest) + " has a world size of " + std::to_string(world_size) + ", rank 0 of " +
              std::to_string(options_.world_size),
          "start all ranks with the same world size");
-    return;
-  }
-  if (rank >= world_size) {
-    guest.ended = guest.left = true;
     return;
   }
   Guest*& place = ranks_[rank];

@@ -38,10 +38,6 @@ std::string reason_of(const std::exception& e) {
   return escaped(text.substr(0, text.find('\n')));
 }
 
-}  // namespace
-
-namespace {
-
 /// What every collective begins with, the same size on all ranks whatever they call: an exchange of
 /// these never fails for what the ranks disagree about. What is small goes along.
 struct Announcement {
@@ -75,6 +71,11 @@ std::string describe(const Announcement& call) {
 /// The record by which all ranks' calls are the same.
 Record record_of(const Announcement& call) {
   return {{"call", std::to_string(call.number) + ", " + describe(call)}};
+}
+
+bool is_same(const Announcement& a, const Announcement& b) {
+  return a.number == b.number && a.num_elements == b.num_elements && a.root == b.root &&
+         a.op == b.op && a.type == b.type && a.name == b.name;
 }
 
 bool fits(const torch::Tensor& tensor) {
@@ -143,7 +144,7 @@ struct ProcessGroup::Impl {
     std::vector<Record> records;
     records.reserve(calls.size());
     for (const Announcement& call : calls) {
-      if (call.number == calls[0].number && describe(call) == describe(calls[0])) continue;
+      if (is_same(call, calls[0])) continue;
       records.clear();
       for (const Announcement& each : calls) records.push_back(record_of(each));
       throw Error(ErrorCode::kDistributed, std::string(action) + " (the ranks are out of step)",
