@@ -11,7 +11,8 @@ namespace shardwise::detail {
 
 /// What the ranks of a run must have alike, as texts, and whether they have, by one sum over all
 /// ranks: of the numbers that stand for the texts, and of their squares. n times the sum of the
-/// squares is the square of the sum for equal numbers only.
+/// squares is the square of the sum for equal numbers only (modulo 2^64: from 257 ranks on, for
+/// others hardly ever).
 class RankAgreement {
  public:
   struct Item {

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <utility>
+
+#include "storage/environment.h"
 
 namespace shardwise {
 namespace {
@@ -20,11 +21,6 @@ constexpr auto kPlaces = std::to_array<const char*>({
     "/etc/ssl/cert.pem",                                  // Alpine without ca-certificates, others
 });
 
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 bool is_there(const std::string& path) {
   return !path.empty() && ::access(path.c_str(), R_OK) == 0;
 }
@@ -36,10 +32,10 @@ std::string text_of(const char* text) { return text == nullptr ? std::string() :
 Authorities find_authorities(const std::string& ca_file, const BuiltInAuthorities& built_in,
                              std::span<const char* const> places) {
   if (!ca_file.empty()) return {.file = ca_file, .setting = "Fetchers::Options::ca_file"};
-  std::string file = variable("CURL_CA_BUNDLE");
+  std::string file = environment("CURL_CA_BUNDLE");
   if (!file.empty()) return {.file = std::move(file), .setting = "CURL_CA_BUNDLE"};
-  file = variable("SSL_CERT_FILE");
-  std::string folder = variable("SSL_CERT_DIR");
+  file = environment("SSL_CERT_FILE");
+  std::string folder = environment("SSL_CERT_DIR");
   if (!file.empty() || !folder.empty()) {
     std::string setting = file.empty() ? "SSL_CERT_DIR" : "SSL_CERT_FILE";
     return {.file = std::move(file), .folder = std::move(folder), .setting = std::move(setting)};

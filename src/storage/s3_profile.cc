@@ -1,7 +1,6 @@
 #include "storage/s3_profile.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string_view>
@@ -9,16 +8,12 @@
 #include "base/ascii.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
+#include "storage/environment.h"
 
 namespace shardwise {
 namespace {
 
 using Settings = std::map<std::string, std::string>;
-
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 std::string first_of(std::initializer_list<std::string> values) {
   for (const std::string& value : values) {

@@ -247,14 +247,14 @@ class SHARDWISE_EXPORT Loader {
   ///         taken all its batches. Mismatch, on all ranks, naming what differs, if they have not
   ///         the same data, options, epoch and beginning. BadField if all ranks together found more
   ///         than max_bad bad samples. Those of the Reducer.
-  /// Cost:   one small all-reduce; orders that are not exact 20 ns a sample.
+  /// Cost:   one small all-reduce (two with replicas); orders that are not exact 20 ns a sample.
   std::string prove();
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
   /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
   /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
   /// Errors: Mismatch, on all ranks, if they differ as prove() says, or in the steps taken; as
-  ///         prove(), at the end of an epoch. Cost: one small all-reduce.
+  ///         prove(), at the end of an epoch. Cost: as prove().
   ResumeToken state();
   /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
   /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace shardwise {
+
+/// An environment variable; empty if it is not set.
+inline std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+}  // namespace shardwise
