@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/text.h"
 
 namespace shardwise {
