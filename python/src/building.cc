@@ -12,7 +12,9 @@
 
 #include "blocking.h"
 #include "field_names.h"
+#include "gil.h"
 #include "objects.h"
+#include "raised.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
@@ -29,19 +31,30 @@ namespace shardwise::python {
 
 namespace {
 
+/// False with Python's error set. By the C API: the interpreter may end in the function, which is
+/// then left by no return, and an object of nanobind would be let go without the GIL.
+bool call_with_progress(PyObject* function, const Progress& progress) {
+  PyObject* const records = PyImport_ImportModule("shardwise.records");
+  if (records == nullptr) return false;
+  PyObject* const record =
+      PyObject_CallMethod(records, "Progress", "KKKKK", progress.bytes_done, progress.num_bytes,
+                          progress.shards_done, progress.num_shards, progress.samples);
+  Py_DECREF(records);
+  if (record == nullptr) return false;
+  PyObject* const result = PyObject_CallFunctionObjArgs(function, record, nullptr);
+  Py_DECREF(record);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
 /// Calls a Python function, from whichever thread.
 ProgressCallback progress_of(nb::object function) {
   if (function.is_none()) return {};
-  // Shared, so that no copy of the callback touches a reference count without the GIL.
-  const std::shared_ptr<nb::object> shared(new nb::object(std::move(function)), [](nb::object* o) {
-    const nb::gil_scoped_acquire acquired;
-    delete o;
-  });
-  return [shared](const Progress& progress) {
-    const nb::gil_scoped_acquire acquired;
-    (*shared)(nb::module_::import_("shardwise.records")
-                  .attr("Progress")(progress.bytes_done, progress.num_bytes, progress.shards_done,
-                                    progress.num_shards, progress.samples));
+  return [kept = keep(std::move(function))](const Progress& progress) {
+    const GilAcquired acquired;
+    bool has_returned = false;
+    call_python([&] { has_returned = call_with_progress(kept.get(), progress); });
+    if (!has_returned) nb::raise_python_error();
   };
 }
 

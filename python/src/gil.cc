@@ -12,4 +12,14 @@ GilReleased::~GilReleased() {
   call_python([&] { PyEval_RestoreThread(state_); });
 }
 
+GilAcquired::GilAcquired() noexcept {
+  if (Py_IsInitialized() == 0) wait_for_end_of_process();
+  call_python([&] { state_ = PyGILState_Ensure(); });
+}
+
+GilAcquired::~GilAcquired() {
+  // Of a thread that Python did not know it lets go of what that keeps in threading.local().
+  call_python([&] { PyGILState_Release(state_); });
+}
+
 }  // namespace shardwise::python

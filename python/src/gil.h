@@ -24,6 +24,20 @@ class GilReleased {
   PyThreadState* const state_;
 };
 
+/// The GIL, while this lives, for a thread that may have it already, or that Python does not know.
+/// REQUIRES: what runs Python code meanwhile does so by call_python(), unless the thread ends
+/// before the interpreter does, as those of loaders do.
+class GilAcquired {
+ public:
+  GilAcquired() noexcept;
+  ~GilAcquired();
+  GilAcquired(const GilAcquired&) = delete;
+  GilAcquired& operator=(const GilAcquired&) = delete;
+
+ private:
+  PyGILState_STATE state_{};
+};
+
 /// Waits for ever if it goes by unwinding. A handler cannot do that: where an exception is being
 /// handled, none may begin for the unwinding of pthread_exit().
 struct WaitUnlessDone {

@@ -63,15 +63,17 @@ class ThreadState {
  public:
   ThreadState() {
     if (PyGILState_GetThisThreadState() != nullptr) return;  // a thread of Python's own
-    state_ = PyGILState_Ensure();
+    call_python([&] { state_ = PyGILState_Ensure(); });
     PyEval_SaveThread();
     is_kept_ = true;
     is_foreign = true;
   }
   ~ThreadState() {
     if (!is_kept_ || Py_IsInitialized() == 0) return;
-    PyEval_RestoreThread(PyGILState_GetThisThreadState());
-    PyGILState_Release(state_);
+    call_python([&] {
+      PyEval_RestoreThread(PyGILState_GetThisThreadState());
+      PyGILState_Release(state_);
+    });
   }
   ThreadState(const ThreadState&) = delete;
   ThreadState& operator=(const ThreadState&) = delete;
@@ -86,9 +88,8 @@ class ThreadState {
 Kept keep(nb::object object) {
   return {object.release().ptr(), [](PyObject* kept) {
             if (Py_IsInitialized() == 0) return;  // the process ends, and Python is gone
-            const PyGILState_STATE state = PyGILState_Ensure();
-            Py_DECREF(kept);
-            PyGILState_Release(state);
+            const GilAcquired acquired;
+            call_python([&] { Py_DECREF(kept); });
           }};
 }
 
@@ -105,10 +106,9 @@ void RaisedInPython::restore() const noexcept {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_.get())), exception_.get());
 }
 
-Gil::Gil() {
+Gil::State::State() {
   if (Py_IsInitialized() == 0) throw Cancelled("the Python interpreter has ended");
   thread_local const ThreadState kept;
-  state_ = PyGILState_Ensure();
 }
 
 bool is_foreign_thread() noexcept { return is_foreign; }

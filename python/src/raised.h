@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "gil.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::python {
@@ -36,16 +37,15 @@ class RaisedInPython : public Error {
 
 /// The GIL, for a thread that Python may not know. Python knows it from then on until it ends, so
 /// that its functions may keep things in threading.local(), and calls cost less than 1 us each.
-/// Errors: Cancelled if the interpreter has ended: its GIL cannot be had any more.
+/// Errors: Cancelled if the interpreter has ended: its GIL cannot be had any more. A thread that
+/// waits for it when the interpreter ends waits for ever.
 class [[nodiscard]] Gil {
- public:
-  Gil();
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-  Gil& operator=(const Gil&) = delete;
-
  private:
-  PyGILState_STATE state_;
+  struct State {
+    State();
+  };
+  State state_;
+  GilAcquired acquired_;
 };
 
 /// Whether this is a thread of a loader, or otherwise not Python's own, that called Python.

@@ -10,6 +10,7 @@
 
 #include "blocking.h"
 #include "errors.h"
+#include "gil.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
@@ -63,7 +64,7 @@ class SampleIterator {
     const bool may_fetch =
         data.cache() != nullptr && turn < numbers_.size() && !data.try_get(numbers_[turn]);
     if (may_fetch) return without_gil([&](const CancelToken&) { advance(); });
-    const nb::gil_scoped_release released;
+    const GilReleased released;
     advance();
   }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -41,6 +43,35 @@ def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
         paths.append(write_shard(path, plain_samples(first, length)))
         first += length
     return paths
+
+
+BEGIN = """
+import gc, os, signal, sys, threading, time, weakref
+import shardwise
+from shardwise import Loader, columns
+ds = shardwise.open(sys.argv[1])
+"""
+
+
+def run_script(index: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own. It ends long before the limit, or hangs for ever."""
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", BEGIN + script, str(index)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def assert_ends(index: Path, script: str, output: str = "", may_leak: bool = False) -> None:
+    """Runs a script, which has to end by itself. may_leak: threads that the end of the interpreter
+    stops keep what they hold, which nanobind says in builds with tests."""
+    done = run_script(index, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
+    leaks = ("nanobind: ", " - ", "See https://nanobind") if may_leak else ()
+    assert [line for line in done.stderr.splitlines() if not line.startswith(leaks)] == []
 
 
 # A picture of 16 x 12, of one colour.

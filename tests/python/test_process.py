@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-BEGIN = """
-import os, signal, sys, threading
-import shardwise
-ds = shardwise.open(sys.argv[1])
-"""
-
-
-def assert_ends(index: Path, script: str, output: str = "") -> None:
-    """Runs a script in a process of its own. It ends long before the limit, or hangs for ever.
-    Threads that the end of the interpreter stops keep what they hold, which nanobind says in
-    builds with tests."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", BEGIN + script, str(index)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == output
-    leaks = ("nanobind: ", " - ", "See https://nanobind")
-    assert [line for line in done.stderr.splitlines() if not line.startswith(leaks)] == []
+import pytest
+from conftest import assert_ends
 
 
 def test_threads_that_read_when_the_interpreter_ends_do_no_harm(index: Path) -> None:
@@ -36,6 +14,8 @@ def read():
     while True:
         for sample in ds.where("cls >= 0"):
             sample.bytes("bin")
+        for sample in ds.samples(range(103)):
+            sample.bytes("bin")
         passed.release()
 passed = threading.Semaphore(0)
 for _ in range(4):
@@ -43,7 +23,30 @@ for _ in range(4):
 for _ in range(12):
     passed.acquire()
 """
-    assert_ends(index, script)
+    assert_ends(index, script, may_leak=True)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_progress_that_is_called_when_the_interpreter_ends_does_no_harm(
+    index: Path, threads: int
+) -> None:
+    script = f"""
+folder = os.path.dirname(sys.argv[1])
+def build(number):
+    while True:
+        shardwise.index(f"{{folder}}/{{number}}.idx", f"{{folder}}/shards", threads={threads},
+                        progress=progress)
+def progress(seen):
+    time.sleep(0.001)
+    passed.release()
+passed = threading.Semaphore(0)
+for number in range(4):
+    threading.Thread(target=build, args=(number,), daemon=True).start()
+for _ in range(40):
+    passed.acquire()
+"""
+    for _ in range(3):
+        assert_ends(index, script, may_leak=True)
 
 
 def test_ctrl_c_ends_a_long_condition(index: Path) -> None:
