@@ -96,12 +96,15 @@ def test_an_audit_takes_numbers_in_any_form() -> None:
     for numbers in (0, np.int64(1), np.array([2, 3]), [4], (np.uint8(5),)):
         audit.add(numbers)
     assert audit.prove(sampler) == "epoch 0: 6 samples, each exactly once: proven"
-    for wrong in ("x", [1.5], np.array([1.5]), None, [None]):
+    before = audit.words()
+    for wrong in ("x", [1.5], np.array([1.5]), None, [None], [3, 1.5], [3, "4"]):
         with pytest.raises(TypeError):
             audit.add(wrong)
-    for number in (-1, [-1], np.array([-1])):
+        assert audit.words() == before
+    for number in (-1, [-1], np.array([-1]), [3, -1]):
         with pytest.raises(errors.OutOfRange, match="no such sample: sample -1"):
             audit.add(number)
+        assert audit.words() == before
 
 
 def test_a_state_with_a_wrong_entry_is_named() -> None:

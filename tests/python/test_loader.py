@@ -627,15 +627,6 @@ def test_what_a_loader_cannot_do_is_named(ds: shardwise.Dataset) -> None:
             call()
 
 
-def test_an_audit_takes_all_numbers_or_none(ds: shardwise.Dataset) -> None:
-    audit = shardwise.Audit(shardwise.Sampler(ds))
-    before = audit.words()
-    for numbers in ([3, -1], [3, 1.5], [3, "4"], -1):
-        with pytest.raises((errors.OutOfRange, TypeError)):
-            audit.add(numbers)
-        assert audit.words() == before
-
-
 def test_a_missing_column_is_named_with_those_there_are(ds: shardwise.Dataset) -> None:
     batch = Loader(ds, columns=[columns.integer("cls")]).next()
     assert batch is not None

@@ -207,20 +207,6 @@ def test_a_name_that_is_not_utf8_is_no_option() -> None:
         columns.image("jpg", ImageTransform(filter="\udc80"))
 
 
-def test_a_package_without_ffmpeg_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Absent:
-        @staticmethod
-        def find_spec(name: str, *_: Any) -> None:
-            if name == "shardwise._video":
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(sys, "meta_path", [Absent, *sys.meta_path])
-    monkeypatch.delitem(sys.modules, "shardwise._video", raising=False)
-    monkeypatch.delattr(shardwise, "_video", raising=False)
-    with pytest.raises(errors.Unsupported, match="built without FFmpeg"):
-        columns.video("mp4")
-
-
 def video_or_skip(*arguments: Any) -> columns.Column:
     try:
         return columns.video(*arguments)
