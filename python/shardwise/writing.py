@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Mapping
@@ -305,15 +306,18 @@ class TarWriter(_Closing):
         """Gives the shard its name, which another writer may have taken meanwhile."""
         try:
             if not self._replace:
-                os.link(part, self._path)
+                try:
+                    os.link(part, self._path)
+                    return
+                except FileExistsError:
+                    raise self._there_already() from None
+                except OSError:  # a file system without links
+                    if os.path.lexists(self._path):
+                        raise self._there_already() from None
+            os.replace(part, self._path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # which it is under its new name
                 os.unlink(part)
-                return
-        except FileExistsError:
-            os.unlink(part)
-            raise self._there_already() from None
-        except OSError:  # a file system without links
-            pass
-        os.replace(part, self._path)
 
 
 def _refuse_compressed(path: str) -> None:

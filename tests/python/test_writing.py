@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +128,7 @@ def test_packing_is_that_of_the_command(tmp_path: Path) -> None:
 def test_an_exception_ends_the_writer(tmp_path: Path) -> None:
     sample = {"__key__": "a", "txt": "x"}
     for make in (
-        lambda: ShardWriter(tmp_path / "s-%d.tar", max_samples=1, max_bytes=float("inf")),
+        lambda: ShardWriter(tmp_path / "s-%d.tar", max_samples=1),
         lambda: TarWriter(tmp_path / "t.tar"),
     ):
         with pytest.raises(KeyError), make() as sink:
@@ -202,4 +205,27 @@ def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
         wrong: dict[object, object] = {"__key__": "b", 3: b"1"}
         with pytest.raises(errors.InvalidArgument, match="a field is named by a str, and not by 3"):
             sink.write(wrong)  # type: ignore[arg-type]
+    assert [sample.key for sample in shardwise.open(tmp_path / "a.tar")] == ["a"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.EOPNOTSUPP])
+def test_a_shard_is_not_replaced_where_there_are_no_links(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    first, second = (TarWriter(tmp_path / "a.tar") for _ in range(2))
+    fill(first, "a")
+    fill(second, "b")
+    first.close()
+    with pytest.raises(errors.InvalidArgument, match="the file is there already"):
+        second.close()
+    third = TarWriter(tmp_path / "b.tar")
+    fill(third, "c")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match=re.escape(os.strerror(code))):
+        third.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]
     assert [sample.key for sample in shardwise.open(tmp_path / "a.tar")] == ["a"]
