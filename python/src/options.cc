@@ -40,9 +40,8 @@ constexpr Name<Column::ClipStart> kStarts[] = {{"first", Column::ClipStart::kFir
                                                {"random", Column::ClipStart::kRandom}};
 
 [[noreturn]] void refuse(std::string_view option, nb::handle value, const std::string& advice) {
-  const nb::object shown = nb::module_::import_("reprlib").attr("repr")(value);
-  throw InvalidArgument("an option has no valid value",
-                        std::string(option) + "=" + nb::cast<std::string>(shown), advice);
+  throw InvalidArgument("an option has no valid value", std::string(option) + "=" + shown(value),
+                        advice);
 }
 
 template <class T>
@@ -244,6 +243,10 @@ Loader::Mix image_mix(nb::handle record) {
   take(record, "cutmix_alpha", to.cutmix_alpha);
   take(record, "probability", to.probability);
   return to;
+}
+
+std::string shown(nb::handle value) {
+  return nb::cast<std::string>(nb::module_::import_("reprlib").attr("repr")(value));
 }
 
 DType parse_dtype(std::string_view name) {

@@ -25,6 +25,9 @@ Column::AudioClip audio_clip(nanobind::handle record);
 Loader::ByLength by_length(nanobind::handle record);
 Loader::Mix image_mix(nanobind::handle record);
 
+/// The value's repr(), shortened: for texts of errors.
+std::string shown(nanobind::handle value);
+
 /// "float32" as NumPy names it. Errors: InvalidArgument, which lists what there is.
 DType parse_dtype(std::string_view name);
 

@@ -16,10 +16,10 @@
 
 #include "base/error_types.h"
 #include "base/rank_environment.h"
-#include "base/text.h"
 #include "batch_plan.h"
 #include "errors.h"
 #include "objects.h"
+#include "options.h"
 #include "orders.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/epoch_audit.h"
@@ -123,8 +123,6 @@ nb::dict state_of(const IteratorObject& it) {
   state["token"] = token_if_any(it);
   return state;
 }
-
-std::string shown(nb::handle value) { return escaped(nb::cast<std::string>(nb::repr(value))); }
 
 template <class T>
 T entry(const nb::dict& state, const char* name) {
