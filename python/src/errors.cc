@@ -1,5 +1,6 @@
 #include "errors.h"
 
+#include <new>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -20,15 +21,32 @@ constexpr const char* kOtherType = "an argument is of another type than is taken
 /// What texts of the library call options, in C++ and on the command line, and what they are here.
 constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"(Dataset::Options::cache, --cache DIR)", "(cache=)"},
+    {"(Dataset::Options::cache)", "(cache=)"},
     {"(Dataset::Access::kRange, --access range)", "(access=\"range\")"},
     {"(Dataset::Access::kMap)", "(access=\"map\")"},
     {"(Dataset::Options::allow_part, --allow-part)", "(allow_part=True)"},
     {"(--cache-bypass-large)", "(ShardCache(bypass_large=True))"},
     {"Fetchers::Options::allow_pipe (--allow-pipe)", "ShardCache(allow_pipe=True)"},
     {", or allow more retries (Fetchers::Options::max_retries)", ""},
+    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
+    {"(SSL_CERT_FILE, Fetchers::Options::ca_file)", "(SSL_CERT_FILE)"},
+    {"(Fetchers::S3Options::region or AWS_REGION)", "(AWS_REGION)"},
+    {", or add a fetcher (Fetchers::add)", ""},
+    {", or allow more (Query::Limits::scratch_bytes)", ""},
     {"; a debug audit says which", ""},
     {"(ShardWriter::Options::replace)", "(replace=True)"},
     {"(IndexCacheOptions::directory, --index-cache DIR)", "(index_directory=)"},
+    {"(IndexCacheOptions::build_missing)", "(build=False)"},
+    {"(IndexCacheOptions::build)", "(columns=)"},
+    {"(Dataset::open)", "(shardwise.open())"},
+    {"with Dataset::open", "with shardwise.open()"},
+    {"--root DIR (Dataset::Options::root)", "root="},
+    {"--root (Dataset::Options::root)", "root="},
+    {"(Dataset::Options::root)", "(root=)"},
+    {"--accept-times (Dataset::Options::accept_times)", "accept_times=True"},
+    {"hashes (--hash)", "hashes (hashes=True)"},
+    {"take columns::bytes", "take columns.bytes"},
+    {"ImageDecoding::Scaling::kFast", "ImageDecoding(scaling=\"fast\")"},
     {"`--on-bad skip`", "on_bad=\"skip\""},
     {"`--on-no-field skip`", "on_bad={\"no_field\": \"skip\"}"},
     {"`--on-duplicate-field skip`", "on_bad={\"duplicate_field\": \"skip\"}"},
@@ -38,15 +56,6 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"`shardwise index --drop-missing` (BuildOptions::drop_missing)", "drop_missing=True"},
     {"`--on-link skip`", "on_bad={\"link\": \"skip\"}"},
 };
-
-std::string with_names_here(std::string text) {
-  for (const auto& [there, here] : kNamesHere) {
-    for (std::size_t at = 0; (at = text.find(there, at)) != text.npos; at += here.size()) {
-      text.replace(at, there.size(), here);
-    }
-  }
-  return text;
-}
 
 /// The class of errors that is named as the code; null with Python's error set. A new reference.
 /// Python itself imports and keeps the module.
@@ -60,10 +69,16 @@ PyObject* class_of(std::string_view code) {
 }
 
 void set_error(const Error& error) noexcept {
+  std::string text;
+  try {
+    text = with_names_here(error.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+    return;
+  }
   call_python([&] {
     PyObject* const type = class_of(error_code_name(error.code()));
     if (type == nullptr) return;
-    const std::string text = with_names_here(error.what());
     // Names in a text are escaped, so it is ASCII but for what a system's message may hold.
     PyObject* const message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
@@ -74,6 +89,15 @@ void set_error(const Error& error) noexcept {
 }
 
 }  // namespace
+
+std::string with_names_here(std::string text) {
+  for (const auto& [there, here] : kNamesHere) {
+    for (std::size_t at = 0; (at = text.find(there, at)) != text.npos; at += here.size()) {
+      text.replace(at, there.size(), here);
+    }
+  }
+  return text;
+}
 
 void translate_errors() {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {

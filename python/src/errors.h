@@ -3,8 +3,12 @@
 #include <nanobind/nanobind.h>
 
 #include <exception>
+#include <string>
 
 namespace shardwise::python {
+
+/// A text of the C++ library with options named as Python has them.
+std::string with_names_here(std::string text);
 
 /// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
 /// code.

@@ -396,7 +396,9 @@ void add_loaders(nb::module_& module) {
                     const GilReleased released;
                     DroppedLoaders::get().wait();
                   })
-      .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });
+      .def("summary", [](const LoaderObject& self) {
+        return with_names_here(self.loader().stats().summary());
+      });
 }
 
 }  // namespace shardwise::python

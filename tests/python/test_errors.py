@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -270,3 +271,43 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     audit.add([3, 4])
     with pytest.raises(errors.NotExact, match="at least 99998 missing, 0 repeated$"):
         audit.prove(sampler)
+    with pytest.raises(errors.NotFound, match="the path that was given as root=$"):
+        shardwise.open(tmp_path / "b.idx", root=tmp_path / "none")
+    with pytest.raises(errors.InvalidArgument, match=r"not be built for them \(build=False\): "):
+        shardwise.open(tmp_path / "a.tar", build=False)
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar")
+    os.utime(tmp_path / "a.tar", (1, 1))
+    with pytest.raises(errors.StaleIndex, match="take it as it is with accept_times=True$"):
+        shardwise.open(tmp_path / "a.idx")[0]
+    (tmp_path / "a.tar").unlink()
+    with pytest.raises(errors.NotFound, match="give their folder with root=, or store"):
+        shardwise.open(tmp_path / "a.idx")[0]
+
+
+# What is said of options that only C++ has.
+_NEVER_SAID = {
+    "give root and accept_times to Index::open (Index::Lookup)",
+    "give BuildOptions::remote",
+    "give VerifyOptions::remote",
+    "Fetchers::Options::",
+    "Fetchers::Options::ca_file",
+    "Fetchers::S3Options",
+}
+
+
+def test_no_text_of_the_library_names_what_only_cpp_has() -> None:
+    source = Path(__file__).parents[2]
+    one = r'"((?:[^"\\\n]|\\.)*)"'
+    named = (source / "python/src/errors.cc").read_text()
+    pairs = re.findall(rf"\{{{one}, {one}\}}", named.partition("kNamesHere[]")[2])
+    assert pairs
+    left = set()
+    for path in (source / "src").rglob("*.cc"):
+        code = re.sub(r"^\s*(#|//).*$", "", path.read_text(), flags=re.MULTILINE)
+        for literal in re.finditer(rf"{one}(\s*{one})*", code):
+            text = "".join(re.findall(one, literal[0]))
+            for there, here in pairs:
+                text = text.replace(there, here)
+            if path.parent.name != "libtorch" and re.search(r"[A-Za-z]::", text):
+                left.add(text)
+    assert left == _NEVER_SAID
