@@ -1,5 +1,6 @@
 #include "shardwise/libtorch/checkpoint.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
@@ -251,7 +252,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   model->to(torch::kFloat64);
   torch::optim::SGD other(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   EXPECT_THAT(text_of([&] { saved.load("optimizer", other, *model); }),
-              HasSubstr("is float32[2] there, float64[2] here"));
+              HasSubstr("is float32[2, 2] there, float64[2, 2] here"));
   saved.put("epoch", 3);
   EXPECT_EQ(saved.integer("epoch"), 3);
 }
@@ -339,11 +340,14 @@ TEST(CheckpointFileTest, WhatCannotBeReadIsNotReplaced) {
   Kept kept(dir / "run.pt");
   kept.write(1);
   kept.write(2);
-  fs::remove(dir / "run.pt");
-  fs::create_directory(dir / "run.pt");  // as good as a disk that answers with an error
-  EXPECT_THROW(kept.file.read(), Error);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_THAT(text_of([&] { kept.file.read(); }), HasSubstr("raise the limit of open files"));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
   EXPECT_EQ(kept.refused.size(), 0u);
-  EXPECT_EQ(Kept(dir / "run.pt.1").step(), 1);
+  EXPECT_EQ(kept.step(), 2);
 }
 
 TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
@@ -354,7 +358,7 @@ TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
   EXPECT_THAT(text_of([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
   EXPECT_EQ(kept.refused.size(), 0u);
   kept.write(1);
-  EXPECT_THAT(dir.list(), ElementsAre("run.pt"));
+  EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // another version's is kept
 }
 
 TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
