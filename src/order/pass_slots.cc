@@ -13,7 +13,7 @@ namespace shardwise::detail {
 namespace {
 
 /// As many slots as are computed in one go, on the stack.
-constexpr std::size_t kBlock = 512;
+constexpr std::size_t kRun = 512;
 
 }  // namespace
 
@@ -84,9 +84,9 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
   }
   // They go round these streams; in each of them they are neighbours.
   const std::uint64_t shared = num_streams / stride;
-  std::array<std::uint64_t, kBlock> run;
-  for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
-    const std::span<std::uint64_t> block = out.subspan(begin, std::min(kBlock, out.size() - begin));
+  std::array<std::uint64_t, kRun> run;
+  for (std::size_t begin = 0; begin < out.size(); begin += kRun) {
+    const std::span<std::uint64_t> block = out.subspan(begin, std::min(kRun, out.size() - begin));
     const std::uint64_t block_first = first + begin * stride;
     for (std::uint64_t s = 0; s < shared && s < block.size(); ++s) {
       const auto count = static_cast<std::size_t>(ceil_div(block.size() - s, shared));
