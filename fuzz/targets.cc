@@ -10,6 +10,8 @@ const std::vector<NamedTarget>& all_targets() {
       {"catalogue", catalogue_target, catalogue_seeds},
       {"descriptor", descriptor_target, descriptor_seeds},
       {"expand", expand_target, expand_seeds},
+      {"checkpoint", checkpoint_target, checkpoint_seeds},
+      {"meeting", meeting_target, meeting_seeds},
 #ifdef SHARDWISE_FUZZ_IMAGES
       {"array", array_target, array_seeds},
       {"image", image_target, image_seeds},

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shardwise/base/export.h"
+
 namespace shardwise::detail {
 
 // How ranks talk while they meet. Each side sends its greeting, once, and then messages: four bytes
@@ -41,7 +43,7 @@ enum class Refusal : std::uint32_t {
   kTwice,       ///< this rank is here already
 };
 
-class MessageWriter {
+class SHARDWISE_EXPORT MessageWriter {
  public:
   explicit MessageWriter(MessageKind kind) {
     bytes_.assign(4, '\0');
@@ -57,7 +59,7 @@ class MessageWriter {
 };
 
 /// Reads a message. What does not hold what is asked for is not ok() any more.
-class MessageReader {
+class SHARDWISE_EXPORT MessageReader {
  public:
   explicit MessageReader(std::string_view bytes) : bytes_(bytes) {}
 
@@ -72,7 +74,7 @@ class MessageReader {
 };
 
 /// Bytes of a connection, put together to a greeting and messages.
-class MessageBuffer {
+class SHARDWISE_EXPORT MessageBuffer {
  public:
   explicit MessageBuffer(std::string_view greeting) : greeting_(greeting) {}
 
