@@ -42,9 +42,24 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   return static_cast<unsigned>(*digits);
 }
 
+/// True if unpacking a member of this name would write outside of the folder.
+bool leads_out(std::string_view name) {
+  if (name.starts_with('/')) return true;
+  for (std::string_view rest = name; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find('/'));
+    if (part == "..") return true;
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+  }
+  return false;
+}
+
 /// Throws unless `key.field` is a member that readers take for this field of this sample.
 void require_name(std::string_view key, std::string_view field) {
   const std::string name = std::string(key) + "." + std::string(field);
+  if (leads_out(name)) {
+    throw InvalidArgument("the key leads out of the folder that a shard is unpacked in",
+                          in_quotes(key), "leave out the leading slash, and any \"..\"");
+  }
   const std::optional<SampleName> read = split_sample_name(name);
   const bool is_read_back = read && read->key == key && read->field == field;
   if (is_read_back && !is_meta_name(name) && !field.empty() && !key.ends_with('/') &&

@@ -163,15 +163,20 @@ TEST(ShardWriterTest, WhatReadersWouldNotFindIsRefused) {
                       HasSubstr("a key has no dot")))
         << key << " " << field;
   }
+  for (const char* key : {"/a", "../a", "d/../../a"}) {
+    EXPECT_THAT(error(key, {{"txt", "1"}}),
+                AllOf(HasSubstr("the key leads out of the folder"), HasSubstr(key)));
+  }
   EXPECT_THAT(error("a", {}), HasSubstr("the sample has no fields: 'a'"));
   EXPECT_THAT(error("a", {{"txt", "1"}, {"TXT", "2"}}),
               HasSubstr("the field comes twice in the sample: 'TXT', key 'a'"));
   writer.write("a", Fields{{"txt", "1"}});
   writer.write("d.d/b", Fields{{"txt", "2"}});
+  writer.write("..d/e", Fields{{"txt", "3"}});
   EXPECT_THAT(error("a", {{"cls", "1"}}),
               AllOf(HasSubstr("the key is in this shard already"), HasSubstr(dir / "0.tar")));
   writer.close();  // what was refused left no trace
-  EXPECT_EQ(output_of("tar -tf '" + dir / "0.tar" + "'"), "a.txt\nd.d/b.txt\n");
+  EXPECT_EQ(output_of("tar -tf '" + dir / "0.tar" + "'"), "a.txt\nd.d/b.txt\n..d/e.txt\n");
   EXPECT_THAT(error("c", {{"txt", "1"}}), HasSubstr("the writer is closed, or failed before"));
 }
 
