@@ -19,21 +19,13 @@ namespace shardwise::libtorch {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_text;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 ResumeToken token_at(std::uint64_t steps) {
   return make_sampler(std::uint64_t{1000}, {.seed = 5}, {})->token_after(steps);
-}
-
-std::string text_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 /// Two layers, with a buffer and a parameter that is frozen.
@@ -154,14 +146,14 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
   EXPECT_EQ(read->names(), saved.names());
   EXPECT_EQ(read->path(), dir / "run.pt");
   EXPECT_THAT(read->writer(), AllOf(HasSubstr("shardwise "), HasSubstr("LibTorch ")));
-  EXPECT_THAT(text_of([&] { read->tensor("gone"); }),
+  EXPECT_THAT(error_text([&] { read->tensor("gone"); }),
               HasSubstr("the checkpoint has no such value: 'gone' in "));
   EXPECT_THROW(read->tensor("note"), Mismatch);
   EXPECT_THROW(read->text("step"), Mismatch);
   EXPECT_THROW(read->integer("loss"), Mismatch);
   EXPECT_THROW(read->number("step"), Mismatch);
   EXPECT_THROW(saved.put("a b", 1.0), InvalidArgument);
-  EXPECT_THAT(text_of([&] { saved.put("c", torch::zeros({1}, torch::kComplexFloat)); }),
+  EXPECT_THAT(error_text([&] { saved.put("c", torch::zeros({1}, torch::kComplexFloat)); }),
               HasSubstr("no tensors of this type: 'c', ComplexFloat"));
 }
 
@@ -182,24 +174,24 @@ TEST(CheckpointTest, AnotherModelIsNamedAndLeftAsItWas) {
   saved.put("model", *wide);
   Net net;
   const auto before = net->first->weight.clone();
-  EXPECT_THAT(text_of([&] { saved.load("model", *net); }),
+  EXPECT_THAT(error_text([&] { saved.load("model", *net); }),
               AllOf(HasSubstr("the checkpoint is of another model"),
                     HasSubstr("'first.weight' is float32[6, 3] there, float32[4, 3] here"),
                     HasSubstr("and 2 more")));
   EXPECT_TRUE(net->first->weight.equal(before));
   Checkpoint less;
   less.put("model/first.weight", before);
-  EXPECT_THAT(text_of([&] { less.load("model", *net); }),
+  EXPECT_THAT(error_text([&] { less.load("model", *net); }),
               HasSubstr("'first.bias' is missing there"));
   Checkpoint more;
   more.put("model", *net);
   more.put("model/head.weight", before);
-  EXPECT_THAT(text_of([&] { more.load("model", *net); }),
+  EXPECT_THAT(error_text([&] { more.load("model", *net); }),
               HasSubstr("'head.weight' is missing here"));
   Checkpoint half;
   half.put("model", *net);
   half.put("model/first.weight", before.to(torch::kFloat16));
-  EXPECT_THAT(text_of([&] { half.load("model", *net); }),
+  EXPECT_THAT(error_text([&] { half.load("model", *net); }),
               HasSubstr("'first.weight' is float16[4, 3] there, float32[4, 3] here"));
 }
 
@@ -209,18 +201,18 @@ TEST(CheckpointTest, AnotherOptimizerIsNamed) {
   torch::optim::SGD sgd(net->parameters(), 0.1);
   Checkpoint saved;
   saved.put("optimizer", adam, *net);
-  EXPECT_THAT(text_of([&] { saved.load("optimizer", sgd, *net); }),
+  EXPECT_THAT(error_text([&] { saved.load("optimizer", sgd, *net); }),
               HasSubstr("the optimizer is Adam there, SGD here"));
   torch::optim::Adam two(std::vector<torch::optim::OptimizerParamGroup>{{net->first->parameters()},
                                                                         {net->last->parameters()}},
                          torch::optim::AdamOptions());
-  EXPECT_THAT(text_of([&] { saved.load("optimizer", two, *net); }),
+  EXPECT_THAT(error_text([&] { saved.load("optimizer", two, *net); }),
               HasSubstr("the optimizer has 1 groups there, 2 here"));
   Net other;
-  EXPECT_THAT(text_of([&] { saved.put("optimizer", adam, *other); }),
+  EXPECT_THAT(error_text([&] { saved.put("optimizer", adam, *other); }),
               HasSubstr("the optimizer has a parameter that the module has not"));
   torch::optim::LBFGS lbfgs(net->parameters());
-  EXPECT_THAT(text_of([&] { saved.put("optimizer", lbfgs, *net); }),
+  EXPECT_THAT(error_text([&] { saved.put("optimizer", lbfgs, *net); }),
               HasSubstr("a checkpoint does not know the state of this optimizer"));
 }
 
@@ -238,7 +230,7 @@ TEST(CheckpointTest, RandomNumbersGoOn) {
   EXPECT_THROW(none.load_random_state(group), NotFound);
   Checkpoint foreign;
   foreign.put("random_state/cpu", torch::zeros({1, 7}, torch::kUInt8));
-  EXPECT_THAT(text_of([&] { foreign.load_random_state(group); }),
+  EXPECT_THAT(error_text([&] { foreign.load_random_state(group); }),
               HasSubstr("random numbers are of another LibTorch"));
 }
 
@@ -251,7 +243,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   saved.put("optimizer", optimizer, *model);
   model->to(torch::kFloat64);
   torch::optim::SGD other(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  EXPECT_THAT(text_of([&] { saved.load("optimizer", other, *model); }),
+  EXPECT_THAT(error_text([&] { saved.load("optimizer", other, *model); }),
               HasSubstr("is float32[2, 2] there, float64[2, 2] here"));
   saved.put("epoch", 3);
   EXPECT_EQ(saved.integer("epoch"), 3);
@@ -344,7 +336,7 @@ TEST(CheckpointFileTest, WhatCannotBeReadIsNotReplaced) {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_THAT(text_of([&] { kept.file.read(); }), HasSubstr("raise the limit of open files"));
+  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("raise the limit of open files"));
   ::setrlimit(RLIMIT_NOFILE, &limit);
   EXPECT_EQ(kept.refused.size(), 0u);
   EXPECT_EQ(kept.step(), 2);
@@ -355,7 +347,7 @@ TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
   Kept kept(dir / "run.pt");
   test::write_file(dir / "run.pt", "PK");
   test::write_file(dir / "run.pt.1", "shardwise checkpoint 9\n");
-  EXPECT_THAT(text_of([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
+  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
   EXPECT_EQ(kept.refused.size(), 0u);
   kept.write(1);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // another version's is kept
@@ -415,7 +407,7 @@ TEST(CheckpointFileTest, AKilledWriterLosesNothingThatWasWritten) {
 
 TEST(CheckpointFileTest, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   const test::TempDir dir;
-  EXPECT_THAT(text_of([&] { CheckpointFile(dir / "no/run.pt", ProcessGroup()); }),
+  EXPECT_THAT(error_text([&] { CheckpointFile(dir / "no/run.pt", ProcessGroup()); }),
               HasSubstr("no/run.pt"));
   EXPECT_THROW(CheckpointFile("", ProcessGroup()), InvalidArgument);
   EXPECT_THROW(CheckpointFile(dir / "run.pt", ProcessGroup(), {.keep = 0}), InvalidArgument);

@@ -13,6 +13,7 @@
 namespace shardwise::libtorch {
 namespace {
 
+using test::error_text;
 using testing::HasSubstr;
 
 /// Sample i has an 8x6 image of level i and the label i % 7.
@@ -26,15 +27,6 @@ Dataset make_levels(const test::TempDir& dir, int count) {
 
 torch::Tensor levels_of(const torch::Tensor& images) {
   return images.select(1, 0).select(1, 0).select(1, 0).to(torch::kInt64);
-}
-
-std::string text_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 struct LevelsImpl : torch::nn::Module {
@@ -113,7 +105,7 @@ TEST(EvaluateTest, CountsTopKConfusionAndLoss) {
   EXPECT_EQ(found.of_class(0).count, 4);
   EXPECT_EQ(found.of_class(0).sum, 0);
   EXPECT_NEAR(found.loss.value(), std::log(std::exp(2) + std::exp(1) + 5) - 1, 1e-12);
-  EXPECT_THAT(text_of([&] { found.of_class(7); }), HasSubstr("classes are 0 to 6"));
+  EXPECT_THAT(error_text([&] { found.of_class(7); }), HasSubstr("classes are 0 to 6"));
 }
 
 TEST(EvaluateTest, TheModelAlwaysGetsWholeBatches) {
@@ -183,14 +175,14 @@ TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {
       exact_means([](const torch::Tensor&, const torch::Tensor& labels) { return labels; }, data,
                   {}, {.batch_size = 5});
   EXPECT_EQ(one.at(0).sum, 3 * 21 + 1);
-  EXPECT_THAT(text_of([&] {
+  EXPECT_THAT(error_text([&] {
                 exact_means(
                     [](const torch::Tensor&, const torch::Tensor&) { return torch::ones({2}); },
                     data, {}, {.batch_size = 5});
               }),
               HasSubstr("what is measured is not one row of numbers per image"));
   std::int64_t figures = 1;
-  EXPECT_THAT(text_of([&] {
+  EXPECT_THAT(error_text([&] {
                 exact_means(
                     [&](const torch::Tensor&, const torch::Tensor&) {
                       return torch::ones({5, figures++});
@@ -207,11 +199,11 @@ TEST(EvaluateTest, WhatCannotBeIsNamed) {
     return torch::zeros({images.size(0), 3});
   };
   EXPECT_THAT(
-      text_of([&] { evaluate(three, data, {}); }),
+      error_text([&] { evaluate(three, data, {}); }),
       HasSubstr("a label is no class of the model: sample 3, label 3; the model gives scores "
                 "of 3 classes"));
   EXPECT_EQ(exact_accuracy(three, data, {}).sum, 1);
-  EXPECT_THAT(text_of([&] { evaluate(three, data, {}, {.top_k = {0}}); }), HasSubstr("top_k"));
+  EXPECT_THAT(error_text([&] { evaluate(three, data, {}, {.top_k = {0}}); }), HasSubstr("top_k"));
 }
 
 TEST(ExactMeanTest, IsTheSameInAnyOrder) {

@@ -106,22 +106,29 @@ class Peer:
 
 
 class Resumable:
-    """A loader in the middle of an epoch."""
+    """A loader in the middle of an epoch, with state_dict() and load_state_dict()."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._loader = make()
 
     def batches(self) -> Iterator[Any]:
         """Those of the epoch, from its beginning."""
-        raise NotImplementedError
+        return iter(self._loader)
 
     def state(self) -> Any:
         """Where it stands, after the batches that were taken."""
-        raise NotImplementedError
+        return self._loader.state_dict()
 
     def close(self) -> None:
         """Lets go of what a new one needs."""
+        del self._loader
 
     def resumed(self, state: Any) -> Iterator[Any]:
         """What a new loader gives after that state."""
-        raise NotImplementedError
+        loader = self._make()
+        loader.load_state_dict(state)
+        return iter(loader)
 
 
 def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:

@@ -85,20 +85,15 @@ class Processes(_Grain):
 
 
 class _State(Resumable):
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._iterator = iter(make())
+    """Its iterators have the state."""
 
-    def batches(self) -> Iterator[Any]:
-        return iter(self._iterator)
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__(lambda: iter(make()))
 
     def state(self) -> Any:
-        return self._iterator.get_state()
-
-    def close(self) -> None:
-        del self._iterator
+        return self._loader.get_state()
 
     def resumed(self, state: Any) -> Iterator[Any]:
-        iterator: Any = iter(self._make())
+        iterator = self._make()
         iterator.set_state(state)
         return iter(iterator)

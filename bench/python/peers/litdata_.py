@@ -8,7 +8,8 @@ from typing import Any
 
 import litdata
 
-from .base import BATCH, SEED, WORKERS, Corpus, Peer, Ranks, Resumable, picture
+from .base import BATCH, SEED, Corpus, Ranks, picture
+from .streams import Streams
 
 
 @functools.cache
@@ -35,11 +36,14 @@ class _Pictures(litdata.StreamingDataset):  # type: ignore[misc]
         return picture(bytes(super().__getitem__(at)), self.side)
 
 
-class LitData(Peer):
+class LitData(Streams):
     package = "litdata"
     settings = "chunks of 64 MB, local, StreamingDataLoader, 2 processes"
     format = "litdata"
     needs_group = True
+    loader_type = litdata.StreamingDataLoader
+    pictures_type = _Pictures
+    together = staticmethod(_together)
 
     def write(self) -> None:
         litdata.optimize(
@@ -52,55 +56,13 @@ class LitData(Peer):
             verbose=False,
         )
 
-    def _dataset(self, of: Any = litdata.StreamingDataset) -> Any:
-        return of(self.folder, shuffle=True, seed=SEED)
-
-    def _loader(self, dataset: Any, batch_size: int = BATCH, **options: Any) -> Any:
-        return litdata.StreamingDataLoader(
-            dataset,
-            batch_size=batch_size,
-            num_workers=WORKERS,
-            persistent_workers=True,
-            **options,
-        )
-
-    def epoch(self) -> Callable[[], Iterator[Any]]:
-        loader = self._loader(self._dataset(), collate_fn=_together)
-        return lambda: iter(loader)
-
-    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
-        dataset = self._dataset(_Pictures)
-        dataset.side = side
-        loader = self._loader(dataset)
-        return lambda: iter(loader)
+    def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:
+        return (of or litdata.StreamingDataset)(self.folder, shuffle=True, seed=SEED)
 
     def item(self) -> Callable[[int], Any]:
         get: Callable[[int], Any] = self._dataset().__getitem__
         return get
 
-    def resumable(self) -> Resumable:
-        return _State(lambda: self._loader(self._dataset(), collate_fn=_together))
-
     def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
-        loader = self._loader(self._dataset(), batch_size, collate_fn=_together, drop_last=False)
+        loader = self._bytes(batch_size, drop_last=False)
         return (iter(loader) for _ in range(2))
-
-
-class _State(Resumable):
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._loader = make()
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-    def state(self) -> Any:
-        return self._loader.state_dict()
-
-    def close(self) -> None:
-        del self._loader
-
-    def resumed(self, state: Any) -> Iterator[Any]:
-        loader = self._make()
-        loader.load_state_dict(state)
-        return iter(loader)

@@ -54,28 +54,11 @@ class Loader(Peer):
         return lambda i: data[i].bytes(field)
 
     def resumable(self) -> Resumable:
-        return _LoaderState(self._bytes)
+        return Resumable(self._bytes)
 
     def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
         loader = self._bytes(batch_size=batch_size, ranks=shardwise.ranks.torch_ranks())
         return (iter(epoch) for epoch in loader.epochs(2))
-
-
-class _LoaderState(Resumable):
-    def __init__(self, make: Callable[[], shardwise.Loader]) -> None:
-        self._make = make
-        self._loader = make()
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-    def state(self) -> Any:
-        return self._loader.state_dict()
-
-    def resumed(self, state: Any) -> Iterator[Any]:
-        loader = self._make()
-        loader.load_state_dict(state)
-        return iter(loader)
 
 
 class View(Peer):

@@ -7,7 +7,8 @@ from typing import Any
 
 import streaming
 
-from .base import BATCH, SEED, WORKERS, Peer, Ranks, Resumable, picture
+from .base import BATCH, SEED, Ranks, Resumable, picture
+from .streams import Streams
 
 
 class _Pictures(streaming.StreamingDataset):  # type: ignore[misc]
@@ -22,11 +23,14 @@ def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
     return {"data": [sample["data"] for sample in samples]}
 
 
-class Streaming(Peer):
+class Streaming(Streams):
     package = "mosaicml-streaming"
     settings = "MDS of 64 MB, local, StreamingDataLoader, 2 processes, py1e"
     format = "mds"
     needs_group = True
+    loader_type = streaming.StreamingDataLoader
+    pictures_type = _Pictures
+    together = staticmethod(_together)
 
     def write(self) -> None:
         with streaming.MDSWriter(out=self.folder, columns={"data": "bytes"}) as out:
@@ -39,57 +43,24 @@ class Streaming(Peer):
     def tally(self, batch: Any) -> tuple[int, int]:
         return super().tally(batch["data"])
 
-    def _dataset(self, of: Any = streaming.StreamingDataset, batch_size: int = BATCH) -> Any:
-        return of(local=self.folder, shuffle=True, shuffle_seed=SEED, batch_size=batch_size)
-
-    def _loader(self, dataset: Any, batch_size: int = BATCH, **options: Any) -> Any:
-        return streaming.StreamingDataLoader(
-            dataset,
-            batch_size=batch_size,
-            num_workers=WORKERS,
-            persistent_workers=True,
-            **options,
+    def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:
+        return (of or streaming.StreamingDataset)(
+            local=self.folder, shuffle=True, shuffle_seed=SEED, batch_size=batch_size
         )
-
-    def epoch(self) -> Callable[[], Iterator[Any]]:
-        loader = self._loader(self._dataset(), collate_fn=_together)
-        return lambda: iter(loader)
-
-    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
-        dataset = self._dataset(_Pictures)
-        dataset.side = side
-        loader = self._loader(dataset)
-        return lambda: iter(loader)
 
     def item(self) -> Callable[[int], Any]:
         dataset = self._dataset()
         return lambda i: dataset[i]["data"]
 
     def resumable(self) -> Resumable:
-        return _State(lambda: self._loader(self._dataset(), collate_fn=_together))
+        return _State(self._bytes)
 
     def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
-        dataset = self._dataset(batch_size=batch_size)
-        loader = self._loader(dataset, batch_size, collate_fn=_together)
+        loader = self._bytes(batch_size)
         return (iter(loader) for _ in range(2))
 
 
 class _State(Resumable):
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._loader = make()
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-    def state(self) -> Any:
-        return self._loader.state_dict()
-
     def close(self) -> None:
-        del self._loader
+        super().close()
         streaming.base.util.clean_stale_shared_memory()
-
-    def resumed(self, state: Any) -> Iterator[Any]:
-        loader = self._make()
-        loader.load_state_dict(state)
-        return iter(loader)

@@ -27,6 +27,18 @@ class _Dataset(torch.utils.data.Dataset[Any]):
         return data if self._side is None else picture(data, self._side)
 
 
+def loader_of(dataset: Any, batch_size: int, **options: Any) -> Any:
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=batch_size, num_workers=WORKERS, **options
+    )
+
+
+def two_epochs(loader: Any, sampler: Any) -> Iterator[Iterator[Any]]:
+    for number in range(2):
+        sampler.set_epoch(number)
+        yield iter(loader)
+
+
 class Files(Peer):
     package = "torch"
     settings = "one file a sample, DataLoader, 2 processes"
@@ -41,15 +53,10 @@ class Files(Peer):
         return _Dataset(self.folder, self.corpus.num_samples, side)
 
     def _epochs(self, side: int | None = None, **options: Any) -> Callable[[], Iterator[Any]]:
-        loader = torch.utils.data.DataLoader(
-            self._dataset(side),
-            batch_size=BATCH,
-            shuffle=True,
-            num_workers=WORKERS,
-            persistent_workers=True,
-            **options,
+        loader = loader_of(
+            self._dataset(side), BATCH, shuffle=True, persistent_workers=True, **options
         )
-        return lambda: iter(loader)
+        return loader.__iter__
 
     def epoch(self) -> Callable[[], Iterator[Any]]:
         return self._epochs(collate_fn=list)
@@ -63,16 +70,7 @@ class Files(Peer):
     def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
         dataset = self._dataset()
         sampler = torch.utils.data.DistributedSampler(dataset)
-        loader = torch.utils.data.DataLoader(
-            dataset,
-            batch_size=batch_size,
-            sampler=sampler,
-            num_workers=WORKERS,
-            collate_fn=list,
-        )
-        for number in range(2):
-            sampler.set_epoch(number)
-            yield iter(loader)
+        return two_epochs(loader_of(dataset, batch_size, sampler=sampler, collate_fn=list), sampler)
 
 
 class Stateful(Peer):
@@ -84,31 +82,11 @@ class Stateful(Peer):
         write_files(self.corpus, self.folder)
 
     def resumable(self) -> Resumable:
-        return _State(_Dataset(self.folder, self.corpus.num_samples))
-
-
-class _State(Resumable):
-    def __init__(self, dataset: _Dataset) -> None:
-        self._dataset = dataset
-        self._loader = self._made()
-
-    def _made(self) -> Any:
         from torchdata.stateful_dataloader import StatefulDataLoader
 
-        return StatefulDataLoader(
-            self._dataset, batch_size=BATCH, shuffle=True, num_workers=WORKERS, collate_fn=list
+        dataset = _Dataset(self.folder, self.corpus.num_samples)
+        return Resumable(
+            lambda: StatefulDataLoader(
+                dataset, batch_size=BATCH, shuffle=True, num_workers=WORKERS, collate_fn=list
+            )
         )
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self._loader)
-
-    def state(self) -> Any:
-        return self._loader.state_dict()
-
-    def close(self) -> None:
-        del self._loader
-
-    def resumed(self, state: Any) -> Iterator[Any]:
-        loader = self._made()
-        loader.load_state_dict(state)
-        return iter(loader)

@@ -8,9 +8,8 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch.utils.data
-
-from .base import BATCH, WORKERS, Peer, Ranks, picture
+from .base import BATCH, Peer, Ranks, picture
+from .torch_ import loader_of, two_epochs
 
 
 def _itself(url: str) -> str:
@@ -51,15 +50,8 @@ class Wids(Peer):
     def _epochs(self, chosen: _Chosen, **options: Any) -> Callable[[], Iterator[Any]]:
         wids, dataset = self._dataset(chosen)
         sampler = wids.ChunkedSampler(dataset, shuffle=True)
-        loader = torch.utils.data.DataLoader(
-            dataset,
-            batch_size=BATCH,
-            sampler=sampler,
-            num_workers=WORKERS,
-            persistent_workers=True,
-            **options,
-        )
-        return lambda: iter(loader)
+        loader = loader_of(dataset, BATCH, sampler=sampler, persistent_workers=True, **options)
+        return loader.__iter__
 
     def epoch(self) -> Callable[[], Iterator[Any]]:
         return self._epochs(_Chosen(self.corpus.field), collate_fn=list)
@@ -75,16 +67,7 @@ class Wids(Peer):
     def deliver(self, ranks: Ranks, batch_size: int) -> Iterator[Iterator[Any]]:
         wids, dataset = self._dataset(_Chosen(self.corpus.field))
         sampler = wids.DistributedChunkedSampler(dataset, shuffle=True)
-        loader = torch.utils.data.DataLoader(
-            dataset,
-            batch_size=batch_size,
-            sampler=sampler,
-            num_workers=WORKERS,
-            collate_fn=list,
-        )
-        for number in range(2):
-            sampler.set_epoch(number)
-            yield iter(loader)
+        return two_epochs(loader_of(dataset, batch_size, sampler=sampler, collate_fn=list), sampler)
 
 
 class Successor(Wids):

@@ -1,0 +1,42 @@
+"""litdata and mosaicml-streaming: the loader of each takes data sets of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .base import BATCH, WORKERS, Peer, Resumable
+
+
+class Streams(Peer):
+    loader_type: Any
+    pictures_type: Any
+    """Of a data set that gives pictures, whose side is set."""
+    together: Callable[[list[Any]], Any]
+
+    def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:
+        raise NotImplementedError
+
+    def _loader(self, dataset: Any, batch_size: int = BATCH, **options: Any) -> Any:
+        return self.loader_type(
+            dataset,
+            batch_size=batch_size,
+            num_workers=WORKERS,
+            persistent_workers=True,
+            **options,
+        )
+
+    def _bytes(self, batch_size: int = BATCH, **options: Any) -> Any:
+        dataset = self._dataset(batch_size=batch_size)
+        return self._loader(dataset, batch_size, collate_fn=self.together, **options)
+
+    def epoch(self) -> Callable[[], Iterator[Any]]:
+        return self._bytes().__iter__
+
+    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
+        dataset = self._dataset(self.pictures_type)
+        dataset.side = side
+        return self._loader(dataset).__iter__
+
+    def resumable(self) -> Resumable:
+        return Resumable(self._bytes)
