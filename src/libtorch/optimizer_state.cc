@@ -1,6 +1,7 @@
 #include "libtorch/optimizer_state.h"
 
 #include <array>
+#include <sstream>
 #include <type_traits>
 
 #include "base/error_types.h"
@@ -60,7 +61,9 @@ template <class State>
 auto key_of(const State&, const torch::Tensor& parameter) {
   using Key = typename State::key_type;
   if constexpr (std::is_same_v<Key, std::string>) {
-    return c10::guts::to_string(parameter.unsafeGetTensorImpl());
+    std::ostringstream text;
+    text << static_cast<const void*>(parameter.unsafeGetTensorImpl());
+    return text.str();
   } else {
     return static_cast<Key>(parameter.unsafeGetTensorImpl());
   }
