@@ -71,6 +71,37 @@ TEST_F(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
   EXPECT_TRUE(run(3, {"gradients"}).ok());
 }
 
+TEST_F(DistributedTest, ParametersWithoutGradientsKeepTheirValue) {
+  for (const int world : {2, 3}) EXPECT_TRUE(run(world, {"frozen"}).ok()) << world;
+}
+
+TEST_F(DistributedTest, GradientsOfSeveralPassesAndTypesAverageToThoseOfOneProcess) {
+  EXPECT_TRUE(run(3, {"accumulated"}).ok());
+}
+
+TEST_F(DistributedTest, BuffersAreAveragedAndRoundedOnce) {
+  for (const int world : {1, 2, 3}) EXPECT_TRUE(run(world, {"buffers"}).ok()) << world;
+}
+
+TEST_F(DistributedTest, ModelsThatDifferInABitAreNamedOnAllRanks) {
+  const test::TempDir dir;
+  ASSERT_TRUE(run(3, {"replicas", dir / "errors"}).ok());
+  const std::vector<std::vector<std::string>> wanted = {
+      {"the ranks' models are not the same: the hash of parameter '0.bias' is '", "on rank 2 and '",
+       "on ranks 0 and 1; look for a step"},
+      {"the hash of buffer '1.running_mean' is '", "the hash of buffer '1.running_var' is '",
+       "on rank 2, '", "on rank 1 and '", "on rank 0", "call average_buffers() before"},
+      {"the parameter '2.weight' is 'Float [1, 1]' on rank 2 and not given on ranks 0 and 1"}};
+  for (const int rank : {0, 1, 2}) {
+    std::istringstream lines(test::read_file(dir / ("errors." + std::to_string(rank))));
+    for (const auto& texts : wanted) {
+      std::string line;
+      std::getline(lines, line);
+      for (const std::string& text : texts) EXPECT_THAT(line, HasSubstr(text));
+    }
+  }
+}
+
 TEST_F(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
   const test::TempDir dir;
   for (const std::size_t count : {3u, 41u}) {

@@ -547,6 +547,8 @@ void train(const Options& options) {
     run.samples += rest.count;
     const double seconds = seconds_since(start);
     const std::string proof = epoch.prove();
+    libtorch::average_buffers(*run.model, group);
+    libtorch::require_same_replicas(*run.model, group);
     std::optional<Mean> accuracy;
     if (eval) accuracy = libtorch::exact_accuracy(run.model, *eval, group, evaluate);
     const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));
