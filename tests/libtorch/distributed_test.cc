@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 
@@ -190,6 +192,44 @@ TEST_F(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing)
   }
   EXPECT_EQ(seen.size(), static_cast<std::size_t>(kSamples));
   for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen.count(i), 1u) << i;
+}
+
+/// What ranks noted under "elastic": the samples of each step, and the proofs.
+std::pair<std::map<std::int64_t, std::multiset<std::int64_t>>, std::string> read_elastic(
+    const std::string& out) {
+  std::map<std::int64_t, std::multiset<std::int64_t>> steps;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const auto& row : read_rows(out + "." + std::to_string(rank))) {
+      steps[row[0]].insert(row[1]);
+    }
+  }
+  return {steps, test::read_file(out + ".proofs")};
+}
+
+TEST_F(DistributedTest, AnElasticRunHasTheGlobalBatchesAndProofsOfAnUninterruptedOne) {
+  const test::TempDir dir;
+  make_levels(dir, "train", 23);  // five steps an epoch, the last of three samples
+  const auto run_for = [&](int world, std::uint64_t steps, const std::string& name) {
+    for (int rank = 0; rank < 4; ++rank) {  // every file is there
+      std::ofstream(dir / (name + "." + std::to_string(rank)), std::ios::app);
+    }
+    ASSERT_TRUE(run(world, {"elastic", dir / "train.idx", dir / (name + ".pt"),
+                            std::to_string(steps), dir / name})
+                    .ok())
+        << world;
+  };
+  run_for(1, 100, "whole");
+  const auto whole = read_elastic(dir / "whole");
+  EXPECT_EQ(whole.first.size(), 15u);
+  EXPECT_THAT(whole.second, HasSubstr("epoch 2: 23 samples, each exactly once: proven"));
+  std::mt19937_64 random(15);
+  for (const char* const name : {"a", "b"}) {
+    run_for(2, 1 + random() % 6, name);
+    run_for(4, 1 + random() % 6, name);
+    run_for(1, 1 + random() % 2, name);
+    run_for(3, 100, name);
+    EXPECT_EQ(read_elastic(dir / name), whole) << name;
+  }
 }
 
 TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {

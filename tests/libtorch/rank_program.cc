@@ -421,6 +421,43 @@ void resume(const Arguments& arguments) {
   if (group.is_first()) std::ofstream(arguments[2]) << token.to_text();
 }
 
+/// elastic INDEX CHECKPOINT STEPS OUT: goes on from the checkpoint for STEPS steps, or to the end of
+/// three epochs. Appends "step sample" lines to OUT.<rank>, and proofs to OUT.proofs.
+void elastic(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  sl::ImageLoader loader(data, group,
+                         {.order = {.seed = 5, .kind = Chunked{.chunk_size = 7, .window = 2}},
+                          .global_batch_size = 5,
+                          .threads = 1});
+  sl::CheckpointFile file(arguments[2], group);
+  std::int64_t step = 0;
+  if (const auto last = file.read()) {
+    loader.restore(last->token());
+    step = last->integer("step");
+  }
+  const std::int64_t end = step + std::stoi(arguments[3]);
+  std::ofstream out(arguments[4] + "." + std::to_string(group.rank()), std::ios::app);
+  for (auto epoch : loader.epochs(3)) {
+    for (auto& batch : epoch) {
+      for (std::int64_t i = 0; i < batch.size(); ++i) {
+        out << step << ' ' << batch.samples[i].item<std::int64_t>() << '\n';
+      }
+      if (++step == end) break;
+    }
+    if (loader.has_ended()) {
+      const std::string proof = epoch.prove();
+      if (group.is_first()) {
+        std::ofstream(arguments[4] + ".proofs", std::ios::app) << proof << '\n';
+      }
+    }
+    if (step == end) break;
+  }
+  sl::Checkpoint now(loader.state());
+  now.put("step", step);
+  file.write(now);
+}
+
 /// One life of a run over several epochs, in pieces: all ranks together, or each for itself, with
 /// other batch sizes, threads and skip lists. All ranks draw the same random numbers.
 class Chain {
@@ -771,6 +808,7 @@ int main(int argc, char** argv) {
       {"checkpoint", checkpoint},
       {"epochs", epochs},
       {"resume", resume},
+      {"elastic", elastic},
       {"unproven", unproven},
       {"lost", lost},
       {"hang", hang},
