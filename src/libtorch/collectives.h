@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <torch/torch.h>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

@@ -176,6 +176,7 @@ std::vector<torch::Tensor> GradientAverager::trainable() const {
 }
 
 std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGroup& group) {
+  const auto start = std::chrono::steady_clock::now();
   const torch::NoGradGuard no_grad;
   auto parameters = trainable();
   const auto count = static_cast<std::int64_t>(parameters.size());
@@ -216,6 +217,7 @@ std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGr
     }
     at += length;
   }
+  time_spent_ += std::chrono::steady_clock::now() - start;
   return total;
 }
 

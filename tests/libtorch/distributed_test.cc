@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -297,6 +298,27 @@ std::uint16_t free_port() {
 
 TEST_F(DistributedTest, ByHandRanksMeetAtAPortAndMayMeetAgain) {
   EXPECT_TRUE(run(3, {"by-hand", std::to_string(free_port())}).ok());
+}
+
+TEST_F(DistributedTest, TheReportOfAnEpochNamesTheSlowestRank) {
+  const test::TempDir dir;
+  ASSERT_TRUE(run(3, {"report", dir / "report"}).ok());
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size()), 0);
+  const std::string name = host.data();
+  for (const char* const rank : {"0", "1", "2"}) {
+    EXPECT_EQ(test::read_file(dir / ("report." + std::string(rank))),
+              " rank      wait    compute   exchange    loading   MB read  bad  host\n"
+              "    0    0.50 s     3.00 s     6.50 s     1.25 s       2.5    0  " +
+                  name +
+                  "\n"
+                  "    1    6.00 s     3.00 s     1.00 s     2.50 s       2.5    1  " +
+                  name +
+                  "\n"
+                  "    2    0.50 s     3.00 s     6.50 s     3.75 s       2.5    2  " +
+                  name + "\nslowest: rank 1 (host " + name +
+                  "): 6.00 s of waiting for data and 3.00 s of compute\n");
+  }
 }
 
 TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {

@@ -1,5 +1,5 @@
-// The launch lines of docs/train-libtorch.md, run as they stand there, with two ranks on this machine
-// in place of sixteen on two. Each test is skipped where its launcher is not installed.
+// The launch lines of docs/train-libtorch.md, run as they stand there, with two ranks on this
+// machine in place of sixteen on two. Each test is skipped where its launcher is not installed.
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -274,6 +274,11 @@ void accumulated(const Arguments&) {
   sl::GradientAverager({wide, narrow}).average(1, group);
   REQUIRE(wide.grad().item<double>() == (1.0 + 1e-12 + 1e-12) / 3);
   REQUIRE(narrow.grad().item<float>() == 86);  // 258 / 3; 257 is no bfloat16
+  // Sparse ones become dense.
+  auto table = torch::zeros({4, 2}, torch::requires_grad());
+  table.mutable_grad() = torch::eye(4, 2).mul(rank).to_sparse();
+  sl::GradientAverager({table}).average(1, group);
+  REQUIRE(table.grad().equal(torch::eye(4, 2)));  // (0 + 1 + 2) / 3
 }
 
 /// evaluate INDEX RIGHT: a model that reads the class out of the pixels; RIGHT of them are labelled
@@ -421,8 +426,8 @@ void resume(const Arguments& arguments) {
   if (group.is_first()) std::ofstream(arguments[2]) << token.to_text();
 }
 
-/// elastic INDEX CHECKPOINT STEPS OUT: goes on from the checkpoint for STEPS steps, or to the end of
-/// three epochs. Appends "step sample" lines to OUT.<rank>, and proofs to OUT.proofs.
+/// elastic INDEX CHECKPOINT STEPS OUT: goes on from the checkpoint for STEPS steps, or to the end
+/// of three epochs. Appends "step sample" lines to OUT.<rank>, and proofs to OUT.proofs.
 void elastic(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[1]);
@@ -749,6 +754,27 @@ void contract(const Arguments& arguments) {
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
 }
 
+/// report OUT: three ranks that did other things in their epoch.
+void report(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  using std::chrono::milliseconds;
+  Loader::Stats before;
+  before.elapsed = milliseconds(5000);
+  before.waited = milliseconds(1000);
+  before.bytes_read = 1'000'000;
+  before.bad_samples = 7;
+  Loader::Stats now = before;
+  // Each takes 10 s. Rank 1 waits for data, so the others wait for it.
+  now.elapsed += milliseconds(10'000);
+  now.waited += milliseconds(group.rank() == 1 ? 6000 : 500);
+  now.decoding += milliseconds(1250 * (group.rank() + 1));
+  now.bytes_read += 2'500'000;
+  now.bad_samples += static_cast<std::uint64_t>(group.rank());
+  const auto exchanged = milliseconds(group.rank() == 1 ? 1000 : 6500);
+  const std::string text = sl::epoch_report(now, before, exchanged, group);
+  std::ofstream(arguments[1] + "." + std::to_string(group.rank())) << text;
+}
+
 /// launched OUT JOB: a rank of a real launcher. Ranks of another job would have another name.
 void launched(const Arguments& arguments) {
   const auto group =
@@ -818,6 +844,7 @@ int main(int argc, char** argv) {
       {"by-hand", by_hand},
       {"out-of-step", out_of_step},
       {"contract", contract},
+      {"report", report},
       {"launched", launched},
       {"interrupted", interrupted},
       {"early-stop", early_stop}};

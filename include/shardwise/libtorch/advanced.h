@@ -22,5 +22,6 @@
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/device_copier.h"
+#include "shardwise/libtorch/epoch_report.h"
 #include "shardwise/libtorch/tensors.h"
 #include "shardwise/loader.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -48,7 +49,8 @@ SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const Pro
 /// A gradient is defined on all ranks afterwards or on none, so that optimizers treat a parameter
 /// alike everywhere: it is undefined where no rank has one. Parameters that require no gradient are
 /// left alone, and keep their value whatever the weight decay.
-/// Every rank must call it, with parameters of the same shapes, of which the same require gradients.
+/// Every rank must call it, with parameters of the same shapes, of which the same require
+/// gradients.
 /// @param num_samples  of this rank's step, in all its backward passes.
 /// @return  the number of samples of all ranks; if it is 0, the gradients are undefined.
 /// Shapes: any, on any device. All are reduced in float32, or in float64 if there is a parameter of
@@ -62,11 +64,15 @@ class SHARDWISE_EXPORT GradientAverager {
 
   std::int64_t average(std::int64_t num_samples, const ProcessGroup& group);
 
+  /// How long average() has taken in total, the wait for slower ranks included.
+  [[nodiscard]] std::chrono::nanoseconds time_spent() const noexcept { return time_spent_; }
+
  private:
   [[nodiscard]] std::vector<torch::Tensor> trainable() const;
 
   std::vector<torch::Tensor> parameters_;
   torch::Tensor flat_;
+  std::chrono::nanoseconds time_spent_{};
 };
 
 }  // namespace shardwise::libtorch
