@@ -4,25 +4,100 @@
 
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "base/agreement.h"
+#include "base/error_types.h"
+#include "base/hasher.h"
+#include "base/text.h"
 #include "libtorch/group_access.h"
 
 namespace shardwise::libtorch {
 
 namespace {
 
-/// Names, types and shapes of parameters and buffers.
-std::vector<std::pair<std::string, std::string>> shapes_of(const torch::nn::Module& module) {
-  std::vector<std::pair<std::string, std::string>> shapes;
-  const auto add = [&](const char* kind, const std::string& name, const torch::Tensor& tensor) {
-    std::ostringstream text;
-    text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
-    shapes.emplace_back(std::string(kind) + " '" + name + "'", text.str());
-  };
-  for (const auto& item : module.named_parameters()) add("parameter", item.key(), item.value());
-  for (const auto& item : module.named_buffers()) add("buffer", item.key(), item.value());
+struct NamedTensor {
+  std::string name;  ///< "parameter 'scores.weight'"
+  torch::Tensor tensor;
+};
+
+/// Parameters and buffers.
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : module.named_parameters()) {
+    tensors.push_back({"parameter '" + item.key() + "'", item.value()});
+  }
+  for (const auto& item : module.named_buffers()) {
+    tensors.push_back({"buffer '" + item.key() + "'", item.value()});
+  }
+  return tensors;
+}
+
+std::string shape_of(const torch::Tensor& tensor) {
+  std::ostringstream text;
+  text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
+  return text.str();
+}
+
+/// Names, types and shapes.
+Record shapes_of(const torch::nn::Module& module) {
+  Record shapes;
+  for (const auto& [name, tensor] : tensors_of(module)) shapes.emplace_back(name, shape_of(tensor));
   return shapes;
+}
+
+/// Of a contiguous tensor on the CPU.
+std::string_view bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+/// Of name, type, shape and every bit.
+std::uint64_t hash_of(const NamedTensor& named) {
+  const auto plain = named.tensor.detach().cpu().contiguous();
+  return hash64(bytes_of(plain), hash64(named.name + " " + shape_of(plain)));
+}
+
+void require_real(const torch::Tensor& tensor, const std::string& name) {
+  if (!tensor.is_complex()) return;
+  throw Unsupported("complex numbers are not averaged over the ranks", name,
+                    "keep it as two tensors of real numbers");
+}
+
+std::int64_t num_elements(const std::vector<torch::Tensor>& tensors) {
+  std::int64_t size = 0;
+  for (const torch::Tensor& tensor : tensors) size += tensor.numel();
+  return size;
+}
+
+/// All elements, on the CPU.
+torch::Tensor flattened(const std::vector<torch::Tensor>& tensors, torch::ScalarType type) {
+  auto flat = torch::empty({num_elements(tensors)}, type);
+  std::int64_t at = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    flat.narrow(0, at, tensor.numel()).copy_(tensor.flatten());
+    at += tensor.numel();
+  }
+  return flat;
+}
+
+/// The other way round.
+void scatter(const torch::Tensor& flat, const std::vector<torch::Tensor>& tensors) {
+  std::int64_t at = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+/// In what gradients are added.
+torch::TensorOptions flat_options(const std::vector<torch::Tensor>& parameters) {
+  auto type = torch::kFloat32;
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.scalar_type() == torch::kFloat64) type = torch::kFloat64;
+  }
+  return torch::TensorOptions(type).device(parameters.empty() ? torch::Device(torch::kCPU)
+                                                              : parameters[0].device());
 }
 
 }  // namespace
@@ -34,33 +109,115 @@ void broadcast_parameters(const torch::nn::Module& module, const ProcessGroup& g
   for (const torch::Tensor& buffer : module.buffers()) group.broadcast(buffer);
 }
 
+void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  const auto tensors = tensors_of(module);
+  auto hashes = torch::empty({static_cast<std::int64_t>(tensors.size())}, torch::kInt64);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    hashes[static_cast<std::int64_t>(i)] = static_cast<std::int64_t>(hash_of(tensors[i]));
+  }
+  const auto own = static_cast<std::int64_t>(hash64(bytes_of(hashes)));
+  // The largest, and the complement of the smallest.
+  const auto extremes = torch::tensor({own, ~own}, torch::kInt64);
+  group.all_reduce(extremes, ProcessGroup::ReduceOp::kMax);
+  if (extremes[0].item<std::int64_t>() == ~extremes[1].item<std::int64_t>()) return;
+
+  group.require_same(shapes_of(module));
+  auto of_ranks = torch::zeros({group.world_size(), hashes.numel()}, torch::kInt64);
+  of_ranks[group.rank()].copy_(hashes);
+  group.all_reduce(of_ranks);
+  std::vector<Record> records(static_cast<std::size_t>(group.world_size()));
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    const auto row = of_ranks[static_cast<std::int64_t>(rank)];
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      records[rank].emplace_back("hash of " + tensors[i].name,
+                                 hex(bytes_of(row[static_cast<std::int64_t>(i)])));
+    }
+  }
+  throw Mismatch("the ranks' models are not the same", find_disagreement(records).value_or(""),
+                 "look for a step or a change of the model that only some ranks make (for buffers: "
+                 "call average_buffers() before), then start all ranks again from a checkpoint "
+                 "before it");
+}
+
+void average_buffers(const torch::nn::Module& module, const ProcessGroup& group) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> floats;
+  std::vector<torch::Tensor> integers;
+  for (const auto& item : module.named_buffers()) {
+    require_real(item.value(), "buffer '" + item.key() + "'");
+    (item.value().is_floating_point() ? floats : integers).push_back(item.value());
+  }
+  if (group.world_size() == 1) return;
+  if (const auto flat = flattened(floats, torch::kFloat64); flat.numel() > 0) {
+    group.all_reduce(flat);
+    scatter(flat.div_(group.world_size()), floats);
+  }
+  if (const auto flat = flattened(integers, torch::kInt64); flat.numel() > 0) {
+    group.all_reduce(flat, ProcessGroup::ReduceOp::kMax);
+    scatter(flat, integers);
+  }
+}
+
 GradientAverager::GradientAverager(std::vector<torch::Tensor> parameters)
     : parameters_(std::move(parameters)) {
-  std::int64_t size = 0;
-  for (const torch::Tensor& parameter : parameters_) size += parameter.numel();
-  flat_ = torch::empty({size}, torch::kFloat32);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    require_real(parameters_[i], "parameter " + std::to_string(i));
+  }
+}
+
+std::vector<torch::Tensor> GradientAverager::trainable() const {
+  std::vector<torch::Tensor> trainable;
+  for (const torch::Tensor& parameter : parameters_) {
+    if (parameter.requires_grad()) trainable.push_back(parameter);
+  }
+  return trainable;
 }
 
 std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGroup& group) {
+  const auto start = std::chrono::steady_clock::now();
   const torch::NoGradGuard no_grad;
+  auto parameters = trainable();
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const std::int64_t size = num_elements(parameters);
+  const auto options = flat_options(parameters);
+  if (!flat_.defined() || flat_.numel() != size + count || flat_.dtype() != options.dtype()) {
+    flat_ = torch::empty({size + count}, options);
+  }
   flat_.zero_();
+  // Behind the gradients stands, for each of them, how many ranks have it.
+  auto owners = torch::zeros({count}, torch::kFloat32);
+  auto* const has_owner = owners.data_ptr<float>();
   std::int64_t at = 0;
-  for (const torch::Tensor& parameter : parameters_) {
-    const std::int64_t size = parameter.numel();
-    if (num_samples > 0 && parameter.grad().defined()) {
-      flat_.narrow(0, at, size).copy_(parameter.grad().flatten());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const torch::Tensor& gradient = parameters[i].grad();
+    const std::int64_t length = parameters[i].numel();
+    if (num_samples > 0 && gradient.defined()) {
+      const auto dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
+      flat_.narrow(0, at, length).copy_(dense.flatten());
+      has_owner[i] = 1;
     }
-    at += size;
+    at += length;
   }
+  flat_.narrow(0, size, count).copy_(owners);
   const std::int64_t total = GroupAccess::add_with_count(group, flat_, num_samples, "gradients");
-  if (total > 0) flat_.div_(static_cast<double>(total));
+  owners.copy_(flat_.narrow(0, size, count));
+  if (total > 0) flat_.narrow(0, 0, size).div_(static_cast<double>(total));
   at = 0;
-  for (torch::Tensor& parameter : parameters_) {
-    const std::int64_t size = parameter.numel();
-    if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
-    parameter.mutable_grad().copy_(flat_.narrow(0, at, size).view_as(parameter));
-    at += size;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    torch::Tensor& parameter = parameters[i];
+    const std::int64_t length = parameter.numel();
+    torch::Tensor& gradient = parameter.mutable_grad();
+    if (has_owner[i] == 0) {
+      gradient.reset();
+    } else {
+      if (!gradient.defined() || gradient.is_sparse()) gradient = torch::empty_like(parameter);
+      gradient.copy_(flat_.narrow(0, at, length).view(parameter.sizes()));
+    }
+    at += length;
   }
+  time_spent_ += std::chrono::steady_clock::now() - start;
   return total;
 }
 

@@ -18,16 +18,34 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "libtorch/group_access.h"
+#include "libtorch/host_names.h"
 #include "libtorch/meeting_store.h"
 #include "libtorch/require_distributed.h"
+#include "shardwise/libtorch/adopt.h"
 
+#ifdef SHARDWISE_HAVE_C10D
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "libtorch/collectives.h"
+#endif
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
 
 namespace shardwise::libtorch {
+namespace {
 
-#ifdef SHARDWISE_HAVE_GLOO
+#ifndef SHARDWISE_HAVE_GLOO
+[[noreturn]] void throw_no_gloo(const std::string& where) {
+  throw Error(ErrorCode::kDistributed, "this build can run one rank only", where,
+              "build it with a LibTorch that comes with Gloo's headers, as the distribution's does "
+              "(libtorch-dev and libgloo-dev)");
+}
+#endif
+
+}  // namespace
+
+#ifdef SHARDWISE_HAVE_C10D
 
 namespace {
 
@@ -89,8 +107,8 @@ struct ProcessGroup::Impl {
 
   RankEnvironment environment;
   std::chrono::milliseconds timeout{};
-  std::unique_ptr<c10d::ProcessGroupGloo> gloo;  // nullptr: one rank
-  LongMutex mutex;                               // held for as long as a collective takes
+  std::unique_ptr<detail::Collectives> collectives;  // nullptr: one rank
+  LongMutex mutex;                                   // held for as long as a collective takes
   bool broken SHARDWISE_GUARDED_BY(mutex) = false;
   std::uint64_t num_calls SHARDWISE_GUARDED_BY(mutex) = 0;
 
@@ -155,17 +173,11 @@ struct ProcessGroup::Impl {
   }
 
  public:
-  /// Of each rank a tensor like `input`.
+  /// Of each rank a tensor like `input`, on the CPU.
   std::vector<torch::Tensor> gather(const torch::Tensor& input) {
-    std::vector<torch::Tensor> inputs = {input};
-    std::vector<std::vector<torch::Tensor>> outputs(1);
-    for (int rank = 0; rank < environment.world_size; ++rank) {
-      outputs[0].push_back(torch::empty_like(input));
-    }
-    c10d::AllgatherOptions options;
-    options.timeout = timeout;
-    gloo->allgather(outputs, inputs, options)->wait();
-    return outputs[0];
+    auto outputs = collectives->all_gather(collectives->prepared(input), timeout);
+    for (torch::Tensor& output : outputs) output = output.cpu();
+    return outputs;
   }
 };
 
@@ -183,12 +195,13 @@ c10d::ReduceOp to_c10d(ProcessGroup::ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
-/// Runs `collective` on a tensor that Gloo can take: on the CPU and contiguous.
+/// Runs `collective` on a tensor that the group can take; on the CPU, if it goes with the call.
 template <class Collective>
-void on_plain_tensor(const torch::Tensor& tensor, Collective&& collective) {
+void on_plain_tensor(const detail::Collectives& collectives, const torch::Tensor& tensor,
+                     Collective&& collective) {
   const torch::NoGradGuard no_grad;
-  torch::Tensor plain = tensor.detach();
-  if (!plain.device().is_cpu() || !plain.is_contiguous()) plain = plain.cpu().contiguous();
+  const torch::Tensor plain =
+      fits(tensor) ? tensor.detach().cpu().contiguous() : collectives.prepared(tensor.detach());
   std::vector<torch::Tensor> tensors = {plain};
   collective(tensors);
   if (plain.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(plain);
@@ -228,14 +241,29 @@ void reduce_payloads(const std::vector<Announcement>& calls, ProcessGroup::Reduc
   tensor.copy_(result);
 }
 
+template <class Group>
+std::unique_ptr<detail::Collectives> collectives_of(Group* group, std::shared_ptr<void> owner) {
+  using Base = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
+                                  c10d::ProcessGroup, c10d::Backend>;
+  return std::make_unique<detail::CollectivesOf<Base>>(group, std::move(owner));
+}
+
+/// What all ranks must have alike to understand each other.
+Record versions() {
+  return {{"version of shardwise", SHARDWISE_VERSION}, {"version of LibTorch", TORCH_VERSION}};
+}
+
+#ifdef SHARDWISE_HAVE_GLOO
 /// One more for each group of this process: what ranks meet for.
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;
 }
+#endif
 
 }  // namespace
 
+#ifdef SHARDWISE_HAVE_GLOO
 ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
                                    const ProcessGroup::Options& options) {
   auto impl = std::make_shared<Impl>();
@@ -249,8 +277,7 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
                    .timeout = options.connect_timeout,
                    .cancel = options.cancel,
                    .notice = options.notice,
-                   .record = {{"version of shardwise", SHARDWISE_VERSION},
-                              {"version of LibTorch", TORCH_VERSION}}});
+                   .record = versions()});
   if (!environment.knows_local) {
     const auto [rank, count] = shardwise::detail::local_rank_of(meeting.places(), environment.rank);
     impl->environment.local_rank = rank;
@@ -265,8 +292,9 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
             ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
             : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address()));
     const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
-    impl->gloo = std::make_unique<c10d::ProcessGroupGloo>(store, environment.rank,
-                                                          environment.world_size, gloo_options);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        store, environment.rank, environment.world_size, gloo_options);
+    impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
     store->close();
     meeting.finish();  // nobody needs rank 0 after this
   } catch (const Error&) {
@@ -280,18 +308,16 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   }
   return ProcessGroup(std::move(impl));
 }
+#endif
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) const {
   if (world_size() == 1) return;
-  on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
+  on_plain_tensor(*impl_->collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
     auto call = announcement_of("all_reduce", tensors[0]);
     call.op = static_cast<std::uint8_t>(op);
     impl_->call("cannot reduce over the ranks", call, [&](const Impl::Calls& calls) {
       if (fits(tensors[0])) return reduce_payloads(calls, op, tensors[0]);
-      c10d::AllreduceOptions options;
-      options.reduceOp = to_c10d(op);
-      options.timeout = impl_->timeout;
-      impl_->gloo->allreduce(tensors, options)->wait();
+      impl_->collectives->all_reduce(tensors, to_c10d(op), impl_->timeout);
     });
   });
 }
@@ -301,7 +327,7 @@ std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch:
   if (group.world_size() == 1) return count;
   auto& impl = *group.impl_;
   std::int64_t total = 0;
-  on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
+  on_plain_tensor(*impl.collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
     auto call = announcement_of(name, tensors[0]);
     call.count = count;
     impl.call("cannot reduce over the ranks", call, [&](const std::vector<Announcement>& calls) {
@@ -309,9 +335,7 @@ std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch:
       if (fits(tensors[0])) {
         return reduce_payloads(calls, ProcessGroup::ReduceOp::kSum, tensors[0]);
       }
-      c10d::AllreduceOptions options;
-      options.timeout = impl.timeout;
-      impl.gloo->allreduce(tensors, options)->wait();
+      impl.collectives->all_reduce(tensors, c10d::ReduceOp::SUM, impl.timeout);
     });
   });
   return total;
@@ -323,7 +347,7 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
                      "ranks are 0 to " + std::to_string(world_size() - 1));
   }
   if (world_size() == 1) return;
-  on_plain_tensor(tensor, [&](std::vector<torch::Tensor>& tensors) {
+  on_plain_tensor(*impl_->collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
     auto call = announcement_of("broadcast", tensors[0]);
     call.root = root;
     impl_->call("cannot broadcast to the ranks", call, [&](const Impl::Calls& calls) {
@@ -331,10 +355,7 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
         tensors[0].copy_(payload_of(calls[static_cast<std::size_t>(root)], tensors[0]));
         return;
       }
-      c10d::BroadcastOptions options;
-      options.rootRank = root;
-      options.timeout = impl_->timeout;
-      impl_->gloo->broadcast(tensors, options)->wait();
+      impl_->collectives->broadcast(tensors, root, impl_->timeout);
     });
   });
 }
@@ -372,37 +393,50 @@ void ProcessGroup::require_same(
   }
 }
 
+namespace {
+
+/// Which of the ranks of its host this one is, and how many they are.
+std::pair<int, int> find_local_rank(const ProcessGroup& group) {
+  std::vector<shardwise::detail::Meeting::Place> places;
+  for (const std::string& host : detail::host_names(group)) places.emplace_back().host = host;
+  return shardwise::detail::local_rank_of(places, group.rank());
+}
+
+}  // namespace
+
+ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives) {
+  auto impl = std::make_shared<ProcessGroup::Impl>();
+  impl->environment.rank = collectives->rank();
+  impl->environment.world_size = collectives->size();
+  impl->environment.launcher = "a group of the program";
+  impl->timeout = c10d::kUnsetTimeout;  // the group's own
+  ProcessGroup group(impl);
+  if (group.world_size() == 1) return group;
+  impl->collectives = std::move(collectives);
+  group.require_same(versions());
+  const auto [rank, count] = find_local_rank(group);
+  impl->environment.local_rank = rank;
+  impl->environment.local_world_size = count;
+  return group;
+}
+
 namespace detail {
 
-void require_distributed(int) {}
+ProcessGroup adopt(c10d::ProcessGroup* group, std::shared_ptr<void> owner) {
+  return GroupAccess::adopt(collectives_of(group, std::move(owner)));
+}
+
+ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner) {
+  return GroupAccess::adopt(collectives_of(group, std::move(owner)));
+}
 
 }  // namespace detail
-
-bool has_distributed() noexcept { return true; }
 
 #else  // one rank only
 
 struct ProcessGroup::Impl {
   RankEnvironment environment;
 };
-
-namespace {
-
-[[noreturn]] void throw_no_gloo(const std::string& where) {
-  throw Error(ErrorCode::kDistributed, "this build can run one rank only", where,
-              "build it with a LibTorch that comes with Gloo's headers, as the distribution's does "
-              "(libtorch-dev and libgloo-dev)");
-}
-
-}  // namespace
-
-ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
-                                   const ProcessGroup::Options&) {
-  if (environment.world_size != 1) throw_no_gloo(describe(environment));
-  auto impl = std::make_shared<Impl>();
-  impl->environment = environment;
-  return ProcessGroup(std::move(impl));
-}
 
 void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
 void ProcessGroup::broadcast(const torch::Tensor&, int) const {}
@@ -416,13 +450,38 @@ std::int64_t GroupAccess::add_with_count(const ProcessGroup&, const torch::Tenso
 
 namespace detail {
 
-void require_distributed(int num_ranks) {
-  if (num_ranks != 1) throw_no_gloo(std::to_string(num_ranks) + " local ranks");
+ProcessGroup adopt(c10d::ProcessGroup*, std::shared_ptr<void>) {
+  throw_no_gloo("a group of the program");
+}
+
+ProcessGroup adopt(c10d::Backend*, std::shared_ptr<void>) {
+  throw_no_gloo("a group of the program");
 }
 
 }  // namespace detail
 
+#endif
+
+#ifdef SHARDWISE_HAVE_GLOO
+
+bool has_distributed() noexcept { return true; }
+void detail::require_distributed(int) {}
+
+#else
+
 bool has_distributed() noexcept { return false; }
+
+void detail::require_distributed(int num_ranks) {
+  if (num_ranks != 1) throw_no_gloo(std::to_string(num_ranks) + " local ranks");
+}
+
+ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
+                                   const ProcessGroup::Options&) {
+  if (environment.world_size != 1) throw_no_gloo(describe(environment));
+  auto impl = std::make_shared<Impl>();
+  impl->environment = environment;
+  return ProcessGroup(std::move(impl));
+}
 
 #endif
 

@@ -1,8 +1,10 @@
-// examples/train.cc trains, proves its epochs, and goes on from its checkpoint.
+// examples/train.cc and examples/train_images.cc train, prove their epochs, and go on from their
+// checkpoints.
 
 #include <cstdlib>
 
 #include "libtorch/local_ranks.h"
+#include "shardwise/ingest/index_builder.h"
 #include "shardwise/libtorch.h"
 #include "support/images.h"
 #include "tools/process.h"
@@ -36,6 +38,85 @@ TEST(TrainExampleTest, GoesOnFromItsCheckpointOnOtherRanks) {
   }
   EXPECT_EQ(train("3"), rest + "epoch 2: 20 samples, each exactly once: proven\n");
   ::unsetenv("XDG_CACHE_HOME");
+}
+
+/// Pictures of two classes that differ in colour; `shift` is added to the labels.
+std::string write_pictures(const TempDir& dir, const std::string& name, int shift) {
+  TarBuilder tar;
+  for (int i = 0; i < 24; ++i) {
+    const std::string key = std::to_string(i);
+    tar.file(key + ".cls", std::to_string(i % 2 + shift));
+    tar.file(key + ".png", solid_png(16, 16, i % 2 == 0 ? 20 + i : 200 + i));
+  }
+  write_file(dir / (name + ".tar"), tar.end().bytes());
+  BuildOptions options;
+  options.content.columns = {parse_column("cls")};
+  build_index(dir / (name + ".idx"), {dir / (name + ".tar")}, options);
+  return dir / (name + ".idx");
+}
+
+TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
+  const TempDir dir;
+  const std::string train = write_pictures(dir, "train", 0);
+  const std::string never_right = write_pictures(dir, "wrong", 7);
+  const std::string checkpoint = dir / "run.pt";
+  write_file(dir / "skip", "3\n8\n");
+  const auto arguments = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {
+        SHARDWISE_EXAMPLE_TRAIN_IMAGES, "--train", train,       "--size", "16",
+        "--global-batch-size",          "5",       "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto begun = run(arguments({"--eval", train, "--epochs", "1", "--accumulate", "2",
+                                    "--checkpoint", checkpoint, "--checkpoint-minutes", "1e-9"}));
+  EXPECT_EQ(begun.code, 0) << begun.err;
+  EXPECT_THAT(begun.out,
+              testing::AllOf(testing::HasSubstr("epoch 0: 24 samples, each exactly once: proven\n"
+                                                "loss "),
+                             testing::HasSubstr(" of 24, each counted once)")));
+  EXPECT_THAT(begun.err, testing::HasSubstr(" rank      wait    compute"));
+  // What the checkpoint holds has the accuracy that was printed.
+  const auto evaluated =
+      run(arguments({"--eval", train, "--eval-only", "1", "--checkpoint", checkpoint}));
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_EQ(evaluated.out, begun.out.substr(begun.out.find("accuracy ")));
+  if (libtorch::has_distributed()) {
+    libtorch::LocalRanksOptions two;
+    two.num_ranks = 2;
+    two.arguments = arguments({"--eval", train, "--epochs", "2", "--checkpoint", checkpoint});
+    EXPECT_TRUE(libtorch::run_local_ranks(two).ok());
+  }
+  // Nothing gets better.
+  const auto stopped = run(arguments(
+      {"--eval", never_right, "--patience", "2", "--skip", dir / "skip", "--epochs", "9"}));
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_THAT(stopped.out,
+              testing::AllOf(testing::HasSubstr("epoch 2: 22 samples, each exactly once"),
+                             testing::HasSubstr("accuracy 0.00 % (0 of 24, each counted once)"),
+                             testing::HasSubstr("no better for 2 epochs: done\n"),
+                             testing::Not(testing::HasSubstr("epoch 3"))));
+}
+
+TEST(TrainImagesExampleTest, SaysWhatItCannotDo) {
+  const TempDir dir;
+  const std::string train = write_pictures(dir, "train", 0);
+  build_index(dir / "plain.idx", {dir / "train.tar"});
+  const auto error_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), SHARDWISE_EXAMPLE_TRAIN_IMAGES);
+    const auto finished = run(std::move(arguments));
+    EXPECT_EQ(finished.code, 2) << finished.err;
+    return finished.err;
+  };
+  EXPECT_THAT(error_of({"--epochs", "1"}), testing::HasSubstr("--train names the samples"));
+  EXPECT_THAT(error_of({"--train", train, "--epoch", "1"}),
+              testing::HasSubstr("there is no option '--epoch'; see --help"));
+  EXPECT_THAT(error_of({"--train", train, "--epochs", "1x"}),
+              testing::HasSubstr("--epochs wants a number of at least 0, not '1x'"));
+  EXPECT_THAT(error_of({"--train", dir / "plain.idx"}),
+              testing::HasSubstr("the index has no column cls: name the number of --classes"));
+  EXPECT_THAT(error_of({"--train", train, "--eval-only", "1"}),
+              testing::HasSubstr("--eval-only wants --eval, and a --checkpoint that is there"));
 }
 
 }  // namespace

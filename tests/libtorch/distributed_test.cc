@@ -3,10 +3,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 
@@ -69,6 +72,37 @@ TEST_F(DistributedTest, CollectivesGiveEveryRankTheSameResult) {
 
 TEST_F(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
   EXPECT_TRUE(run(3, {"gradients"}).ok());
+}
+
+TEST_F(DistributedTest, ParametersWithoutGradientsKeepTheirValue) {
+  for (const int world : {2, 3}) EXPECT_TRUE(run(world, {"frozen"}).ok()) << world;
+}
+
+TEST_F(DistributedTest, GradientsOfSeveralPassesAndTypesAverageToThoseOfOneProcess) {
+  EXPECT_TRUE(run(3, {"accumulated"}).ok());
+}
+
+TEST_F(DistributedTest, BuffersAreAveragedAndRoundedOnce) {
+  for (const int world : {1, 2, 3}) EXPECT_TRUE(run(world, {"buffers"}).ok()) << world;
+}
+
+TEST_F(DistributedTest, ModelsThatDifferInABitAreNamedOnAllRanks) {
+  const test::TempDir dir;
+  ASSERT_TRUE(run(3, {"replicas", dir / "errors"}).ok());
+  const std::vector<std::vector<std::string>> wanted = {
+      {"the ranks' models are not the same: the hash of parameter '0.bias' is '", "on rank 2 and '",
+       "on ranks 0 and 1; look for a step"},
+      {"the hash of buffer '1.running_mean' is '", "the hash of buffer '1.running_var' is '",
+       "on rank 2, '", "on rank 1 and '", "on rank 0", "call average_buffers() before"},
+      {"the parameter '2.weight' is 'Float [1, 1]' on rank 2 and not given on ranks 0 and 1"}};
+  for (const int rank : {0, 1, 2}) {
+    std::istringstream lines(test::read_file(dir / ("errors." + std::to_string(rank))));
+    for (const auto& texts : wanted) {
+      std::string line;
+      std::getline(lines, line);
+      for (const std::string& text : texts) EXPECT_THAT(line, HasSubstr(text));
+    }
+  }
 }
 
 TEST_F(DistributedTest, EvaluationCountsEachSampleOnceWhateverTheNumberOfRanks) {
@@ -161,6 +195,44 @@ TEST_F(DistributedTest, ARunResumedOnAnotherNumberOfRanksLosesAndRepeatsNothing)
   for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen.count(i), 1u) << i;
 }
 
+/// What ranks noted under "elastic": the samples of each step, and the proofs.
+std::pair<std::map<std::int64_t, std::multiset<std::int64_t>>, std::string> read_elastic(
+    const std::string& out) {
+  std::map<std::int64_t, std::multiset<std::int64_t>> steps;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const auto& row : read_rows(out + "." + std::to_string(rank))) {
+      steps[row[0]].insert(row[1]);
+    }
+  }
+  return {steps, test::read_file(out + ".proofs")};
+}
+
+TEST_F(DistributedTest, AnElasticRunHasTheGlobalBatchesAndProofsOfAnUninterruptedOne) {
+  const test::TempDir dir;
+  make_levels(dir, "train", 23);  // five steps an epoch, the last of three samples
+  const auto run_for = [&](int world, std::uint64_t steps, const std::string& name) {
+    for (int rank = 0; rank < 4; ++rank) {  // every file is there
+      std::ofstream(dir / (name + "." + std::to_string(rank)), std::ios::app);
+    }
+    ASSERT_TRUE(run(world, {"elastic", dir / "train.idx", dir / (name + ".pt"),
+                            std::to_string(steps), dir / name})
+                    .ok())
+        << world;
+  };
+  run_for(1, 100, "whole");
+  const auto whole = read_elastic(dir / "whole");
+  EXPECT_EQ(whole.first.size(), 15u);
+  EXPECT_THAT(whole.second, HasSubstr("epoch 2: 23 samples, each exactly once: proven"));
+  std::mt19937_64 random(15);
+  for (const char* const name : {"a", "b"}) {
+    run_for(2, 1 + random() % 6, name);
+    run_for(4, 1 + random() % 6, name);
+    run_for(1, 1 + random() % 2, name);
+    run_for(3, 100, name);
+    EXPECT_EQ(read_elastic(dir / name), whole) << name;
+  }
+}
+
 TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {
   const test::TempDir dir;
   // Some images are broken, so that bad samples are among what the chains meet.
@@ -226,6 +298,27 @@ std::uint16_t free_port() {
 
 TEST_F(DistributedTest, ByHandRanksMeetAtAPortAndMayMeetAgain) {
   EXPECT_TRUE(run(3, {"by-hand", std::to_string(free_port())}).ok());
+}
+
+TEST_F(DistributedTest, TheReportOfAnEpochNamesTheSlowestRank) {
+  const test::TempDir dir;
+  ASSERT_TRUE(run(3, {"report", dir / "report"}).ok());
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size()), 0);
+  const std::string name = host.data();
+  for (const char* const rank : {"0", "1", "2"}) {
+    EXPECT_EQ(test::read_file(dir / ("report." + std::string(rank))),
+              " rank      wait    compute   exchange    loading   MB read  bad  host\n"
+              "    0    0.50 s     3.00 s     6.50 s     1.25 s       2.5    0  " +
+                  name +
+                  "\n"
+                  "    1    6.00 s     3.00 s     1.00 s     2.50 s       2.5    1  " +
+                  name +
+                  "\n"
+                  "    2    0.50 s     3.00 s     6.50 s     3.75 s       2.5    2  " +
+                  name + "\nslowest: rank 1 (host " + name +
+                  "): 6.00 s of waiting for data and 3.00 s of compute\n");
+  }
 }
 
 TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {

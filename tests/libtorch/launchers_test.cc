@@ -110,5 +110,37 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
   expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
 }
 
+/// Two network namespaces with a cable between them, and ranks in both: argument 1 is the rank
+/// program, argument 2 the file for what they find. Ends with 77 where namespaces may not be made.
+constexpr const char* kTwoHosts = R"(
+a=shardwise-a-$$ b=shardwise-b-$$
+trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
+ip netns add $a && ip netns add $b &&
+  ip -n $a link add end-a type veth peer name end-b netns $b &&
+  ip -n $a address add 10.77.15.1/24 dev end-a && ip -n $b address add 10.77.15.2/24 dev end-b &&
+  ip -n $a link set end-a up && ip -n $b link set end-b up &&
+  ip -n $a link set lo up && ip -n $b link set lo up || exit 77
+rank() {
+  ip netns exec $1 unshare --uts sh -c 'hostname $0; exec "$@"' $2 \
+    env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=10.77.15.1 MASTER_PORT=29415 "$program" launched "$out" x
+}
+program=$1 out=$2
+rank $a host-a 0 & first=$!
+rank $a host-a 1 & second=$!
+rank $b host-b 2 && wait $first && wait $second
+)";
+
+TEST_F(LaunchersTest, RanksOnTwoHostsMeetByHandAndKnowWhoSharesAHost) {
+  const auto ip = find_program("ip");
+  if (!ip) GTEST_SKIP() << "skipped: ip is not installed";
+  const int code = exit_code_of(start(
+      {"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, dir_ / "out"}, dir_ / "log"));
+  if (code == 77) GTEST_SKIP() << "skipped: network namespaces cannot be made here";
+  ASSERT_EQ(code, 0) << test::read_file(dir_ / "log");
+  EXPECT_EQ(test::read_file(dir_ / "out.x.0"), "world 3, local 0 of 2");
+  EXPECT_EQ(test::read_file(dir_ / "out.x.1"), "world 3, local 1 of 2");
+  EXPECT_EQ(test::read_file(dir_ / "out.x.2"), "world 3, local 0 of 1");
+}
+
 }  // namespace
 }  // namespace shardwise::libtorch

@@ -105,10 +105,180 @@ void gradients(const Arguments&) {
   REQUIRE(averager.average(to - from, group) == 10);
   REQUIRE(torch::allclose(layer->weight.grad(), alone->weight.grad() / 10, 1e-5, 1e-6));
   REQUIRE(torch::allclose(layer->bias.grad(), alone->bias.grad() / 10, 1e-5, 1e-6));
-  // A step without any sample gives zeros.
+  // A step without any sample gives no gradients, whatever was there.
   REQUIRE(averager.average(0, group) == 0);
-  REQUIRE(layer->weight.grad().abs().max().item<float>() == 0);
+  REQUIRE(!layer->weight.grad().defined() && !layer->bias.grad().defined());
   REQUIRE(world > 1);
+}
+
+/// Parameters that get no gradient keep their value, on all ranks, whatever the weight decay.
+void frozen(const Arguments&) {
+  const auto group = sl::init_process_group();
+  torch::manual_seed(0);
+  torch::nn::Linear used(2, 2);
+  torch::nn::Linear by_one(2, 2);  // its gradients are those of rank 1
+  torch::nn::Linear by_none(2, 2);
+  torch::nn::Linear fixed(2, 2);
+  torch::nn::Sequential model(used, by_one, by_none, fixed);
+  for (auto& parameter : fixed->parameters()) parameter.set_requires_grad(false);
+  const auto copy_of = [](torch::nn::Linear& layer) { return layer->weight.detach().clone(); };
+  const auto used_before = copy_of(used), by_one_before = copy_of(by_one),
+             by_none_before = copy_of(by_none), fixed_before = copy_of(fixed);
+  fixed->weight.mutable_grad() = torch::ones({2, 2});  // the program's own
+
+  sl::GradientAverager averager(model->parameters());
+  torch::optim::AdamW optimizer(model->parameters(),
+                                torch::optim::AdamWOptions(0.1).weight_decay(0.5));
+  const auto input = torch::ones({1, 2});
+  auto output = used->forward(input);
+  if (group.rank() == 1) output = by_one->forward(output);
+  output.sum().backward();
+  REQUIRE(averager.average(1, group) == group.world_size());
+  REQUIRE(used->weight.grad().defined() && by_one->weight.grad().defined());
+  REQUIRE(!by_none->weight.grad().defined() && !fixed->bias.grad().defined());
+  REQUIRE(fixed->weight.grad().equal(torch::ones({2, 2})));
+  fixed->weight.mutable_grad().reset();
+  optimizer.step();
+  REQUIRE(!used->weight.equal(used_before) && !by_one->weight.equal(by_one_before));
+  REQUIRE(by_none->weight.equal(by_none_before) && fixed->weight.equal(fixed_before));
+  sl::require_same_replicas(*model, group);
+}
+
+/// replicas OUT: what differs between the ranks' models is named.
+void replicas(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const bool odd = group.rank() == 2;
+  torch::manual_seed(0);
+  torch::nn::Sequential model(torch::nn::Linear(3, 2), torch::nn::BatchNorm1d(2));
+  sl::require_same_replicas(*model, group);
+  std::ofstream out(arguments[1] + "." + std::to_string(group.rank()));
+  const auto note = [&] {
+    try {
+      sl::require_same_replicas(*model, group);
+    } catch (const Mismatch& e) {
+      out << e.what() << std::endl;
+      return;
+    }
+    throw std::runtime_error("no mismatch was found");
+  };
+  const torch::NoGradGuard no_grad;
+  // One bit, of one number: 0 and -0.
+  auto bias = model->ptr<torch::nn::LinearImpl>(0)->bias;
+  bias.zero_();
+  if (odd) bias[1].neg_();
+  note();
+  bias.zero_();
+  sl::require_same_replicas(*model, group);
+  // A batch that only this rank has seen: made the same by the average.
+  model->train();
+  model->forward(torch::full({4, 3}, group.rank(), torch::kFloat) * torch::arange(12).view({4, 3}));
+  note();
+  sl::average_buffers(*model, group);
+  sl::require_same_replicas(*model, group);
+  // Another shape.
+  if (odd) model->push_back(torch::nn::Linear(1, 1));
+  note();
+}
+
+/// The buffers of all ranks, added in float64 and rounded once.
+void buffers(const Arguments&) {
+  const auto group = sl::init_process_group();
+  const int rank = group.rank();
+  const int world = group.world_size();
+  struct Holder : torch::nn::Module {};
+  Holder module;
+  const auto of_rank = [](int r) {
+    torch::manual_seed(static_cast<std::uint64_t>(r));
+    return torch::rand({5, 3}, torch::kFloat64) * 1e3;
+  };
+  module.register_buffer("a", of_rank(rank).to(torch::kFloat32));
+  module.register_buffer("b", of_rank(rank).to(torch::kBFloat16).t());
+  module.register_buffer("c", torch::full({2}, rank, torch::kInt64));
+  module.register_buffer("d", torch::tensor({rank == 1, false}));
+  module.register_buffer("e", torch::full({1}, 0.1F));
+  module.register_buffer("f", of_rank(rank));
+  sl::average_buffers(module, group);
+  auto mean = torch::zeros({5, 3}, torch::kFloat64);
+  auto coarse = torch::zeros({5, 3}, torch::kFloat64);
+  for (int r = 0; r < world; ++r) {
+    mean += of_rank(r).to(torch::kFloat32).to(torch::kFloat64);
+    coarse += of_rank(r).to(torch::kBFloat16).to(torch::kFloat64);
+  }
+  const auto buffers = module.named_buffers();
+  REQUIRE(buffers["a"].equal((mean / world).to(torch::kFloat32)));
+  REQUIRE(buffers["b"].equal((coarse / world).to(torch::kBFloat16).t()));
+  REQUIRE(buffers["c"].eq(world - 1).all().item<bool>());
+  REQUIRE(buffers["d"].equal(torch::tensor({world > 1, false})));
+  REQUIRE(buffers["e"].equal(torch::full({1}, 0.1F)));  // what was the same stays so
+  sl::require_same_replicas(module, group);
+
+  module.register_buffer("z", torch::zeros({1}, torch::kComplexFloat));
+  std::string refused;
+  try {
+    sl::average_buffers(module, group);
+  } catch (const Error& e) {
+    REQUIRE(e.code() == ErrorCode::kUnsupported);
+    refused = e.what();
+  }
+  REQUIRE(refused ==
+          "complex numbers are not averaged over the ranks: buffer 'z'; keep it as two tensors of "
+          "real numbers");
+  group.barrier();
+}
+
+/// Gradients of several types, summed over several backward passes, are those of one process.
+void accumulated(const Arguments&) {
+  const auto group = sl::init_process_group();
+  const auto inputs = torch::arange(40, torch::kFloat64).view({10, 4}).div(40);
+  // How many samples each rank has in each of three passes: 10 in all.
+  const std::vector<std::vector<std::int64_t>> shares = {{3, 1, 0}, {2, 0, 0}, {1, 1, 2}};
+  REQUIRE(group.world_size() == 3);
+  for (const auto type : {torch::kFloat64, torch::kFloat32, torch::kBFloat16}) {
+    torch::manual_seed(0);
+    torch::nn::Linear layer(4, 3);
+    layer->to(type);
+    const auto gradients = [&](const torch::Tensor& part) {
+      layer->forward(part.to(type)).to(torch::kFloat64).pow(2).sum().backward();
+    };
+    sl::GradientAverager averager(layer->parameters());
+    std::int64_t at = 0;
+    std::int64_t own = 0;
+    for (const auto& pass : shares) {
+      for (int rank = 0; rank < 3; ++rank) {
+        const std::int64_t size = pass[static_cast<std::size_t>(rank)];
+        if (rank == group.rank() && size > 0) gradients(inputs.slice(0, at, at + size));
+        if (rank == group.rank()) own += size;
+        at += size;
+      }
+    }
+    REQUIRE(at == 10 && averager.average(own, group) == 10);
+    const auto averaged = layer->weight.grad().clone();
+    REQUIRE(averaged.scalar_type() == type);
+    layer->zero_grad();
+    gradients(inputs);
+    const double tolerance =
+        type == torch::kFloat64 ? 1e-14 : (type == torch::kFloat32 ? 1e-6 : 2e-2);
+    REQUIRE(torch::allclose(averaged.to(torch::kFloat64),
+                            layer->weight.grad().to(torch::kFloat64) / 10, tolerance, tolerance));
+  }
+  // Numbers that float32 and bfloat16 would round away.
+  auto wide = torch::zeros({1}, torch::TensorOptions(torch::kFloat64).requires_grad(true));
+  auto narrow = torch::zeros({1}, torch::TensorOptions(torch::kBFloat16).requires_grad(true));
+  const std::int64_t rank = group.rank();
+  wide.mutable_grad() = torch::full({1}, rank == 0 ? 1.0 : 1e-12, torch::kFloat64);
+  narrow.mutable_grad() = torch::full({1}, rank == 0 ? 256 : 1, torch::kBFloat16);
+  sl::GradientAverager({wide, narrow}).average(rank == 0 ? 1 : 0, group);
+  REQUIRE(wide.grad().item<double>() == 1.0);
+  wide.mutable_grad() = torch::full({1}, rank == 0 ? 1.0 : 1e-12, torch::kFloat64);
+  narrow.mutable_grad() = torch::full({1}, rank == 0 ? 256 : 1, torch::kBFloat16);
+  sl::GradientAverager({wide, narrow}).average(1, group);
+  REQUIRE(wide.grad().item<double>() == (1.0 + 1e-12 + 1e-12) / 3);
+  REQUIRE(narrow.grad().item<float>() == 86);  // 258 / 3; 257 is no bfloat16
+  // Sparse ones become dense.
+  auto table = torch::zeros({4, 2}, torch::requires_grad());
+  table.mutable_grad() = torch::eye(4, 2).mul(rank).to_sparse();
+  sl::GradientAverager({table}).average(1, group);
+  REQUIRE(table.grad().equal(torch::eye(4, 2)));  // (0 + 1 + 2) / 3
 }
 
 /// evaluate INDEX RIGHT: a model that reads the class out of the pixels; RIGHT of them are labelled
@@ -254,6 +424,43 @@ void resume(const Arguments& arguments) {
             "epoch 0: " + std::to_string(data.size()) + " samples, each exactly once: proven");
   }
   if (group.is_first()) std::ofstream(arguments[2]) << token.to_text();
+}
+
+/// elastic INDEX CHECKPOINT STEPS OUT: goes on from the checkpoint for STEPS steps, or to the end
+/// of three epochs. Appends "step sample" lines to OUT.<rank>, and proofs to OUT.proofs.
+void elastic(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  const auto data = Dataset::open(arguments[1]);
+  sl::ImageLoader loader(data, group,
+                         {.order = {.seed = 5, .kind = Chunked{.chunk_size = 7, .window = 2}},
+                          .global_batch_size = 5,
+                          .threads = 1});
+  sl::CheckpointFile file(arguments[2], group);
+  std::int64_t step = 0;
+  if (const auto last = file.read()) {
+    loader.restore(last->token());
+    step = last->integer("step");
+  }
+  const std::int64_t end = step + std::stoi(arguments[3]);
+  std::ofstream out(arguments[4] + "." + std::to_string(group.rank()), std::ios::app);
+  for (auto epoch : loader.epochs(3)) {
+    for (auto& batch : epoch) {
+      for (std::int64_t i = 0; i < batch.size(); ++i) {
+        out << step << ' ' << batch.samples[i].item<std::int64_t>() << '\n';
+      }
+      if (++step == end) break;
+    }
+    if (loader.has_ended()) {
+      const std::string proof = epoch.prove();
+      if (group.is_first()) {
+        std::ofstream(arguments[4] + ".proofs", std::ios::app) << proof << '\n';
+      }
+    }
+    if (step == end) break;
+  }
+  sl::Checkpoint now(loader.state());
+  now.put("step", step);
+  file.write(now);
 }
 
 /// One life of a run over several epochs, in pieces: all ranks together, or each for itself, with
@@ -547,6 +754,27 @@ void contract(const Arguments& arguments) {
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
 }
 
+/// report OUT: three ranks that did other things in their epoch.
+void report(const Arguments& arguments) {
+  const auto group = sl::init_process_group();
+  using std::chrono::milliseconds;
+  Loader::Stats before;
+  before.elapsed = milliseconds(5000);
+  before.waited = milliseconds(1000);
+  before.bytes_read = 1'000'000;
+  before.bad_samples = 7;
+  Loader::Stats now = before;
+  // Each takes 10 s. Rank 1 waits for data, so the others wait for it.
+  now.elapsed += milliseconds(10'000);
+  now.waited += milliseconds(group.rank() == 1 ? 6000 : 500);
+  now.decoding += milliseconds(1250 * (group.rank() + 1));
+  now.bytes_read += 2'500'000;
+  now.bad_samples += static_cast<std::uint64_t>(group.rank());
+  const auto exchanged = milliseconds(group.rank() == 1 ? 1000 : 6500);
+  const std::string text = sl::epoch_report(now, before, exchanged, group);
+  std::ofstream(arguments[1] + "." + std::to_string(group.rank())) << text;
+}
+
 /// launched OUT JOB: a rank of a real launcher. Ranks of another job would have another name.
 void launched(const Arguments& arguments) {
   const auto group =
@@ -597,11 +825,16 @@ int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
       {"reduce", reduce},
       {"gradients", gradients},
+      {"frozen", frozen},
+      {"replicas", replicas},
+      {"buffers", buffers},
+      {"accumulated", accumulated},
       {"evaluate", evaluate},
       {"evaluate-bits", evaluate_bits},
       {"checkpoint", checkpoint},
       {"epochs", epochs},
       {"resume", resume},
+      {"elastic", elastic},
       {"unproven", unproven},
       {"lost", lost},
       {"hang", hang},
@@ -611,6 +844,7 @@ int main(int argc, char** argv) {
       {"by-hand", by_hand},
       {"out-of-step", out_of_step},
       {"contract", contract},
+      {"report", report},
       {"launched", launched},
       {"interrupted", interrupted},
       {"early-stop", early_stop}};

@@ -23,6 +23,7 @@
 #include "shardwise/data/dataset.h"
 #include "shardwise/libtorch/checkpoint.h"
 #include "shardwise/libtorch/data_parallel.h"
+#include "shardwise/libtorch/epoch_report.h"
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
 #include "shardwise/order/resume.h"
@@ -192,6 +193,13 @@ class Reporter {
                   human_count(static_cast<std::uint64_t>(samples)).c_str(), seconds, rate);
     }
     std::fflush(stdout);
+  }
+
+  /// What each rank did in an epoch.
+  void report(const std::string& table) {
+    if (!progress_) return;
+    close_line();
+    std::fputs(table.c_str(), stderr);
   }
 
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
@@ -514,6 +522,8 @@ void train(const Options& options) {
   }
   for (auto epoch : loader.epochs(options.epochs)) {
     const auto start = Clock::now();
+    const Loader::Stats loaded_before = loader.stats();
+    const auto averaging_before = gradients.time_spent();
     const std::int64_t samples_before = run.samples;
     double loss_sum = 0;
     std::int64_t samples = 0;
@@ -547,6 +557,12 @@ void train(const Options& options) {
     run.samples += rest.count;
     const double seconds = seconds_since(start);
     const std::string proof = epoch.prove();
+    if (group.world_size() > 1) {
+      reporter.report(libtorch::epoch_report(loader.stats(), loaded_before,
+                                             gradients.time_spent() - averaging_before, group));
+    }
+    libtorch::average_buffers(*run.model, group);
+    libtorch::require_same_replicas(*run.model, group);
     std::optional<Mean> accuracy;
     if (eval) accuracy = libtorch::exact_accuracy(run.model, *eval, group, evaluate);
     const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));

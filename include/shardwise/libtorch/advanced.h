@@ -11,14 +11,17 @@
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
 ///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
 ///     GradientAverager averager(model->parameters());               // average() after backward()
+///     auto group = adopt_process_group(own);                       // of c10d, made by the program
 ///     CheckpointFile file("run.pt", group);                         // read() and write()
 
 #include "shardwise/advanced.h"
 #include "shardwise/libtorch.h"
+#include "shardwise/libtorch/adopt.h"
 #include "shardwise/libtorch/checkpoint.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/device_copier.h"
+#include "shardwise/libtorch/epoch_report.h"
 #include "shardwise/libtorch/tensors.h"
 #include "shardwise/loader.h"

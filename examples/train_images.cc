@@ -1,0 +1,284 @@
+// Trains an image classifier on samples (image, class number), data parallel: augmentation, exact
+// evaluation, early stop, and checkpoints from which a run goes on, on any number of ranks. Made to
+// be copied: exchange the model, and what you need no more.
+//
+//     train_images --train SHARDS --eval SHARDS --epochs 90 --checkpoint run.pt
+//
+// alone, or under torchrun --no-python, mpirun or srun. `train_images --help` lists the options.
+
+#include <shardwise/libtorch/advanced.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace sl = shardwise::libtorch;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kHelp = R"(usage: train_images --train SHARDS [OPTION VALUE]...
+  --train SHARDS            an index, a folder of shards, a pattern, a URL
+  --eval SHARDS             evaluates after each epoch
+  --eval-only 1             evaluates what the checkpoint holds, and trains nothing
+  --epochs N                [10]
+  --global-batch-size N     samples of a step, on all ranks together [128]
+  --accumulate N            backward passes of a step [1]
+  --size N                  images become N x N [64]
+  --classes N               without it: the largest number in the index's column cls, and one
+  --lr X                    the highest learning rate [0.001]
+  --seed N                  [17]
+  --threads N               that load, a rank [4]
+  --skip FILE               sample numbers to leave out, one a line
+  --max-bad N               samples that may turn out bad [0]
+  --patience N              ends after N epochs without a better accuracy; 0: never [0]
+  --checkpoint FILE         goes on from it if it is there
+  --checkpoint-minutes X    writes it within an epoch, too; 0: at its end only [0]
+)";
+
+/// "--name value" pairs.
+class Options {
+ public:
+  Options(int argc, char** argv) {
+    for (int i = 1; i < argc; i += 2) {
+      const std::string name = argv[i];
+      if (std::string(kHelp).find("\n  " + name + " ") == std::string::npos) {
+        throw std::invalid_argument("there is no option '" + name + "'");
+      }
+      if (i + 1 == argc) throw std::invalid_argument(name + " has no value");
+      values_[name] = argv[i + 1];
+    }
+  }
+  std::string text(const std::string& name, const std::string& otherwise = "") const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? otherwise : found->second;
+  }
+  double number(const std::string& name, double otherwise) const {
+    const std::string value = text(name);
+    if (value.empty()) return otherwise;
+    std::size_t used = 0;
+    double number = -1;
+    try {
+      number = std::stod(value, &used);
+    } catch (const std::exception&) {
+    }
+    if (used != value.size() || number < 0) {
+      throw std::invalid_argument(name + " wants a number of at least 0, not '" + value + "'");
+    }
+    return number;
+  }
+  std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
+    return static_cast<std::int64_t>(number(name, static_cast<double>(otherwise)));
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+/// A small network; any module will do. Takes uint8 [N, 3, H, W], so that training and evaluation
+/// see images alike.
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(std::int64_t classes) {
+    std::int64_t from = 3;
+    for (const std::int64_t to : {32, 64, 128}) {
+      layers->push_back(torch::nn::Conv2d(
+          torch::nn::Conv2dOptions(from, to, 3).stride(2).padding(1).bias(false)));
+      layers->push_back(torch::nn::BatchNorm2d(to));
+      layers->push_back(torch::nn::ReLU());
+      from = to;
+    }
+    layers->push_back(torch::nn::AdaptiveAvgPool2d(1));
+    layers->push_back(torch::nn::Flatten());
+    layers->push_back(torch::nn::Linear(from, classes));
+    register_module("layers", layers);
+  }
+  torch::Tensor forward(const torch::Tensor& images) {
+    return layers->forward(images.to(torch::kFloat).sub(127.5).div(64));
+  }
+  torch::nn::Sequential layers;
+};
+TORCH_MODULE(Net);
+
+/// From the index's column, which is there: no shard is read.
+std::int64_t num_classes(const Options& options, const shardwise::Dataset& data) {
+  if (const auto classes = options.integer("--classes", 0); classes > 0) return classes;
+  try {
+    const auto labels = data.numbers("cls");
+    if (labels.empty()) throw std::invalid_argument("there are no samples to train on");
+    return static_cast<std::int64_t>(*std::max_element(labels.begin(), labels.end())) + 1;
+  } catch (const shardwise::NotFound&) {
+    throw std::invalid_argument(
+        "the index has no column cls: name the number of --classes, or build it with one: "
+        "shardwise index --column cls");
+  }
+}
+
+shardwise::SkipList read_skip_list(const std::string& path) {
+  shardwise::SkipList skip;
+  if (path.empty()) return skip;
+  std::ifstream in(path);
+  for (std::uint64_t sample = 0; in >> sample;) skip.add_sample(sample, path);
+  if (!in.eof()) throw std::invalid_argument("cannot read sample numbers from " + path);
+  return skip;
+}
+
+sl::ImageLoader::Options loader_options(const Options& options) {
+  const auto size = static_cast<std::size_t>(options.integer("--size", 64));
+  sl::ImageLoader::Options loader;
+  loader.order.seed = static_cast<std::uint64_t>(options.integer("--seed", 17));
+  loader.order.skip = read_skip_list(options.text("--skip"));
+  loader.global_batch_size = options.integer("--global-batch-size", 128);
+  loader.threads = static_cast<unsigned>(options.integer("--threads", 4));
+  loader.max_bad = static_cast<std::uint64_t>(options.integer("--max-bad", 0));
+  loader.transform.random_resized_crop = {.size = {size, size}, .scale = {0.35, 1.0}};
+  loader.transform.horizontal_flip = 0.5;
+  return loader;
+}
+
+/// All that a checkpoint holds.
+struct Run {
+  Run(std::int64_t classes, double rate)
+      : model(classes), optimizer(model->parameters(), torch::optim::AdamWOptions(rate)) {}
+
+  void save(sl::CheckpointFile& file, sl::ImageLoader& loader) {
+    sl::Checkpoint now(loader.state());
+    now.put("model", *model);
+    now.put("optimizer", optimizer, *model);
+    file.write(now);
+  }
+  void load(const sl::Checkpoint& last) {
+    last.load("model", *model);
+    last.load("optimizer", optimizer, *model);
+  }
+
+  Net model;
+  torch::optim::AdamW optimizer;
+};
+
+/// Backward of the sum of the losses: the gradients of all ranks are added, and divided by the
+/// number of samples. A batch may be empty at the end of an epoch. Returns the sum.
+double backward(Net& model, const sl::ImageLoader::Batch& batch) {
+  if (batch.size() == 0) return 0;
+  const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
+  const auto loss =
+      torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels, sum);
+  loss.backward();
+  return loss.item<double>();
+}
+
+std::optional<double> evaluate(Net& model, const std::optional<shardwise::Dataset>& eval,
+                               const sl::ProcessGroup& group, const Options& options) {
+  if (!eval) return std::nullopt;
+  const auto size = options.integer("--size", 64);
+  sl::average_buffers(*model, group);  // of batch normalisation, which saw each rank's own samples
+  const sl::Mean accuracy = sl::exact_accuracy(model, *eval, group, {.resize = {size, size}});
+  if (group.is_first()) {
+    std::printf("accuracy %.2f %% (%.0f of %lld, each counted once)\n", 100 * accuracy.value(),
+                accuracy.sum, static_cast<long long>(accuracy.count));
+  }
+  return accuracy.value();
+}
+
+void train(const Options& options, const sl::ProcessGroup& group) {
+  const auto data = shardwise::Dataset::open(options.text("--train"));
+  std::optional<shardwise::Dataset> eval;
+  if (!options.text("--eval").empty()) eval = shardwise::Dataset::open(options.text("--eval"));
+  const double rate = options.number("--lr", 1e-3);
+  const auto accumulate = options.integer("--accumulate", 1);
+  const auto epochs = static_cast<std::uint64_t>(options.integer("--epochs", 10));
+  group.require_same({{"--lr", std::to_string(rate)},
+                      {"--accumulate", std::to_string(accumulate)},
+                      {"--epochs", std::to_string(epochs)},
+                      {"--size", options.text("--size", "64")},
+                      {"--eval", eval ? to_string(eval->fingerprint()) : "none"},
+                      {"--patience", options.text("--patience", "0")},
+                      {"--eval-only", options.text("--eval-only", "0")}});
+
+  torch::manual_seed(static_cast<std::uint64_t>(options.integer("--seed", 17)));
+  Run run(num_classes(options, data), rate);
+  sl::ImageLoader loader(data, group, loader_options(options));
+  std::optional<sl::CheckpointFile> file;
+  bool is_trained = false;
+  if (const std::string path = options.text("--checkpoint"); !path.empty()) {
+    file.emplace(path, group);
+    if (const auto last = file->read()) {
+      run.load(*last);
+      loader.restore(last->token());
+      is_trained = true;
+    }
+  }
+  sl::broadcast_parameters(*run.model, group);
+  if (options.integer("--eval-only", 0) != 0) {
+    if (!eval || !is_trained)
+      throw std::invalid_argument("--eval-only wants --eval, and a --checkpoint that is there");
+    evaluate(run.model, eval, group, options);
+    return;
+  }
+
+  sl::GradientAverager gradients(run.model->parameters());
+  std::optional<sl::EarlyStop> stop;
+  if (const auto patience = options.integer("--patience", 0); patience > 0) {
+    stop.emplace(group, sl::EarlyStop::Options{.patience = static_cast<std::uint64_t>(patience)});
+  }
+  const std::chrono::duration<double, std::ratio<60>> save_after(
+      options.number("--checkpoint-minutes", 0));
+  auto saved_at = Clock::now();
+  for (auto epoch : loader.epochs(epochs)) {
+    const auto loaded = loader.stats();
+    const auto averaging = gradients.time_spent();
+    double loss_sum = 0;
+    std::int64_t seen = 0;
+    std::int64_t passes = 0;
+    std::int64_t samples = 0;
+    run.model->train();
+    run.optimizer.zero_grad();
+    for (auto& batch : epoch) {
+      loss_sum += backward(run.model, batch);
+      seen += batch.size();
+      samples += batch.size();
+      if (++passes % accumulate != 0 && loader.steps_left() > 0) continue;
+      gradients.average(samples, group);  // one reduction for all passes
+      run.optimizer.step();
+      run.optimizer.zero_grad();
+      samples = 0;
+      if (file && save_after.count() > 0 && loader.steps_left() > 0 &&
+          group.any(Clock::now() - saved_at > save_after)) {
+        run.save(*file, loader);
+        saved_at = Clock::now();
+      }
+    }
+    const std::string proof =
+        epoch.prove();  // each sample exactly once over all ranks, or an error
+    const double mean_loss = sl::reduce_exact(loss_sum, seen, group).value();
+    const std::string report =
+        sl::epoch_report(loader.stats(), loaded, gradients.time_spent() - averaging, group);
+    if (group.is_first()) std::printf("%s\nloss %.4f\n", proof.c_str(), mean_loss);
+    if (group.is_first()) std::fputs(report.c_str(), stderr);
+    const auto accuracy = evaluate(run.model, eval, group, options);
+    if (!eval) sl::average_buffers(*run.model, group);
+    sl::require_same_replicas(*run.model, group);
+    if (file) run.save(*file, loader);
+    if (stop && accuracy && stop->should_stop(*accuracy)) {
+      if (group.is_first())
+        std::printf("no better for %s epochs: done\n", options.text("--patience").c_str());
+      break;
+    }
+  }
+}
+
+int main(int argc, char** argv) try {
+  if (argc == 2 && std::string(argv[1]) == "--help") return std::fputs(kHelp, stdout), 0;
+  const Options options(argc, argv);
+  if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
+  train(options, sl::init_process_group());
+} catch (const std::invalid_argument& e) {
+  std::fprintf(stderr, "train_images: %s; see --help\n", e.what());
+  return 2;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "train_images: %s\n", e.what());
+  return 1;
+}

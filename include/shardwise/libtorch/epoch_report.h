@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "shardwise/base/export.h"
+#include "shardwise/libtorch/process_group.h"
+#include "shardwise/loader/loader.h"
+
+namespace shardwise::libtorch {
+
+/// What each rank did in an epoch, as a table, with the slowest rank named: the one that the others
+/// wait for when gradients are reduced, since it waits longest for its data, or computes longest.
+/// Every rank must call it, at the end of an epoch, and gets the same text.
+///
+///      rank      wait    compute   exchange    loading   MB read  bad  host
+///         0    0.02 s     9.81 s     2.11 s    17.90 s     412.0    0  node1
+///         1    2.30 s     9.57 s     0.07 s    18.85 s     409.6    3  node2
+///     slowest: rank 1 (host node2): 2.30 s of waiting for data and 9.57 s of compute
+///
+/// `wait` is the loop's time in next(), `exchange` that in GradientAverager::average(), which has
+/// the wait for slower ranks in it, `compute` the rest of it, and `loading` the work of the
+/// loader's threads, beside the loop.
+/// @param now, before  ImageLoader::stats() or Loader::stats() at the end of the epoch, and at its
+///   beginning.
+/// @param exchanged    what was added to GradientAverager::time_spent() between them.
+/// Cost: two small exchanges. Errors: kDistributed.
+SHARDWISE_EXPORT std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,
+                                          std::chrono::nanoseconds exchanged,
+                                          const ProcessGroup& group);
+
+}  // namespace shardwise::libtorch

@@ -1,0 +1,377 @@
+// Groups of c10d that the program made itself: Gloo's, and one of a backend that only this file
+// knows. Threads are the ranks.
+
+#include <ATen/autocast_mode.h>
+#include <torch/torch.h>
+#include <torch/version.h>
+
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#ifdef SHARDWISE_HAVE_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // its constructor is another in each
+#define SHARDWISE_HAVE_REDUCER
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#endif
+
+#include "shardwise/libtorch/advanced.h"
+#include "support/dataset.h"
+#include "support/images.h"
+#include "support/support.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+using testing::HasSubstr;
+
+#if TORCH_VERSION_MAJOR >= 2
+using GroupBase = c10d::Backend;
+#else
+using GroupBase = c10d::ProcessGroup;
+#endif
+
+struct DoneWork final : c10d::Work {
+  bool wait(std::chrono::milliseconds) override { return true; }
+};
+
+/// A backend of which c10d knows nothing: the ranks leave their tensors in a store.
+class StoreGroup final : public GroupBase {
+ public:
+  StoreGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
+      : GroupBase(rank, size), store_(std::move(store)) {}
+
+  const std::string getBackendName() const override { return "store"; }
+
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<torch::Tensor>>& outputs,
+                                           std::vector<torch::Tensor>& inputs,
+                                           const c10d::AllgatherOptions&) override {
+    outputs[0] = exchange(inputs[0]);
+    return c10::make_intrusive<DoneWork>();
+  }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<torch::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    const auto all = torch::stack(exchange(tensors[0]));
+    if (options.reduceOp == c10d::ReduceOp::SUM) tensors[0].copy_(all.sum(0));
+    if (options.reduceOp == c10d::ReduceOp::MIN) tensors[0].copy_(all.amin(0));
+    if (options.reduceOp == c10d::ReduceOp::MAX) tensors[0].copy_(all.amax(0));
+    return c10::make_intrusive<DoneWork>();
+  }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<torch::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    tensors[0].copy_(exchange(tensors[0])[static_cast<std::size_t>(options.rootRank)]);
+    return c10::make_intrusive<DoneWork>();
+  }
+
+ private:
+  std::vector<torch::Tensor> exchange(const torch::Tensor& own) {
+    const auto* const bytes = static_cast<const std::uint8_t*>(own.data_ptr());
+    const std::string number = std::to_string(num_calls_++) + "/";
+    store_->set(number + std::to_string(getRank()),
+                std::vector<std::uint8_t>(bytes, bytes + own.nbytes()));
+    std::vector<torch::Tensor> all;
+    for (int rank = 0; rank < getSize(); ++rank) {
+      const auto theirs = store_->get(number + std::to_string(rank));
+      all.push_back(torch::empty_like(own));
+      std::memcpy(all.back().data_ptr(), theirs.data(), theirs.size());
+    }
+    return all;
+  }
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::uint64_t num_calls_ = 0;
+};
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+using Adopt = std::function<ProcessGroup(const Store& store, int rank, int size)>;
+
+ProcessGroup adopt_store_group(const Store& store, int rank, int size) {
+  return adopt_process_group(c10::make_intrusive<StoreGroup>(store, rank, size));
+}
+
+#ifdef SHARDWISE_HAVE_GLOO
+c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(const Store& store, int rank, int size) {
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+}
+
+ProcessGroup adopt_gloo(const Store& store, int rank, int size) {
+  return adopt_process_group(make_gloo(store, rank, size));
+}
+#endif
+
+/// Runs `body` on threads that are the ranks of a run; rethrows what the first of them threw.
+void on_threads(int size, const std::function<void(const Store& store, int rank)>& body) {
+  const Store store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        body(store, rank);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+class AdoptTest : public testing::TestWithParam<std::pair<const char*, Adopt>> {
+ protected:
+  static void on_ranks(int size, const std::function<void(const ProcessGroup&)>& body) {
+    on_threads(size,
+               [&](const Store& store, int rank) { body(GetParam().second(store, rank, size)); });
+  }
+};
+
+TEST_P(AdoptTest, ItsCollectivesAreThoseOfEveryGroup) {
+  for (const int size : {1, 2, 3}) {
+    on_ranks(size, [&](const ProcessGroup& group) {
+      const int rank = group.rank();
+      EXPECT_EQ(group.world_size(), size);
+      EXPECT_EQ(group.local_rank(), rank);  // threads share a host
+      EXPECT_EQ(group.local_world_size(), size);
+      const std::int64_t sum = size * (size - 1) / 2;
+      EXPECT_EQ(group.all_reduce(std::int64_t{rank}), sum);
+      EXPECT_EQ(group.all_reduce(rank + 0.5, ProcessGroup::ReduceOp::kMin), 0.5);
+      // More than goes along with the announcement; strided, too.
+      const auto large = torch::full({1000}, rank, torch::kFloat);
+      group.all_reduce(large);
+      EXPECT_TRUE(large.eq(sum).all().item<bool>());
+      const auto matrix = torch::full({100, 4}, rank, torch::kInt64);
+      group.all_reduce(matrix.slice(1, 0, 4, 2), ProcessGroup::ReduceOp::kMax);
+      EXPECT_TRUE(matrix.slice(1, 0, 4, 2).eq(size - 1).all().item<bool>());
+      EXPECT_TRUE(matrix.slice(1, 1, 4, 2).eq(rank).all().item<bool>());
+      const auto given = torch::full({1000}, rank, torch::kDouble);
+      group.broadcast(given, size - 1);
+      EXPECT_TRUE(given.eq(size - 1).all().item<bool>());
+      group.barrier();
+    });
+  }
+}
+
+TEST_P(AdoptTest, RanksThatDisagreeHearIt) {
+  on_ranks(2, [](const ProcessGroup& group) {
+    const bool odd = group.rank() == 1;
+    EXPECT_THAT(test::error_text([&] {
+                  group.require_same({{"seed", odd ? "1" : "2"}});
+                }),
+                HasSubstr("the seed is '1' on rank 1 and '2' on rank 0"));
+    EXPECT_THAT(test::error_text([&] {
+                  if (odd) {
+                    group.barrier();
+                  } else {
+                    group.all_reduce(torch::ones({1000}));
+                  }
+                }),
+                HasSubstr("the ranks are out of step"));
+  });
+}
+
+/// Samples with an image and a label of 3.
+Dataset make_data(const test::TempDir& dir, int count) {
+  std::vector<test::Fields> samples;
+  for (int i = 0; i < count; ++i) {
+    samples.push_back({{"png", test::solid_png(4, 4, 10 * i)}, {"cls", std::to_string(i % 3)}});
+  }
+  return test::make_dataset(dir, "train", samples);
+}
+
+TEST_P(AdoptTest, AWholeRunGoesOverIt) {
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 23);
+  std::mutex mutex;
+  std::vector<torch::Tensor> weights;
+  on_ranks(3, [&](const ProcessGroup& group) {
+    torch::nn::Linear model(3 * 4 * 4, 3);
+    broadcast_parameters(*model, group);
+    torch::optim::SGD optimizer(model->parameters(), 0.1);
+    GradientAverager gradients(model->parameters());
+    ImageLoader loader(data, group, {.batch_size = 2, .threads = 1});
+    CheckpointFile file(dir / "run.pt", group);
+    const auto scores = [&](const torch::Tensor& images) {
+      return model->forward(images.to(torch::kFloat).div(255).flatten(1));
+    };
+    for (auto epoch : loader.epochs(2)) {
+      for (auto& batch : epoch) {
+        optimizer.zero_grad();
+        torch::cross_entropy_loss(scores(batch.images), batch.labels, {}, at::Reduction::Sum)
+            .backward();
+        gradients.average(batch.size(), group);
+        optimizer.step();
+      }
+      EXPECT_EQ(epoch.prove(), "epoch " + std::to_string(epoch.number()) +
+                                   ": 23 samples, each exactly once: proven");
+      average_buffers(*model, group);
+      require_same_replicas(*model, group);
+      EXPECT_EQ(exact_accuracy(Predict(scores), data, group, {.batch_size = 4}).count, 23);
+      Checkpoint now(loader.state());
+      now.put("model", *model);
+      file.write(now);
+    }
+    EXPECT_EQ(file.read()->token().epoch, 2u);
+    const std::lock_guard<std::mutex> lock(mutex);
+    weights.push_back(model->weight.detach());
+  });
+  ASSERT_EQ(weights.size(), 3u);
+  EXPECT_TRUE(weights[0].equal(weights[1]) && weights[0].equal(weights[2]));
+}
+
+/// Computes in bfloat16 what is meant to be, on this thread, while this lives.
+class Autocast {
+ public:
+  Autocast() { set(true); }
+  ~Autocast() {
+    at::autocast::clear_cache();
+    set(false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  static void set(bool enabled) {
+#if TORCH_VERSION_MAJOR >= 2
+    at::autocast::set_autocast_enabled(at::kCPU, enabled);
+#else
+    at::autocast::set_cpu_enabled(enabled);
+#endif
+  }
+};
+
+torch::Tensor summed_loss(torch::nn::Sequential& model, const torch::Tensor& inputs) {
+  const auto labels = torch::arange(inputs.size(0)).remainder(3);
+  const auto scores = model->forward(inputs);
+  return torch::cross_entropy_loss(scores.to(torch::kFloat), labels, {}, at::Reduction::Sum);
+}
+
+torch::nn::Sequential make_model() {
+  return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::ReLU(), torch::nn::Linear(8, 3));
+}
+
+torch::nn::Sequential copy_of(torch::nn::Sequential& model) {
+  auto copy = make_model();
+  const torch::NoGradGuard no_grad;
+  const auto from = model->parameters();
+  const auto to = copy->parameters();
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+  return copy;
+}
+
+/// Of all samples, by one process.
+std::vector<torch::Tensor> mean_gradients(torch::nn::Sequential& model,
+                                          const std::vector<torch::Tensor>& parts) {
+  model->zero_grad();
+  std::int64_t count = 0;
+  for (const torch::Tensor& part : parts) {
+    summed_loss(model, part).backward();
+    count += part.size(0);
+  }
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : model->parameters()) {
+    gradients.push_back(parameter.grad() / static_cast<double>(count));
+  }
+  return gradients;
+}
+
+void expect_close(torch::nn::Sequential& model, const std::vector<torch::Tensor>& expected,
+                  double tolerance) {
+  const auto parameters = model->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(parameters[i].grad(), expected[i], tolerance, tolerance)) << i;
+  }
+}
+
+/// Unequal parts of 12 samples: two passes for each of three ranks, the last rank's of none.
+std::vector<torch::Tensor> unequal_parts() {
+  const auto inputs = torch::arange(48, torch::kFloat).view({12, 4}).sin();
+  return inputs.split_with_sizes({5, 1, 3, 3, 0, 0});
+}
+
+TEST_P(AdoptTest, GradientsOfBfloat16AutocastAreAveragedInFloat32) {
+  const auto parts = unequal_parts();
+  on_ranks(3, [&](const ProcessGroup& group) {
+    auto model = make_model();
+    broadcast_parameters(*model, group);
+    const auto& part = parts[2 * static_cast<std::size_t>(group.rank())];
+    GradientAverager averager(model->parameters());
+    const auto pass = [&](const torch::Tensor& inputs) {
+      const Autocast autocast;
+      EXPECT_EQ(model->forward(inputs).scalar_type(), torch::kBFloat16);
+      return summed_loss(model, inputs);
+    };
+    if (part.size(0) > 0) pass(part).backward();
+    EXPECT_EQ(averager.average(part.size(0), group), 8);
+    for (const auto& parameter : model->parameters()) {
+      EXPECT_EQ(parameter.grad().scalar_type(), torch::kFloat32);
+    }
+    auto alone = copy_of(model);
+    expect_close(model, mean_gradients(alone, {parts[0], parts[2]}), 2e-2);
+    torch::optim::SGD(model->parameters(), 0.1).step();
+    require_same_replicas(*model, group);
+  });
+}
+
+#ifdef SHARDWISE_HAVE_REDUCER
+TEST(ReducerTest, GradientsReducedDuringBackwardAreTheMeanOverUnequalRanks) {
+  const auto parts = unequal_parts();
+  on_threads(3, [&](const Store& store, int rank) {
+    const auto gloo = make_gloo(store, rank, 3);
+    const ProcessGroup group = adopt_process_group(gloo);
+    auto model = make_model();
+    broadcast_parameters(*model, group);
+    const auto parameters = model->parameters();
+    const std::vector<bool> sparse(parameters.size(), false);
+    // One bucket a parameter: they are on their way while others are computed.
+    const auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {1}, sparse);
+    c10d::Reducer reducer(parameters, buckets, limits, gloo, sparse, 1, false, false, {}, 1);
+    for (int step = 0; step < 3; ++step) {
+      for (const auto& parameter : parameters) parameter.mutable_grad().reset();
+      const auto& first = parts[2 * static_cast<std::size_t>(rank)];
+      const auto& last = parts[2 * static_cast<std::size_t>(rank) + 1];
+      if (first.size(0) > 0) summed_loss(model, first).backward();  // stays here
+      // The last backward pass of a step; of zeros, where a rank has no samples.
+      reducer.prepare_for_backward({});
+      if (last.size(0) > 0) {
+        summed_loss(model, last).backward();
+      } else {
+        std::vector<torch::Tensor> zeros;
+        for (const auto& parameter : parameters) zeros.push_back(torch::zeros_like(parameter));
+        torch::autograd::backward(parameters, zeros);
+      }
+      // The Reducer has divided by the number of ranks.
+      const auto total = group.all_reduce(first.size(0) + last.size(0));
+      EXPECT_EQ(total, 12);
+      for (const auto& parameter : parameters) {
+        parameter.mutable_grad().mul_(group.world_size()).div_(total);
+      }
+      auto alone = copy_of(model);
+      expect_close(model, mean_gradients(alone, {parts[0], parts[1], parts[2], parts[3]}), 1e-5);
+      torch::optim::SGD(parameters, 0.1).step();
+      require_same_replicas(*model, group);
+    }
+  });
+}
+#endif
+
+std::vector<std::pair<const char*, Adopt>> groups() {
+  std::vector<std::pair<const char*, Adopt>> groups = {{"OfItsOwnBackend", adopt_store_group}};
+#ifdef SHARDWISE_HAVE_GLOO
+  groups.emplace_back("OfGloo", adopt_gloo);
+#endif
+  return groups;
+}
+
+INSTANTIATE_TEST_SUITE_P(Group, AdoptTest, testing::ValuesIn(groups()),
+                         [](const auto& instance) { return std::string(instance.param.first); });
+
+}  // namespace
+}  // namespace shardwise::libtorch

@@ -1,0 +1,17 @@
+#pragma once
+
+// The distribution's LibTorch comes without this header, which c10d's reducer.hpp includes, and of
+// which it needs these names.
+
+#include <functional>
+#include <memory>
+
+#include <torch/types.h>
+
+namespace torch::distributed::autograd {
+class DistAutogradContext {
+ public:
+  using GradCallback = std::function<bool(torch::Tensor&)>;
+};
+using ContextPtr = std::shared_ptr<DistAutogradContext>;
+}  // namespace torch::distributed::autograd
