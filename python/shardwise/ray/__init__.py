@@ -19,6 +19,28 @@ except ImportError as error:
         f"shardwise.ray needs Ray Data ({error}); install it: pip install 'ray[data]'"
     ) from error
 
-from .reading import read
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .training import ExactDataConfig, ExactShard
 
-__all__ = ["read"]
+from .indexing import index
+from .reading import read
+from .writing import WriteReport, write
+
+_OF_TRAINING = ("ExactDataConfig", "ExactShard")
+
+
+def __getattr__(name: str) -> object:
+    """What needs Ray Train, which is not installed with Ray Data alone."""
+    if name not in _OF_TRAINING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import training
+    except ImportError as error:
+        raise ImportError(
+            f"shardwise.ray.{name} needs Ray Train ({error}); install it: pip install 'ray[train]'"
+        ) from error
+    return getattr(training, name)
+
+
+__all__ = ["ExactDataConfig", "ExactShard", "WriteReport", "index", "read", "write"]

@@ -17,8 +17,8 @@ from .spec import Numbers, Reading, chosen, dataset_of, naming_the_node, numbers
 
 SPECIAL = ("__key__", "__index__", "__slot__", "__shard__")
 
-# What a column is made of, and its type. The metadata of an index has the types of SQLite, where each
-# value has its own: "mixed" has numbers and text.
+# What a column is made of, and its type. The metadata of an index has the types of SQLite, where
+# each value has its own: "mixed" has numbers and text.
 _TYPES: dict[str, Any] = {
     "field": pa.large_binary(),
     "integer": pa.int64(),

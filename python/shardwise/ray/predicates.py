@@ -24,8 +24,8 @@ def to_sql(condition: Any, columns: tuple[Column, ...], data: _core.Dataset) -> 
     """A condition for Dataset.where() that holds for the same rows; None if there is none, or it
     is not sure to be the same.
 
-    It may compare columns of metadata, "__key__" and "__index__" with numbers and texts, ask whether
-    they are in a list, or null, and join such conditions by and, or, not.
+    It may compare columns of metadata, "__key__" and "__index__" with numbers and texts, ask
+    whether they are in a list, or null, and join such conditions by and, or, not.
     """
     try:
         return _Translation(columns, data).sql(condition)

@@ -164,7 +164,7 @@ class IndexSource(ray.data.Datasource):
         context = ray.data.DataContext.get_current() if data_context is None else data_context
         reading = self.placed(context)
         target = context.target_max_block_size or 1 << 62
-        if self._deal > 1 and reading.world_size == 1:
+        if self._deal > 1 and not context.get_config(PLACE):
             runs = self._dealt(reading, parallelism, target)
         else:
             runs = [(reading, *run) for run in self._planned(reading).cut(max(1, parallelism))]
