@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
-from .arguments import columns_of, path_of, require
+from .arguments import columns_of, path_of, refuse, require, whole_number
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -31,6 +31,13 @@ def _policies(on_bad: str | Mapping[str, str]) -> str:
     return ",".join(f"{kind.replace('_', '-')}={on_bad.get(kind, 'error')}" for kind in _KINDS)
 
 
+def _part(part: tuple[int, int]) -> tuple[int, int]:
+    """The number of a part, and how many there are."""
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        refuse("part", part, "give the part's number from 1, and the number of parts: (1, 4)")
+    return whole_number("part", part[0]), whole_number("part", part[1])
+
+
 def index(
     output: str | os.PathLike[str],
     *sources: str | os.PathLike[str],
@@ -41,6 +48,7 @@ def index(
     drop_missing: bool = False,
     accept_times: bool = False,
     threads: int | None = None,
+    part: tuple[int, int] | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> BuildReport:
     """Scans shards, and makes the index `output`, or brings the one that is there up to date.
@@ -56,6 +64,8 @@ def index(
         gives a hard link the bytes of its target).
     drop_missing: leave out shards that do not exist. accept_times: take over copied shards.
     threads: that scan; by default one a core. 0: the calling one.
+    part: (i, n), with i from 1: only the i-th of n parts of the shards, for merge(). A descriptor
+        is not held against a part.
     progress: is called now and then, by one thread at a time; what it raises ends the build.
 
     The index appears when it is whole, and a build that was interrupted goes on where it was.
@@ -79,6 +89,7 @@ def index(
         drop_missing=drop_missing,
         accept_times=accept_times,
         threads=threads,
+        part=None if part is None else _part(part),
         progress=progress,
     )
 
@@ -104,7 +115,12 @@ def update(
 def merge(output: str | os.PathLike[str], *parts: str | os.PathLike[str]) -> BuildReport:
     """Joins all parts of an index, in any order. Raises Mismatch if parts do not fit.
 
-    The parts are what ``shardwise index --part I/N`` makes on N machines.
+    The parts are what index(part=(i, n)), or ``shardwise index --part I/N``, makes on N machines.
+
+    >>> for i in (1, 2):
+    ...     part = shardwise.index(f"part-{i}.idx", "train-{000000..000003}.tar", part=(i, 2))
+    >>> shardwise.merge("whole.idx", "part-2.idx", "part-1.idx").num_samples
+    400
     """
     return _core.merge(path_of(output), [path_of(part) for part in parts])
 

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -87,15 +88,18 @@ BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bo
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
                  const std::vector<std::string>& columns, bool hashes, bool unique_keys,
                  const std::string& policies, bool drop_missing, bool accept_times,
-                 std::optional<unsigned> threads, nb::object progress) {
+                 std::optional<unsigned> threads,
+                 std::optional<std::pair<std::uint64_t, std::uint64_t>> part, nb::object progress) {
   BuildOptions options = options_of(columns, hashes, unique_keys, policies, drop_missing,
                                     accept_times, threads, std::move(progress));
+  if (part) options.part = BuildOptions::Part{part->first, part->second};
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
     options.remote = make_remote_access(nullptr, nullptr, cancel);
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
     BuildReport built = build_index(output, list.shards, options);
+    if (options.part) return built;  // a descriptor speaks of all shards
     const auto made = Index::open(output);
     for (const WidsDescriptor& descriptor : list.descriptors) {
       check_against_descriptor(*made, descriptor);
@@ -214,7 +218,7 @@ nb::object plan(nb::handle data, const Order& order, std::uint64_t world_size,
 void add_building(nb::module_& module) {
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
              "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
-             "progress"_a.none(),
+             "part"_a.none(), "progress"_a.none(),
              nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
                      "shardwise.records.BuildReport"),
              "What shardwise.index() calls.");

@@ -112,3 +112,16 @@ def test_a_state_with_a_wrong_entry_is_named() -> None:
     for name, wrong in (("epoch", None), ("position", "3"), ("rank", -1), ("start", 5)):
         with pytest.raises(errors.InvalidArgument, match=f"no state .*: its {name} is"):
             iter(Sampler(6)).load_state_dict({**state, name: wrong})
+
+
+def test_a_part_is_a_number_and_how_many_there_are(tmp_path: Path, shards: Path) -> None:
+    for i in (1, 2, 3):
+        shardwise.index(tmp_path / f"{i}.idx", shards, columns=["cls"], part=(i, 3), threads=0)
+    whole = shardwise.merge(tmp_path / "whole.idx", *(tmp_path / f"{i}.idx" for i in (3, 1, 2)))
+    alone = shardwise.index(tmp_path / "alone.idx", shards, columns=["cls"], threads=0)
+    assert whole.fingerprint == alone.fingerprint
+    assert whole.num_samples == 103
+    with pytest.raises(shardwise.errors.InvalidArgument, match="parts are numbered from 1"):
+        shardwise.index(tmp_path / "4.idx", shards, part=(4, 3), threads=0)
+    with pytest.raises(shardwise.errors.InvalidArgument, match=r"not valid: part=3; give the part's number from 1"):
+        shardwise.index(tmp_path / "4.idx", shards, part=3, threads=0)  # type: ignore[arg-type]

@@ -13,7 +13,12 @@ import pytest
 from conftest import write_shown_files
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"README.md": ["numpy"], "python-torch.md": ["torch", "lightning"], "python-loader.md": ["torch"]}
+NEEDS = {
+    "README.md": ["numpy"],
+    "python-torch.md": ["torch", "lightning"],
+    "python-loader.md": ["torch"],
+    "ray.md": ["ray", "torch"],
+}
 
 
 def pages() -> list[Path]:

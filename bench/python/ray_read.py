@@ -1,0 +1,140 @@
+"""shardwise.ray.read() beside Ray's own read_webdataset: counting, epochs, one column.
+
+    python bench/python/ray_read.py WORK [--images 2000] [--tiny 100000] [--rounds 3] [--cpus 2]
+        [--store-mb 600] [--only TASK...] [--json FILE]
+
+WORK is a folder in which shards are written once: --images samples of 80 KB with a class, and
+--tiny of 300 bytes. Both read raw bytes, from memory; blocks are made and counted by Ray, and go
+no further.
+
+Tasks: `count` and `tiny`, of the tiny samples how many there are, and an epoch; `epoch`, one of the
+images in order; `shuffled`, one in another order (Ray: random_shuffle()); `column`, the classes of
+the images alone (Ray: suffixes=["cls"]). Figures are medians over the rounds, with the first and
+third quartile, and the median of the ratios round by round. Ours and Ray's take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import statistics
+import tarfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+
+import shardwise
+import shardwise.ray
+
+ORDER = shardwise.Order(seed=17, chunk_size=100, window=8)
+
+
+def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> str:
+    """Shards of samples with a field of random bytes and a class; the path of their index."""
+    index = os.path.join(folder, "all.idx")
+    if os.path.exists(index):
+        return index
+    os.makedirs(folder, exist_ok=True)
+    for shard in range(shards):
+        with tarfile.open(os.path.join(folder, f"{shard:06}.tar"), "w") as tar:
+            for i in range(samples * shard // shards, samples * (shard + 1) // shards):
+                for field, data in (("bin", os.urandom(field_bytes)), ("cls", b"%d" % (i % 10))):
+                    member = tarfile.TarInfo(f"{i:08}.{field}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    shardwise.index(index, folder, columns=["cls"])
+    return index
+
+
+def consumed(data: Any) -> int:
+    """Has all blocks made; how many rows they had."""
+    return sum(bundle.num_rows() for bundle in data.iter_internal_ref_bundles())
+
+
+def raw(index: str, **options: Any) -> Any:
+    """The same shards by Ray's own reader, without decoding."""
+    shards = [shard.path for shard in shardwise.open(index).shards]
+    return ray.data.read_webdataset(shards, decoder=None, **options)
+
+
+def tasks(images: str, tiny: str) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
+    """Of each task ours and Ray's, which give a number of rows."""
+    read = shardwise.ray.read
+    fields = ["__key__", "bin", "cls"]
+    return {
+        "count": (lambda: read(tiny).count(), lambda: raw(tiny).count()),
+        "tiny": (lambda: consumed(read(tiny, columns=fields)), lambda: consumed(raw(tiny))),
+        "epoch": (lambda: consumed(read(images, columns=fields)), lambda: consumed(raw(images))),
+        "shuffled": (
+            lambda: consumed(read(images, columns=fields, order=ORDER)),
+            lambda: consumed(raw(images).random_shuffle(seed=17)),
+        ),
+        "column": (
+            lambda: consumed(read(images, columns=["cls"])),
+            lambda: consumed(raw(images, suffixes=["cls"])),
+        ),
+    }
+
+
+def timed(run: Callable[[], int], wanted: int) -> float:
+    begin = time.monotonic()
+    rows = run()
+    seconds = time.monotonic() - begin
+    assert rows == wanted, (rows, wanted)
+    return seconds
+
+
+def shown(seconds: list[float]) -> str:
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return f"{middle:.2f} s ({low:.2f} to {high:.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work")
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--tiny", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpus", type=int, default=2)
+    parser.add_argument("--store-mb", type=int, default=600)
+    parser.add_argument("--only", nargs="+")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    images = write_shards(os.path.join(options.work, "images"), options.images, 80_000, 8)
+    tiny = write_shards(os.path.join(options.work, "tiny"), options.tiny, 300, 8)
+    ray.init(
+        num_cpus=options.cpus,
+        object_store_memory=options.store_mb << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    all_tasks = tasks(images, tiny)
+    names = options.only or list(all_tasks)
+    sizes = {"count": options.tiny, "tiny": options.tiny}
+    taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
+    for number in range(-1, options.rounds):  # the first is not counted: workers start
+        for name in names:
+            for mine, run in zip(taken[name], all_tasks[name], strict=True):
+                seconds = timed(run, sizes.get(name, options.images))
+                if number >= 0:
+                    mine.append(seconds)
+    print(f"Ray {ray.__version__}, {options.cpus} CPUs, load {os.getloadavg()[0]:.1f}")
+    for name, (ours, rays) in taken.items():
+        ratio = statistics.median(b / a for a, b in zip(ours, rays, strict=True))
+        print(f"{name:10} ours {shown(ours):28} Ray's {shown(rays):28} {ratio:.1f} times")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(taken, file)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Blocks of Arrow: the columns that a dataset has, and rows of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .. import _core
+from ..building import query
+from ..errors import NotFound, Unsupported
+from .spec import Numbers, Reading, chosen, dataset_of, naming_the_node, numbers_of
+
+SPECIAL = ("__key__", "__index__", "__slot__", "__shard__")
+
+# What a column is made of, and its type. The metadata of an index has the types of SQLite, where
+# each value has its own: "mixed" has numbers and text.
+_TYPES: dict[str, Any] = {
+    "field": pa.large_binary(),
+    "integer": pa.int64(),
+    "real": pa.float64(),
+    "text": pa.string(),
+    "mixed": pa.string(),
+    "blob": pa.large_binary(),
+    "__key__": pa.string(),
+    "__index__": pa.int64(),
+    "__slot__": pa.int64(),
+    "__shard__": pa.string(),
+}
+
+
+class Column(NamedTuple):
+    """A column of the blocks."""
+
+    name: str
+    kind: str
+
+
+class Layout(NamedTuple):
+    """All columns that a dataset has, and about how long their texts are."""
+
+    columns: tuple[Column, ...]
+    text_bytes: dict[str, float]
+    """On average, of each column of texts."""
+
+
+def schema_of(columns: Iterable[Column]) -> Any:
+    """The pyarrow.Schema of these columns."""
+    return pa.schema([(column.name, _TYPES[column.kind]) for column in columns])
+
+
+def _kind_of(types: str | None) -> str:
+    found = set((types or "null").split(",")) - {"null"}
+    if len(found) == 1 and found != {"blob"}:
+        return found.pop()
+    if found == {"integer", "real"}:
+        return "real"
+    if not found:
+        return "text"
+    return "blob" if "blob" in found else "mixed"
+
+
+def layout_of(data: _core.Dataset) -> Layout:
+    """The columns of a dataset: its fields, the metadata of its index, and what all have. A column
+    of metadata goes before a field of the same name. Costs 1 us a sample, if there is metadata."""
+    return _layout_of(data.path, data.fingerprint, data)
+
+
+@functools.lru_cache(maxsize=4)
+def _layout_of(path: str, fingerprint: str, data: _core.Dataset) -> Layout:
+    names = data.columns
+    asked = ["total(length(CAST(key AS BLOB)))", "count(*)"]
+    keys, count = query(path, f"SELECT {', '.join(asked)} FROM samples WHERE sample < 1000").rows[0]
+    shards = sum(len(shard.path) for shard in data.shards) / max(1, len(data.shards))
+    text_bytes = {"__key__": _ratio(keys, count), "__shard__": shards}
+    metadata = []
+    if names:
+        quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+        what = [
+            f"group_concat(DISTINCT typeof({name})), total(length(CAST({name} AS BLOB)))"
+            for name in quoted
+        ]
+        found = query(path, f"SELECT count(*), {', '.join(what)} FROM samples").rows[0]
+        for place, name in enumerate(names):
+            types, size = found[1 + 2 * place], found[2 + 2 * place]
+            kind = _kind_of(types if isinstance(types, str) else None)
+            metadata.append(Column(name, kind))
+            if kind in ("text", "mixed", "blob"):
+                text_bytes[name] = _ratio(size, found[0])
+    fields = [Column(f.name, "field") for f in data.info.fields if f.name not in names]
+    return Layout((*fields, *metadata, *(Column(name, name) for name in SPECIAL)), text_bytes)
+
+
+def _ratio(total: object, count: object) -> float:
+    assert isinstance(total, (int, float)) and isinstance(count, int)
+    return total / max(1, count)
+
+
+def chosen_columns(layout: Layout, names: Iterable[str]) -> tuple[Column, ...]:
+    """The columns of these names, in this order. Raises NotFound."""
+    by_name = {column.name: column for column in layout.columns}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise NotFound(f"there is no column {unknown[0]!r}; there are {', '.join(by_name)}")
+    return tuple(by_name[name] for name in names)
+
+
+def row_bytes(
+    data: _core.Dataset, numbers: Numbers, columns: Iterable[Column], layout: Layout
+) -> NDArray[np.int64]:
+    """The bytes of each row: those of fields exactly, of texts on average, and 8 a column."""
+    columns = list(columns)
+    plain = sum(8 + layout.text_bytes.get(column.name, 0.0) for column in columns)
+    sizes = np.full(len(numbers), round(plain), np.int64)
+    for column in columns:
+        if column.kind == "field":
+            sizes += data.sizes(column.name, numbers)
+    return sizes
+
+
+def _binary(validity: Any, offsets: Numbers, data: NDArray[np.uint8]) -> Any:
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _field(data: _core.Dataset, numbers: Numbers, name: str) -> Any:
+    """The bytes of a field; null where a sample has none."""
+    try:
+        return _binary(None, *data.gather(numbers, name))
+    except NotFound:  # some of them have none, or a shard is gone, which is raised below
+        there = data.sizes(name, numbers) > 0
+    for i in np.flatnonzero(~there):  # empty, or missing
+        there[i] = name in data[int(numbers[i])]
+    offsets, values = data.gather(numbers[there], name)
+    lengths = np.zeros(len(numbers) + 1, np.int64)
+    lengths[1:][there] = np.diff(offsets)
+    validity = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return _binary(validity, np.cumsum(lengths), values)
+
+
+def _metadata(data: _core.Dataset, numbers: Numbers, column: Column) -> Any:
+    values: list[Any] = data.column(column.name, numbers)
+    if column.kind == "real":
+        values = [None if value is None else float(value) for value in values]
+    elif column.kind == "mixed":
+        values = [None if value is None else str(value) for value in values]
+    elif column.kind == "blob":
+        values = [v if v is None or isinstance(v, bytes) else str(v).encode() for v in values]
+    return pa.array(values, _TYPES[column.kind])
+
+
+def _keys(data: _core.Dataset, numbers: Numbers) -> Any:
+    keys = [sample.key for sample in data.samples(numbers)]
+    try:
+        return pa.array(keys, pa.string())
+    except UnicodeEncodeError as error:
+        raise Unsupported(
+            f"keys that are not UTF-8 are no text of Arrow: {error.object!r} in {data.path!r}; "
+            'leave out the column "__key__"'
+        ) from None
+
+
+def _shards(data: _core.Dataset, numbers: Numbers) -> Any:
+    shards = np.searchsorted(np.array(data.shard_starts), numbers, side="right") - 1
+    paths = data.shards
+    different, places = np.unique(shards, return_inverse=True)
+    return pa.array([paths[i].path for i in different], pa.string()).take(pa.array(places))
+
+
+def table_of(
+    data: _core.Dataset, numbers: Numbers, slots: Numbers, columns: Iterable[Column]
+) -> Any:
+    """A pyarrow.Table of these samples. Raises what Dataset.gather() and column() raise."""
+
+    def values(column: Column) -> Any:
+        if column.kind == "field":
+            return _field(data, numbers, column.name)
+        if column.kind == "__key__":
+            return _keys(data, numbers)
+        if column.kind == "__index__":
+            return pa.array(numbers)
+        if column.kind == "__slot__":
+            return pa.array(slots)
+        if column.kind == "__shard__":
+            return _shards(data, numbers)
+        return _metadata(data, numbers, column)
+
+    columns = list(columns)
+    return pa.Table.from_arrays([values(column) for column in columns], schema=schema_of(columns))
+
+
+class Part(NamedTuple):
+    """What a read task is: a run of slots of a reading, and which columns of it."""
+
+    reading: Reading
+    first: int
+    num_slots: int
+    columns: tuple[Column, ...]
+    condition: str | None
+    block_bytes: int
+
+    def __call__(self) -> Iterator[Any]:
+        """The blocks, of some block_bytes each. Raises what opening and reading raise."""
+        with naming_the_node():
+            data = dataset_of(self.reading.reference)
+            numbers = numbers_of(self.reading, self.first, self.num_slots)
+            slots = np.arange(self.first, self.first + self.num_slots)
+            if self.condition is not None:
+                taken = chosen(self.reading.reference, self.condition)[numbers]
+                numbers, slots = numbers[taken], slots[taken]
+            for begin, end in self._pieces(data, numbers):
+                yield table_of(data, numbers[begin:end], slots[begin:end], self.columns)
+
+    def _pieces(self, data: _core.Dataset, numbers: Numbers) -> Iterator[tuple[int, int]]:
+        """Ranges of the rows, each with about as many bytes as a block has."""
+        ends = np.cumsum(row_bytes(data, numbers, self.columns, Layout((), {})))
+        begin = 0
+        while begin < len(numbers):
+            before = int(ends[begin - 1]) if begin > 0 else 0
+            end = int(np.searchsorted(ends, before + self.block_bytes, side="right"))
+            end = max(end, begin + 1)
+            yield begin, end
+            begin = end
+        if len(numbers) == 0:
+            yield 0, 0

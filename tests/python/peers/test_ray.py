@@ -1,0 +1,318 @@
+"""shardwise.ray.read(): rows in the order, counted and described by the index, read in parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_shard, write_shards
+from peer_runs import NUM_SAMPLES, make_index
+from ray_runs import numbers_of, running_ray
+
+import shardwise
+from shardwise import Order, Sampler, errors
+
+pytest.importorskip("ray.data", reason="Ray Data is not installed")
+
+import pyarrow as pa
+import ray
+from ray.data.expressions import col, lit
+
+import shardwise.ray as sr
+from shardwise.ray.predicates import to_sql
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SHUFFLED = Order(seed=17, chunk_size=50)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with running_ray():
+        yield
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """An index with a column, whose shards a test may take away."""
+    write_shards(tmp_path / "shards", [40, 13, 30, 20])
+    shardwise.index(tmp_path / "own.idx", tmp_path / "shards", columns=["cls"], threads=0)
+    return tmp_path / "own.idx"
+
+
+def take_away(index: Path, *shards: int) -> None:
+    for shard in shards:
+        os.unlink(index.parent / "shards" / f"train-{shard:06}.tar")
+
+
+# The order.
+
+
+@pytest.mark.parametrize("blocks", [None, 1, 7, 100])
+def test_rows_come_as_the_order_says(train: Path, blocks: int | None) -> None:
+    data = sr.read(train, order=SHUFFLED, epoch=2, override_num_blocks=blocks)
+    sampler = Sampler(shardwise.open(train), SHUFFLED)
+    sampler.set_epoch(2)
+    assert numbers_of(data) == list(sampler)
+    if blocks == 7:
+        assert data.materialize().num_blocks() == 7
+
+
+def test_rows_have_what_the_samples_have(train: Path) -> None:
+    ds = shardwise.open(train)
+    rows = sr.read(train, order=SHUFFLED, override_num_blocks=5).take_all()
+    for slot, row in enumerate(rows):
+        sample = ds[row["__index__"]]
+        assert (row["__key__"], row["__slot__"]) == (sample.key, slot)
+        assert row["__shard__"] == sample.shard_path
+        assert {"bin": row["bin"], "cls": row["cls"]} == sample.copy()
+
+
+def test_a_view_is_ordered_by_itself(own: Path) -> None:
+    ds = shardwise.open(own).where("cls % 3 = 1")
+    data = sr.read(own, where="cls % 3 = 1", order=SHUFFLED)
+    assert numbers_of(data) == list(Sampler(ds, SHUFFLED))
+    assert [row["cls"] for row in sr.read(ds).take(3)] == [1, 4, 7]
+
+
+def test_a_token_leaves_the_rest(train: Path) -> None:
+    ds = shardwise.open(train)
+    sampler = Sampler(ds, SHUFFLED, world_size=3, batch_size=10)
+    sampler.set_epoch(4)
+    token = sampler.token(20)
+    data = sr.read(train, order=SHUFFLED, resume=token)
+    alone = Sampler(ds, SHUFFLED)
+    alone.resume(token)
+    assert data.count() == NUM_SAMPLES - 600
+    assert numbers_of(data) == list(alone)
+    with pytest.raises(errors.Mismatch):
+        sr.read(train, order=Order(seed=18), resume=token)
+
+
+def test_consumers_of_a_split_get_what_ranks_get(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=["__index__"], deal=7, override_num_blocks=40)
+    parts = data.streaming_split(7, equal=False)
+    given: list[list[int]] = [[] for _ in parts]
+
+    def consume(rank: int) -> None:
+        for batch in parts[rank].iter_batches(batch_size=64):
+            given[rank] += batch["__index__"].tolist()
+
+    threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ds = shardwise.open(train)
+    assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=7)) for r in range(7)]
+    assert sorted(sum(given, [])) == list(range(NUM_SAMPLES))
+
+
+def test_a_worker_that_is_killed_in_its_task_gives_the_same_rows(
+    train: Path, tmp_path: Path
+) -> None:
+    killed = tmp_path / "killed"
+
+    def kill_once(batch: Any) -> Any:  # runs in the task that reads
+        if 1000 in batch["__index__"] and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    data = sr.read(train, order=SHUFFLED, override_num_blocks=6).map_batches(kill_once)
+    assert numbers_of(data) == list(Sampler(shardwise.open(train), SHUFFLED))
+    assert killed.exists()
+
+
+# What is known without reading.
+
+
+def test_count_size_and_schema_are_known_without_a_shard(own: Path) -> None:
+    ds = shardwise.open(own)
+    field_bytes = int(ds.sizes("bin").sum())
+    take_away(own, 0, 1, 2, 3)
+    data = sr.read(own, columns=["bin", "cls", "__key__", "__index__", "__slot__", "__shard__"])
+    assert data.count() == 103
+    assert dict(zip(data.schema().names, data.schema().types, strict=True)) == {
+        "bin": pa.large_binary(),
+        "cls": pa.int64(),
+        "__key__": pa.string(),
+        "__index__": pa.int64(),
+        "__slot__": pa.int64(),
+        "__shard__": pa.string(),
+    }
+    assert sr.read(own, columns=["bin"]).size_bytes() == field_bytes + 8 * 103
+    assert sr.read(own, where="cls < 0").count() == 0
+    with pytest.raises(Exception, match="train-000000.tar"):
+        data.take(1)
+
+
+def test_a_task_is_small_whatever_it_reads(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED)
+    source = data._logical_plan.dag.datasource
+    tasks = source.get_read_tasks(40)
+    assert len(tasks) == 40
+    assert max(len(ray.cloudpickle.dumps(task)) for task in tasks[1:]) < 1024
+    sizes = [task.metadata.size_bytes for task in tasks]
+    assert sum(sizes) == data.size_bytes()
+    assert max(sizes) < 1.2 * min(sizes)
+    assert sum(task.metadata.num_rows for task in tasks) == NUM_SAMPLES
+
+
+def test_columns_that_are_not_selected_are_not_read(own: Path) -> None:
+    take_away(own, 0, 1, 2, 3)
+    rows = sr.read(own).select_columns(["cls", "__index__"]).take_all()
+    assert rows == [{"cls": i, "__index__": i} for i in range(103)]
+
+
+def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
+    take_away(own, 1, 2, 3)
+    condition = (col("cls") < 40) & (col("__key__") != "000007")
+    data = sr.read(own, order=SHUFFLED).filter(expr=condition)
+    wanted = [i for i in Sampler(shardwise.open(own), SHUFFLED) if i < 40 and i != 7]
+    assert [row["__index__"] for row in data.take_all()] == wanted
+    assert data.count() == 39
+
+
+# Conditions.
+
+
+CONDITIONS = [
+    (col("cls") >= 90, True),
+    (col("cls").is_in([3, 5, 1000]), True),
+    (~(col("cls") == 3) & (lit(7) > col("cls")), True),
+    (col("w").is_null() | (col("w") > 1.5), True),
+    (col("w").not_in([1.0]), True),
+    (~(col("w").is_in([1.0])), True),
+    (~(col("w") > 1.0), True),
+    (col("name") == "it's 4", True),
+    ((col("name") > "it's 3") & col("__index__").is_in([0, 5, 33, 99999, -1]), True),
+    ((col("__index__") >= 5) & (col("__index__") < 9), True),
+    ((col("__index__") > -3) & (col("__index__") <= 10**6) & (col("__index__") != 2), True),
+    ((col("__index__") == 10**6) | (col("__index__") == 4), True),
+    (col("__key__") < "000017", True),
+    (col("cls") % 2 == 0, False),
+    (col("txt").is_not_null(), False),
+    ((col("cls") < 50) & (col("cls") % 2 == 0), False),
+    (col("__slot__") < 5, False),
+]
+
+
+@pytest.mark.parametrize(("condition", "is_pushed"), CONDITIONS)
+@pytest.mark.parametrize("where", [None, "cls % 4 != 1"])
+def test_conditions_hold_for_the_rows_for_which_they_hold_in_ray(
+    tmp_path_factory: pytest.TempPathFactory, condition: Any, is_pushed: bool, where: str | None
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "conditions"
+    if not folder.exists():
+        folder.mkdir()
+        samples: list[tuple[str, dict[str, bytes]]] = []
+        for i in range(100):
+            fields = {"cls": str(i).encode(), "txt": b"x"}
+            values: dict[str, Any] = {"name": f"it's {i % 10}"}
+            if i % 3:
+                values["w"] = i % 5 / 2 if i % 5 % 2 else i % 5 // 2
+            samples.append((f"{i:06}", fields | {"json": json.dumps(values).encode()}))
+        write_shard(folder / "a.tar", samples)
+        columns = ["cls", "w=json:$.w", "name=json:$.name"]
+        shardwise.index(folder / "a.idx", folder / "a.tar", columns=columns, threads=0)
+    data = sr.read(folder / "a.idx", where=where, order=SHUFFLED)
+    source = data._logical_plan.dag.datasource
+    assert (to_sql(condition, source._all_columns, source.data) is not None) == is_pushed
+    in_ray = data.materialize().filter(expr=condition).take_all()
+    assert data.filter(expr=condition).take_all() == in_ray
+
+
+# Columns.
+
+
+def test_fields_that_are_missing_are_null_and_metadata_has_types(tmp_path: Path) -> None:
+    samples = [
+        ("a", {"txt": b"x", "json": b'{"n": 1, "r": 2, "t": "u", "m": 1}'}),
+        ("b", {"txt": b"", "json": b'{"n": null, "r": 2.5, "t": null, "m": "v"}'}),
+        ("c", {"bin": b"z"}),
+    ]
+    write_shard(tmp_path / "a.tar", samples)
+    columns = [f"{name}=json:$.{name}" for name in "nrtm"]
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=columns, threads=0)
+    data = sr.read(tmp_path / "a.idx", columns=["txt", "bin", "n", "r", "t", "m"])
+    types = dict(zip(data.schema().names, data.schema().types, strict=True))
+    assert [types[name] for name in "nrtm"] == [pa.int64(), pa.float64(), pa.string(), pa.string()]
+    assert [list(row.values()) for row in data.take_all()] == [
+        [b"x", None, 1, 2.0, "u", "1"],
+        [b"", None, None, 2.5, None, "v"],
+        [None, b"z", None, None, None, None],
+    ]
+    with pytest.raises(errors.NotFound, match="there is no column 'jpg'; there are bin, json, txt"):
+        sr.read(tmp_path / "a.idx", columns=["jpg"])
+
+
+def test_blocks_are_no_larger_than_ray_asks(train: Path) -> None:
+    context = ray.data.DataContext.get_current()
+    before = context.target_max_block_size
+    context.target_max_block_size = 5000
+    try:
+        data = sr.read(train, order=SHUFFLED, columns=["bin", "__index__"])
+        bundles = data.materialize().iter_internal_ref_bundles()
+        blocks = [block for bundle in bundles for block in bundle.metadata]
+        assert sum(block.num_rows for block in blocks) == NUM_SAMPLES
+        assert max(block.size_bytes for block in blocks) < 1.5 * 5000  # as Ray cuts them
+    finally:
+        context.target_max_block_size = before
+
+
+# Errors.
+
+
+def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
+    data = sr.read(own, columns=["bin"])
+    write_shards(tmp_path / "others", [11])
+    shardwise.index(tmp_path / "other.idx", tmp_path / "others", threads=0)
+    shutil.move(own, tmp_path / "kept.idx")
+    shutil.copy(tmp_path / "other.idx", own)
+    for table in tmp_path.glob("other.idx.*.table"):
+        shutil.copy(table, tmp_path / table.name.replace("other", "own"))
+    with pytest.raises(errors.Mismatch, match="on the node .*: another index lies at this path"):
+        data.take_all()
+    os.unlink(own)
+    with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
+        data.take_all()
+
+
+def test_what_is_given_wrongly_is_named(train: Path) -> None:
+    ds = shardwise.open(train)
+    with pytest.raises(errors.InvalidArgument, match="options of an open dataset cannot be"):
+        sr.read(ds, access="read")
+    with pytest.raises(errors.InvalidArgument, match="not valid: order='chunked'"):
+        sr.read(train, order="chunked")  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="not valid: deal=0"):
+        sr.read(train, deal=0)
+    with pytest.raises(errors.InvalidArgument, match="not valid: lazily=True"):
+        sr.read("https://host/train.json", lazily=True)
+
+
+def test_importing_shardwise_imports_no_ray() -> None:
+    code = "import sys, shardwise; sys.exit('ray' in sys.modules or 'pyarrow' in sys.modules)"
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
+
+
+def test_where_ray_is_not_installed_it_is_said_what_to_install() -> None:
+    code = "import sys; sys.modules['ray'] = None; import shardwise.ray"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ImportError: shardwise.ray needs Ray Data (" in done.stderr
+    assert "install it: pip install 'ray[data]'" in done.stderr

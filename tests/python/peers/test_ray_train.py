@@ -1,0 +1,172 @@
+"""ExactDataConfig under TorchTrainer: each rank its own samples, also after a worker was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_runs import NUM_SAMPLES, make_index, prove_exact
+from ray_runs import running_ray
+
+import shardwise
+from shardwise import Order, Sampler, errors
+
+pytest.importorskip("ray.train", reason="Ray Train is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
+
+import ray
+from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+import shardwise.ray as sr
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SHUFFLED = Order(seed=17, chunk_size=50)
+COLUMNS = ["cls", "__index__"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with running_ray(cpus=8):
+        yield
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+def as_numbers(batch: dict[str, Any]) -> dict[str, Any]:
+    """What a model takes, made by tasks of Ray Data."""
+    batch["cls"] = [int(text) for text in batch["cls"]]
+    return batch
+
+
+def fit(loop: Any, index: Path, out: Path, workers: int, resume: Path | None = None) -> Any:
+    data = sr.read(index, order=SHUFFLED, columns=COLUMNS).map_batches(as_numbers)
+    trainer = TorchTrainer(
+        loop,
+        train_loop_config={"out": str(out), "resume": resume},
+        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": 1}),
+        datasets={"train": data},
+        dataset_config=sr.ExactDataConfig(),
+        run_config=RunConfig(name=f"run-{workers}", storage_path=str(out / "storage")),
+    )
+    return trainer.fit()
+
+
+def three_epochs(config: dict[str, Any]) -> None:
+    shard: Any = ray.train.get_dataset_shard("train")
+    seen: dict[int, list[int]] = {}
+    proofs, batches = [], []
+    next(iter(shard.iter_rows()))  # a look at the data moves nothing on
+    for epoch in range(3):
+        assert shard.epoch == epoch
+        batches.append(0)
+        for batch in shard.iter_torch_batches(batch_size=10):
+            assert batch["cls"].tolist() == batch["__index__"].tolist()
+            seen.setdefault(epoch, []).extend(batch["__index__"].tolist())
+            batches[-1] += 1
+        proofs.append(shard.prove())
+    rank = ray.train.get_context().get_world_rank()
+    Path(config["out"], f"seen-{rank}.json").write_text(json.dumps(seen))
+    Path(config["out"], f"rest-{rank}.json").write_text(json.dumps([proofs, batches]))
+
+
+def test_each_rank_gets_what_the_sampler_says(train: Path, tmp_path: Path) -> None:
+    fit(three_epochs, train, tmp_path, workers=2)
+    prove_exact(train, 3, tmp_path)
+    ds = shardwise.open(train)
+    for rank in range(2):
+        seen = json.loads((tmp_path / f"seen-{rank}.json").read_text())
+        sampler = Sampler(ds, SHUFFLED, rank=rank, world_size=2)
+        assert len(sampler) == [1001, 1000][rank]
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            assert seen[str(epoch)] == list(sampler)
+        proofs, batches = json.loads((tmp_path / f"rest-{rank}.json").read_text())
+        assert proofs == [
+            f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
+        ]
+        assert batches == [101, 101, 101]  # the second rank's last sample is a batch of its own
+
+
+def two_epochs_in_spite_of_a_kill(config: dict[str, Any]) -> None:
+    """Saves a checkpoint every 20 batches; in the second epoch rank 1 is killed, once."""
+    out = Path(config["out"])
+    shard: Any = ray.train.get_dataset_shard("train")
+    context = ray.train.get_context()
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    if config["resume"] is not None:
+        shard.load_state_dict(json.loads(Path(config["resume"], "state.json").read_text()))
+    while shard.epoch < 2:
+        epoch = shard.epoch
+        for done, batch in enumerate(shard.iter_torch_batches(batch_size=16), start=1):
+            assert len(batch["cls"]) <= 16
+            if (epoch, done, rank) == (1, 25, 1) and not (out / "killed").exists():
+                (out / "killed").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if done % 20 == 0:
+                state = shard.state_dict()
+                if rank == 0:
+                    folder = out / f"state-{world_size}-{epoch}-{done}"
+                    folder.mkdir()
+                    (folder / "state.json").write_text(json.dumps(state))
+                    made = Checkpoint.from_directory(folder)
+                ray.train.report({}, checkpoint=made if rank == 0 else None)
+        proof = shard.prove()
+        if rank == 0:
+            with open(out / "proofs.txt", "a") as file:
+                print(world_size, proof, file=file)
+
+
+def test_a_run_goes_on_with_fewer_workers_after_one_was_killed(
+    train: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match="(?i)worker|fail"):
+        fit(two_epochs_in_spite_of_a_kill, train, tmp_path, workers=3)
+    assert (tmp_path / "killed").exists()
+    fit(two_epochs_in_spite_of_a_kill, train, tmp_path, 2, tmp_path / "state-3-1-20")
+    assert (tmp_path / "proofs.txt").read_text().splitlines() == [
+        f"3 epoch 0: {NUM_SAMPLES} samples, each exactly once: proven",
+        f"2 epoch 1: {NUM_SAMPLES} samples, each exactly once: proven",
+    ]
+
+
+def test_what_is_not_read_by_shardwise_is_refused() -> None:
+    with pytest.raises(errors.Unsupported, match="deals out the samples of one shardwise.ray"):
+        sr.ExactDataConfig().configure({"train": ray.data.range(10)}, 2)
+    given = sr.ExactDataConfig(datasets_to_split=[]).configure({"eval": ray.data.range(10)}, 2)
+    assert sorted(row["id"] for row in given[1]["eval"].iter_rows()) == list(range(10))
+
+
+def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
+    shards = [given["train"] for given in sr.ExactDataConfig().configure({"train": data}, 2)]
+    ds = shardwise.open(train)
+    for shard in shards:
+        for batch in shard.iter_batches(batch_size=100):
+            if batch["__index__"][-1] == shard.sampler[299]:
+                break
+        assert shard.epoch == 0
+    state = shards[0].state_dict(add_up=lambda words: words)
+    assert state["token"] == shards[1].token() == Sampler(ds, SHUFFLED, world_size=6).token(100)
+    with pytest.raises(errors.NotExact):
+        shards[0].prove(add_up=lambda words: words)
+    alone = sr.ExactDataConfig().configure({"train": data}, 1)[0]["train"]
+    alone.resume(state["token"])
+    rest = [i for batch in alone.iter_batches() for i in batch["__index__"].tolist()]
+    assert rest == list(Sampler(ds, SHUFFLED))[600:]
+    assert alone.epoch == 1
+    alone.set_epoch(5)
+    assert next(iter(alone.iter_rows()))["__index__"] == alone.sampler[0]
+    for _ in alone.iter_batches(batch_format="pyarrow"):
+        pass
+    assert alone.prove() == f"epoch 5: {NUM_SAMPLES} samples, each exactly once: proven"

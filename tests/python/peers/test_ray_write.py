@@ -1,0 +1,191 @@
+"""shardwise.ray.write() and index(): shards in order, nothing twice, one index of many parts."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_shards
+from peer_runs import NUM_SAMPLES, make_index
+from ray_runs import numbers_of, running_ray
+
+import shardwise
+from shardwise import Order, Sampler, errors
+
+pytest.importorskip("ray.data", reason="Ray Data is not installed")
+
+import pyarrow as pa
+import ray
+
+import shardwise.ray as sr
+from shardwise.ray.writing import ShardSink
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+SHUFFLED = Order(seed=17, chunk_size=50)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with running_ray():
+        yield
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+# Writing.
+
+
+def test_what_is_written_is_read_again(train: Path, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def double(row: dict[str, Any]) -> dict[str, Any]:
+        if row["__index__"] == 700 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return row | {"twice": row["bin"] * 2, "none": None}
+
+    data = sr.read(train, order=SHUFFLED, override_num_blocks=8).map(double)
+    report = sr.write(
+        data, tmp_path / "new", fields=["twice", "cls", "none"], prefix="half", max_bytes=9000
+    )
+    assert killed.exists()
+    assert report.num_samples == NUM_SAMPLES
+    assert [os.path.basename(path) for path in report.paths] == [
+        f"half-{number:06}.tar" for number in range(len(report.paths))
+    ]
+    assert sorted(os.listdir(tmp_path / "new")) == sorted(map(os.path.basename, report.paths))
+    sr.index(tmp_path / "new.idx", *report.paths, columns=["cls"], hashes=True, parts=3)
+    assert shardwise.verify(tmp_path / "new.idx", full=True) == []
+    old, new = shardwise.open(train), shardwise.open(tmp_path / "new.idx")
+    order = list(Sampler(old, SHUFFLED))
+    assert new.column("cls") == order
+    for place in (0, 1, 999, 2000):
+        sample = old[order[place]]
+        assert (new[place].key, new[place].bytes("twice")) == (sample.key, sample.bytes("bin") * 2)
+        assert new[place].keys() == ["twice", "cls"]
+    assert numbers_of(sr.read(tmp_path / "new.idx")) == list(range(NUM_SAMPLES))
+    assert len(report.paths) > 4
+
+
+def test_shards_that_are_there_stay_unless_they_are_to_be_replaced(
+    train: Path, tmp_path: Path
+) -> None:
+    few = sr.read(train, where="sample < 30")
+    first = sr.write(few, tmp_path / "new", max_samples=10, fields={"bin": "data"})
+    with pytest.raises(errors.InvalidArgument, match="there is a shard already: .*-000000.tar"):
+        sr.write(few, tmp_path / "new")
+    assert len(first.paths) == 3
+    index = tmp_path / "new.idx"
+    again = sr.write(few, tmp_path / "new", replace=True, index=index, columns=["cls"])
+    assert again.paths == first.paths[:1]
+    assert os.listdir(tmp_path / "new") == ["shard-000000.tar"]
+    assert shardwise.open(index).column("cls") == list(range(30))
+
+
+def test_a_task_that_was_done_twice_leaves_nothing_twice(tmp_path: Path) -> None:
+    class Task:
+        def __init__(self, number: int) -> None:
+            self.task_idx = number
+
+    class Result:
+        write_returns: Any = []
+
+    def block(first: int) -> Any:
+        keys = [f"{i:06}" for i in range(first, first + 10)]
+        return pa.table({"__key__": keys, "cls": list(range(first, first + 10))})
+
+    sink = ShardSink(str(tmp_path / "new"), "a", None, 4, 1 << 20, False)
+    sink.on_write_start(None)
+    second = sink.write([block(10)], Task(1))
+    sink.write([block(0)], Task(0))  # of a worker that died before it could say so
+    Result.write_returns = [second, sink.write([block(0)], Task(0))]
+    sink.on_write_complete(Result)
+    assert sink.report.num_samples == 20
+    assert sorted(os.listdir(tmp_path / "new")) == [f"a-{number:06}.tar" for number in range(6)]
+    shardwise.index(tmp_path / "a.idx", tmp_path / "new", columns=["cls"], threads=0)
+    assert shardwise.open(tmp_path / "a.idx").column("cls") == list(range(20))
+
+
+def test_a_write_that_fails_leaves_nothing(train: Path, tmp_path: Path) -> None:
+    few = sr.read(train, where="sample < 30")
+    with pytest.raises(errors.InvalidArgument, match='rows have no column "__key__"'):
+        sr.write(few.drop_columns(["__key__"]), tmp_path / "new")
+    with pytest.raises(errors.NotFound, match="rows have no column 'jpg'; there are bin, cls"):
+        sr.write(few, tmp_path / "new", fields=["jpg"])
+    with pytest.raises(errors.BadField, match="the field 'bin' cannot be stored"):
+        sr.write(few.map(lambda row: row | {"bin": {"a": 1}}), tmp_path / "new")
+    assert os.listdir(tmp_path / "new") == []
+    with pytest.raises(errors.InvalidArgument, match="not valid: prefix='a/b'"):
+        sr.write(few, tmp_path / "new", prefix="a/b")
+    with pytest.raises(errors.InvalidArgument, match="not valid: max_bytes=0"):
+        sr.write(few, tmp_path / "new", max_bytes=0)
+
+
+# Indexing.
+
+
+def test_parts_make_the_index_of_a_single_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shards(tmp_path / "shards", [40, 13, 30, 20, 7])
+    monkeypatch.chdir(tmp_path)
+    alone = shardwise.index("alone.idx", "shards", columns=["cls"], threads=0)
+    made = sr.index("made.idx", "shards", columns=["cls"], parts=3)
+    assert made.fingerprint == alone.fingerprint
+    tables = [list(tmp_path.glob(f"{name}.idx.*.table"))[0] for name in ("alone", "made")]
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    assert not list(tmp_path.glob("*.part-*"))
+    assert shardwise.open("made.idx").where("cls = 50")[0].key == "000050"
+    with pytest.raises(errors.NotFound, match="on the node .*gone"):
+        sr.index("made.idx", "gone", parts=2)
+    with pytest.raises(errors.InvalidArgument, match="not valid: parts=0"):
+        sr.index("made.idx", "shards", parts=0)
+
+
+class KillingHandler(http.server.SimpleHTTPRequestHandler):
+    """A server whose first answer to a task that indexes is the task's end."""
+
+    killed: list[int] = []
+
+    def do_GET(self) -> None:
+        for process in Path("/proc").iterdir():
+            if self.killed or not process.name.isdigit():
+                continue
+            try:
+                title = (process / "cmdline").read_bytes()
+            except OSError:  # it ended meanwhile
+                continue
+            if title.startswith(b"ray::_build_part"):
+                self.killed.append(int(process.name))
+                os.kill(int(process.name), signal.SIGKILL)
+        super().do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_part_whose_task_died_is_built_again(tmp_path: Path) -> None:
+    write_shards(tmp_path / "shards", [40, 13, 30, 20])
+    handler = partial(KillingHandler, directory=str(tmp_path / "shards"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        urls = f"http://127.0.0.1:{server.server_port}/train-{{000000..000003}}.tar"
+        made = sr.index(tmp_path / "made.idx", urls, columns=["cls"], parts=1)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert len(KillingHandler.killed) == 1
+    assert made.num_samples == 103
