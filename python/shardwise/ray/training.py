@@ -12,27 +12,14 @@ import ray.train
 
 from .. import _core
 from ..arguments import whole_number
-from ..errors import InvalidArgument, Unsupported
-from .reading import PLACE, IndexSource
-from .spec import Reading, dataset_of, sampler_of, walk_plan
+from ..errors import InvalidArgument
+from .reading import PLACE, source_of
+from .spec import Reading, dataset_of, sampler_of
 
 INDEX = "__index__"
 
 Sum = Callable[[list[int]], list[int]]
 _Counted = list[int] | None
-
-
-def source_of(data: ray.data.Dataset) -> IndexSource:
-    """What a dataset reads from. Raises Unsupported if that is not one read() alone."""
-    operators = walk_plan(data._logical_plan.dag)
-    sources = [op for op in operators if not op.input_dependencies]
-    found = [getattr(source, "datasource", None) for source in sources]
-    if len(found) != 1 or not isinstance(found[0], IndexSource):
-        raise Unsupported(
-            "ExactDataConfig deals out the samples of one shardwise.ray.read(), also with maps "
-            "behind it; name the datasets that are such in datasets_to_split"
-        )
-    return found[0]
 
 
 def _sum_by_torch(words: list[int]) -> list[int]:
