@@ -18,6 +18,7 @@ NEEDS = {
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
     "ray.md": ["ray", "torch"],
+    "ray_cluster.ipynb": ["ray", "torch"],
 }
 
 
@@ -45,8 +46,12 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_notebook_runs(tmp_path: Path) -> None:
-    notebook = json.loads((ROOT / "examples/first_epochs.ipynb").read_text())
+@pytest.mark.parametrize("name", ["first_epochs", "ray_cluster"])
+def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
+    for module in NEEDS.get(f"{name}.ipynb", []):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"no {module}")
+    notebook = json.loads((ROOT / f"examples/{name}.ipynb").read_text())
     assert not any(cell.get("outputs") for cell in notebook["cells"])
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     script = tmp_path / "notebook.py"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import ray
 import ray.data
 from numpy.typing import NDArray
 from ray.data.block import BlockMetadata
@@ -16,7 +17,7 @@ from ray.data.datasource import ReadTask
 
 from .. import _core
 from ..arguments import columns_of, refuse, require, whole_number
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unsupported
 from ..opening import open as open_dataset
 from .blocks import Column, Part, chosen_columns, layout_of, row_bytes, schema_of
 from .predicates import to_sql
@@ -25,6 +26,10 @@ from .spec import Numbers, Reading, chosen, dataset_of, numbers_of, reference_of
 PLACE = "shardwise.place"
 """The entry of a DataContext that says which rank's samples of which epoch are read: a dict of the
 entries of a Reading that differ."""
+
+PUSHES = tuple(int(part) for part in ray.__version__.split(".")[:2]) >= (2, 60)
+"""Whether Ray asks a source for columns and conditions in the way that is answered here. Before
+that a source had to rename columns, too."""
 
 _PLANNED_AT_ONCE = 1 << 20
 
@@ -89,6 +94,7 @@ class IndexSource(ray.data.Datasource):
         self, data: _core.Dataset, reading: Reading, columns: tuple[Column, ...], deal: int
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._predicate_expr: Any = None
         self.reading = reading
         self._all_columns = layout_of(data).columns
         self._columns = columns
@@ -111,13 +117,13 @@ class IndexSource(ray.data.Datasource):
     # Projection.
 
     def supports_projection_pushdown(self) -> bool:
-        return True
+        return PUSHES
 
     def get_projection_map(self) -> dict[str, str] | None:
         return self._projection_map
 
-    def apply_projection(self, projection_map: Any, *_: Any) -> IndexSource:
-        """Reads only these columns. Takes a list of names, or a dict of them."""
+    def apply_projection(self, projection_map: dict[str, str] | None) -> IndexSource:
+        """Reads only these columns."""
         if projection_map is None:
             return self
         clone = copy.copy(self)
@@ -130,7 +136,7 @@ class IndexSource(ray.data.Datasource):
     # Predicates.
 
     def supports_predicate_pushdown(self) -> bool:
-        return True
+        return PUSHES
 
     def apply_predicate(self, predicate_expr: Any) -> IndexSource:
         """Reads only the rows for which it holds; itself, if that is left to Ray."""
@@ -205,6 +211,20 @@ class IndexSource(ray.data.Datasource):
         ]
 
 
+def source_of(data: ray.data.Dataset) -> IndexSource:
+    """What a dataset reads from. Raises Unsupported if that is not one read() alone."""
+    operator = data._logical_plan.dag
+    while len(operator.input_dependencies) == 1:
+        operator = operator.input_dependencies[0]
+    source = getattr(operator, "datasource", None) or getattr(operator, "_datasource", None)
+    if not isinstance(source, IndexSource):
+        raise Unsupported(
+            "ExactDataConfig deals out the samples of one shardwise.ray.read(), also with maps "
+            "behind it; name the datasets that are such in datasets_to_split"
+        )
+    return source
+
+
 def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
     """The dataset, opened by the path of its index: workers do not build one."""
     if isinstance(source, _core.Dataset):
@@ -256,8 +276,8 @@ def read(
 
     Rows come in order (its context has preserve_order). count(), schema() and size_bytes() are
     known without reading: sizes exactly for fields, on average for texts. A task is a run of the
-    order, within shards, too; done again, it gives the same rows. Columns that are not selected are
-    not read, and filter() on metadata columns, "__key__" and "__index__" leaves out rows before
+    order, within shards, too; done again, it gives the same rows. With Ray 2.60 or newer, columns
+    that are not selected are not read, and filter() on metadata columns, "__key__" and "__index__" leaves out rows before
     they are read, if all of it is comparisons with numbers and texts, lists, and nulls.
 
     Costs, here: 0.1 us a sample and column, 1 us if the index has metadata columns. Raises

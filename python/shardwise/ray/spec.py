@@ -90,10 +90,3 @@ def naming_the_node() -> Iterator[None]:
 def reference_of(data: _core.Dataset) -> bytes:
     """What dataset_of() takes. Raises Unsupported if the dataset cannot be found again."""
     return pickle.dumps(data, protocol=5)
-
-
-def walk_plan(operator: Any) -> Iterator[Any]:
-    """The operators of a logical plan of Ray Data, the last one first."""
-    yield operator
-    for before in operator.input_dependencies:
-        yield from walk_plan(before)

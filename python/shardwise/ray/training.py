@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray.cloudpickle
@@ -13,26 +14,13 @@ import ray.train
 from .. import _core
 from ..arguments import whole_number
 from ..errors import InvalidArgument, Unsupported
-from .reading import PLACE, IndexSource
-from .spec import Reading, dataset_of, sampler_of, walk_plan
+from .reading import PLACE, source_of
+from .spec import Reading, dataset_of, sampler_of
 
 INDEX = "__index__"
 
 Sum = Callable[[list[int]], list[int]]
 _Counted = list[int] | None
-
-
-def source_of(data: ray.data.Dataset) -> IndexSource:
-    """What a dataset reads from. Raises Unsupported if that is not one read() alone."""
-    operators = walk_plan(data._logical_plan.dag)
-    sources = [op for op in operators if not op.input_dependencies]
-    found = [getattr(source, "datasource", None) for source in sources]
-    if len(found) != 1 or not isinstance(found[0], IndexSource):
-        raise Unsupported(
-            "ExactDataConfig deals out the samples of one shardwise.ray.read(), also with maps "
-            "behind it; name the datasets that are such in datasets_to_split"
-        )
-    return found[0]
 
 
 def _sum_by_torch(words: list[int]) -> list[int]:
@@ -52,6 +40,17 @@ def _sum_by_torch(words: list[int]) -> list[int]:
     dist.all_reduce(total)
     sums: list[int] = total.tolist()
     return sums
+
+
+@contextmanager
+def _current(context: Any) -> Iterator[None]:
+    """Makes a DataContext that of this process; older versions of Ray ask no other."""
+    before = ray.data.DataContext.get_current()
+    ray.data.DataContext._set_current(context)
+    try:
+        yield
+    finally:
+        ray.data.DataContext._set_current(before)
 
 
 def _rows(batch: Any) -> int:
@@ -238,7 +237,7 @@ class ExactShard(ray.data.DataIterator):
 
     def _to_ref_bundle_iterator(self) -> Any:
         data = self._dataset()
-        with ray.data.DataContext.current(data.context):
+        with _current(data.context):  # tasks are planned now
             return data.iterator()._to_ref_bundle_iterator()
 
     def stats(self) -> str:
@@ -316,6 +315,8 @@ class ExactDataConfig(ray.train.DataConfig):
         execution_options: Any = None,
     ) -> None:
         super().__init__(datasets_to_split, execution_options)
+        self._split = datasets_to_split
+        self._given_options = execution_options
         self._even = even
         self._local = local
 
@@ -331,7 +332,7 @@ class ExactDataConfig(ray.train.DataConfig):
         output: list[dict[str, Any]] = [{} for _ in range(world_size)]
         for name, data in datasets.items():
             options = self._options_of(name)
-            if self._datasets_to_split != "all" and name not in self._datasets_to_split:
+            if self._split != "all" and name not in self._split:
                 for given in output:
                     given[name] = data.iterator()
                 continue
@@ -339,13 +340,15 @@ class ExactDataConfig(ray.train.DataConfig):
             for rank, given in enumerate(output):
                 own = copy.deepcopy(options)
                 if self._local and worker_node_ids is not None:
+                    if not hasattr(own, "label_selector"):
+                        raise Unsupported("local=True needs Ray 2.60 or newer")
                     own.label_selector = {"ray.io/node-id": worker_node_ids[rank]}
                 place = reading._replace(rank=rank, world_size=world_size)
                 given[name] = ExactShard(data, place, self._even, own)
         return output
 
     def _options_of(self, name: str) -> Any:
-        given = self._user_execution_options
+        given = self._given_options
         if isinstance(given, dict):
             given = given.get(name)
         options = copy.deepcopy(given or self.default_ingest_options())

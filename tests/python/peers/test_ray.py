@@ -29,6 +29,7 @@ from ray.data.expressions import col, lit
 
 import shardwise.ray as sr
 from shardwise.ray.predicates import to_sql
+from shardwise.ray.reading import PUSHES, source_of
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -163,7 +164,7 @@ def test_count_size_and_schema_are_known_without_a_shard(own: Path) -> None:
 
 def test_a_task_is_small_whatever_it_reads(train: Path) -> None:
     data = sr.read(train, order=SHUFFLED)
-    source = data._logical_plan.dag.datasource
+    source = source_of(data)
     tasks = source.get_read_tasks(40)
     assert len(tasks) == 40
     assert max(len(ray.cloudpickle.dumps(task)) for task in tasks[1:]) < 1024
@@ -173,12 +174,14 @@ def test_a_task_is_small_whatever_it_reads(train: Path) -> None:
     assert sum(task.metadata.num_rows for task in tasks) == NUM_SAMPLES
 
 
+@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
 def test_columns_that_are_not_selected_are_not_read(own: Path) -> None:
     take_away(own, 0, 1, 2, 3)
     rows = sr.read(own).select_columns(["cls", "__index__"]).take_all()
     assert rows == [{"cls": i, "__index__": i} for i in range(103)]
 
 
+@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
 def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     take_away(own, 1, 2, 3)
     condition = (col("cls") < 40) & (col("__key__") != "000007")
@@ -205,9 +208,9 @@ CONDITIONS = [
     ((col("__index__") > -3) & (col("__index__") <= 10**6) & (col("__index__") != 2), True),
     ((col("__index__") == 10**6) | (col("__index__") == 4), True),
     (col("__key__") < "000017", True),
-    (col("cls") % 2 == 0, False),
+    (col("cls") + 1 == 4, False),
     (col("txt").is_not_null(), False),
-    ((col("cls") < 50) & (col("cls") % 2 == 0), False),
+    ((col("cls") < 50) & (col("cls") + 1 == 4), False),
     (col("__slot__") < 5, False),
 ]
 
@@ -231,7 +234,7 @@ def test_conditions_hold_for_the_rows_for_which_they_hold_in_ray(
         columns = ["cls", "w=json:$.w", "name=json:$.name"]
         shardwise.index(folder / "a.idx", folder / "a.tar", columns=columns, threads=0)
     data = sr.read(folder / "a.idx", where=where, order=SHUFFLED)
-    source = data._logical_plan.dag.datasource
+    source = source_of(data)
     assert (to_sql(condition, source._all_columns, source.data) is not None) == is_pushed
     in_ray = data.materialize().filter(expr=condition).take_all()
     assert data.filter(expr=condition).take_all() == in_ray
