@@ -15,8 +15,9 @@
 
 namespace shardwise::detail {
 
-/// A shard that is wanted.
-struct CacheRequest {
+/// Which shard is meant: where it comes from, and which version of it. CacheAccess::name_of() makes
+/// the shard's name of `url`, `compression` and `validator`.
+struct ShardSource {
   /// The URL of a remote shard, or the path of a local one.
   std::string url;
   /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
@@ -29,7 +30,10 @@ struct CacheRequest {
   std::optional<std::uint64_t> size_bytes = {};    ///< as the cache holds it
   std::optional<std::uint64_t> source_bytes = {};  ///< at its source
   std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
-  bool fetch_again = false;                        ///< what is in the cache will not do
+};
+
+/// What a shard must pass before it is given out.
+struct ShardAdmission {
   /// Checks a fetched shard before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
   /// Makes the note of a fetched shard that becomes part of the cache. Called after `check`, by the
@@ -39,6 +43,13 @@ struct CacheRequest {
   /// something else is not the one that is asked for; one that passed no check is checked now.
   /// Without it, shards in the cache are taken unchecked.
   std::optional<Hash128> checked_as = {};
+  bool fetch_again = false;  ///< what is in the cache will not do
+};
+
+/// A shard that is wanted.
+struct CacheRequest {
+  ShardSource source;
+  ShardAdmission admission = {};
   /// Ends the call with Cancelled.
   CancelToken cancel = {};
 };
@@ -111,6 +122,7 @@ class SHARDWISE_EXPORT ShardFetch {
   CachedShard run();
 
  private:
+  friend class shardwise::ShardCache;
   friend struct CacheAccess;
   struct Impl;
   explicit ShardFetch(std::unique_ptr<Impl> impl);
@@ -170,6 +182,8 @@ using detail::local_validator;
 using detail::NextUse;
 using detail::NextUseOf;
 using detail::Note;
+using detail::ShardAdmission;
 using detail::ShardFetch;
+using detail::ShardSource;
 
 }  // namespace shardwise

@@ -45,8 +45,8 @@ void ShardCache::Impl::require_within_budget(const CacheRequest& request,
                                              std::uint64_t size_bytes) const {
   if (size_bytes <= options.budget_bytes || options.bypass_large) return;
   throw Error(ErrorCode::kNoSpace, "the shard is larger than the shard cache's budget",
-              in_quotes(redacted_url(request.url)) + " (" + human_bytes(size_bytes) + ", budget " +
-                  human_bytes(options.budget_bytes) + ")",
+              in_quotes(redacted_url(request.source.url)) + " (" + human_bytes(size_bytes) +
+                  ", budget " + human_bytes(options.budget_bytes) + ")",
               "give the cache " + std::to_string(size_bytes) +
                   " bytes at least, or let large shards bypass it (--cache-bypass-large)");
 }

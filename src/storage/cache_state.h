@@ -17,11 +17,12 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
 
 // The state that the parts of the shard cache share: shard_cache.cc finds a shard or has it
-// fetched, cache_room.cc makes room for it, shard_fetch.cc fetches it, cache_upkeep.cc lists,
-// verifies and removes shards.
+// fetched, cache_room.cc makes room for it, shard_fetch.cc fetches it, cache_locks.cc has the locks
+// of all that, and cache_inspect.cc lists, verifies and removes shards.
 
 namespace shardwise {
 
@@ -104,6 +105,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Waits for the lock to fetch the shard, for as long as its owner's fetch makes progress.
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::uint64_t size_wanted(const CacheRequest& request) const;
+  /// Holds the shard's name, and finds out how much room it takes. Makes none yet.
+  /// @param lock  the one to fetch the shard.
+  std::unique_ptr<ShardFetch::Impl> begin_fetch(detail::ByteLock lock, const CacheRequest& request,
+                                                const std::string& name, const NextUseOf& next_use);
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
   /// A shard in the cache that may have to make room.
   struct Candidate {

@@ -96,10 +96,10 @@ void ShardFetch::Impl::make_file() {
 
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   if (size_bytes <= reserved_bytes) return;
-  if (request.size_bytes) {
+  if (request.source.size_bytes) {
     throw StaleIndex("the shard is longer than it was when it was indexed",
-                     in_quotes(redacted_url(request.url)) + " (" +
-                         std::to_string(*request.size_bytes) + " bytes then)",
+                     in_quotes(redacted_url(request.source.url)) + " (" +
+                         std::to_string(*request.source.size_bytes) + " bytes then)",
                      "run `shardwise index` again");
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
@@ -114,10 +114,10 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
-  if (!request.source_hash || *request.source_hash == hash) return;
+  if (!request.source.source_hash || *request.source.source_hash == hash) return;
   throw StaleIndex("the fetched bytes are not those that were indexed",
-                   in_quotes(redacted_url(request.url)) + " (hash " + to_string(hash) + ", not " +
-                       to_string(*request.source_hash) + ")",
+                   in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) +
+                       ", not " + to_string(*request.source.source_hash) + ")",
                    "fetch it again; if it changed at its source, run `shardwise index` again");
 }
 
@@ -125,7 +125,7 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                                     std::uint64_t size_bytes) const {
   if (!wanted || *wanted == size_bytes) return;
   throw StaleIndex("the shard is not as long as it was when it was indexed",
-                   in_quotes(redacted_url(request.url)) + " (" + std::to_string(size_bytes) +
+                   in_quotes(redacted_url(request.source.url)) + " (" + std::to_string(size_bytes) +
                        " bytes now, " + std::to_string(*wanted) + " then)",
                    "run `shardwise index` again");
 }
@@ -133,15 +133,16 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 /// Fetches the file as it is at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Stat found = cache->fetchers->fetch(
-      {.url = request.url, .validator = request.validator, .cancel = request.cancel}, sink);
+      {.url = request.source.url, .validator = request.source.validator, .cancel = request.cancel},
+      sink);
   require_source_hash(sink.hash());
-  require_size(request.source_bytes, sink.size_bytes());
+  require_size(request.source.source_bytes, sink.size_bytes());
   return {sink.size_bytes(), sink.hash(), found.validator};
 }
 
 void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
                               const std::string& shown) {
-  ExpandingReader reader(compressed, request.compression, shown);
+  ExpandingReader reader(compressed, request.source.compression, shown);
   std::string piece(kCachePieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
     request.cancel.throw_if_cancelled();
@@ -150,28 +151,29 @@ void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
-  if (!request.local_copy.empty() || !is_fetched_url(request.url)) return copy_local(sink);
-  if (request.compression == Compression::kNone) return fetch_to(sink);
+  if (!request.source.local_copy.empty() || !is_fetched_url(request.source.url))
+    return copy_local(sink);
+  if (request.source.compression == Compression::kNone) return fetch_to(sink);
   // No room is made for the compressed file: it goes as soon as it is expanded.
   AtomicFile stored(cache->directory.shard_path(name));
   FileSink to(stored.file(), nullptr);
   Source source = fetch_to(to);
   stored.file().resize(source.size_bytes);
   const MappedFile map = MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
-  expand(sink, map.bytes(), redacted_url(request.url));
+  expand(sink, map.bytes(), redacted_url(request.source.url));
   return source;
 }
 
 /// Reads a source that lies on this machine: a local shard, or a local copy of a remote one.
 ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
-  const bool is_copy = !request.local_copy.empty();
-  const std::string& path = is_copy ? request.local_copy : request.url;
+  const bool is_copy = !request.source.local_copy.empty();
+  const std::string& path = is_copy ? request.source.local_copy : request.source.url;
   const MappedFile map = MappedFile::open(path, MappedFile::Access::kSequential);
-  Source source{map.bytes().size(), {}, request.validator};
+  Source source{map.bytes().size(), {}, request.source.validator};
   if (!is_copy) {
     source.validator = local_validator(map.identity().size_bytes, map.identity().mtime_ns);
-    if (!request.validator.empty() && source.validator != request.validator) {
-      throw_changed_at_source(path, request.validator, source.validator);
+    if (!request.source.validator.empty() && source.validator != request.source.validator) {
+      throw_changed_at_source(path, request.source.validator, source.validator);
     }
   }
   const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
@@ -184,7 +186,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   try {
     source.hash = hash128(map.bytes());
     require_source_hash(source.hash);
-    if (request.compression == Compression::kNone) {
+    if (request.source.compression == Compression::kNone) {
       for (std::size_t at = 0; at < map.bytes().size(); at += kCachePieceBytes) {
         request.cancel.throw_if_cancelled();
         sink.write(map.bytes().substr(at, kCachePieceBytes));
@@ -220,9 +222,9 @@ CachedShard ShardFetch::Impl::run() {
     ++s.fetched;
     s.fetched_bytes += source.size_bytes;
   });
-  require_size(request.size_bytes, sink.size_bytes());
+  require_size(request.source.size_bytes, sink.size_bytes());
   file->file().resize(sink.size_bytes());
-  if (request.check) request.check(file->temporary_path());
+  if (request.admission.check) request.admission.check(file->temporary_path());
   SHARDWISE_FAULT_POINT("shard_cache.checked");
   if (bypass) {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
@@ -240,17 +242,18 @@ CachedShard ShardFetch::Impl::run() {
       directory.remove_note(name);
     }
   } new_record{cache->directory, name};
-  cache->directory.write_record(name,
-                                {.url = redacted_url(request.url),
-                                 .validator = source.validator,
-                                 .compression = std::string(compression_name(request.compression)),
-                                 .source_bytes = source.size_bytes,
-                                 .source_hash = source.hash,
-                                 .size_bytes = sink.size_bytes(),
-                                 .hash = sink.hash(),
-                                 .checked_as = request.checked_as,
-                                 .glance = detail::CacheDirectory::glance_at(file->file())});
-  if (request.make_note) cache->write_note(name, sink.hash(), request.make_note());
+  cache->directory.write_record(
+      name, {.url = redacted_url(request.source.url),
+             .validator = source.validator,
+             .compression = std::string(compression_name(request.source.compression)),
+             .source_bytes = source.size_bytes,
+             .source_hash = source.hash,
+             .size_bytes = sink.size_bytes(),
+             .hash = sink.hash(),
+             .checked_as = request.admission.checked_as,
+             .glance = detail::CacheDirectory::glance_at(file->file())});
+  if (request.admission.make_note)
+    cache->write_note(name, sink.hash(), request.admission.make_note());
   file->file().sync();  // here, so that commit() has little to sync while others wait for room
   {
     // A process that counts under the room byte sees the shard under exactly one name.

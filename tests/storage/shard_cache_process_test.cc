@@ -44,7 +44,7 @@ class ShardCacheProcessTest : public ::testing::Test {
             .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
   }
   CacheRequest request(int i) const {
-    return {.url = server_.url(path(i)), .size_bytes = kShardBytes};
+    return {.source = {.url = server_.url(path(i)), .size_bytes = kShardBytes}};
   }
   std::vector<std::string> temporaries() const {
     std::vector<std::string> found;
