@@ -27,6 +27,7 @@ constexpr std::string_view kMarkerName = "shardwise-cache";
 constexpr std::string_view kMarkerText = "shardwise shard cache, version 2\n";
 constexpr std::string_view kMarkerFamily = "shardwise shard cache, version ";
 constexpr std::string_view kLocksName = "locks";
+constexpr std::string_view kLedgerName = "used";
 constexpr std::string_view kShardsName = "shards";
 constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
@@ -88,7 +89,7 @@ std::string read_small(const std::string& path, std::size_t max_bytes) {
 }
 
 bool is_own_top_name(std::string_view name) {
-  return name == kMarkerName || name == kLocksName || name == kShardsName ||
+  return name == kMarkerName || name == kLocksName || name == kLedgerName || name == kShardsName ||
          is_temporary_name(name, kMarkerName);
 }
 
@@ -156,6 +157,7 @@ std::string CacheDirectory::note_path(const std::string& name) const {
   return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kNoteSuffix);
 }
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
+std::string CacheDirectory::ledger_path() const { return path_ + "/" + std::string(kLedgerName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
   constexpr int kTries = 100;  // shards never appear so fast that all of these are needed

@@ -65,6 +65,7 @@ class CacheDirectory {
   std::string record_path(const std::string& name) const;
   std::string note_path(const std::string& name) const;
   std::string locks_path() const;
+  std::string ledger_path() const;
 
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;

@@ -12,6 +12,7 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/eviction.h"
 
 namespace shardwise::detail {
 
@@ -56,21 +57,6 @@ struct CacheRequest {
 
 /// The validator of a local file.
 SHARDWISE_EXPORT std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns);
-
-/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
-struct NextUse {
-  enum class Kind : std::uint8_t {
-    kUnknown,  ///< the cache knows only when it was used last
-    kAt,       ///< at the slot `position`
-    kNever,
-    kInUse,  ///< when the new shard is needed: it must stay
-  };
-  Kind kind = Kind::kUnknown;
-  std::uint64_t position = 0;
-  std::uint64_t shard = 0;  ///< its number, which decides between equals
-  /// False: it is needed before the new shard is, so it may not go yet.
-  bool may_go_now = true;
-};
 
 /// Says when the shard called `name`, as CacheAccess::name_of(), is needed next. Must not call the
 /// cache.
@@ -179,7 +165,6 @@ using detail::CacheAccess;
 using detail::CachedShard;
 using detail::CacheRequest;
 using detail::local_validator;
-using detail::NextUse;
 using detail::NextUseOf;
 using detail::Note;
 using detail::ShardAdmission;

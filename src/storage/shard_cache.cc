@@ -35,15 +35,17 @@ using detail::touch;
 //                         begin_ahead(), sweep(),
 //                         renew()                   tries      any
 //   use byte, shared      hold()                    waits      nothing, or the fetch byte
-//   room byte             lock_room()               waits      at most both of them, of one shard
+//   room byte             lock_room()               waits      at most both of them, of one shard,
+//                                                              and victims' use bytes
 //   use byte, exclusive   try_to_remove(), prune(),
-//                         remove(), entries()       tries      the room byte (entries(): nothing)
+//                         remove(), entries()       tries      any
 //
 // Why nobody waits for ever. The use byte is exclusive, and the room byte is taken, only for as
-// long as files are counted and unlinked; fetching is done with neither. A fetch byte is held for
-// as long as a fetch takes, and its owner may need a shard out of the way that the waiting thread
-// still reads. So nobody waits for a shard to fall out of use without a limit: get() asks
-// make_room() to be patient only for a while (room_timeout), then fetches to a file of its own.
+// long as files are unlinked; fetching is done with neither. Who has the room byte waits for none.
+// A fetch byte is held for as long as a fetch takes, and its owner may need a shard out of the way
+// that the waiting thread still reads. So nobody waits for a shard to fall out of use without a
+// limit: get() asks make_room() to be patient only for a while (room_timeout), then fetches to a
+// file of its own.
 //
 // Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
 // and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
@@ -302,8 +304,7 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
                           "give it as many bytes as its disk can spare");
   }
   auto impl = std::make_shared<Impl>(options);
-  const auto room = impl->lock_room({});
-  impl->sweep(impl->directory.scan());
+  impl->take_stock();
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 
@@ -353,6 +354,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   if (!is_free) {
     fetch.bypass = true;
     fetch.make_file();
+    cache.impl_->ledger.doubt();
   }
   Pause pause;
   // The preferred victim is still needed by work that began earlier. While fetches of this process
@@ -362,17 +364,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
-    {
-      const auto room = cache.impl_->lock_room(request);
-      const auto made =
-          cache.impl_->make_room(room, name, fetch.reserved_bytes, next_use, {.patient = patient});
-      if (made != ShardCache::Impl::Room::kNotNow) {
-        fetch.bypass = made == ShardCache::Impl::Room::kNone;
-        // While the room byte is held: the next process that counts must see these bytes.
-        fetch.make_file();
-        break;
-      }
-    }
+    if (fetch.make_room({.is_patient = patient}) != Room::kNotNow) break;
     pause();
     const auto now = Clock::now();
     const auto timeout = cache.impl_->options.room_timeout;
@@ -409,14 +401,8 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   if (!cache.impl_->clear(*lock, request, name, milliseconds::zero())) return Ahead::kNotNow;
   auto begun = cache.impl_->begin_fetch(*std::move(lock), request, name, next_use);
-  {
-    const auto room = cache.impl_->lock_room(request);
-    if (cache.impl_->make_room(room, name, begun->reserved_bytes, next_use,
-                               {.ahead_for = needed_at}) != ShardCache::Impl::Room::kMade) {
-      return Ahead::kNotNow;
-    }
-    begun->make_file();
-  }
+  const Room made = begun->make_room({.ahead_for = needed_at});
+  if (made != Room::kMade) return Ahead::kNotNow;
   fetch.emplace(ShardFetch(std::move(begun)));
   return Ahead::kFetch;
 }

@@ -32,7 +32,8 @@ using detail::kCachePieceBytes;
 //                                                                that opens the cache removes both
 //   sync(), outside the room     the same                        the same
 //     byte, for it takes long
-//   commit(), under it           <name>.tar + both               the shard is there, whole
+//   rename, under it             <name>.tar + both               the shard is there, whole
+//   sync of the directory        the same                        the same
 //
 // The record precedes the shard, so that no process finds a shard of which it does not know the
 // hash. The bytes are synced before the rename, so that a name never stands for missing bytes.
@@ -88,10 +89,21 @@ class FileSink : public Fetcher::Sink {
   std::uint64_t written_back_ = 0;
 };
 
+Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
+  return cache->make_room(
+      {.request = request, .name = name, .size_bytes = reserved_bytes, .next_use = next_use}, need,
+      [&](bool is_bypass) {
+        bypass = is_bypass;
+        make_file();
+      });
+}
+
 void ShardFetch::Impl::make_file() {
-  file = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  uncounted.reset(&cache->ledger);
+  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
-  file->file().reserve(reserved_bytes);
+  made->file().reserve(reserved_bytes);
+  file = std::move(made);
 }
 
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
@@ -103,14 +115,19 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
                      "run `shardwise index` again");
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
-  if (!bypass) {
+  const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
+  if (bypass) {
+    cache->ledger.doubt();
+    grow_file(true);
+  } else {
     cache->require_within_budget(request, size_bytes);
-    const auto room = cache->lock_room(request);
-    // make_room() counts the temporary file at its present size: only the growth is new.
-    bypass = cache->make_room(room, name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
+    // The temporary file counts at its present size: only the growth is new.
+    const Room made = cache->make_room(
+        {.request = request, .name = name, .size_bytes = more, .next_use = next_use}, {},
+        grow_file);
+    bypass = made != Room::kMade;
   }
   reserved_bytes += more;
-  file->file().reserve(reserved_bytes);
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
@@ -230,6 +247,7 @@ CachedShard ShardFetch::Impl::run() {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
+    uncounted.release();
     return std::move(held);
   }
   struct NewRecord {
@@ -254,13 +272,21 @@ CachedShard ShardFetch::Impl::run() {
              .glance = detail::CacheDirectory::glance_at(file->file())});
   if (request.admission.make_note)
     cache->write_note(name, sink.hash(), request.admission.make_note());
-  file->file().sync();  // here, so that commit() has little to sync while others wait for room
+  SHARDWISE_FAULT_POINT("shard_cache.before_sync");
+  file->file().sync();
+  SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {
     // A process that counts under the room byte sees the shard under exactly one name.
     const auto room = cache->lock_room(request);
-    file->commit();
+    cache->ledger.change([&] {
+      file->keep_as(held.path());
+      return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
+    });
+    uncounted.release();
     new_record.stays = true;
   }
+  SHARDWISE_FAULT_POINT("shard_cache.named");
+  sync_directory_of(held.path());
   file.reset();
   detail::touch(held.path());
   return std::move(held);

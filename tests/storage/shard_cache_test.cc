@@ -904,11 +904,67 @@ TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
 }
 
+/// A disk that holds three shards.
+struct SmallDisk {
+  static inline std::string folder;
+  static void handle(const char* point) {
+    if (std::string_view(point) != "shard_cache.temporary_made") return;
+    int shards = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      shards += entry.path().extension() == ".tar" ? 1 : 0;
+    }
+    if (shards >= 3) throw Error(ErrorCode::kNoSpace, "the disk is full", "", "");
+  }
+};
+
+// faults.md 5
+TEST_F(ShardCacheTest, AFullDiskMakesRoomAndTheRunGoesOn) {
+  const auto cache = ShardCache::open(options());
+  SmallDisk::folder = dir_ / "cache/shards";
+  set_fault_handler(&SmallDisk::handle);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(read(*cache, i), body(i));
+  EXPECT_EQ(cache->stats().evicted, 5u);
+  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
+
+  std::vector<CachedShard> used;
+  for (const int i : {5, 6, 7}) used.push_back(CacheAccess::get(*cache, request(i)));
+  EXPECT_THAT(error_text([&] { read(*cache, 0); }),
+              AllOf(HasSubstr("disk of the shard cache is full, and no shard may go"),
+                    HasSubstr(dir_ / "cache"), HasSubstr("free space")));
+  set_fault_handler(nullptr);
+  EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
+}
+
+TEST_F(ShardCacheTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain) {
+  const std::string count = dir_ / "cache/used";
+  const auto cache = ShardCache::open(options(4));
+  for (int i = 0; i < 3; ++i) read(*cache, i);
+  const std::string three = test::read_file(count);
+  for (int i = 3; i < 6; ++i) read(*cache, i);
+  EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
+  const std::string four = test::read_file(count);
+  // A flipped bit, no file, and a program that does not know of it: a shard more than it says.
+  for (const std::string& damaged : {std::string(), four.substr(0, 40), "x" + four.substr(1),
+                                     three.substr(0, 24) + four.substr(24)}) {
+    test::write_file(count, damaged);
+    read(*cache, 6);
+    read(*cache, 7);
+    EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
+  }
+  std::filesystem::remove(count);
+  read(*cache, 0);
+  EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
+  test::write_file(count, three);
+  const auto again = ShardCache::open(options(4));
+  read(*again, 1);
+  EXPECT_EQ(again->used_bytes(), 4 * kShardBytes) << "whoever opens the cache counts";
+}
+
 // faults.md 5
 TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {
   const auto cache = ShardCache::open(options());
   set_fault_handler([](const char* point) {
-    if (std::string_view(point) == "atomic_file.before_sync") {
+    if (std::string_view(point) == "shard_cache.before_sync") {
       throw Error(ErrorCode::kNoSpace, "the disk is full", "", "");
     }
   });
