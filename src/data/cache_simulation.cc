@@ -46,6 +46,15 @@ void check(std::uint64_t num_shards, std::span<const EpochUses> epochs) {
   }
 }
 
+/// The smallest budget of which `bytes` always stay, though shards of these sizes leave beforehand.
+std::uint64_t above_low_water(std::uint64_t bytes, std::span<const std::uint64_t> sizes_bytes) {
+  const auto smallest = std::min_element(sizes_bytes.begin(), sizes_bytes.end());
+  std::uint64_t budget = bytes + bytes / 255;
+  if (smallest == sizes_bytes.end() || *smallest > low_water_bytes(budget)) return bytes;
+  while (budget - low_water_bytes(budget) < bytes) ++budget;
+  return budget;
+}
+
 /// A cache in the middle of its epochs. Slots are counted on over the epochs.
 class SimulatedCache {
  public:
@@ -96,7 +105,11 @@ class SimulatedCache {
 
   EvictionCandidate candidate(std::uint64_t number) const noexcept {
     const Shard& shard = shards_[number];
-    return {number, sizes_[number], shard.last_use, shard.next_use};
+    return {.size_bytes = sizes_[number],
+            .last_use = static_cast<std::int64_t>(shard.last_use),
+            .next = {.kind = shard.next_use ? NextUse::Kind::kAt : NextUse::Kind::kNever,
+                     .position = shard.next_use.value_or(0),
+                     .shard = number}};
   }
 
   void begin_use(const ShardUse& use, std::uint64_t first_slot) {
@@ -123,12 +136,19 @@ class SimulatedCache {
     const std::uint64_t size = sizes_[use.shard];
     ++counts_.fetches;
     counts_.bytes_fetched += size;
-    if (size > budget_ - bytes_in_use_) {
+    const Eviction eviction = choose_victims(idle_,
+                                             {.size_bytes = size,
+                                              .budget_bytes = budget_,
+                                              .used_bytes = cached_bytes_,
+                                              .freeable_bytes = cached_bytes_ - bytes_in_use_},
+                                             [](const EvictionCandidate&) { return true; });
+    if (eviction.room != Room::kMade) {
       ++counts_.bypasses;
       return;
     }
-    while (size > budget_ - cached_bytes_) {
-      const std::uint64_t victim = idle_.begin()->shard;
+    // Nobody holds an idle shard here, so that the victims are the first ones.
+    for (std::size_t i = 0; i < eviction.victims.size(); ++i) {
+      const std::uint64_t victim = idle_.begin()->next.shard;
       idle_.erase(idle_.begin());
       shards_[victim].is_cached = false;
       cached_bytes_ -= sizes_[victim];
@@ -262,7 +282,7 @@ std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
     bytes += size;
     peak = std::max(peak, bytes);
   }
-  return peak;
+  return above_low_water(peak, sizes_bytes);
 }
 
 std::uint64_t peak_bytes_in_use(const EpochUses& epoch,

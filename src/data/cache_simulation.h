@@ -8,7 +8,7 @@
 #include "order/shard_use.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/fetch_plan.h"
-#include "storage/replacement.h"
+#include "storage/eviction.h"
 
 namespace shardwise {
 
@@ -57,13 +57,15 @@ class NextUses {
 ///  * At each slot where uses begin, first those whose shards are cached are served; then the
 ///    others are fetched, in the order of their numbers.
 ///  * A shard is in use from the begin of its use to before its end, and then not evicted.
-///  * To make room, shards leave in the order of leaves_before(), as they are known at this slot.
-///    If all shards that are not in use would not make enough, none leaves, and the fetched shard
-///    is bypassed: it counts as a fetch, takes no room, and its next use is a fetch again.
+///  * To make room, shards leave as choose_victims() says of what is known at this slot, which is
+///    what the cache asks too. If all shards that are not in use would not make enough, none
+///    leaves, and the fetched shard is bypassed: it counts as a fetch, takes no room, and its next
+///    use is a fetch again.
 ///
 /// So the outcome is a pure function, the budget is never exceeded, and fetching on demand is
 /// optimal in fetches under kNextUse for shards of equal size where the budget holds all that is in
-/// use at once (Belady; for unequal sizes the optimum is NP-hard, and this a heuristic).
+/// use at once (Belady; for unequal sizes the optimum is NP-hard, and this a heuristic), but for
+/// what leaves beforehand of a cache of more than 256 shards (low_water_bytes()).
 ///
 /// Cost: O(uses * log shards), about 0.5 us a use with 10^5 shards.
 /// Errors: InvalidArgument, as NextUses.

@@ -73,11 +73,11 @@ CacheRequest ClaimedShards::request(std::uint64_t shard) const {
 /// @param scanned  is given the note's text if the shard is fetched.
 CacheRequest ClaimedShards::request(std::uint64_t shard,
                                     std::shared_ptr<std::string> scanned) const {
-  CacheRequest request{.url = shards_[shard].path};
-  request.check = [this, shard, scanned](const std::string& path) {
+  CacheRequest request{.source = {.url = shards_[shard].path}};
+  request.admission.check = [this, shard, scanned](const std::string& path) {
     *scanned = scan(shard, path, {});
   };
-  request.make_note = [scanned] { return *scanned; };
+  request.admission.make_note = [scanned] { return *scanned; };
   return request;
 }
 
@@ -168,9 +168,11 @@ std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,
     shard->path = shards_[number].path;
     const auto scanned = std::make_shared<std::string>();
     CacheRequest asked = request(number, scanned);
-    asked.check = [&](const std::string& path) { *scanned = scan(number, path, how.cancel); };
+    asked.admission.check = [&](const std::string& path) {
+      *scanned = scan(number, path, how.cancel);
+    };
     asked.cancel = how.cancel;
-    asked.fetch_again = again;
+    asked.admission.fetch_again = again;
     shard->cached = CacheAccess::get(*how.cache, asked, how.next_use);
     const bool was_fetched = !scanned->empty();
     try {

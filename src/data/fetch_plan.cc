@@ -1,9 +1,12 @@
 #include "shardwise/data/fetch_plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
@@ -249,6 +252,27 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
   return most;
 }
 
+namespace {
+
+/// What to say if the disk cannot hold what the cache may, and what these shards need.
+std::optional<std::string> small_disk_warning(const ShardCache& cache,
+                                              std::span<const std::uint64_t> sizes_bytes) {
+  std::error_code unknown;
+  const auto disk = std::filesystem::space(cache.options().directory, unknown);
+  if (unknown) return std::nullopt;
+  std::uint64_t wanted = 0;
+  for (const std::uint64_t size : sizes_bytes) wanted += size;
+  wanted = std::min(wanted, cache.options().budget_bytes);
+  const std::uint64_t possible = cache.used_bytes() + disk.available;
+  if (wanted <= possible) return std::nullopt;
+  return "the disk of the shard cache has room for " + human_bytes(possible) +
+         " of shards, less than the " + human_bytes(wanted) +
+         " that the cache may take, so that shards are fetched again; free space, or give the "
+         "cache another disk";
+}
+
+}  // namespace
+
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
                                                const RankOptions::Range& node) {
   if (!data.cache() || !knows_sizes(data.index())) return std::nullopt;
@@ -256,6 +280,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
     if (!DatasetAccess::cache_request(data, shard)) shards.sizes_bytes[shard] = 0;  // in place
   }
+  if (auto warning = small_disk_warning(*data.cache(), shards.sizes_bytes)) return warning;
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
   const auto uses = schedule ? schedule->uses(node) : std::nullopt;
   if (!uses) return std::nullopt;

@@ -51,23 +51,24 @@ class FetchedShards : public RemoteShards {
   std::optional<Copy> copy(const std::string& url, const State& state) override {
     if (!keep_) return std::nullopt;
     auto kept = std::make_shared<KeptShard>(
-        keep_, CacheAccess::get(*keep_, {.url = url,
-                                         .validator = state.validator,
-                                         .source_bytes = state.size_bytes,
-                                         .fetch_again = is_unknown(state),
-                                         .cancel = cancel_}));
+        keep_,
+        CacheAccess::get(
+            *keep_,
+            {.source = {.url = url, .validator = state.validator, .source_bytes = state.size_bytes},
+             .admission = {.fetch_again = is_unknown(state)},
+             .cancel = cancel_}));
     return Copy{kept->shard.path(), kept};
   }
 
   void keep_expanded(const std::string& url, const State& state, const std::string& path,
                      Compression compression, std::uint64_t expanded_bytes) override {
     if (!keep_) return;
-    CacheAccess::get(*keep_, {.url = url,
-                              .local_copy = path,
-                              .validator = state.validator,
-                              .compression = compression,
-                              .size_bytes = expanded_bytes,
-                              .fetch_again = is_unknown(state),
+    CacheAccess::get(*keep_, {.source = {.url = url,
+                                         .local_copy = path,
+                                         .validator = state.validator,
+                                         .compression = compression,
+                                         .size_bytes = expanded_bytes},
+                              .admission = {.fetch_again = is_unknown(state)},
                               .cancel = cancel_});
   }
 

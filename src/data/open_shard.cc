@@ -96,20 +96,22 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
                                           std::uint64_t number) {
   const Index::Shard info = index->shard(number);
   if (is_in_place(info)) return std::nullopt;
-  CacheRequest request{.url = info.path,
-                       .validator = info.validator,
-                       .compression = info.compression,
-                       .size_bytes = info.expanded_bytes,
-                       .source_bytes = info.size_bytes,
-                       .source_hash = info.content_hash};
+  CacheRequest request{.source = {.url = info.path,
+                                  .validator = info.validator,
+                                  .compression = info.compression,
+                                  .size_bytes = info.expanded_bytes,
+                                  .source_bytes = info.size_bytes,
+                                  .source_hash = info.content_hash}};
   if (!is_fetched_url(info.path)) {
     std::error_code error;  // opening the file will report what is wrong with it
     const auto path = std::filesystem::weakly_canonical(info.path, error);
-    request.url = error ? info.path : path.string();
-    request.validator = local_validator(info.size_bytes, time_of(info));
+    request.source.url = error ? info.path : path.string();
+    request.source.validator = local_validator(info.size_bytes, time_of(info));
   }
-  request.checked_as = info.header_hash;
-  request.check = [index, info](const std::string& path) { require_copy(*index, info, path); };
+  request.admission.checked_as = info.header_hash;
+  request.admission.check = [index, info](const std::string& path) {
+    require_copy(*index, info, path);
+  };
   return request;
 }
 

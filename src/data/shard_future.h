@@ -10,7 +10,7 @@
 #include "data/cache_simulation.h"
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_request.h"
-#include "storage/replacement.h"
+#include "storage/eviction.h"
 
 namespace shardwise::detail {
 

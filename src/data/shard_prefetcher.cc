@@ -18,7 +18,7 @@
 #include "order/shard_use.h"
 #include "shardwise/base/error.h"
 #include "storage/cache_request.h"
-#include "storage/replacement.h"
+#include "storage/eviction.h"
 
 namespace shardwise {
 namespace {

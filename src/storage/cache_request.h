@@ -12,11 +12,13 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/eviction.h"
 
 namespace shardwise::detail {
 
-/// A shard that is wanted.
-struct CacheRequest {
+/// Which shard is meant: where it comes from, and which version of it. CacheAccess::name_of() makes
+/// the shard's name of `url`, `compression` and `validator`.
+struct ShardSource {
   /// The URL of a remote shard, or the path of a local one.
   std::string url;
   /// A file that is the one at `url`, and is read instead of fetching it. Empty: there is none.
@@ -29,7 +31,10 @@ struct CacheRequest {
   std::optional<std::uint64_t> size_bytes = {};    ///< as the cache holds it
   std::optional<std::uint64_t> source_bytes = {};  ///< at its source
   std::optional<Hash128> source_hash = {};         ///< hash128 of the file at its source
-  bool fetch_again = false;                        ///< what is in the cache will not do
+};
+
+/// What a shard must pass before it is given out.
+struct ShardAdmission {
   /// Checks a fetched shard before it becomes part of the cache; throws if it is wrong.
   std::function<void(const std::string& path)> check = nullptr;
   /// Makes the note of a fetched shard that becomes part of the cache. Called after `check`, by the
@@ -39,27 +44,19 @@ struct CacheRequest {
   /// something else is not the one that is asked for; one that passed no check is checked now.
   /// Without it, shards in the cache are taken unchecked.
   std::optional<Hash128> checked_as = {};
+  bool fetch_again = false;  ///< what is in the cache will not do
+};
+
+/// A shard that is wanted.
+struct CacheRequest {
+  ShardSource source;
+  ShardAdmission admission = {};
   /// Ends the call with Cancelled.
   CancelToken cancel = {};
 };
 
 /// The validator of a local file.
 SHARDWISE_EXPORT std::string local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns);
-
-/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
-struct NextUse {
-  enum class Kind : std::uint8_t {
-    kUnknown,  ///< the cache knows only when it was used last
-    kAt,       ///< at the slot `position`
-    kNever,
-    kInUse,  ///< when the new shard is needed: it must stay
-  };
-  Kind kind = Kind::kUnknown;
-  std::uint64_t position = 0;
-  std::uint64_t shard = 0;  ///< its number, which decides between equals
-  /// False: it is needed before the new shard is, so it may not go yet.
-  bool may_go_now = true;
-};
 
 /// Says when the shard called `name`, as CacheAccess::name_of(), is needed next. Must not call the
 /// cache.
@@ -111,6 +108,7 @@ class SHARDWISE_EXPORT ShardFetch {
   CachedShard run();
 
  private:
+  friend class shardwise::ShardCache;
   friend struct CacheAccess;
   struct Impl;
   explicit ShardFetch(std::unique_ptr<Impl> impl);
@@ -167,9 +165,10 @@ using detail::CacheAccess;
 using detail::CachedShard;
 using detail::CacheRequest;
 using detail::local_validator;
-using detail::NextUse;
 using detail::NextUseOf;
 using detail::Note;
+using detail::ShardAdmission;
 using detail::ShardFetch;
+using detail::ShardSource;
 
 }  // namespace shardwise

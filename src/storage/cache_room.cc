@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -6,7 +8,7 @@
 #include "shardwise/base/error.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
-#include "storage/replacement.h"
+#include "storage/eviction.h"
 
 namespace shardwise {
 
@@ -16,37 +18,52 @@ using detail::CacheDirectory;
 using detail::kRoomByte;
 using detail::use_byte;
 
-// How room is made. One process at a time, under the room byte (shard_cache.cc says which locks
-// there are), counts what is there and removes shards until the new one fits:
+// How room is made:
 //
 //   used    = all shards under their names + all temporary files that are locked (survey())
 //   allowed = budget_bytes - what is wanted
 //
-// A temporary file gets its full size before the room byte is free again; where the source does not
-// say how large the shard is, grow() makes room for each further step. So two processes never count
-// the same free bytes.
+//   1  with the room byte: if the ledger is sure that it fits, the temporary file is made
+//   2  else, without it: list the files, ask when each is needed, choose victims (eviction.h), and
+//      lock those (ByteLocks); a victim must give its use byte exclusively, which fails as long as
+//      any process holds the shard, this one included; so this process's own pools are asked first
+//      to unmap it (ask_to_release())
+//   3  with the room byte: if nobody changed anything since the listing, the victims are removed,
+//      and the temporary file is made; else from 2 again
 //
-// Candidates leave in the order of survey():
+// So under the room byte, which all processes of the machine may want, nothing is listed, synced,
+// or asked of others. A temporary file gets its full size before the byte is free again; where the
+// source does not say how large the shard is, grow() makes room for each further step. So two
+// processes never count the same free bytes.
 //
-//   next use unknown, least recently used first | next use known, farthest first | needed at once
-//   ------------------------------------------->|------------------------------>| never
+// A request that fails evicts nothing, but for what is there beyond the budget. What the caller
+// does with the answers:
 //
-// make_room() first locks its victims (ByteLocks) and removes them only when they suffice: a
-// request that fails evicts nothing. Its answers, and what the caller does:
-//
-//   kMade    the bytes are free                                   make the temporary file
+//   kMade    the temporary file was made
 //   kNotNow  a victim is needed before the new shard is, or held  come back later
 //   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass)
-//
-// A victim must give its use byte exclusively. That fails as long as any process holds the shard,
-// this one included; ask_to_release() therefore first asks this process's own pools to unmap it.
+
+namespace {
+
+/// Others may come and go between listing and removing. After these many listings in vain, what is
+/// chosen goes all the same; the count is then as exact as the ledger's.
+constexpr int kMostListings = 5;
+
+/// True if a file of this size is refused for the disk's sake, and not by a limit of this process.
+bool is_full_disk(const Error& error, std::uint64_t size_bytes) {
+  rlimit limit{};
+  const bool has_limit = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size_bytes;
+  return error.code() == ErrorCode::kNoSpace && !has_limit;
+}
+
+}  // namespace
 
 void ShardCache::Impl::require_within_budget(const CacheRequest& request,
                                              std::uint64_t size_bytes) const {
   if (size_bytes <= options.budget_bytes || options.bypass_large) return;
   throw Error(ErrorCode::kNoSpace, "the shard is larger than the shard cache's budget",
-              in_quotes(redacted_url(request.url)) + " (" + human_bytes(size_bytes) + ", budget " +
-                  human_bytes(options.budget_bytes) + ")",
+              in_quotes(redacted_url(request.source.url)) + " (" + human_bytes(size_bytes) +
+                  ", budget " + human_bytes(options.budget_bytes) + ")",
               "give the cache " + std::to_string(size_bytes) +
                   " bytes at least, or let large shards bypass it (--cache-bypass-large)");
 }
@@ -66,7 +83,7 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   return released;
 }
 
-bool ShardCache::Impl::try_to_remove(const RoomLock&, const std::string& name, ByteLocks& locks) {
+bool ShardCache::Impl::try_to_remove(const std::string& name, ByteLocks& locks) {
   const std::uint64_t byte = use_byte(name);
   return locks.try_take(byte) || (ask_to_release(name) && locks.try_take(byte));
 }
@@ -77,12 +94,10 @@ bool ShardCache::Impl::clear(const ByteLock&, const CacheRequest& request, const
   for (const auto start = std::chrono::steady_clock::now();;) {
     const auto size = detail::find_size(directory.shard_path(name));
     if (!size) return true;
-    {
+    if (ByteLocks locks(directory); try_to_remove(name, locks)) {
       const RoomLock room = lock_room(request);
-      if (ByteLocks locks(directory); try_to_remove(room, name, locks)) {
-        remove({.name = name, .size_bytes = *size});
-        return true;
-      }
+      ledger.change([&] { return -remove(room, {.name = name, .size_bytes = *size}); });
+      return true;
     }
     if (std::chrono::steady_clock::now() - start >= patience) return false;
     request.cancel.throw_if_cancelled();
@@ -97,105 +112,154 @@ bool ShardCache::Impl::has_room(const std::string& name) const {
          std::any_of(contents.shards.begin(), contents.shards.end(), is_it);
 }
 
-void ShardCache::Impl::remove(const CacheDirectory::Shard& shard) {
+std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
   directory.remove(shard.name);
   count([&](ShardCache::Stats& s) {
     ++s.evicted;
     s.evicted_bytes += shard.size_bytes;
   });
+  return static_cast<std::int64_t>(shard.size_bytes);
 }
 
-ShardCache::Impl::Survey ShardCache::Impl::survey(const RoomLock&, const std::string& name,
+ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
                                                   const NextUseOf& next_use) const {
-  CacheDirectory::Contents contents = directory.scan();
   Survey found;
+  found.changes = ledger.read().changes;
+  CacheDirectory::Contents contents = directory.scan();
   for (const auto& temporary : contents.temporaries) {
-    if (!sweep_temporary(temporary.path)) found.fetched_bytes += temporary.size_bytes;
+    if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
   }
+  found.shards.reserve(contents.shards.size());
   for (auto& shard : contents.shards) {
-    if (shard.name == name) {
-      found.own_bytes += shard.size_bytes;
-      continue;
-    }
+    found.used_bytes += shard.size_bytes;
+    if (shard.name == name) continue;
     found.bytes += shard.size_bytes;
-    NextUse next = next_use ? next_use(shard.name) : NextUse{};
-    found.shards.push_back({std::move(shard), next});
+    found.shards.push_back({{.size_bytes = shard.size_bytes,
+                             .last_use = shard.last_use_ns,
+                             .next = next_use ? next_use(shard.name) : NextUse{}},
+                            std::move(shard)});
   }
-  const auto rank = [](const Candidate& c) -> EvictionCandidate {
-    EvictionCandidate candidate{
-        .shard = c.next.shard, .size_bytes = c.shard.size_bytes, .last_use = 0, .next_use = {}};
-    if (c.next.kind == NextUse::Kind::kAt) candidate.next_use = c.next.position;
-    return candidate;
-  };
-  std::sort(found.shards.begin(), found.shards.end(), [&](const Candidate& a, const Candidate& b) {
-    if (a.is_in_use() != b.is_in_use()) return b.is_in_use();
-    if (a.is_known() != b.is_known()) return b.is_known();
-    if (a.is_in_use() || !a.is_known()) return a.shard.last_use_ns < b.shard.last_use_ns;
-    return leaves_before(rank(a), rank(b), Replacement::kNextUse);
+  std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
+    return leaves_before(a, b, Replacement::kNextUse);
   });
   return found;
 }
 
-void ShardCache::Impl::come_down(const RoomLock& room, Survey& found, std::uint64_t max_bytes) {
-  ByteLocks locks(directory);
-  std::vector<Candidate> stay;
-  for (Candidate& candidate : found.shards) {
-    if (found.bytes > max_bytes && try_to_remove(room, candidate.shard.name, locks)) {
-      remove(candidate.shard);
-      found.bytes -= candidate.shard.size_bytes;
-    } else {
-      stay.push_back(std::move(candidate));
-    }
+void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
+                              const std::vector<std::size_t>& victims) {
+  ledger.change(
+      [&] {
+        std::int64_t removed = 0;
+        for (const std::size_t victim : victims) {
+          removed += remove(room, found.shards[victim].shard);
+        }
+        return -removed;
+      },
+      found.used_bytes);
+}
+
+std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
+                                                        std::uint64_t max_bytes, ByteLocks& locks) {
+  std::vector<std::size_t> victims;
+  std::uint64_t left = found.bytes;
+  for (std::size_t i = 0; i < found.shards.size() && left > max_bytes; ++i) {
+    if (!try_to_remove(found.shards[i].shard.name, locks)) continue;
+    victims.push_back(i);
+    left -= found.shards[i].size_bytes;
   }
-  found.shards = std::move(stay);
+  return victims;
 }
 
 void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
   if (has_come_down) return;
   try {
-    auto taken = ByteLock::try_take(directory, kRoomByte);
-    if (!taken) return;
-    const RoomLock room{*std::move(taken)};
-    Survey found = survey(room, held, next_use);
-    come_down(room, found, options.budget_bytes - std::min(options.budget_bytes, found.own_bytes));
+    Survey found = survey(held, next_use);
+    const std::uint64_t own_bytes = detail::find_size(directory.shard_path(held)).value_or(0);
+    const std::uint64_t most = options.budget_bytes - std::min(options.budget_bytes, own_bytes);
+    if (found.bytes > most) {
+      ByteLocks locks(directory);
+      const auto victims = lock_surplus(found, most, locks);
+      auto taken = ByteLock::try_take(directory, kRoomByte);
+      if (!taken) return;
+      remove(RoomLock{*std::move(taken)}, found, victims);
+    }
     has_come_down = true;
   } catch (const Error&) {  // the shard can be read all the same, and the next call tries again
   }
 }
 
-ShardCache::Impl::Room ShardCache::Impl::make_room(const RoomLock& room, const std::string& name,
-                                                   std::uint64_t size_bytes,
-                                                   const NextUseOf& next_use, const Need& need) {
-  Survey found = survey(room, name, next_use);
-  // Shards that were kept under a larger budget go first, whenever they are needed. Otherwise no
-  // fetch would find room for as long as they stay.
-  come_down(room, found, options.budget_bytes);
-  if (size_bytes > options.budget_bytes) return Room::kNone;
-  const std::uint64_t allowed = options.budget_bytes - size_bytes;
-  std::uint64_t used = found.bytes + found.fetched_bytes;
-
-  const bool can_wait = need.ahead_for || need.patient;
-  ByteLocks locks(directory);  // until the victims are gone
-  std::vector<const CacheDirectory::Shard*> victims;
-  for (const Candidate& candidate : found.shards) {
-    if (used <= allowed || candidate.is_in_use()) break;
-    // Passing over the preferred victim would evict one that is needed sooner: wait instead.
-    if (candidate.is_known() && can_wait && !candidate.next.may_go_now) return Room::kNotNow;
-    // A shard that is needed before the one that is fetched ahead must not go for it.
-    if (need.ahead_for && candidate.next.kind == NextUse::Kind::kAt &&
-        candidate.next.position <= *need.ahead_for) {
-      return Room::kNotNow;
+Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make) {
+  for (std::uint64_t budget_bytes = options.budget_bytes;;) {
+    try {
+      return make_room_within(budget_bytes, wanted, need, make);
+    } catch (const Error& full) {
+      if (!is_full_disk(full, wanted.size_bytes)) throw;
+      // The disk holds less than the budget: what is there now is all that it holds.
+      const std::uint64_t used = survey(wanted.name, nullptr).used_bytes;
+      const bool is_vain = used < wanted.size_bytes || used >= budget_bytes;
+      if (is_vain) throw;
+      budget_bytes = used;
     }
-    if (!try_to_remove(room, candidate.shard.name, locks)) {
-      if (candidate.is_known() && can_wait) return Room::kNotNow;
-      continue;
-    }
-    used -= candidate.shard.size_bytes;
-    victims.push_back(&candidate.shard);
   }
-  if (used > allowed) return need.ahead_for ? Room::kNotNow : Room::kNone;
-  for (const CacheDirectory::Shard* const shard : victims) remove(*shard);
-  return Room::kMade;
+}
+
+Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted& wanted,
+                                        const Urgency& need, const MakeFile& make) {
+  const auto made = [&](const RoomLock&, bool is_bypass, std::optional<std::uint64_t> used) {
+    ledger.change(
+        [&] {
+          make(is_bypass);
+          return static_cast<std::int64_t>(wanted.size_bytes);
+        },
+        used);
+  };
+  {
+    const RoomLock room = lock_room(wanted.request);
+    const auto used = ledger.read().used_bytes;
+    if (used && *used <= budget_bytes && wanted.size_bytes <= budget_bytes - *used) {
+      made(room, false, {});
+      return Room::kMade;
+    }
+  }
+  for (int listing = 1;; ++listing) {
+    Survey found = survey(wanted.name, wanted.next_use);
+    // Shards that were kept under a larger budget go first, whenever they are needed. Otherwise no
+    // fetch would find room for as long as they stay.
+    if (found.bytes > options.budget_bytes) {
+      ByteLocks locks(directory);
+      const auto victims = lock_surplus(found, options.budget_bytes, locks);
+      remove(lock_room(wanted.request), found, victims);
+      found = survey(wanted.name, wanted.next_use);
+    }
+    ByteLocks locks(directory);  // until the victims are gone
+    const Eviction eviction = choose_victims(
+        found.shards,
+        {.size_bytes = wanted.size_bytes,
+         .budget_bytes = budget_bytes,
+         .used_bytes = found.used_bytes,
+         .freeable_bytes = found.used_bytes,
+         .ahead_for = need.ahead_for,
+         .is_patient = need.is_patient},
+        [&](const Candidate& candidate) { return try_to_remove(candidate.shard.name, locks); });
+    const bool may_bypass = !need.ahead_for;
+    if (eviction.room == Room::kNotNow) return Room::kNotNow;
+    if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;
+    if (eviction.room == Room::kNone && budget_bytes < options.budget_bytes) {
+      throw Error(
+          ErrorCode::kNoSpace, "the disk of the shard cache is full, and no shard may go",
+          in_quotes(directory.path()) + " (" + human_bytes(wanted.size_bytes) + " are needed)",
+          "free space, or give the cache another disk");
+    }
+    const RoomLock room = lock_room(wanted.request);
+    if (ledger.read().changes != found.changes && listing < kMostListings) continue;
+    if (!eviction.victims.empty()) {
+      remove(room, found, eviction.victims);
+      made(room, false, {});
+    } else {
+      made(room, eviction.room == Room::kNone, found.used_bytes);
+    }
+    return eviction.room;
+  }
 }
 
 }  // namespace shardwise

@@ -17,11 +17,14 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_ledger.h"
+#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
+#include "storage/eviction.h"
 
 // The state that the parts of the shard cache share: shard_cache.cc finds a shard or has it
-// fetched, cache_room.cc makes room for it, shard_fetch.cc fetches it, cache_upkeep.cc lists,
-// verifies and removes shards.
+// fetched, cache_room.cc makes room for it, shard_fetch.cc fetches it, cache_locks.cc has the locks
+// of all that, and cache_inspect.cc lists, verifies and removes shards.
 
 namespace shardwise {
 
@@ -60,19 +63,24 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   explicit Impl(const ShardCache::Options& wanted)
       : options(wanted),
         directory(wanted.directory, wanted.create),
+        ledger(directory),
         uses(directory),
         fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()) {}
 
-  enum class Room : std::uint8_t {
-    kMade,
-    kNotNow,  ///< the victim is still needed
-    kNone     ///< no shard may go
+  /// How urgently a shard is needed, as EvictionNeed says it.
+  struct Urgency {
+    std::optional<std::uint64_t> ahead_for = {};
+    bool is_patient = false;
   };
-  /// How urgently a shard is needed.
-  struct Need {
-    std::optional<std::uint64_t> ahead_for = {};  ///< not before this position
-    bool patient = false;  ///< it is needed now, but may wait until its victim is free
+  /// A shard that room is wanted for.
+  struct Wanted {
+    const CacheRequest& request;
+    const std::string& name;
+    std::uint64_t size_bytes = 0;
+    const NextUseOf& next_use;
   };
+  /// Makes the shard's file, or makes it larger.
+  using MakeFile = std::function<void(bool is_bypass)>;
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
   /// Compares the shard under the name with what is known of the wanted one, while it is held.
@@ -104,38 +112,50 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Waits for the lock to fetch the shard, for as long as its owner's fetch makes progress.
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::uint64_t size_wanted(const CacheRequest& request) const;
+  /// Holds the shard's name, and finds out how much room it takes. Makes none yet.
+  /// @param lock  the one to fetch the shard.
+  std::unique_ptr<ShardFetch::Impl> begin_fetch(detail::ByteLock lock, const CacheRequest& request,
+                                                const std::string& name, const NextUseOf& next_use);
   void require_within_budget(const CacheRequest& request, std::uint64_t size_bytes) const;
   /// A shard in the cache that may have to make room.
-  struct Candidate {
+  struct Candidate : EvictionCandidate {
+    Candidate(EvictionCandidate as, detail::CacheDirectory::Shard of)
+        : EvictionCandidate(as), shard(std::move(of)) {}
     detail::CacheDirectory::Shard shard;
-    NextUse next;
-
-    bool is_known() const noexcept { return next.kind != NextUse::Kind::kUnknown; }
-    bool is_in_use() const noexcept { return next.kind == NextUse::Kind::kInUse; }
   };
   struct Survey {
-    std::vector<Candidate> shards;    ///< all but `name`, in the order in which they should leave
-    std::uint64_t bytes = 0;          ///< of `shards`
-    std::uint64_t own_bytes = 0;      ///< of the shard `name`, if it is there
-    std::uint64_t fetched_bytes = 0;  ///< of all that is being fetched
+    std::vector<Candidate> shards;  ///< all but `name`, in the order in which they should leave
+    std::uint64_t bytes = 0;        ///< of `shards`
+    std::uint64_t used_bytes = 0;   ///< of all that is there, and all that is being fetched
+    std::uint64_t changes = 0;      ///< as CacheLedger::Count, before the listing
   };
-  /// Counts all that is there besides the shard `name`.
-  Survey survey(const RoomLock&, const std::string& name, const NextUseOf& next_use) const;
-  /// Removes shards until those that were found take `max_bytes` together, or all that are left are
-  /// mapped.
-  void come_down(const RoomLock&, Survey& found, std::uint64_t max_bytes);
+  /// Lists all that is there, and asks when each shard besides `name` is needed.
+  Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Removes shards that were found, and whose use bytes are locked.
+  void remove(const RoomLock&, Survey& found, const std::vector<std::size_t>& victims);
+  /// Locks those that should leave until the found shards take `max_bytes` together, or all that
+  /// are left are mapped.
+  std::vector<std::size_t> lock_surplus(const Survey& found, std::uint64_t max_bytes,
+                                        detail::ByteLocks& locks);
   /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
-  /// Makes room for `size_bytes` more, not counting what is there of `name`.
-  Room make_room(const RoomLock& room, const std::string& name, std::uint64_t size_bytes,
-                 const NextUseOf& next_use, const Need& need);
+  /// Makes room for a shard, and calls `make` under the room lock: unless the answer is kNotNow, or
+  /// the shard is fetched ahead and the answer is not kMade.
+  /// While the disk is full although the budget is not, shards leave as though it were.
+  Room make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make);
+  Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const Urgency& need,
+                        const MakeFile& make);
   bool ask_to_release(const std::string& name);
   /// Adds the right to remove a shard to `locks`, if nobody needs it mapped.
-  [[nodiscard]] bool try_to_remove(const RoomLock&, const std::string& name,
-                                   detail::ByteLocks& locks);
+  [[nodiscard]] bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
   /// True if room was made for the shard, or it is there.
   bool has_room(const std::string& name) const;
-  void remove(const detail::CacheDirectory::Shard& shard);
+  /// Removes a shard whose use byte is locked, and returns its bytes. The caller tells the ledger.
+  std::int64_t remove(const RoomLock&, const detail::CacheDirectory::Shard& shard);
+  /// Removes a shard that no process uses; false if one does.
+  bool remove_unused(const detail::CacheDirectory::Shard& shard);
+  /// Removes what killed processes left, and counts what is there.
+  void take_stock();
   void sweep(const detail::CacheDirectory::Contents& contents) const;
 
   template <class Change>
@@ -146,6 +166,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
 
   const ShardCache::Options options;
   const detail::CacheDirectory directory;
+  const detail::CacheLedger ledger;
   detail::UseTable uses;
   std::atomic<bool> has_come_down{false};
   const std::shared_ptr<const Fetchers> fetchers;
@@ -175,6 +196,7 @@ struct CachedShard::Hold {
   Hold(std::shared_ptr<ShardCache::Impl> of, std::string shard, detail::UseTable::Hold taken)
       : cache(std::move(of)), name(std::move(shard)), use(taken) {}
   ~Hold() {
+    if (own_file) cache->ledger.doubt();  // its bytes go
     own_file.reset();
     cache->uses.release(name, use);
   }
@@ -200,7 +222,8 @@ struct ShardFetch::Impl {
   Source transfer(FileSink& sink);
   Source copy_local(FileSink& sink);
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
-  /// Makes the temporary file, of the size that the shard will have.
+  /// Makes room, and with it the temporary file, of the size that the shard will have.
+  Room make_room(const ShardCache::Impl::Urgency& need);
   void make_file();
   void grow(std::uint64_t size_bytes);
   Source fetch_to(FileSink& sink);
@@ -216,6 +239,11 @@ struct ShardFetch::Impl {
   std::shared_ptr<void> noted = nullptr;  // see note_fetch
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
+  /// Casts doubt on the ledger, unless the shard came into the cache.
+  struct Uncounted {
+    void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }
+  };
+  std::unique_ptr<const detail::CacheLedger, Uncounted> uncounted = nullptr;
   std::unique_ptr<AtomicFile> file = nullptr;
 };
 

@@ -35,15 +35,17 @@ using detail::touch;
 //                         begin_ahead(), sweep(),
 //                         renew()                   tries      any
 //   use byte, shared      hold()                    waits      nothing, or the fetch byte
-//   room byte             lock_room()               waits      at most both of them, of one shard
+//   room byte             lock_room()               waits      at most both of them, of one shard,
+//                                                              and victims' use bytes
 //   use byte, exclusive   try_to_remove(), prune(),
-//                         remove(), entries()       tries      the room byte (entries(): nothing)
+//                         remove(), entries()       tries      any
 //
 // Why nobody waits for ever. The use byte is exclusive, and the room byte is taken, only for as
-// long as files are counted and unlinked; fetching is done with neither. A fetch byte is held for
-// as long as a fetch takes, and its owner may need a shard out of the way that the waiting thread
-// still reads. So nobody waits for a shard to fall out of use without a limit: get() asks
-// make_room() to be patient only for a while (room_timeout), then fetches to a file of its own.
+// long as files are unlinked; fetching is done with neither. Who has the room byte waits for none.
+// A fetch byte is held for as long as a fetch takes, and its owner may need a shard out of the way
+// that the waiting thread still reads. So nobody waits for a shard to fall out of use without a
+// limit: get() asks make_room() to be patient only for a while (room_timeout), then fetches to a
+// file of its own.
 //
 // Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
 // and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
@@ -161,19 +163,20 @@ bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string&
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
   auto [record, is_damaged] = directory.read_record(name);
   if (is_damaged) return false;  // whatever damaged the record may have damaged the shard
-  if (request.source_hash && (!record || record->source_hash != *request.source_hash)) return false;
+  if (request.source.source_hash && (!record || record->source_hash != *request.source.source_hash))
+    return false;
   if (record && !is_intact(request, name, *record)) return false;
-  if (!request.checked_as) return true;
-  if (record && record->checked_as) return record->checked_as == request.checked_as;
+  if (!request.admission.checked_as) return true;
+  if (record && record->checked_as) return record->checked_as == request.admission.checked_as;
   try {
-    request.check(directory.shard_path(name));
+    request.admission.check(directory.shard_path(name));
   } catch (const Cancelled&) {
     throw;
   } catch (const Error&) {
     return false;
   }
   if (record) {  // so that it need not be checked again
-    record->checked_as = request.checked_as;
+    record->checked_as = request.admission.checked_as;
     renew(name, *record);
   }
   return true;
@@ -184,10 +187,10 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
   // The hold comes before the look: what is seen cannot be evicted before it is returned.
   CachedShard shard = hold(request, name);
   const auto size = find_size(shard.path());
-  if (!size || request.fetch_again) return std::nullopt;
-  const auto wanted = request.compression == Compression::kNone && !request.size_bytes
-                          ? request.source_bytes
-                          : request.size_bytes;
+  if (!size || request.admission.fetch_again) return std::nullopt;
+  const auto wanted = request.source.compression == Compression::kNone && !request.source.size_bytes
+                          ? request.source.source_bytes
+                          : request.source.size_bytes;
   if (wanted && *size != *wanted) return std::nullopt;
   if (!is_as_asked(request, name)) return std::nullopt;
   touch(shard.path());
@@ -231,7 +234,7 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
       last_word = now;
       // on_wait is for what other processes do, so fetches of this one are not reported.
       if (options.on_wait && !is_fetched_here(name)) {
-        options.on_wait(redacted_url(request.url),
+        options.on_wait(redacted_url(request.source.url),
                         std::chrono::duration_cast<milliseconds>(now - start));
       }
       // Progress is seen in the temporary file's time: its size is reserved from the start.
@@ -244,7 +247,7 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
     if (now - last_growth > options.wait_timeout) {
       throw Error(
           ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
-          in_quotes(redacted_url(request.url)) + " (no bytes arrived for " +
+          in_quotes(redacted_url(request.source.url)) + " (no bytes arrived for " +
               std::to_string(std::chrono::duration_cast<milliseconds>(now - last_growth).count() /
                              1000) +
               " s)",
@@ -256,13 +259,33 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
 }
 
 std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
-  if (request.size_bytes) return *request.size_bytes;
-  if (request.compression != Compression::kNone) return 0;
-  if (request.source_bytes) return *request.source_bytes;
-  if (!is_fetched_url(request.url)) return file_identity(request.url).size_bytes;
+  if (request.source.size_bytes) return *request.source.size_bytes;
+  if (request.source.compression != Compression::kNone) return 0;
+  if (request.source.source_bytes) return *request.source.source_bytes;
+  if (!is_fetched_url(request.source.url)) return file_identity(request.source.url).size_bytes;
   return fetchers
-      ->stat({.url = request.url, .validator = request.validator, .cancel = request.cancel})
+      ->stat({.url = request.source.url,
+              .validator = request.source.validator,
+              .cancel = request.cancel})
       .size_bytes.value_or(0);
+}
+
+std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
+                                                                const CacheRequest& request,
+                                                                const std::string& name,
+                                                                const NextUseOf& next_use) {
+  // From here on nobody can evict the shard between run()'s rename and its return.
+  CachedShard held = hold(request, name);
+  auto begun = std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = shared_from_this(),
+                                                                   .request = request,
+                                                                   .name = name,
+                                                                   .next_use = next_use,
+                                                                   .held = std::move(held),
+                                                                   .lock = std::move(lock),
+                                                                   .noted = note_fetch(name)});
+  begun->reserved_bytes = size_wanted(request);
+  require_within_budget(request, begun->reserved_bytes);
+  return begun;
 }
 
 ShardFetch::ShardFetch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -281,8 +304,7 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
                           "give it as many bytes as its disk can spare");
   }
   auto impl = std::make_shared<Impl>(options);
-  const auto room = impl->lock_room({});
-  impl->sweep(impl->directory.scan());
+  impl->take_stock();
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 
@@ -296,11 +318,12 @@ namespace detail {
 
 std::string CacheAccess::name_of(const CacheRequest& request) {
   Hasher128 hasher;
-  hasher.update(is_remote_url(request.url) ? canonical_url(request.url) : request.url);
+  hasher.update(is_remote_url(request.source.url) ? canonical_url(request.source.url)
+                                                  : request.source.url);
   hasher.update(std::string_view("\0", 1));
-  hasher.update(compression_name(request.compression));
+  hasher.update(compression_name(request.source.compression));
   hasher.update(std::string_view("\0", 1));
-  hasher.update(request.validator);
+  hasher.update(request.source.validator);
   return to_string(hasher.digest());
 }
 
@@ -326,20 +349,12 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
   // False: another process still uses what lies under the name, which is not what is asked for.
   const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
-  // From here on nobody can evict the shard between run()'s rename and this call's return.
-  CachedShard held = cache.impl_->hold(request, name);
-  ShardFetch::Impl fetch{.cache = cache.impl_,
-                         .request = request,
-                         .name = name,
-                         .next_use = next_use,
-                         .held = std::move(held),
-                         .lock = std::move(lock),
-                         .noted = cache.impl_->note_fetch(name)};
-  fetch.reserved_bytes = cache.impl_->size_wanted(request);
-  cache.impl_->require_within_budget(request, fetch.reserved_bytes);
+  const auto begun = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
+  ShardFetch::Impl& fetch = *begun;
   if (!is_free) {
     fetch.bypass = true;
     fetch.make_file();
+    cache.impl_->ledger.doubt();
   }
   Pause pause;
   // The preferred victim is still needed by work that began earlier. While fetches of this process
@@ -349,17 +364,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   auto quiet_since = start;
   for (bool patient = true; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
-    {
-      const auto room = cache.impl_->lock_room(request);
-      const auto made =
-          cache.impl_->make_room(room, name, fetch.reserved_bytes, next_use, {.patient = patient});
-      if (made != ShardCache::Impl::Room::kNotNow) {
-        fetch.bypass = made == ShardCache::Impl::Room::kNone;
-        // While the room byte is held: the next process that counts must see these bytes.
-        fetch.make_file();
-        break;
-      }
-    }
+    if (fetch.make_room({.is_patient = patient}) != Room::kNotNow) break;
     pause();
     const auto now = Clock::now();
     const auto timeout = cache.impl_->options.room_timeout;
@@ -395,25 +400,9 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
   if (!lock) return cache.impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   if (!cache.impl_->clear(*lock, request, name, milliseconds::zero())) return Ahead::kNotNow;
-  CachedShard held = cache.impl_->hold(request, name);
-  auto begun =
-      std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = cache.impl_,
-                                                          .request = request,
-                                                          .name = name,
-                                                          .next_use = next_use,
-                                                          .held = std::move(held),
-                                                          .lock = *std::move(lock),
-                                                          .noted = cache.impl_->note_fetch(name)});
-  begun->reserved_bytes = cache.impl_->size_wanted(request);
-  cache.impl_->require_within_budget(request, begun->reserved_bytes);
-  {
-    const auto room = cache.impl_->lock_room(request);
-    if (cache.impl_->make_room(room, name, begun->reserved_bytes, next_use,
-                               {.ahead_for = needed_at}) != ShardCache::Impl::Room::kMade) {
-      return Ahead::kNotNow;
-    }
-    begun->make_file();
-  }
+  auto begun = cache.impl_->begin_fetch(*std::move(lock), request, name, next_use);
+  const Room made = begun->make_room({.ahead_for = needed_at});
+  if (made != Room::kMade) return Ahead::kNotNow;
   fetch.emplace(ShardFetch(std::move(begun)));
   return Ahead::kFetch;
 }

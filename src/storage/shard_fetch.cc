@@ -32,7 +32,8 @@ using detail::kCachePieceBytes;
 //                                                                that opens the cache removes both
 //   sync(), outside the room     the same                        the same
 //     byte, for it takes long
-//   commit(), under it           <name>.tar + both               the shard is there, whole
+//   rename, under it             <name>.tar + both               the shard is there, whole
+//   sync of the directory        the same                        the same
 //
 // The record precedes the shard, so that no process finds a shard of which it does not know the
 // hash. The bytes are synced before the rename, so that a name never stands for missing bytes.
@@ -88,36 +89,52 @@ class FileSink : public Fetcher::Sink {
   std::uint64_t written_back_ = 0;
 };
 
+Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
+  return cache->make_room(
+      {.request = request, .name = name, .size_bytes = reserved_bytes, .next_use = next_use}, need,
+      [&](bool is_bypass) {
+        bypass = is_bypass;
+        make_file();
+      });
+}
+
 void ShardFetch::Impl::make_file() {
-  file = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  uncounted.reset(&cache->ledger);
+  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
-  file->file().reserve(reserved_bytes);
+  made->file().reserve(reserved_bytes);
+  file = std::move(made);
 }
 
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   if (size_bytes <= reserved_bytes) return;
-  if (request.size_bytes) {
+  if (request.source.size_bytes) {
     throw StaleIndex("the shard is longer than it was when it was indexed",
-                     in_quotes(redacted_url(request.url)) + " (" +
-                         std::to_string(*request.size_bytes) + " bytes then)",
+                     in_quotes(redacted_url(request.source.url)) + " (" +
+                         std::to_string(*request.source.size_bytes) + " bytes then)",
                      "run `shardwise index` again");
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
-  if (!bypass) {
+  const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
+  if (bypass) {
+    cache->ledger.doubt();
+    grow_file(true);
+  } else {
     cache->require_within_budget(request, size_bytes);
-    const auto room = cache->lock_room(request);
-    // make_room() counts the temporary file at its present size: only the growth is new.
-    bypass = cache->make_room(room, name, more, next_use, {}) != ShardCache::Impl::Room::kMade;
+    // The temporary file counts at its present size: only the growth is new.
+    const Room made = cache->make_room(
+        {.request = request, .name = name, .size_bytes = more, .next_use = next_use}, {},
+        grow_file);
+    bypass = made != Room::kMade;
   }
   reserved_bytes += more;
-  file->file().reserve(reserved_bytes);
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
-  if (!request.source_hash || *request.source_hash == hash) return;
+  if (!request.source.source_hash || *request.source.source_hash == hash) return;
   throw StaleIndex("the fetched bytes are not those that were indexed",
-                   in_quotes(redacted_url(request.url)) + " (hash " + to_string(hash) + ", not " +
-                       to_string(*request.source_hash) + ")",
+                   in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) +
+                       ", not " + to_string(*request.source.source_hash) + ")",
                    "fetch it again; if it changed at its source, run `shardwise index` again");
 }
 
@@ -125,7 +142,7 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                                     std::uint64_t size_bytes) const {
   if (!wanted || *wanted == size_bytes) return;
   throw StaleIndex("the shard is not as long as it was when it was indexed",
-                   in_quotes(redacted_url(request.url)) + " (" + std::to_string(size_bytes) +
+                   in_quotes(redacted_url(request.source.url)) + " (" + std::to_string(size_bytes) +
                        " bytes now, " + std::to_string(*wanted) + " then)",
                    "run `shardwise index` again");
 }
@@ -133,15 +150,16 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 /// Fetches the file as it is at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Stat found = cache->fetchers->fetch(
-      {.url = request.url, .validator = request.validator, .cancel = request.cancel}, sink);
+      {.url = request.source.url, .validator = request.source.validator, .cancel = request.cancel},
+      sink);
   require_source_hash(sink.hash());
-  require_size(request.source_bytes, sink.size_bytes());
+  require_size(request.source.source_bytes, sink.size_bytes());
   return {sink.size_bytes(), sink.hash(), found.validator};
 }
 
 void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
                               const std::string& shown) {
-  ExpandingReader reader(compressed, request.compression, shown);
+  ExpandingReader reader(compressed, request.source.compression, shown);
   std::string piece(kCachePieceBytes, '\0');
   while (const std::size_t n = reader.read(piece.data(), piece.size())) {
     request.cancel.throw_if_cancelled();
@@ -150,28 +168,29 @@ void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
-  if (!request.local_copy.empty() || !is_fetched_url(request.url)) return copy_local(sink);
-  if (request.compression == Compression::kNone) return fetch_to(sink);
+  if (!request.source.local_copy.empty() || !is_fetched_url(request.source.url))
+    return copy_local(sink);
+  if (request.source.compression == Compression::kNone) return fetch_to(sink);
   // No room is made for the compressed file: it goes as soon as it is expanded.
   AtomicFile stored(cache->directory.shard_path(name));
   FileSink to(stored.file(), nullptr);
   Source source = fetch_to(to);
   stored.file().resize(source.size_bytes);
   const MappedFile map = MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
-  expand(sink, map.bytes(), redacted_url(request.url));
+  expand(sink, map.bytes(), redacted_url(request.source.url));
   return source;
 }
 
 /// Reads a source that lies on this machine: a local shard, or a local copy of a remote one.
 ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
-  const bool is_copy = !request.local_copy.empty();
-  const std::string& path = is_copy ? request.local_copy : request.url;
+  const bool is_copy = !request.source.local_copy.empty();
+  const std::string& path = is_copy ? request.source.local_copy : request.source.url;
   const MappedFile map = MappedFile::open(path, MappedFile::Access::kSequential);
-  Source source{map.bytes().size(), {}, request.validator};
+  Source source{map.bytes().size(), {}, request.source.validator};
   if (!is_copy) {
     source.validator = local_validator(map.identity().size_bytes, map.identity().mtime_ns);
-    if (!request.validator.empty() && source.validator != request.validator) {
-      throw_changed_at_source(path, request.validator, source.validator);
+    if (!request.source.validator.empty() && source.validator != request.source.validator) {
+      throw_changed_at_source(path, request.source.validator, source.validator);
     }
   }
   const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
@@ -184,7 +203,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   try {
     source.hash = hash128(map.bytes());
     require_source_hash(source.hash);
-    if (request.compression == Compression::kNone) {
+    if (request.source.compression == Compression::kNone) {
       for (std::size_t at = 0; at < map.bytes().size(); at += kCachePieceBytes) {
         request.cancel.throw_if_cancelled();
         sink.write(map.bytes().substr(at, kCachePieceBytes));
@@ -220,14 +239,15 @@ CachedShard ShardFetch::Impl::run() {
     ++s.fetched;
     s.fetched_bytes += source.size_bytes;
   });
-  require_size(request.size_bytes, sink.size_bytes());
+  require_size(request.source.size_bytes, sink.size_bytes());
   file->file().resize(sink.size_bytes());
-  if (request.check) request.check(file->temporary_path());
+  if (request.admission.check) request.admission.check(file->temporary_path());
   SHARDWISE_FAULT_POINT("shard_cache.checked");
   if (bypass) {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
+    uncounted.release();
     return std::move(held);
   }
   struct NewRecord {
@@ -240,24 +260,33 @@ CachedShard ShardFetch::Impl::run() {
       directory.remove_note(name);
     }
   } new_record{cache->directory, name};
-  cache->directory.write_record(name,
-                                {.url = redacted_url(request.url),
-                                 .validator = source.validator,
-                                 .compression = std::string(compression_name(request.compression)),
-                                 .source_bytes = source.size_bytes,
-                                 .source_hash = source.hash,
-                                 .size_bytes = sink.size_bytes(),
-                                 .hash = sink.hash(),
-                                 .checked_as = request.checked_as,
-                                 .glance = detail::CacheDirectory::glance_at(file->file())});
-  if (request.make_note) cache->write_note(name, sink.hash(), request.make_note());
-  file->file().sync();  // here, so that commit() has little to sync while others wait for room
+  cache->directory.write_record(
+      name, {.url = redacted_url(request.source.url),
+             .validator = source.validator,
+             .compression = std::string(compression_name(request.source.compression)),
+             .source_bytes = source.size_bytes,
+             .source_hash = source.hash,
+             .size_bytes = sink.size_bytes(),
+             .hash = sink.hash(),
+             .checked_as = request.admission.checked_as,
+             .glance = detail::CacheDirectory::glance_at(file->file())});
+  if (request.admission.make_note)
+    cache->write_note(name, sink.hash(), request.admission.make_note());
+  SHARDWISE_FAULT_POINT("shard_cache.before_sync");
+  file->file().sync();
+  SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {
     // A process that counts under the room byte sees the shard under exactly one name.
     const auto room = cache->lock_room(request);
-    file->commit();
+    cache->ledger.change([&] {
+      file->keep_as(held.path());
+      return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
+    });
+    uncounted.release();
     new_record.stays = true;
   }
+  SHARDWISE_FAULT_POINT("shard_cache.named");
+  sync_directory_of(held.path());
   file.reset();
   detail::touch(held.path());
   return std::move(held);

@@ -1,4 +1,4 @@
-#include "storage/replacement.h"
+#include "storage/eviction.h"
 
 #include <algorithm>
 #include <map>
@@ -258,8 +258,11 @@ TEST(SimulateCacheTest, WhatIsInUseStaysAndWhatFindsNoRoomIsBypassed) {
 }
 
 TEST(SimulateCacheTest, TiesTakeTheLargerShardThenTheLowerNumber) {
-  const EvictionCandidate small{1, 10, 5, 20};
-  EvictionCandidate large{2, 11, 5, 20};
+  const auto at = [](std::uint64_t shard, std::uint64_t slot) {
+    return NextUse{.kind = NextUse::Kind::kAt, .position = slot, .shard = shard};
+  };
+  const EvictionCandidate small{.size_bytes = 10, .last_use = 5, .next = at(1, 20)};
+  EvictionCandidate large{.size_bytes = 11, .last_use = 5, .next = at(2, 20)};
   for (const Replacement replacement : {Replacement::kLru, Replacement::kNextUse}) {
     EXPECT_TRUE(leaves_before(large, small, replacement));
     EXPECT_FALSE(leaves_before(small, large, replacement));
@@ -267,9 +270,9 @@ TEST(SimulateCacheTest, TiesTakeTheLargerShardThenTheLowerNumber) {
   large.size_bytes = 10;
   EXPECT_TRUE(leaves_before(small, large, Replacement::kNextUse));
   EXPECT_FALSE(leaves_before(large, small, Replacement::kNextUse));
-  large.next_use = std::nullopt;
+  large.next = {.kind = NextUse::Kind::kNever, .shard = 2};
   EXPECT_TRUE(leaves_before(large, small, Replacement::kNextUse)) << "never again";
-  large.next_use = 21;
+  large.next = at(2, 21);
   EXPECT_TRUE(leaves_before(large, small, Replacement::kNextUse)) << "later";
   large.last_use = 4;
   EXPECT_TRUE(leaves_before(large, small, Replacement::kLru)) << "longer ago";

@@ -31,7 +31,9 @@ using ::testing::HasSubstr;
 std::string note_of(const ServedDescriptor& served, std::size_t shard,
                     const std::string& suffix = ".note") {
   return served.dir / "cache/shards/" +
-         CacheAccess::name_of({.url = served.server.url("/" + served.shards[shard].name)}) + suffix;
+         CacheAccess::name_of(
+             {.source = {.url = served.server.url("/" + served.shards[shard].name)}}) +
+         suffix;
 }
 
 void expect_all(const Dataset& data) {
@@ -357,7 +359,7 @@ TEST(LazyDatasetTest, ANoteThatReachesBeyondItsShardIsMadeAgain) {
   expect_all(served.open());
   const auto cache = served.cache();
   const std::string url = served.urls()[4];
-  std::string text(CacheAccess::note_of(CacheAccess::get(*cache, {.url = url}))->bytes);
+  std::string text(CacheAccess::note_of(CacheAccess::get(*cache, {.source = {.url = url}}))->bytes);
   char* const segment = text.data() + 32;
   SegmentHeader header;
   std::memcpy(&header, segment, sizeof header);
@@ -371,7 +373,7 @@ TEST(LazyDatasetTest, ANoteThatReachesBeyondItsShardIsMadeAgain) {
     header.checksum =
         hash64({segment + sizeof header, text.size() - 32 - sizeof header}, header.counts_checksum);
     std::memcpy(segment, &header, sizeof header);
-    CacheAccess::keep_note(CacheAccess::get(*cache, {.url = url}), text);
+    CacheAccess::keep_note(CacheAccess::get(*cache, {.source = {.url = url}}), text);
   };
   const CountScans scans;
   write_with_size(ServedDescriptor::text_of(23).size() - 1);
@@ -410,7 +412,8 @@ TEST(LazyDatasetTest, AShardThatChangedSinceItWasReadIsStale) {
     served.serve(5, "\"v2\"");
     EXPECT_EQ(test::difference(lazy[60], 60), "") << "the cache has it";
     EXPECT_EQ(test::difference(lazy[0], 0), "");
-    EXPECT_TRUE(served.cache()->remove(CacheAccess::name_of({.url = served.urls()[5]})));
+    EXPECT_TRUE(
+        served.cache()->remove(CacheAccess::name_of({.source = {.url = served.urls()[5]}})));
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(error_text([&] { lazy[60]; }),
                 "the shard changed since this dataset first read it: '" + served.urls()[5] +

@@ -24,19 +24,19 @@ TEST(ShardCacheLimitTest, ManyShardsMakeRoomForOneWithFewDescriptors) {
   for (int i = 0; i < kShards; ++i) {
     const std::string path = dir / std::to_string(i);
     test::write_file(path, std::string(kBytes, 'x'));
-    CacheAccess::get(*cache, {.url = path});
+    CacheAccess::get(*cache, {.source = {.url = path}});
   }
   ASSERT_EQ(cache->used_bytes(), kShards * kBytes);
   test::write_file(dir / "large", std::string(kShards * kBytes, 'y'));
-  EXPECT_EQ(in_child([&]() -> std::string {
-              test::set_limit(RLIMIT_NOFILE, 40);
-              const CachedShard large = CacheAccess::get(*cache, {.url = dir / "large"});
-              if (cache->stats().bypassed != 0) return "no room was made";
-              return test::read_file(large.path()) == std::string(kShards * kBytes, 'y')
-                         ? ""
-                         : "other bytes";
-            }),
-            "");
+  EXPECT_EQ(
+      in_child([&]() -> std::string {
+        test::set_limit(RLIMIT_NOFILE, 40);
+        const CachedShard large = CacheAccess::get(*cache, {.source = {.url = dir / "large"}});
+        if (cache->stats().bypassed != 0) return "no room was made";
+        return test::read_file(large.path()) == std::string(kShards * kBytes, 'y') ? ""
+                                                                                   : "other bytes";
+      }),
+      "");
   EXPECT_EQ(cache->used_bytes(), kShards * kBytes);
 }
 

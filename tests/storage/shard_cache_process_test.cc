@@ -44,7 +44,7 @@ class ShardCacheProcessTest : public ::testing::Test {
             .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
   }
   CacheRequest request(int i) const {
-    return {.url = server_.url(path(i)), .size_bytes = kShardBytes};
+    return {.source = {.url = server_.url(path(i)), .size_bytes = kShardBytes}};
   }
   std::vector<std::string> temporaries() const {
     std::vector<std::string> found;
@@ -135,7 +135,7 @@ TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   for (const char* point :
        {"shard_cache.temporary_made", "shard_cache.written", "shard_cache.checked",
-        "atomic_file.before_sync", "atomic_file.before_rename", "atomic_file.after_rename",
+        "shard_cache.before_sync", "shard_cache.before_rename", "shard_cache.named",
         "shard_cache.before_unlink", "shard_cache.between_unlinks"}) {
     for (int n = 1; n < 50; ++n) {
       std::filesystem::remove_all(dir_ / "cache");

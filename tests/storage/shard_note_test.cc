@@ -36,10 +36,10 @@ class ShardNoteTest : public ::testing::Test {
     return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1));
   }
   static std::string text(int i) { return "of shard " + std::to_string(i); }
-  CacheRequest request(int i) const { return {.url = server_.url(path(i))}; }
+  CacheRequest request(int i) const { return {.source = {.url = server_.url(path(i))}}; }
   CacheRequest request_with_note(int i) const {
     CacheRequest request = this->request(i);
-    request.make_note = [i] { return text(i); };
+    request.admission.make_note = [i] { return text(i); };
     return request;
   }
   std::shared_ptr<ShardCache> open(std::uint64_t budget_bytes = 1 << 30) const {
@@ -103,7 +103,7 @@ TEST_F(ShardNoteTest, IsTakenOnlyWithTheBytesThatItWasMadeOf) {
   // Another version of the shard under the same name.
   server_.serve(path(0), {.body = body(3), .etag = "\"v2\""});
   CacheRequest again = request(0);
-  again.fetch_again = true;
+  again.admission.fetch_again = true;
   EXPECT_EQ(note_of(CacheAccess::get(*cache, again)), "");
   test::write_file(file(0, ".note"), kept);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(0))), "") << "it is of the old bytes";

@@ -13,6 +13,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
@@ -46,19 +47,21 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   const auto identity = file_identity(dir / "plain.tar.gz");
   const auto cache = ShardCache::open({.directory = dir / "cache", .budget_bytes = 1 << 30});
   const std::vector<CacheRequest> requests{
-      {.url = server.url("/plain.tar"), .make_note = [] { return "a note"; }},
-      {.url = dir / "small.tar", .check = [](const std::string&) {}, .checked_as = Hash128{1, 2}},
-      {.url = dir / "plain.tar.gz",
-       .validator = local_validator(identity.size_bytes, identity.mtime_ns),
-       .compression = Compression::kGzip}};
+      {.source = {.url = server.url("/plain.tar")},
+       .admission = {.make_note = [] { return "a note"; }}},
+      {.source = {.url = dir / "small.tar"},
+       .admission = {.check = [](const std::string&) {}, .checked_as = Hash128{1, 2}}},
+      {.source = {.url = dir / "plain.tar.gz",
+                  .validator = local_validator(identity.size_bytes, identity.mtime_ns),
+                  .compression = Compression::kGzip}}};
   const std::vector<std::string> at_source{plain, small, packed};
   std::map<std::string, json> expected;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     CacheAccess::get(*cache, requests[i]);
     const std::string name = CacheAccess::name_of(requests[i]);
     json record{{"name", name},
-                {"url", requests[i].url},
-                {"compression", compression_name(requests[i].compression)},
+                {"url", requests[i].source.url},
+                {"compression", compression_name(requests[i].source.compression)},
                 {"source_size", at_source[i].size()},
                 {"source_hash", to_string(hash128(at_source[i]))},
                 {"is_intact", true},
@@ -67,8 +70,9 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
                 {"note", nullptr},
                 {"fetch_byte", detail::fetch_byte(name)},
                 {"use_byte", detail::use_byte(name)}};
-    if (requests[i].checked_as) record["checked_as"] = to_string(*requests[i].checked_as);
-    if (requests[i].make_note) record["note"] = to_string(hash128("a note"));
+    if (requests[i].admission.checked_as)
+      record["checked_as"] = to_string(*requests[i].admission.checked_as);
+    if (requests[i].admission.make_note) record["note"] = to_string(hash128("a note"));
     expected[name] = record;
   }
   const std::vector<json> found = read_cache(dir / "cache");
@@ -105,10 +109,11 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
   const auto one_of = [&](const std::vector<std::string>& parts) {
     return parts[random() % parts.size()];
   };
-  std::vector<CacheRequest> requests{{.url = "http://host/a/0.tar", .validator = "\"x\""},
-                                     {.url = "/data/0.tar.gz",
-                                      .validator = "1000-1700000000000000000",
-                                      .compression = Compression::kGzip}};
+  std::vector<CacheRequest> requests{
+      {.source = {.url = "http://host/a/0.tar", .validator = "\"x\""}},
+      {.source = {.url = "/data/0.tar.gz",
+                  .validator = "1000-1700000000000000000",
+                  .compression = Compression::kGzip}}};
   for (int i = 0; i < 400; ++i) {
     std::string url = one_of({"http", "HTTP", "https", "hTTps", "gs", "s3", "S3", "file", "pipe"}) +
                       one_of({"://", "://", "://", ":", "://me@", "://me:secret@", "://a@b@"});
@@ -120,9 +125,10 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
                   "/a b", "/\"q\"", "/0-1_2.3~", "/[x]", "/..a", "/a:b@c", "\x7f", "\t"});
     }
     url += one_of({"", "", "?", "?x=%7e&y=a b", "?a/../b", "?x?y"}) + one_of({"", "#", "#a?b/c"});
-    requests.push_back({.url = url,
-                        .validator = one_of({"", "\"etag\"", "Thu, 01 Jan 1970 00:00:00 GMT"}),
-                        .compression = random() % 2 == 0 ? Compression::kNone : Compression::kXz});
+    requests.push_back(
+        {.source = {.url = url,
+                    .validator = one_of({"", "\"etag\"", "Thu, 01 Jan 1970 00:00:00 GMT"}),
+                    .compression = random() % 2 == 0 ? Compression::kNone : Compression::kXz}});
   }
   std::string input;
   const auto in_latin = [](const std::string& bytes) {  // each byte as a character
@@ -136,8 +142,8 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
   };
   std::vector<std::string> expected;
   for (const CacheRequest& request : requests) {
-    input += json{in_latin(request.url), compression_name(request.compression),
-                  in_latin(request.validator)}
+    input += json{in_latin(request.source.url), compression_name(request.source.compression),
+                  in_latin(request.source.validator)}
                  .dump() +
              "\n";
     try {
@@ -149,7 +155,7 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
   const std::vector<std::string> found = test::run_python(kReader, {"--batch"}, input);
   ASSERT_EQ(found.size(), requests.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i], expected[i]) << requests[i].url;
+    EXPECT_EQ(found[i], expected[i]) << requests[i].source.url;
   }
   EXPECT_GE(std::count(expected.begin(), expected.end(), "null"), 20);
   EXPECT_LE(std::count(expected.begin(), expected.end(), "null"), 350);

@@ -106,7 +106,6 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
 }
 
 ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
-  const auto room = impl_->lock_room({});
   auto contents = impl_->directory.scan();
   impl_->sweep(contents);
   std::sort(contents.shards.begin(), contents.shards.end(),
@@ -116,12 +115,10 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
   ShardCache::Removal removal;
   for (const auto& shard : contents.shards) {
     if (used <= max_bytes) break;
-    const auto lock = ByteLock::try_take(impl_->directory, use_byte(shard.name));
-    if (!lock) {
+    if (!impl_->remove_unused(shard)) {
       ++removal.num_in_use;
       continue;
     }
-    impl_->remove(shard);
     used -= shard.size_bytes;
     ++removal.num_shards;
     removal.bytes += shard.size_bytes;
@@ -130,15 +127,30 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
 }
 
 bool ShardCache::remove(const std::string& name) {
-  const auto room = impl_->lock_room({});
-  for (const auto& shard : impl_->directory.scan().shards) {
-    if (shard.name != name) continue;
-    const auto lock = ByteLock::try_take(impl_->directory, use_byte(name));
-    if (!lock) return false;
-    impl_->remove(shard);
-    return true;
+  const auto size = detail::find_size(impl_->directory.shard_path(name));
+  return size && impl_->remove_unused({.name = name, .size_bytes = *size});
+}
+
+bool ShardCache::Impl::remove_unused(const detail::CacheDirectory::Shard& shard) {
+  const auto lock = ByteLock::try_take(directory, use_byte(shard.name));
+  if (!lock) return false;
+  const RoomLock room = lock_room({});
+  ledger.change([&] { return -remove(room, shard); });
+  return true;
+}
+
+void ShardCache::Impl::take_stock() {
+  const detail::CacheLedger::Count before = ledger.read();
+  const auto contents = directory.scan();
+  sweep(contents);
+  std::uint64_t used_bytes = 0;
+  for (const auto& shard : contents.shards) used_bytes += shard.size_bytes;
+  for (const auto& temporary : contents.temporaries) {
+    if (detail::find_size(temporary.path)) used_bytes += temporary.size_bytes;
   }
-  return false;
+  const RoomLock room = lock_room({});
+  if (ledger.read().changes != before.changes) return ledger.doubt();
+  ledger.change([] { return 0; }, used_bytes);
 }
 
 }  // namespace shardwise

@@ -1,0 +1,115 @@
+#include "storage/cache_ledger.h"
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <string>
+
+#include "base/file.h"
+#include "base/hasher.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr char kMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'U', '\n'};
+constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kDoubtAt = 64;
+
+/// The file's first bytes; the word of doubt follows at kDoubtAt.
+struct Counted {
+  char magic[8];
+  std::uint64_t version;
+  std::uint64_t used_bytes;
+  std::uint64_t changes;
+  std::uint64_t doubt;     // the word of doubt when this was counted
+  std::uint64_t checksum;  // hash64 of the bytes before this one
+};
+static_assert(sizeof(Counted) == 48);
+
+std::uint64_t checksum_of(const Counted& counted) noexcept {
+  return hash64({reinterpret_cast<const char*>(&counted), offsetof(Counted, checksum)});
+}
+
+template <class Value>
+bool read_at(const File& file, std::uint64_t offset, Value& value) {
+  return file.read_at(offset, reinterpret_cast<char*>(&value), sizeof value) == sizeof value;
+}
+
+std::uint64_t word_of(const File& file) {
+  std::uint64_t word = 0;
+  return read_at(file, kDoubtAt, word) ? word : 0;
+}
+
+/// Writes a word of doubt that was not there before, and returns it.
+std::uint64_t cast_doubt(File& file) {
+  std::random_device random;
+  const std::uint64_t word = (std::uint64_t{random()} << 32 | random()) | 1;
+  file.write_at(kDoubtAt, {reinterpret_cast<const char*>(&word), sizeof word});
+  return word;
+}
+
+CacheLedger::Count read_from(const File& file) {
+  Counted counted;
+  if (!read_at(file, 0, counted) || std::memcmp(counted.magic, kMagic, sizeof kMagic) != 0 ||
+      counted.version != kVersion || counted.checksum != checksum_of(counted)) {
+    return {};
+  }
+  CacheLedger::Count count{.changes = counted.changes};
+  if (counted.doubt == word_of(file)) count.used_bytes = counted.used_bytes;
+  return count;
+}
+
+void write_to(File& file, std::uint64_t used_bytes, std::uint64_t changes, std::uint64_t doubt) {
+  Counted counted{};
+  counted.version = kVersion;
+  counted.used_bytes = used_bytes;
+  counted.changes = changes;
+  counted.doubt = doubt;
+  std::memcpy(counted.magic, kMagic, sizeof kMagic);
+  counted.checksum = checksum_of(counted);
+  file.write_at(0, {reinterpret_cast<const char*>(&counted), sizeof counted});
+}
+
+}  // namespace
+
+CacheLedger::Count CacheLedger::read() const noexcept {
+  try {
+    return read_from(File::open_read(directory_.ledger_path()));
+  } catch (const std::exception&) {  // there is none yet, or it cannot be opened
+    return {};
+  }
+}
+
+void CacheLedger::doubt() const noexcept {
+  try {
+    File file = File::open_or_create(directory_.ledger_path());
+    cast_doubt(file);
+  } catch (const std::exception&) {  // without the file nothing is counted, or the disk is lost
+  }
+}
+
+void CacheLedger::change(const std::function<std::int64_t()>& change,
+                         std::optional<std::uint64_t> used_bytes) const {
+  File file;
+  std::uint64_t word = 0;
+  Count before;
+  try {
+    file = File::open_or_create(directory_.ledger_path());
+    before = read_from(file);
+    word = cast_doubt(file);
+  } catch (const std::exception&) {  // a full disk, say: then the files are listed each time
+    file.close();
+  }
+  if (!used_bytes) used_bytes = before.used_bytes;
+  const std::int64_t grown = change();
+  if (file.fd() < 0) return;
+  try {
+    const bool is_known = used_bytes.has_value();
+    const std::uint64_t now = is_known ? *used_bytes + static_cast<std::uint64_t>(grown) : 0;
+    write_to(file, now, before.changes + 1, is_known ? word : 0);
+  } catch (const std::exception&) {  // the count stays in doubt
+  }
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,95 @@
+#include "storage/cache_locks.h"
+
+#include <utility>
+
+#include "base/hasher.h"
+
+namespace shardwise::detail {
+namespace {
+
+std::uint64_t number_in(std::string_view name) {
+  return hash64(name) >> 3;  // so that 2k + 2 is still an offset, which is signed
+}
+
+}  // namespace
+
+std::uint64_t fetch_byte(std::string_view name) { return 2 * number_in(name) + 1; }
+std::uint64_t use_byte(std::string_view name) { return 2 * number_in(name) + 2; }
+
+std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std::uint64_t byte) {
+  for (;;) {
+    File file = File::open_or_create(directory.locks_path());
+    if (!file.try_lock_byte(byte, true)) return std::nullopt;
+    if (file.has_name()) return ByteLock(std::move(file));
+    // The file was unlinked before it was locked: other processes lock a new one.
+  }
+}
+
+bool ByteLocks::try_take(std::uint64_t byte) {
+  for (;;) {
+    const bool is_first = file_.fd() < 0;
+    if (is_first) file_ = File::open_or_create(directory_.locks_path());
+    if (!file_.try_lock_byte(byte, true)) return false;
+    if (file_.has_name()) return true;
+    // As in ByteLock::try_take(), the file was unlinked. With locks held in it, it cannot be
+    // exchanged for the new one.
+    if (!is_first) return false;
+    file_.close();
+  }
+}
+
+void UseTable::adopt() noexcept {
+  if (process_ == process_generation()) return;
+  process_ = process_generation();
+  std::erase_if(users_, [](const auto& entry) { return entry.second.kept == 0; });
+  for (auto& [name, users] : users_) users = {.passing = 0, .kept = users.kept, .is_locked = false};
+}
+
+std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
+  const Lock lock(mutex_);
+  adopt();
+  renew();
+  Users& users = users_[name];
+  if (!users.is_locked) users.is_locked = file_.try_lock_byte(use_byte(name), false);
+  if (!users.is_locked) {
+    if (users.kept + users.passing == 0) users_.erase(name);
+    return std::nullopt;
+  }
+  ++users.passing;
+  return Hold{.process = process_, .is_kept = false};
+}
+
+void UseTable::keep(const std::string& name, Hold& hold) noexcept {
+  const Lock lock(mutex_);
+  adopt();
+  const auto found = users_.find(name);
+  if (found == users_.end() || hold.is_kept || hold.process != process_) return;
+  --found->second.passing;
+  ++found->second.kept;
+  hold.is_kept = true;
+}
+
+void UseTable::release(const std::string& name, const Hold& hold) noexcept {
+  const Lock lock(mutex_);
+  adopt();
+  const auto found = users_.find(name);
+  if (found == users_.end() || (!hold.is_kept && hold.process != process_)) return;
+  Users& users = found->second;
+  --(hold.is_kept ? users.kept : users.passing);
+  if (users.kept + users.passing > 0) return;
+  if (users.is_locked) file_.unlock_byte(use_byte(name));
+  users_.erase(found);
+}
+
+void UseTable::renew() {
+  while (file_.fd() < 0 || !file_.has_name()) {
+    File fresh = File::open_or_create(directory_.locks_path());
+    for (auto& [name, users] : users_) {
+      // This may fail, if the shard is being evicted by now. Its mapping stays readable.
+      users.is_locked = fresh.try_lock_byte(use_byte(name), false);
+    }
+    file_ = std::move(fresh);
+  }
+}
+
+}  // namespace shardwise::detail

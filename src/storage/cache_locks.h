@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/fork.h"
+#include "storage/cache_directory.h"
+
+// The locks of a shard cache: bytes of its locks file, as docs/formats/cache-directory.md lists
+// them. shard_cache.cc says in which order they are taken.
+
+namespace shardwise::detail {
+
+/// The byte of the locks file that is locked while room is made, ...
+inline constexpr std::uint64_t kRoomByte = 0;
+/// ... while the shard is fetched, ...
+std::uint64_t fetch_byte(std::string_view name);
+/// ... and, shared, while it is in use.
+std::uint64_t use_byte(std::string_view name);
+
+/// An exclusive lock on a byte of the locks file; freed when this is destroyed or the process ends.
+/// Movable.
+class [[nodiscard]] ByteLock {
+ public:
+  /// Takes the lock; returns nothing if another holds it.
+  [[nodiscard]] static std::optional<ByteLock> try_take(const CacheDirectory& directory,
+                                                        std::uint64_t byte);
+
+ private:
+  explicit ByteLock(File file) : file_(std::move(file)) {}
+  File file_;  // of its own: closing it frees the lock
+};
+
+/// Exclusive locks on any number of bytes of the locks file, with one descriptor; freed when this
+/// is destroyed or the process ends.
+class ByteLocks {
+ public:
+  explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
+  /// False if another holds it.
+  [[nodiscard]] bool try_take(std::uint64_t byte);
+
+ private:
+  const CacheDirectory& directory_;
+  File file_;
+};
+
+/// The shards that this process uses. Threads: internally synchronised.
+///
+/// After fork() the parent's holds stay the parent's. The child has holds of its own on the shards
+/// that the parent kept, from the time on at which it first holds or releases one.
+class UseTable {
+ public:
+  explicit UseTable(const CacheDirectory& directory) : directory_(directory) {}
+
+  /// One user of a shard. Until it is kept, it belongs to a thread that may not exist after fork().
+  struct Hold {
+    std::uint64_t process = 0;
+    bool is_kept = false;
+  };
+  /// Counts a user of the shard. Returns nothing while it is being evicted, which is brief.
+  [[nodiscard]] std::optional<Hold> try_hold(const std::string& name);
+  /// Marks a hold that a forked child has a copy of, and will release.
+  void keep(const std::string& name, Hold& hold) noexcept;
+  void release(const std::string& name, const Hold& hold) noexcept;
+
+ private:
+  struct Users {
+    std::size_t passing = 0;
+    std::size_t kept = 0;
+    bool is_locked = false;
+  };
+  /// In a forked child: drops the users that are the parent's alone.
+  void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
+  /// Opens the locks file if that has not been done by this process, or if it was unlinked.
+  void renew() SHARDWISE_REQUIRES(mutex_);
+
+  const CacheDirectory& directory_;
+  Mutex mutex_;
+  File file_ SHARDWISE_GUARDED_BY(mutex_);  // a child finds it closed
+  std::uint64_t process_ SHARDWISE_GUARDED_BY(mutex_) = process_generation();
+  std::map<std::string, Users> users_ SHARDWISE_GUARDED_BY(mutex_);
+};
+
+}  // namespace shardwise::detail

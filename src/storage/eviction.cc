@@ -1,0 +1,26 @@
+#include "storage/eviction.h"
+
+namespace shardwise::detail {
+
+bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
+                   Replacement replacement) noexcept {
+  const NextUse& a = x.next;
+  const NextUse& b = y.next;
+  if (replacement == Replacement::kLru) {
+    if (x.last_use != y.last_use) return x.last_use < y.last_use;
+  } else {
+    if (a.is_in_use() != b.is_in_use()) return b.is_in_use();
+    if (a.is_known() != b.is_known()) return b.is_known();
+    if (a.is_in_use() || !a.is_known()) {
+      if (x.last_use != y.last_use) return x.last_use < y.last_use;
+    } else if (a.kind != b.kind) {
+      return a.kind == NextUse::Kind::kNever;
+    } else if (a.kind == NextUse::Kind::kAt && a.position != b.position) {
+      return a.position > b.position;
+    }
+  }
+  if (x.size_bytes != y.size_bytes) return x.size_bytes > y.size_bytes;
+  return a.shard < b.shard;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "shardwise/base/export.h"
+
+// Which shards leave a full cache. Pure: what is there goes in, and what leaves comes out. The
+// cache (cache_room.cc) and plan_fetches() (data/cache_simulation.cc) both ask here, so that a run
+// does what was planned.
+
+namespace shardwise::detail {
+
+/// The rule by which a shard leaves a full cache. Under both, no shard leaves that is in use.
+enum class Replacement : std::uint8_t {
+  kLru,      ///< the one whose latest use began longest ago
+  kNextUse,  ///< the one that is needed again last, or never
+};
+
+/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
+struct NextUse {
+  enum class Kind : std::uint8_t {
+    kUnknown,  ///< the cache knows only when it was used last
+    kAt,       ///< at the slot `position`
+    kNever,
+    kInUse,  ///< when the new shard is needed: it must stay
+  };
+  Kind kind = Kind::kUnknown;
+  std::uint64_t position = 0;
+  std::uint64_t shard = 0;  ///< its number, which decides between equals
+  /// False: it is needed before the new shard is, so it may not go yet.
+  bool may_go_now = true;
+
+  bool is_known() const noexcept { return kind != Kind::kUnknown; }
+  bool is_in_use() const noexcept { return kind == Kind::kInUse; }
+};
+
+/// A cached shard that may have to leave.
+struct EvictionCandidate {
+  std::uint64_t size_bytes = 0;
+  std::int64_t last_use = 0;  ///< slots or ns: when its latest use began
+  NextUse next = {};
+};
+
+/// True if `x` leaves before `y`. Under kNextUse: first those whose next use is not known, the
+/// least recently used first; then those whose next use is farthest away; at last those that are
+/// in use. For a pair of different known shards either this or the reverse is true: if their uses
+/// do not decide, the larger one leaves first, then the one of lower number.
+SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
+                                    Replacement replacement) noexcept;
+
+/// What room is wanted for.
+struct EvictionNeed {
+  std::uint64_t size_bytes = 0;      ///< of the new shard
+  std::uint64_t budget_bytes = 0;    ///< of the cache
+  std::uint64_t used_bytes = 0;      ///< of all that is there, what is being fetched too
+  std::uint64_t freeable_bytes = 0;  ///< of the candidates that are not in use
+  /// It is fetched ahead, and not needed before this position.
+  std::optional<std::uint64_t> ahead_for = {};
+  /// It is needed now, but may wait until its victim is free.
+  bool is_patient = false;
+};
+
+enum class Room : std::uint8_t {
+  kMade,
+  kNotNow,  ///< the victim is needed before the new shard is, or somebody holds it
+  kNone     ///< no shard may go, or all that may are not enough
+};
+
+/// Where there is room if its victims leave: candidates, by their place in the order. None, unless
+/// `room` is kMade.
+struct Eviction {
+  Room room = Room::kNone;
+  std::vector<std::size_t> victims = {};
+};
+
+/// Once anything leaves, more leaves as long as the cache stays above its budget less these bytes,
+/// its low-water mark: so a cache of very many shards is not listed again for each fetch. Of shards
+/// that are larger than this, none leaves beforehand.
+constexpr std::uint64_t low_water_bytes(std::uint64_t budget_bytes) noexcept {
+  return budget_bytes / 256;
+}
+
+/// Chooses victims.
+/// @param in_order  the candidates, in the order of leaves_before().
+/// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
+///                  as it takes.
+template <class InOrder, class TryTake>
+Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need,
+                        const TryTake& try_take) {
+  if (need.size_bytes > need.budget_bytes) return {.room = Room::kNone};
+  const std::uint64_t allowed = need.budget_bytes - need.size_bytes;
+  if (need.used_bytes <= allowed) return {.room = Room::kMade};
+  const Room too_little = need.ahead_for ? Room::kNotNow : Room::kNone;
+  if (need.used_bytes - need.freeable_bytes > allowed) return {.room = too_little};
+
+  const bool can_wait = need.ahead_for || need.is_patient;
+  const std::uint64_t mark = allowed - std::min(allowed, low_water_bytes(need.budget_bytes));
+  std::uint64_t used = need.used_bytes;
+  Eviction eviction{.room = Room::kMade};
+  std::size_t at = 0;
+  for (const auto& candidate : in_order) {
+    const NextUse& next = candidate.next;
+    const bool is_enough = used <= allowed;
+    if (next.is_in_use()) break;
+    if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
+    // Passing over the preferred victim would evict one that is needed sooner: wait instead. And a
+    // shard that is needed before the one that is fetched ahead must not go for it.
+    const bool must_wait =
+        (next.is_known() && can_wait && !next.may_go_now) ||
+        (need.ahead_for && next.kind == NextUse::Kind::kAt && next.position <= *need.ahead_for);
+    if (must_wait || !try_take(candidate)) {
+      if (is_enough) break;
+      if (must_wait || (next.is_known() && can_wait)) return {.room = Room::kNotNow};
+      ++at;
+      continue;
+    }
+    used -= candidate.size_bytes;
+    eviction.victims.push_back(at++);
+  }
+  if (used > allowed) return {.room = too_little};
+  return eviction;
+}
+
+}  // namespace shardwise::detail
+
+namespace shardwise {
+using detail::choose_victims;
+using detail::Eviction;
+using detail::EvictionCandidate;
+using detail::EvictionNeed;
+using detail::leaves_before;
+using detail::low_water_bytes;
+using detail::NextUse;
+using detail::Replacement;
+using detail::Room;
+}  // namespace shardwise

@@ -1,0 +1,174 @@
+// What a cache does, and what was planned: the same rule, asked by both.
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "data/cache_simulation.h"
+#include "order/shard_use.h"
+#include "shardwise/storage/shard_cache.h"
+#include "storage/cache_request.h"
+#include "storage/eviction.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using Sizes = std::vector<std::uint64_t>;
+
+/// Epochs in which each shard is used once or twice, by streams that interleave.
+std::vector<EpochUses> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
+  std::vector<EpochUses> epochs(1 + random() % 3);
+  for (EpochUses& epoch : epochs) {
+    epoch.num_slots = 40;
+    for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
+      std::uint64_t slot = random() % 20;
+      for (std::uint64_t use = 0; use < 1 + random() % 2; ++use) {
+        const std::uint64_t end = std::min(epoch.num_slots, slot + 1 + random() % 4);
+        epoch.uses.push_back({shard, slot, end});
+        slot = end + random() % 10;
+        if (slot >= epoch.num_slots) break;
+      }
+    }
+    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const ShardUse& a, const ShardUse& b) {
+      return std::pair(a.begin, a.shard) < std::pair(b.begin, b.shard);
+    });
+  }
+  return epochs;
+}
+
+/// Reads the epochs through a cache, use by use, as their plan does.
+class Reader {
+ public:
+  Reader(ShardCache& cache, const test::TempDir& dir, const Sizes& sizes) : cache_(cache) {
+    for (std::uint64_t shard = 0; shard < sizes.size(); ++shard) {
+      const std::string path = dir / ("source" + std::to_string(shard));
+      test::write_file(path, std::string(sizes[shard], static_cast<char>('a' + shard % 26)));
+      requests_.push_back({.source = {.url = path, .size_bytes = sizes[shard]}});
+      numbers_[CacheAccess::name_of(requests_.back())] = shard;
+    }
+  }
+
+  void read(const std::vector<EpochUses>& epochs) {
+    const NextUses next_uses(requests_.size(), epochs);
+    std::uint64_t first_slot = 0;
+    for (const EpochUses& epoch : epochs) {
+      for (std::size_t i = 0; i < epoch.uses.size();) {
+        const std::uint64_t now = first_slot + epoch.uses[i].begin;
+        std::erase_if(held_, [&](const auto& shard) { return shard.first <= now; });
+        std::vector<const ShardUse*> missing;
+        for (; i < epoch.uses.size() && first_slot + epoch.uses[i].begin == now; ++i) {
+          const ShardUse& use = epoch.uses[i];
+          if (is_cached(use.shard)) {
+            get(use, first_slot, next_uses);
+          } else {
+            missing.push_back(&use);
+          }
+        }
+        for (const ShardUse* const use : missing) get(*use, first_slot, next_uses);
+      }
+      first_slot += epoch.num_slots;
+    }
+    held_.clear();
+  }
+
+ private:
+  bool is_cached(std::uint64_t shard) const {
+    const auto entries = cache_.entries();
+    return std::any_of(entries.begin(), entries.end(), [&](const ShardCache::Entry& entry) {
+      return numbers_.at(entry.name) == shard;
+    });
+  }
+
+  void get(const ShardUse& use, std::uint64_t first_slot, const NextUses& next_uses) {
+    const std::uint64_t slot = first_slot + use.begin;
+    CachedShard shard =
+        CacheAccess::get(cache_, requests_[use.shard], [&](const std::string& name) -> NextUse {
+          const std::uint64_t number = numbers_.at(name);
+          if (next_uses.in_use_until(number, slot)) return {.kind = NextUse::Kind::kInUse};
+          const auto next = next_uses.next(number, slot);
+          return {.kind = next ? NextUse::Kind::kAt : NextUse::Kind::kNever,
+                  .position = next.value_or(0),
+                  .shard = number};
+        });
+    held_.emplace(first_slot + use.end, std::move(shard));
+  }
+
+  ShardCache& cache_;
+  std::vector<CacheRequest> requests_;
+  std::map<std::string, std::uint64_t> numbers_;
+  std::multimap<std::uint64_t, CachedShard> held_;  // by the slots where their uses end
+};
+
+TEST(EvictionRuleTest, TheCacheDoesWhatThePlanSaysInRandomConfigurations) {
+  const std::uint64_t seed = test::seed_of("SHARDWISE_EVICTION_SEED", 20'261'124);
+  std::mt19937_64 random(seed);
+  int compared = 0;
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const test::TempDir dir;
+    Sizes sizes(3 + random() % 10);
+    const bool are_equal = random() % 2 == 0;
+    for (std::uint64_t& size : sizes) size = are_equal ? 3000 : 1 + random() % 6000;
+    const std::uint64_t budget = 3000 + random() % (3000 * sizes.size());
+    const auto epochs = random_orders(random, sizes.size());
+    CacheCounts planned;
+    for (const CacheCounts& epoch : simulate_cache(epochs, sizes, budget, Replacement::kNextUse)) {
+      planned += epoch;
+    }
+    // What is fetched beside a real cache takes room of its disk while it is read.
+    if (planned.bypasses > 0) continue;
+    ++compared;
+    const auto cache = ShardCache::open({.directory = dir / "cache", .budget_bytes = budget});
+    Reader(*cache, dir, sizes).read(epochs);
+    const ShardCache::Stats done = cache->stats();
+    ASSERT_EQ(done.fetched, planned.fetches);
+    ASSERT_EQ(done.evicted, planned.evictions);
+    ASSERT_EQ(done.bypassed, 0u);
+    ASSERT_EQ(done.fetched_bytes, planned.bytes_fetched);
+    ASSERT_LE(cache->used_bytes(), budget);
+  }
+  EXPECT_GT(compared, 40);
+}
+
+TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
+  std::vector<EvictionCandidate> all(1024);
+  for (std::uint64_t i = 0; i < all.size(); ++i) {
+    all[i] = {.size_bytes = 1, .last_use = static_cast<std::int64_t>(i)};
+  }
+  const EvictionNeed need{
+      .size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024, .freeable_bytes = 1024};
+  const auto yes = [](const EvictionCandidate&) { return true; };
+  EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1 + low_water_bytes(1024));
+  // What somebody holds is passed over where room is needed, and ends what leaves beforehand.
+  const auto held = [](const EvictionCandidate& c) { return c.last_use != 0 && c.last_use != 3; };
+  EXPECT_THAT(choose_victims(all, need, held).victims, testing::ElementsAre(1, 2));
+  for (EvictionCandidate& candidate : all) candidate.size_bytes = 5;  // more than the mark leaves
+  EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1u);
+}
+
+TEST(EvictionRuleTest, SaysNotNowAndNone) {
+  const auto yes = [](const EvictionCandidate&) { return true; };
+  const auto no = [](const EvictionCandidate&) { return false; };
+  const auto at = [](std::uint64_t position, bool may_go_now = true) {
+    return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
+  };
+  EvictionNeed need{.size_bytes = 5, .budget_bytes = 10, .used_bytes = 10, .freeable_bytes = 10};
+  std::vector<EvictionCandidate> all{{.size_bytes = 5, .next = at(9, false)},
+                                     {.size_bytes = 5, .next = at(7)}};
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade) << "it cannot wait";
+  EXPECT_EQ(choose_victims(all, need, no).room, Room::kNone);
+  need.is_patient = true;
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still";
+  all[0].next.may_go_now = true;
+  EXPECT_EQ(choose_victims(all, need, no).room, Room::kNotNow) << "held";
+  need.is_patient = false;
+  need.ahead_for = 9;
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed before";
+  need.ahead_for = 8;
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade);
+  need.size_bytes = 11;
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNone) << "larger than the cache";
+}
+
+}  // namespace
+}  // namespace shardwise
