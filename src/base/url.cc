@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "base/ascii.h"
 #include "base/text.h"
@@ -133,6 +137,50 @@ std::optional<RawUrl> split_url(std::string_view url) {
   return is_host(raw.host) ? std::optional(raw) : std::nullopt;
 }
 
+/// `url` before its question mark, and after it.
+std::pair<std::string_view, std::string_view> cut_at_query(std::string_view url) {
+  const std::size_t mark = std::min(url.find('?'), url.size());
+  return {url.substr(0, mark), url.substr(std::min(mark + 1, url.size()))};
+}
+
+std::vector<std::string_view> query_parts(std::string_view query) {
+  std::vector<std::string_view> parts;
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    parts.push_back(query.substr(0, end));
+    query.remove_prefix(std::min(end + 1, query.size()));
+  }
+  return parts;
+}
+
+/// The name of a part "name=value" of a query, in lower case.
+std::string name_of(std::string_view part) { return to_lower(part.substr(0, part.find('='))); }
+
+bool names(const std::vector<std::string_view>& parts, std::string_view name) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return name_of(part) == name; });
+}
+
+/// True if the parameter `name` belongs to a signature that is among `parts`.
+bool is_of_a_signature(const std::string& name, const std::vector<std::string_view>& parts) {
+  const auto is_one_of = [&](std::initializer_list<std::string_view> all) {
+    return std::ranges::find(all, name) != all.end();
+  };
+  for (const std::string_view prefix : {"x-amz-", "x-goog-"}) {
+    if (name.starts_with(prefix) && names(parts, std::string(prefix) + "signature")) return true;
+  }
+  if (names(parts, "signature")) {
+    for (const std::string_view who : {"awsaccesskeyid", "googleaccessid", "key-pair-id"}) {
+      if (!names(parts, who)) continue;
+      if (name == who || is_one_of({"signature", "expires", "policy", "x-amz-security-token"})) {
+        return true;
+      }
+    }
+  }
+  return names(parts, "sig") && names(parts, "sv") &&
+         is_one_of({"sig", "se", "si",  "sip", "ske", "skoid", "sks", "skt",   "sktid", "skv", "sp",
+                    "spr", "sr", "srt", "ss",  "st",  "sv",    "sdd", "saoid", "suoid", "scid"});
+}
+
 }  // namespace
 
 std::string scheme_of(std::string_view url) {
@@ -179,9 +227,9 @@ Url parse_url(std::string_view url) {
 }
 
 std::string canonical_url(std::string_view url) {
-  if (scheme_of(url) == "s3") {
+  if (is_object_url(url)) {
     if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
-    return "s3" + std::string(url.substr(2));
+    return scheme_of(url) + std::string(url.substr(url.find(':')));
   }
   const Url parsed = parse_url(url);
   return parsed.origin() + parsed.path + (parsed.query ? "?" + *parsed.query : "");
@@ -219,6 +267,58 @@ std::string redacted_url(std::string_view url) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return out;
+}
+
+bool is_object_url(std::string_view url) {
+  const std::string scheme = scheme_of(url);
+  return scheme == "s3" || scheme == "gs" || scheme == "az" || scheme == "hf";
+}
+
+std::optional<std::string> rebased_url(std::string_view url, std::string_view from,
+                                       std::string_view to) {
+  if (!url.starts_with(from)) return std::nullopt;
+  const std::string_view rest = url.substr(from.size());
+  if (!rest.empty() && !from.ends_with('/') && rest[0] != '/' && rest[0] != '?') {
+    return std::nullopt;
+  }
+  auto [below, own_query] =
+      is_object_url(url) ? std::pair(rest, std::string_view()) : cut_at_query(rest);
+  const auto [base, query] =
+      is_object_url(to) ? std::pair(to, std::string_view()) : cut_at_query(to);
+
+  std::string moved(base);
+  if (from.ends_with('/') && !moved.ends_with('/')) moved += '/';
+  if (moved.ends_with('/') && below.starts_with('/')) below.remove_prefix(1);
+  if (is_object_url(url) && !is_object_url(to)) {
+    moved += percent_encoded(below, "/");
+  } else if (!is_object_url(url) && is_object_url(to)) {
+    moved += percent_decoded(below).value_or(std::string(below));
+  } else {
+    moved += below;
+  }
+  for (const std::string_view part : {own_query, query}) {
+    if (is_object_url(to) || part.empty()) continue;
+    moved += moved.find('?') == std::string::npos ? '?' : '&';
+    moved += part;
+  }
+  return moved;
+}
+
+std::string unsigned_url(std::string_view url) {
+  const auto raw = is_remote_url(url) && !is_object_url(url) ? split_url(url) : std::nullopt;
+  if (!raw) return std::string(url);
+  std::string plain = scheme_of(url) + "://" + std::string(raw->host);
+  if (!raw->port.empty()) (plain += ':') += raw->port;
+  plain += raw->path;
+  if (!raw->has_query) return plain;
+  const std::vector<std::string_view> parts = query_parts(raw->query);
+  std::vector<std::string_view> kept;
+  std::ranges::copy_if(parts, std::back_inserter(kept), [&](std::string_view part) {
+    return !is_of_a_signature(name_of(part), parts);
+  });
+  if (kept.size() == parts.size()) return plain + "?" + std::string(raw->query);
+  for (std::size_t i = 0; i < kept.size(); ++i) (plain += i == 0 ? '?' : '&') += kept[i];
+  return plain;
 }
 
 std::string without_secrets(const std::string& path_or_url) {

@@ -46,8 +46,9 @@ SHARDWISE_EXPORT Url parse_url(std::string_view url);
 ///
 /// Scheme and host in lower case; no userinfo, default port or fragment; dot segments resolved; %XX
 /// in upper case, unreserved characters decoded, and what no URL may hold (spaces, quotes, bytes
-/// above 127) encoded. The query stays. `s3://bucket/key` keeps all but the case of its scheme: a
-/// key is bytes, in which nothing has a meaning.
+/// above 127) encoded. The query stays. `s3://bucket/key` and other
+/// is_object_url() keep all but the case of their scheme: a key is bytes, in which nothing has a
+/// meaning.
 /// Errors: as parse_url.
 /// Source: RFC 3986, sections 5.2.4 and 6.2.2.
 SHARDWISE_EXPORT std::string canonical_url(std::string_view url);
@@ -59,6 +60,24 @@ SHARDWISE_EXPORT std::string redacted_url(std::string_view url);
 
 /// A path or URL for texts: a URL as redacted_url() gives it, a path as it is. Not yet escaped.
 SHARDWISE_EXPORT std::string without_secrets(const std::string& path_or_url);
+
+/// True for a URL of a store of objects (s3, gs, az, hf): what follows the bucket is a key, whose
+/// bytes stand for themselves.
+SHARDWISE_EXPORT bool is_object_url(std::string_view url);
+
+/// If `url` is `from` or lies below it: the URL at `to`. What follows `from` comes after the path
+/// of `to`, and the query of `to` is added to its own. A path of the web becomes a key, and the
+/// other way round, where the schemes are of two kinds.
+SHARDWISE_EXPORT std::optional<std::string> rebased_url(std::string_view url, std::string_view from,
+                                                        std::string_view to);
+
+/// `url` without what says who asks, and until when: userinfo, fragment, and the parameters of
+/// signatures in the query (AWS's X-Amz-*, of version 2 AWSAccessKeyId, Signature and Expires; of
+/// Google X-Goog-* and GoogleAccessId; Azure's shared access signatures; CloudFront's Key-Pair-Id,
+/// Policy, Signature and Expires). Other parameters stay as they are. Two URLs of one file that are
+/// signed at different times give the same text. Others (of objects, commands, paths)
+/// stay as they are.
+SHARDWISE_EXPORT std::string unsigned_url(std::string_view url);
 
 /// `text` with every %XX as its byte; nothing if one is malformed.
 SHARDWISE_EXPORT std::optional<std::string> percent_decoded(std::string_view text);
@@ -72,12 +91,15 @@ namespace shardwise {
 using detail::canonical_url;
 using detail::is_command_url;
 using detail::is_fetched_url;
+using detail::is_object_url;
 using detail::is_remote_url;
 using detail::parse_url;
 using detail::percent_decoded;
 using detail::percent_encoded;
+using detail::rebased_url;
 using detail::redacted_url;
 using detail::scheme_of;
+using detail::unsigned_url;
 using detail::Url;
 using detail::without_secrets;
 }  // namespace shardwise

@@ -35,6 +35,10 @@ class FetchedShards : public RemoteShards {
 
   bool runs_commands() const override { return fetchers_->brings("pipe"); }
 
+  std::vector<std::string> list(const std::string& url) override {
+    return fetchers_->list({.url = url, .cancel = cancel_});
+  }
+
   State state(const std::string& url) override {
     const Fetcher::Stat file = fetchers_->stat({.url = url, .cancel = cancel_});
     return {file.size_bytes, file.validator, file.has_ranges};

@@ -3,8 +3,10 @@
 #include <map>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/fork.h"
 #include "base/ordered_pipeline.h"
+#include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
 
@@ -19,6 +21,7 @@ class RememberedStates : public RemoteShards {
   explicit RememberedStates(RemoteAccess remote) : remote_(std::move(remote)) {}
 
   bool runs_commands() const override { return remote_->runs_commands(); }
+  std::vector<std::string> list(const std::string& url) override { return remote_->list(url); }
   State state(const std::string& url) override {
     {
       const Lock lock(mutex_);
@@ -50,6 +53,11 @@ class RememberedStates : public RemoteShards {
 }  // namespace
 
 RemoteShards::~RemoteShards() = default;
+
+std::vector<std::string> RemoteShards::list(const std::string& url) {
+  throw Unsupported("what lies at a URL of this scheme cannot be listed",
+                    in_quotes(redacted_url(url)), "name the shards one by one");
+}
 
 RemoteAccess remembering_states(RemoteAccess remote, const std::vector<std::string>& shards) {
   auto remembered = std::make_shared<RememberedStates>(std::move(remote));

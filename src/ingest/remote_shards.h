@@ -28,6 +28,10 @@ class SHARDWISE_EXPORT RemoteShards {
   /// True if pipe: URLs that a user gives are to be run. Those in descriptors never are.
   virtual bool runs_commands() const { return false; }
 
+  /// The URLs of all files whose URL begins with `url`, bytewise sorted.
+  /// Errors: also Unsupported, where the scheme cannot list; so it is if this is not overridden.
+  virtual std::vector<std::string> list(const std::string& url);
+
   /// The properties of a shard that are known before it is read.
   struct State {
     std::optional<std::uint64_t> size_bytes = {};

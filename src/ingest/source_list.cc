@@ -1,5 +1,6 @@
 #include "shardwise/ingest/source_list.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -16,6 +17,7 @@
 
 #include "base/ascii.h"
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -138,7 +140,7 @@ class Expander {
     }
     require_no_command(pattern, "");
     if (is_remote_url(pattern)) {
-      add_path(resolve_reference(pattern, "", ""));
+      add_remote(pattern);
       return;
     }
     std::error_code ignored;
@@ -166,6 +168,56 @@ class Expander {
     std::sort(matches.begin(), matches.end());
     may_name_others_ = true;
     for (const std::string& match : matches) add_path(match);
+  }
+
+  /// A URL: of a shard or a descriptor; of a folder, with a slash at its end; or a glob.
+  void add_remote(const std::string& url) {
+    const std::size_t glob = glob_in(url);
+    if (glob == std::string::npos && !url.ends_with('/')) {
+      add_path(resolve_reference(url, "", ""));
+      return;
+    }
+    if (remote_ == nullptr) {
+      throw Unsupported("a remote folder cannot be listed", in_quotes(redacted_url(url)),
+                        "give BuildOptions::remote");
+    }
+    may_name_others_ = true;
+    const std::vector<std::string> files = remote_->list(url.substr(0, glob));
+    std::vector<std::string> others;
+    std::size_t num_shards = 0;
+    for (const std::string& file : files) {
+      if (glob != std::string::npos) {
+        if (::fnmatch(url.c_str(), file.c_str(), FNM_PATHNAME | FNM_NOESCAPE) != 0) continue;
+        add_path(file);
+      } else if (is_named_like_a_shard(file)) {
+        add_shard(file);
+      } else {
+        others.push_back(file);
+        continue;
+      }
+      ++num_shards;
+    }
+    if (num_shards == 0 && glob != std::string::npos) {
+      throw NotFound(
+          "no file matches", in_quotes(redacted_url(url)),
+          "of " + std::to_string(files.size()) +
+              " files whose URLs begin as the pattern does, none does; a * stands for no /");
+    }
+    if (num_shards == 0) {
+      throw NotFound("the remote folder holds no shard", in_quotes(redacted_url(url)),
+                     "shards are named *.tar, *.tgz or *.tar.<codec>; there are " +
+                         std::to_string(others.size()) + " other files");
+    }
+    list_.left_out.insert(list_.left_out.end(), others.begin(), others.end());
+  }
+
+  /// Where the first character of a glob stands in a URL. What is no key of an object store may
+  /// hold ? and [ for other reasons.
+  static std::size_t glob_in(const std::string& url) {
+    const std::size_t host = url.find("://") + 3;
+    if (is_object_url(url)) return url.find_first_of(kGlobCharacters, host);
+    const std::size_t star = url.find('*', host);
+    return star < url.find('?', host) ? star : std::string::npos;
   }
 
   void add_directory(const std::string& directory) {

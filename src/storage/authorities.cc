@@ -47,7 +47,9 @@ Authorities find_authorities(const std::string& ca_file, const BuiltInAuthoritie
   return {};
 }
 
-Authorities find_authorities(const std::string& ca_file) {
+Authorities find_authorities(const std::string& ca_file, bool is_aws) {
+  std::string aws_file = is_aws && ca_file.empty() ? environment("AWS_CA_BUNDLE") : "";
+  if (!aws_file.empty()) return {.file = std::move(aws_file), .setting = "AWS_CA_BUNDLE"};
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
   return find_authorities(ca_file, {.file = text_of(curl.cainfo), .folder = text_of(curl.capath)},
                           kPlaces);

@@ -29,6 +29,7 @@ Authorities find_authorities(const std::string& ca_file, const BuiltInAuthoritie
                              std::span<const char* const> places);
 
 /// The same, for this libcurl and the places of the distributions.
-Authorities find_authorities(const std::string& ca_file);
+/// @param is_aws  AWS_CA_BUNDLE comes after `ca_file`: the request is one to a service of AWS.
+Authorities find_authorities(const std::string& ca_file, bool is_aws = false);
 
 }  // namespace shardwise

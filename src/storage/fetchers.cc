@@ -1,12 +1,17 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/storage/fetcher.h"
+#include "storage/az_fetcher.h"
 #include "storage/file_fetcher.h"
+#include "storage/gs_fetcher.h"
+#include "storage/hf_fetcher.h"
 #include "storage/http_fetcher.h"
 #include "storage/pipe_fetcher.h"
 #include "storage/s3_fetcher.h"
@@ -17,6 +22,25 @@ namespace {
 [[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
   throw InvalidArgument("the option is not valid", "Fetchers::Options::" + std::string(name),
                         remedy);
+}
+
+bool is_printable_line(std::string_view text) {
+  return std::ranges::all_of(
+      text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F; });
+}
+
+/// True for "Name: value" which changes nothing of the request itself.
+bool is_header(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string name = to_lower(text.substr(0, colon));
+  const bool is_name = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return is_letter(c) || is_digit(c) || c == '-' || c == '_';
+  });
+  const bool is_ours = name == "host" || name == "range" || name == "if-range" ||
+                       name == "if-match" || name == "accept-encoding" ||
+                       name == "content-length" || name == "transfer-encoding";
+  return is_name && !is_ours && is_printable_line(text) &&
+         !trimmed(text.substr(std::min(colon + 1, text.size()))).empty();
 }
 
 void check_options(const Fetchers::Options& options) {
@@ -39,9 +63,22 @@ void check_options(const Fetchers::Options& options) {
   if (options.max_redirects < 0) refuse_option("max_redirects", "give 0 or more");
   if (!in_range(options.retry_base_delay)) refuse_option("retry_base_delay", "give 0 to 24 hours");
   if (!in_range(options.retry_max_delay)) refuse_option("retry_max_delay", "give 0 to 24 hours");
-  for (const char c : options.user_agent) {
-    if (static_cast<unsigned char>(c) < 0x20)
-      refuse_option("user_agent", "give one printable line");
+  if (!is_printable_line(options.user_agent)) {
+    refuse_option("user_agent", "give one printable line");
+  }
+  for (const std::string& header : options.headers) {
+    if (!is_header(header)) {
+      refuse_option("headers",
+                    "write each as 'Name: value', and leave Host and Range to Shardwise");
+    }
+  }
+  for (const Fetchers::Options::Moved& move : options.moved) {
+    if (!is_remote_url(move.from) || scheme_of(move.to).empty()) {
+      refuse_option("moved", "give two URLs, as https://old/data and https://new/data");
+    }
+  }
+  if (options.max_connections_per_host < 0) {
+    refuse_option("max_connections_per_host", "give 0 (no limit) or more");
   }
 }
 
@@ -50,7 +87,16 @@ void check_options(const Fetchers::Options& options) {
 Fetcher::Sink::~Sink() = default;
 Fetcher::~Fetcher() = default;
 
+std::vector<std::string> Fetcher::list(const Request& request) {
+  throw Unsupported(
+      "what lies at a URL of this scheme cannot be listed", in_quotes(redacted_url(request.url)),
+      "name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by a "
+      "list (@list.txt)");
+}
+
 struct Fetchers::Impl {
+  explicit Impl(const Options& options) : moved(options.moved), resolve(options.resolve) {}
+
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
     const Lock lock(mutex);
     const auto found = by_scheme.find(scheme);
@@ -58,7 +104,11 @@ struct Fetchers::Impl {
   }
   /// Errors: as Fetchers::stat.
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
+  /// The request for where its file is today.
+  Fetcher::Request located(const Fetcher::Request& request) const;
 
+  const std::vector<Options::Moved> moved;
+  const std::function<std::string(const std::string&)> resolve;
   mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
@@ -77,17 +127,32 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
   }
   throw Unsupported("no fetcher is registered for the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),
-                    "use http, https, s3 or file, or add a fetcher (Fetchers::add)");
+                    "use http, https, s3, gs, az, hf or file, or add a fetcher (Fetchers::add)");
+}
+
+Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
+  Fetcher::Request today = request;
+  for (const Options::Moved& move : moved) {
+    const auto moved_url = rebased_url(unsigned_url(today.url), move.from, move.to);
+    if (!moved_url) continue;
+    today.url = *moved_url;
+    break;
+  }
+  if (resolve) today.url = resolve(today.url);
+  return today;
 }
 
 Fetchers::Fetchers() : Fetchers(Options{}) {}
 
-Fetchers::Fetchers(const Options& options) : impl_(std::make_shared<Impl>()) {
+Fetchers::Fetchers(const Options& options) : impl_(std::make_shared<Impl>(options)) {
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
   impl_->by_scheme = {{"http", http},
                       {"https", http},
                       {"s3", make_s3_fetcher(options)},
+                      {"gs", make_gs_fetcher(options)},
+                      {"az", make_az_fetcher(options)},
+                      {"hf", make_hf_fetcher(options)},
                       {"file", make_file_fetcher()}};
   if (options.allow_pipe) impl_->by_scheme["pipe"] = make_pipe_fetcher();
 }
@@ -108,11 +173,17 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
 
 Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
-  return impl_->find_for(request.url)->stat(request);
+  const Fetcher::Request today = impl_->located(request);
+  return impl_->find_for(today.url)->stat(today);
 }
 
 Fetcher::Stat Fetchers::fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const {
-  return impl_->find_for(request.url)->fetch(request, sink);
+  const Fetcher::Request today = impl_->located(request);
+  return impl_->find_for(today.url)->fetch(today, sink);
+}
+
+std::vector<std::string> Fetchers::list(const Fetcher::Request& request) const {
+  return impl_->find_for(request.url)->list(request);
 }
 
 }  // namespace shardwise

@@ -66,6 +66,21 @@ bool is_strong_etag(std::string_view text) {
   });
 }
 
+std::string parse_next_link(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t open = text.find('<'), close = text.find('>');
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) break;
+    const std::size_t end = std::min(text.find('<', close), text.size());
+    const std::string parameters = to_lower(text.substr(close, end - close));
+    if (parameters.find("rel=\"next\"") != std::string::npos ||
+        parameters.find("rel=next") != std::string::npos) {
+      return std::string(text.substr(open + 1, close - open - 1));
+    }
+    text.remove_prefix(end);
+  }
+  return {};
+}
+
 std::string HttpAnswer::validator() const {
   if (!etag.empty()) return etag;
   if (weak_etag.empty() || last_modified.empty()) return weak_etag + last_modified;
@@ -109,6 +124,8 @@ void HttpAnswer::take_line(std::string_view line) {
     retry_after = parse_retry_after(value);
   } else if (name == "x-amz-bucket-region") {
     bucket_region = value;
+  } else if (name == "link") {
+    next_page = parse_next_link(value);
   }
 }
 

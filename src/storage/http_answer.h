@@ -20,6 +20,9 @@ struct ContentRange {
 /// Parses a Content-Range header; returns nothing if `text` is none, or contradicts itself.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
+/// The address with rel="next" in a Link header (RFC 8288); empty if there is none.
+std::string parse_next_link(std::string_view text);
+
 /// True for an ETag that names bytes, and can be sent back as it is: in quotes, without W/.
 bool is_strong_etag(std::string_view text);
 
@@ -36,6 +39,7 @@ struct HttpAnswer {
   std::string last_modified;  ///< as sent
   std::optional<std::chrono::seconds> retry_after;
   std::string bucket_region;  ///< the bucket's region, as S3 says it
+  std::string next_page;      ///< where Link says that the next page of a list is
   bool is_complete = false;   ///< the empty line has arrived
 
   /// Takes one header line, or a status line, which discards all before it.

@@ -74,7 +74,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
              "max_retries)";
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
-      return trust_remedy(result.code, find_authorities(options.ca_file));
+      return trust_remedy(result.code, find_authorities(options.ca_file, target.is_aws));
     default:
       return is_passing(result)
                  ? "try again later, or allow more retries (Fetchers::Options::max_retries)"
@@ -85,7 +85,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
     return "the bucket is in the region " + in_quotes(result.answer.bucket_region) +
            ": name it (Fetchers::S3Options::region or AWS_REGION)";
   }
-  if (status == 401 || status == 403) return target.login_remedy;
+  if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
   if (status == 416) return "the file is shorter than it was: index it again";
   if (is_passing(result)) {
@@ -120,6 +120,37 @@ class NoBody : public HttpBody {
   bool write(std::string_view) override { return false; }
 };
 
+constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
+
+/// Keeps a text.
+class TextBody : public HttpBody {
+ public:
+  void begin(const HttpAnswer&) override { text_.clear(); }
+  bool write(std::string_view bytes) override {
+    text_ += bytes;
+    return !is_too_long();
+  }
+  bool is_too_long() const { return text_.size() > kMostTextBytes; }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+HttpTarget renewed(const HttpTarget& target, bool refused) {
+  return target.renew ? target.renew(refused) : target;
+}
+
+/// True if the server says that the credentials are void, and there may be others.
+bool is_refused(const HttpResult& result, const HttpTarget& target) {
+  if (!target.renew || result.code != CURLE_OK) return false;
+  const int status = result.answer.status;
+  const std::string& name = result.error_name;
+  const bool is_expired = name.starts_with("Expired") || name == "InvalidToken" ||
+                          name == "TokenRefreshRequired" || name == "InvalidAccessKeyId";
+  return status == 401 || ((status == 400 || status == 403) && is_expired);
+}
+
 }  // namespace
 
 HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
@@ -139,18 +170,28 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
   } catch (const InvalidArgument&) {
     refuse("which is malformed");
   }
-  HttpTarget target{.url = canonical_url(to), .login_remedy = from.login_remedy};
+  HttpTarget target{
+      .url = canonical_url(to), .netrc_file = from.netrc_file, .login_remedy = from.login_remedy};
   if (url.origin() == old.origin()) {
     target.user = from.user;
     target.password = from.password;
+    target.headers = from.headers;
   }
   return target;
+}
+
+HttpResult HttpClient::exchange(const HttpTarget& target, const HttpQuery& query,
+                                const Fetcher::Request& request, HttpBody& body) {
+  const HostGate::Turn turn = gate_.enter(parse_url(target.url).origin(), request);
+  HttpResult result = http_exchange(pool_, options_, target, query, request, body);
+  result.login_remedy = target.login_remedy;
+  return result;
 }
 
 HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body) {
   for (int followed = 0;; ++followed) {
-    HttpResult result = http_exchange(pool_, options_, target, query, request, body);
+    HttpResult result = exchange(target, query, request, body);
     if (!target.follows_redirects || !is_redirect(result)) return result;
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
@@ -162,12 +203,13 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
 }
 
 HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
-                                     const Fetcher::Request& request) {
-  NoBody body;
+                                     const Fetcher::Request& request, HttpBody& body) {
   Backoff backoff(options_, request);
+  bool refused = false;
   for (;;) {
     backoff.begin_attempt();
-    HttpResult result = ask(target, query, request, body);
+    HttpResult result = ask(renewed(target, refused), query, request, body);
+    if (is_refused(result, target) && !std::exchange(refused, true)) continue;
     if (result.was_stopped || !is_passing(result)) {
       if (result.code == CURLE_OK || result.was_stopped) return result;
       throw_failure(result, target, request, options_, backoff.attempts());
@@ -178,12 +220,32 @@ HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& 
   }
 }
 
+HttpClient::Text HttpClient::ask_for_text(const HttpTarget& target, const HttpQuery& query,
+                                          const Fetcher::Request& request) {
+  TextBody body;
+  HttpResult result = ask_patiently(target, query, request, body);
+  if (body.is_too_long()) {
+    throw_fetch_error(request.url, "the answer is longer than " + human_bytes(kMostTextBytes),
+                      "check that this is the address of the service");
+  }
+  return {std::move(result), std::move(body).text()};
+}
+
+std::string HttpClient::get_text(const HttpTarget& target, const Fetcher::Request& request,
+                                 const HttpQuery& query, std::string* next_page) {
+  Text answer = ask_for_text(target, query, request);
+  if (!answer.result.has_file()) throw_failure(answer.result, target, request, options_, 1);
+  if (next_page != nullptr) *next_page = answer.result.answer.next_page;
+  return std::move(answer.text);
+}
+
 Fetcher::Stat HttpClient::stat(const HttpTarget& target, const Fetcher::Request& request) {
-  HttpResult result = ask_patiently(target, {.head_only = true}, request);
+  NoBody body;
+  HttpResult result = ask_patiently(target, {.head_only = true}, request, body);
   const int status = result.answer.status;
   // A URL may be signed for GET only, and some servers know no HEAD.
   if (status == 400 || status == 403 || status == 405 || status == 501) {
-    result = ask_patiently(target, {.range = "0-0"}, request);
+    result = ask_patiently(target, {.range = "0-0"}, request, body);
   }
   Fetcher::Stat file;
   if (result.has_file()) {
@@ -211,11 +273,13 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
 
   Backoff backoff(options_, request);
   HttpDownload download(request, sink);
-  bool was_other = false;
+  bool was_other = false, refused = false;
   for (;;) {
     backoff.begin_attempt();
-    const HttpResult result = ask(target, download.next_query(), request, download);
+    const HttpResult result =
+        ask(renewed(target, refused), download.next_query(), request, download);
     if (download.finish(result)) return download.file();
+    if (is_refused(result, target) && !std::exchange(refused, true)) continue;
     const HttpAnswer& answer = result.answer;
     if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {

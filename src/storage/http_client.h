@@ -2,6 +2,7 @@
 
 #include "shardwise/storage/fetcher.h"
 #include "storage/curl_pool.h"
+#include "storage/host_gate.h"
 #include "storage/http_exchange.h"
 
 namespace shardwise {
@@ -10,24 +11,41 @@ namespace shardwise {
 /// Threads: internally synchronised.
 class HttpClient {
  public:
-  explicit HttpClient(const Fetchers::Options& options) : options_(options) {}
+  explicit HttpClient(const Fetchers::Options& options)
+      : options_(options), gate_(options.max_connections_per_host) {}
 
   Fetcher::Stat stat(const HttpTarget& target, const Fetcher::Request& request);
   Fetcher::Stat fetch(const HttpTarget& target, const Fetcher::Request& request,
                       Fetcher::Sink& sink);
 
+  struct Text {
+    HttpResult result;
+    std::string text;  ///< of a 200, 16 MiB at most
+  };
+  /// Asks a service, whose answer is a text.
+  /// The text at an address. Errors: as fetch().
+  /// @param next_page  if not null: takes where its Link says that the next page.
+  std::string get_text(const HttpTarget& target, const Fetcher::Request& request,
+                       const HttpQuery& query = {}, std::string* next_page = nullptr);
+  Text ask_for_text(const HttpTarget& target, const HttpQuery& query,
+                    const Fetcher::Request& request);
+
  private:
+  /// One request, once its host may be asked.
+  HttpResult exchange(const HttpTarget& target, const HttpQuery& query,
+                      const Fetcher::Request& request, HttpBody& body);
   /// One attempt, redirects followed.
   HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
                  HttpBody& body);
   /// Makes attempts until one does not fail for a transient reason.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
-                           const Fetcher::Request& request);
+                           const Fetcher::Request& request, HttpBody& body);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
 
   const Fetchers::Options options_;
   CurlPool pool_;
+  HostGate gate_;
 };
 
 }  // namespace shardwise

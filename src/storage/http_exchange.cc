@@ -101,7 +101,7 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   const std::string agent =
       options.user_agent.empty() ? "shardwise/" SHARDWISE_VERSION : options.user_agent;
   set(CURLOPT_USERAGENT, agent.c_str());
-  if (!is_plain_) trust(find_authorities(options.ca_file));
+  if (!is_plain_) trust(find_authorities(options.ca_file, target.is_aws));
 
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
   set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options.low_speed_bytes_per_second));
@@ -111,14 +111,27 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
     set(CURLOPT_USERNAME, target.user.c_str());
     set(CURLOPT_PASSWORD, target.password.c_str());
     if (!target.sigv4.empty()) set(CURLOPT_AWS_SIGV4, target.sigv4.c_str());
+  } else if (!target.netrc_file.empty()) {
+    set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
+    set(CURLOPT_NETRC_FILE, target.netrc_file.c_str());
   }
+  if (target.bypasses_proxy) set(CURLOPT_NOPROXY, "*");
   if (query.head_only) set(CURLOPT_NOBODY, 1L);
+  if (query.method == "POST") {
+    set(CURLOPT_POSTFIELDSIZE, static_cast<long>(query.body.size()));
+    set(CURLOPT_COPYPOSTFIELDS, query.body.c_str());
+  } else if (!query.method.empty()) {
+    set(CURLOPT_CUSTOMREQUEST, query.method.c_str());
+  }
   if (!query.range.empty()) set(CURLOPT_RANGE, query.range.c_str());
   if (!query.if_range.empty()) headers_.add("If-Range: " + query.if_range);
   if (!query.if_match.empty()) headers_.add("If-Match: " + query.if_match);
   // Not where headers are signed: some proxies rewrite it.
   if (target.sigv4.empty()) headers_.add("Accept-Encoding: identity");
   for (const std::string& header : target.headers) headers_.add(header);
+  if (target.sign) {
+    for (const std::string& header : target.sign(query)) headers_.add(header);
+  }
   set(CURLOPT_HTTPHEADER, headers_.get());
 
   set(CURLOPT_ERRORBUFFER, message_);

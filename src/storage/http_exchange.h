@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,21 +13,31 @@
 
 namespace shardwise {
 
+struct HttpQuery {
+  bool head_only = false;
+  std::string method = {};    ///< empty: GET, or HEAD
+  std::string body = {};      ///< of a POST
+  std::string range = {};     ///< "5-9" or "5-"; empty: all
+  std::string if_range = {};  ///< a validator
+  std::string if_match = {};  ///< a strong ETag; the answer for another file is 412
+};
+
 /// The address of a file, and the credentials for it.
 struct HttpTarget {
   std::string url;                        ///< canonical, without userinfo
   std::string user = {}, password = {};   ///< secret
   std::string sigv4 = {};                 ///< if not empty, what CURLOPT_AWS_SIGV4 takes
+  std::string netrc_file = {};            ///< users and passwords by host; empty: none
   std::vector<std::string> headers = {};  ///< secret
+  bool is_aws = false;                    ///< AWS_CA_BUNDLE is for it
+  bool bypasses_proxy = false;            ///< it is on this machine
+  /// Headers, secret too, that depend on the query, as a signature over it does. Null: none.
+  std::function<std::vector<std::string>(const HttpQuery&)> sign = nullptr;
   bool follows_redirects = true;
   std::string login_remedy = {};  ///< what to do if the server refuses access
-};
-
-struct HttpQuery {
-  bool head_only = false;
-  std::string range = {};     ///< "5-9" or "5-"; empty: all
-  std::string if_range = {};  ///< a validator
-  std::string if_match = {};  ///< a strong ETag; the answer for another file is 412
+  /// Makes it anew for each attempt, with credentials of that time; `refused`: the server refused
+  /// those of the last one. Null: it stays.
+  std::function<HttpTarget(bool refused)> renew = nullptr;
 };
 
 /// Takes the body of a 200 or 206. An exception from it ends the exchange and reaches its caller.
@@ -46,6 +57,7 @@ struct HttpResult {
   std::string reason;        ///< why it failed, in libcurl's words, without secrets
   std::string redirect_url;  ///< absolute
   std::string error_name;    ///< S3's word for what is wrong
+  std::string login_remedy;  ///< of the target that was asked
   bool was_stopped = false;  ///< by the body, which has all
   bool has_excess = false;   ///< more bytes arrived than were announced
 

@@ -1,16 +1,66 @@
 #include "storage/http_fetcher.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/ascii.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
+#include "storage/environment.h"
 #include "storage/http_client.h"
+#include "storage/token_file.h"
 
 namespace shardwise {
 namespace {
 
+/// The file with users and passwords by host; empty if there is none.
+/// Errors: InvalidArgument, if the one that was named cannot be read.
+std::string find_netrc(const std::string& named) {
+  const auto is_readable = [](const std::string& path) {
+    return ::access(path.c_str(), R_OK) == 0;
+  };
+  if (!named.empty() && !is_readable(named)) {
+    throw InvalidArgument("cannot read the netrc file", in_quotes(named), "check its path");
+  }
+  if (!named.empty()) return named;
+  std::string path = environment("NETRC");
+  if (path.empty()) path = environment("HOME") + "/.netrc";
+  return is_readable(path) ? path : std::string();
+}
+
+bool is_this_machine(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
+}
+
+bool has_authorization(const std::vector<std::string>& headers) {
+  return std::ranges::any_of(headers, [](const std::string& header) {
+    return to_lower(header.substr(0, header.find(':'))) == "authorization";
+  });
+}
+
+/// Adds what the options say of who asks.
+void identify(HttpTarget& target, const Url& url, const Fetchers::Options& options) {
+  target.headers = options.headers;
+  if (!url.userinfo.empty() || has_authorization(options.headers)) return;
+  if (options.bearer_token_file.empty()) {
+    target.netrc_file = find_netrc(options.netrc_file);
+    return;
+  }
+  if (url.scheme != "https" && !is_this_machine(url.host)) {
+    throw InvalidArgument("the bearer token is not sent without encryption",
+                          in_quotes(redacted_url(target.url)), "name the shards by https");
+  }
+  target.headers.push_back("Authorization: Bearer " +
+                           read_token(options.bearer_token_file, "bearer token"));
+  target.login_remedy = "check the token in " + in_quotes(options.bearer_token_file);
+}
+
 /// Where `url` points; its userinfo becomes user and password.
-HttpTarget target_of(const std::string& url) {
-  const std::string userinfo = parse_url(url).userinfo;
+HttpTarget target_of(const std::string& url, const Fetchers::Options& options) {
+  const Url parsed = parse_url(url);
+  const std::string& userinfo = parsed.userinfo;
   HttpTarget target{.url = canonical_url(url)};
   target.login_remedy = "check user and password, or whether a signed URL has expired";
   const std::size_t colon = std::min(userinfo.find(':'), userinfo.size());
@@ -24,21 +74,26 @@ HttpTarget target_of(const std::string& url) {
   }
   target.user = *user;
   target.password = *password;
+  identify(target, parsed, options);
+  if (!options.bearer_token_file.empty()) {  // it may have been renewed
+    target.renew = [url, &options](bool) { return target_of(url, options); };
+  }
   return target;
 }
 
 class HttpFetcher : public Fetcher {
  public:
-  explicit HttpFetcher(const Fetchers::Options& options) : client_(options) {}
+  explicit HttpFetcher(const Fetchers::Options& options) : options_(options), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(target_of(request.url), request);
+    return client_.stat(target_of(request.url, options_), request);
   }
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(target_of(request.url), request, sink);
+    return client_.fetch(target_of(request.url, options_), request, sink);
   }
 
  private:
+  const Fetchers::Options options_;
   HttpClient client_;
 };
 

@@ -7,7 +7,11 @@
 #include "base/error_types.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "storage/aws_keys.h"
 #include "storage/http_client.h"
+#include "storage/listing.h"
+#include "storage/object_url.h"
+#include "storage/xml_text.h"
 
 namespace shardwise {
 namespace {
@@ -23,29 +27,7 @@ bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7F; });
 }
 
-struct BucketAndKey {
-  std::string bucket, key;
-};
-
-BucketAndKey split(const std::string& url) {
-  const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument("the s3: URL is malformed",
-                          in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
-                          "write s3://bucket/key");
-  };
-  const std::string canonical = canonical_url(url);
-  std::string_view rest = canonical;
-  if (!rest.starts_with("s3://")) refuse("it has no //");
-  rest.remove_prefix(5);
-  const std::size_t slash = rest.find('/');
-  const std::string_view bucket = rest.substr(0, slash);
-  const bool is_bucket = !bucket.empty() && std::ranges::all_of(bucket, [](char c) {
-    return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_';
-  });
-  if (!is_bucket || bucket == "." || bucket == "..") refuse("the bucket's name is not valid");
-  if (slash == std::string_view::npos || slash + 1 == rest.size()) refuse("it names no key");
-  return {std::string(bucket), std::string(rest.substr(slash + 1))};
-}
+constexpr char kS3Form[] = "s3://bucket/key";
 
 /// True if certificates for *.host cover bucket.host.
 bool fits_host_name(const std::string& bucket) {
@@ -79,13 +61,14 @@ void check_access(const S3Access& access) {
     throw InvalidArgument("the S3 region is malformed", in_quotes(access.region),
                           "write it as us-east-1");
   }
-  if (!is_printable(access.access_key_id) || !is_printable(access.secret_access_key) ||
-      !is_printable(access.session_token) || access.access_key_id.find(':') != std::string::npos) {
-    throw InvalidArgument("the S3 keys are malformed", access.source,
+  const AwsKeys& keys = access.keys;
+  if (!is_printable(keys.access_key_id) || !is_printable(keys.secret_access_key) ||
+      !is_printable(keys.session_token) || keys.access_key_id.find(':') != std::string::npos) {
+    throw InvalidArgument("the S3 keys are malformed", keys.source,
                           "a key is one word of printable characters");
   }
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
-  if (!access.access_key_id.empty() && curl.version_num < kFirstSigningCurl) {
+  if (keys.are_there() && curl.version_num < kFirstSigningCurl) {
     throw Unsupported("requests to S3 cannot be signed", "libcurl " + std::string(curl.version),
                       "install libcurl 7.88 or newer");
   }
@@ -107,51 +90,103 @@ void check_signable(const std::string& key, const std::string& url) {
 
 class S3Fetcher : public Fetcher {
  public:
-  explicit S3Fetcher(const Fetchers::Options& options) : options_(options.s3), client_(options) {}
+  explicit S3Fetcher(const Fetchers::Options& options)
+      : options_(options.s3), keys_(options), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(s3_target(request.url, options_, resolve_s3_access(options_)), request);
+    return client_.stat(target_of(request), request);
   }
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(s3_target(request.url, options_, resolve_s3_access(options_)), request,
-                         sink);
+    return client_.fetch(target_of(request), request, sink);
+  }
+  std::vector<std::string> list(const Fetcher::Request& request) override {
+    const std::string bucket = "s3://" + parse_object_url(request.url, kS3Form, true).bucket + "/";
+    return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
+      const std::string text = list_page(request, page);
+      for (const std::string_view entry : xml_elements(text, "Contents")) {
+        std::string key = xml_text(entry, "Key");
+        std::ranges::replace(key, '+', ' ');  // so it is encoded, and a plus as %2B
+        const auto bytes = percent_decoded(key);
+        if (!bytes) throw_no_list(request.url);
+        urls.push_back(bucket + *bytes);
+      }
+      if (text.find("<ListBucketResult") == std::string::npos) throw_no_list(request.url);
+      return xml_text(text, "IsTruncated") == "true" ? xml_text(text, "NextContinuationToken") : "";
+    });
   }
 
  private:
+  std::string list_page(const Fetcher::Request& request, const std::string& page) {
+    HttpTarget target{.url = request.url, .is_aws = true};
+    target.renew = [this, &request, &page](bool refused) {
+      return s3_list_target(request.url, page, options_,
+                            resolve_s3_access(options_, keys_.find(refused, request.cancel)));
+    };
+    return client_.get_text(target, request);
+  }
+
+  /// The target, with keys as they are at each attempt. REQUIRES: `request` outlives it.
+  HttpTarget target_of(const Fetcher::Request& request) {
+    const auto signed_now = [this, &request](bool refused) {
+      return s3_target(request.url, options_,
+                       resolve_s3_access(options_, keys_.find(refused, request.cancel)));
+    };
+    return {.url = request.url, .is_aws = true, .renew = signed_now};
+  }
+
   const Fetchers::S3Options options_;
+  AwsKeyChain keys_;
   HttpClient client_;
 };
 
-}  // namespace
-
-HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
-                     const S3Access& access) {
+/// The target below a bucket. @param rest  path and query, encoded.
+HttpTarget in_bucket(const std::string& bucket, const std::string& rest,
+                     const Fetchers::S3Options& options, const S3Access& access) {
   check_access(access);
-  const auto [bucket, key] = split(url);
   const Endpoint endpoint = endpoint_of(access);
   const bool is_in_path =
       options.path_style.value_or(!access.endpoint.empty() || !fits_host_name(bucket));
 
   HttpTarget target;
   target.url = endpoint.scheme + "://" + (is_in_path ? "" : bucket + ".") + endpoint.host +
-               endpoint.path + (is_in_path ? "/" + bucket : "") + "/" + percent_encoded(key, "/");
+               endpoint.path + (is_in_path ? "/" + bucket : "") + "/" + rest;
+  target.is_aws = true;
   target.follows_redirects = false;  // another host would need another signature
-  target.user = access.access_key_id;
-  target.password = access.secret_access_key;
-  if (!access.access_key_id.empty()) {
-    check_signable(key, url);
+  target.user = access.keys.access_key_id;
+  target.password = access.keys.secret_access_key;
+  if (access.keys.are_there()) {
     target.sigv4 = "aws:amz:" + access.region + ":s3";
     target.headers.emplace_back(kContentHash);
   }
-  if (!access.session_token.empty()) {
-    target.headers.push_back("x-amz-security-token: " + access.session_token);
+  if (!access.keys.session_token.empty()) {
+    target.headers.push_back("x-amz-security-token: " + access.keys.session_token);
   }
   target.login_remedy =
-      access.access_key_id.empty()
+      !access.keys.are_there()
           ? "no keys were found, so the request was anonymous: set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or a profile"
-          : "check the keys (from " + access.source + "), the region and the bucket's policy";
+          : "check the keys (from " + access.keys.source + "), the region and the bucket's policy";
   return target;
+}
+
+}  // namespace
+
+HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
+                     const S3Access& access) {
+  const auto [bucket, key] = parse_object_url(url, kS3Form);
+  HttpTarget target = in_bucket(bucket, percent_encoded(key, "/"), options, access);
+  if (access.keys.are_there()) check_signable(key, url);
+  return target;
+}
+
+HttpTarget s3_list_target(const std::string& url, const std::string& page,
+                          const Fetchers::S3Options& options, const S3Access& access) {
+  const auto [bucket, prefix] = parse_object_url(url, kS3Form, true);
+  std::string query = "?";  // its names sorted, as they are signed
+  if (!page.empty()) query += "continuation-token=" + percent_encoded(page) + "&";
+  query += "encoding-type=url&list-type=2";
+  if (!prefix.empty()) query += "&prefix=" + percent_encoded(prefix);
+  return in_bucket(bucket, query, options, access);
 }
 
 std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options) {

@@ -60,7 +60,7 @@ TEST(UrlTest, OneFileHasOneSpelling) {
       {"http://[::1]:8080/x", "http://[::1]:8080/x"},
       {"http://[FE80::1]/x", "http://[fe80::1]/x"},
       {"S3://Bucket/a/../b?c#d%20", "s3://Bucket/a/../b?c#d%20"},
-      {"gs://Bucket/x", "gs://bucket/x"},
+      {"gs://Bucket/x", "gs://Bucket/x"},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(canonical_url(c.written), c.canonical) << c.written;
@@ -119,6 +119,49 @@ TEST(UrlTest, PercentCodesAreBytes) {
   for (const char* bad : {"%", "%2", "%zz", "a%2"}) EXPECT_EQ(percent_decoded(bad), std::nullopt);
   EXPECT_EQ(percent_encoded("a/b c\xFF~", "/"), "a/b%20c%FF~");
   EXPECT_EQ(percent_encoded("a/b"), "a%2Fb");
+}
+
+TEST(UrlTest, SignaturesAreLeftOutOfWhatNamesAFile) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"https://h/x.tar", "https://h/x.tar"},
+      {"https://u:p@h:8443/x.tar#part", "https://h:8443/x.tar"},
+      {"https://h/x.tar?versionId=7&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=a%2Fb&"
+       "X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=c",
+       "https://h/x.tar?versionId=7"},
+      {"https://h/x.tar?X-Goog-Algorithm=a&X-Goog-Signature=b&X-Goog-Date=c", "https://h/x.tar"},
+      {"https://h/x.tar?AWSAccessKeyId=a&Signature=b&Expires=1", "https://h/x.tar"},
+      {"https://h/x.tar?GoogleAccessId=a&Expires=1&Signature=b&n=1", "https://h/x.tar?n=1"},
+      {"https://h/x.tar?Policy=a&Signature=b&Key-Pair-Id=c", "https://h/x.tar"},
+      {"https://h/c/x.tar?sv=2022-11-02&st=a&se=b&sr=c&sp=r&sig=d%3D&snapshot=e",
+       "https://h/c/x.tar?snapshot=e"},
+  };
+  for (const auto& [url, plain] : cases) EXPECT_EQ(unsigned_url(url), plain);
+}
+
+TEST(UrlTest, WhatOnlyLooksLikeASignatureNamesTheFile) {
+  for (const char* url : {"https://h/x.tar?Expires=1", "https://h/x?Signature=b",
+                          "https://h/x?sig=1&se=2", "https://h/x?x-amz-meta=1", "https://h/x?",
+                          "s3://b/k?X-Amz-Signature=1", "/a?sig=1&sv=2", "pipe:cat x"}) {
+    EXPECT_EQ(unsigned_url(url), url);
+  }
+}
+
+TEST(UrlTest, FilesAreFoundAtAnotherBase) {
+  const auto moved = [](const char* url, const char* from, const char* to) {
+    return rebased_url(url, from, to).value_or("none");
+  };
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d", "https://m/e"), "https://m/e/x.tar");
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d/", "https://m/e"), "https://m/e/x.tar");
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d", "https://m/e/"), "https://m/e/x.tar");
+  EXPECT_EQ(moved("https://h/d/x.tar?v=1", "https://h/d", "https://m/?s=2"),
+            "https://m/x.tar?v=1&s=2");
+  EXPECT_EQ(moved("https://h/x.tar", "https://h/x.tar", "https://h/y.tar?s=2"),
+            "https://h/y.tar?s=2");
+  EXPECT_EQ(moved("https://h/d/a%20b.tar?v=1", "https://h/d", "s3://b/e"), "s3://b/e/a b.tar");
+  EXPECT_EQ(moved("s3://b/d/a b?.tar", "s3://b", "https://h/e?s=1"),
+            "https://h/e/d/a%20b%3F.tar?s=1");
+  EXPECT_EQ(moved("https://h/data2/x.tar", "https://h/data", "https://m"), "none");
+  EXPECT_EQ(moved("https://g/x.tar", "https://h", "https://m"), "none");
 }
 
 }  // namespace

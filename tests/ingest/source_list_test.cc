@@ -1,7 +1,9 @@
 #include "shardwise/ingest/source_list.h"
 
 #include <filesystem>
+#include <memory>
 
+#include "ingest/remote_shards.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -104,6 +106,67 @@ TEST(SourceListTest, ListsHoldSourcesALine) {
   test::write_file(dir / "list.txt", "# shards\na.tar\r\n\nb-{0..1}.tar\n");
   EXPECT_THAT(expand_sources({"@" + (dir / "list.txt")}),
               ElementsAre("a.tar", "b-0.tar", "b-1.tar"));
+}
+
+/// A store that lists its keys.
+class ListedShards : public RemoteShards {
+ public:
+  explicit ListedShards(std::vector<std::string> urls) : urls_(std::move(urls)) {}
+  std::vector<std::string> list(const std::string& url) override {
+    asked.push_back(url);
+    std::vector<std::string> found;
+    for (const std::string& file : urls_) {
+      if (file.starts_with(url)) found.push_back(file);
+    }
+    return found;
+  }
+  State state(const std::string&) override { return {}; }
+  void read(const std::string&, const State&, std::uint64_t, std::optional<std::uint64_t>,
+            const std::function<void(std::string_view)>&) override {}
+  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
+  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
+                     std::uint64_t) override {}
+
+  std::vector<std::string> asked;
+
+ private:
+  const std::vector<std::string> urls_;
+};
+
+TEST(SourceListTest, RemoteFoldersAndGlobsAreListed) {
+  const auto store = std::make_shared<ListedShards>(std::vector<std::string>{
+      "s3://b/d/", "s3://b/d/README", "s3://b/d/e/x.tgz", "s3://b/d/train-0.tar",
+      "s3://b/d/train-1.tar.zst", "s3://b/d/x?.tar"});
+  const SourceList folder = read_sources({"s3://b/d/"}, store);
+  EXPECT_THAT(folder.shards, ElementsAre("s3://b/d/e/x.tgz", "s3://b/d/train-0.tar",
+                                         "s3://b/d/train-1.tar.zst", "s3://b/d/x?.tar"));
+  EXPECT_THAT(folder.left_out, ElementsAre("s3://b/d/", "s3://b/d/README"));
+  EXPECT_THAT(folder.sources, ElementsAre("s3://b/d/")) << "it may hold others later";
+  EXPECT_THAT(expand_sources({"s3://b/d/train-*"}, store),
+              ElementsAre("s3://b/d/train-0.tar", "s3://b/d/train-1.tar.zst"));
+  EXPECT_EQ(store->asked.back(), "s3://b/d/train-") << "no more than needed is listed";
+  EXPECT_THAT(expand_sources({"s3://b/*/e/*.tgz"}, store), ElementsAre("s3://b/d/e/x.tgz"));
+}
+
+TEST(SourceListTest, ARemoteGlobThatMatchesNothingIsAnError) {
+  const auto store =
+      std::make_shared<ListedShards>(std::vector<std::string>{"s3://b/d/e/x.tgz", "s3://b/d/y"});
+  const auto text = [&](const std::string& source) {
+    return test::error_text([&] { expand_sources({source}, store); });
+  };
+  EXPECT_EQ(
+      text("s3://b/*.tgz"),
+      "no file matches: 's3://b/*.tgz'; of 2 files whose URLs begin as the pattern does, none "
+      "does; a * stands for no /");
+  EXPECT_THAT(expand_sources({"s3://b/d/[a-f]/?.tgz"}, store), ElementsAre("s3://b/d/e/x.tgz"));
+  EXPECT_EQ(text("s3://b/none/"),
+            "the remote folder holds no shard: 's3://b/none/'; shards are named *.tar, *.tgz or "
+            "*.tar.<codec>; there are 0 other files");
+  EXPECT_EQ(test::error_text([] { expand_sources({"s3://b/d/"}); }),
+            "a remote folder cannot be listed: 's3://b/d/'; give BuildOptions::remote");
+  EXPECT_THAT(expand_sources({"https://h/x.tar?a=*&b=[1]"}, store),
+              ElementsAre("https://h/x.tar?a=*&b=[1]"))
+      << "a query is no glob";
 }
 
 TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {

@@ -601,10 +601,10 @@ TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
   const auto text = [&](const std::string& url) {
     return error_text([&] { fetchers.fetch({.url = url}, sink); });
   };
-  EXPECT_EQ(text("gs://b/x?k=sesame"),
-            "no fetcher is registered for the scheme 'gs': 'gs://b/x?k=***'; use http, https, s3 "
-            "or file, "
-            "or add a fetcher (Fetchers::add)");
+  EXPECT_EQ(
+      text("ftp://b/x?k=sesame"),
+      "no fetcher is registered for the scheme 'ftp': 'ftp://b/x?k=***'; use http, https, s3, "
+      "gs, az, hf or file, or add a fetcher (Fetchers::add)");
   EXPECT_EQ(text("train.tar"),
             "the text is not a URL: 'train.tar'; a local file is read in place, not fetched");
 }

@@ -51,8 +51,8 @@ def canonical_url(url):
     if any(b < 0x20 or b == 0x7F for b in url):
         raise Refused
     scheme, _, rest = url.partition(b"://")
-    if scheme.lower() == b"s3":
-        return b"s3://" + rest
+    if scheme.lower() in (b"s3", b"gs", b"az", b"hf"):
+        return scheme.lower() + b"://" + rest
     rest, _, _ = rest.partition(b"#")
     rest, mark, query = rest.partition(b"?")
     authority, slash, path = rest.partition(b"/")

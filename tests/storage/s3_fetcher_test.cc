@@ -10,9 +10,11 @@
 #include <thread>
 
 #include "base/text.h"
+#include "base/url.h"
+#include "storage/aws_environment.h"
+#include "storage/aws_keys.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
-#include "support/environment.h"
 #include "support/spawned.h"
 #include "support/support.h"
 
@@ -93,25 +95,6 @@ std::string signature_fault(const test::LoggedRequest& request, const std::strin
   return authorization.ends_with("Signature=" + expected) ? "" : "signature of\n" + canonical;
 }
 
-/// An environment that says nothing of AWS, and an empty home.
-class Environment : public test::Environment {
- public:
-  Environment() {
-    for (const char* name :
-         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
-          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_PROFILE"}) {
-      unset(name);
-    }
-    set("HOME", home_.path());
-    set("AWS_SHARED_CREDENTIALS_FILE", home_ / "credentials");
-    set("AWS_CONFIG_FILE", home_ / "config");
-  }
-  const test::TempDir& home() const { return home_; }
-
- private:
-  test::TempDir home_;
-};
-
 class S3FetcherTest : public ::testing::Test {
  protected:
   S3FetcherTest() {
@@ -132,7 +115,7 @@ class S3FetcherTest : public ::testing::Test {
     return sink.bytes;
   }
 
-  Environment environment_;
+  test::AwsEnvironment environment_;
   TestHttpServer server_;
   Fetchers::Options options_ = test::quick_options();
   std::string fault_;  // written by the server's threads, one after the other
@@ -198,7 +181,7 @@ TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
             "bucket.localhost:" + std::to_string(server_.port()));
 
   const auto url_of = [](const std::string& url, const Fetchers::S3Options& options) {
-    return s3_target(url, options, resolve_s3_access(options)).url;
+    return s3_target(url, options, resolve_s3_access(options, {})).url;
   };
   EXPECT_EQ(url_of("s3://b/k", {}), "https://b.s3.us-east-1.amazonaws.com/k");
   EXPECT_EQ(url_of("s3://b/k", {.region = "cn-north-1"}),
@@ -211,9 +194,12 @@ TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
 
 TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
   const auto found = [](const Fetchers::S3Options& options = {}) {
-    const S3Access access = resolve_s3_access(options);
-    return access.access_key_id + "|" + access.secret_access_key + "|" + access.session_token +
-           "|" + access.region + "|" + access.endpoint + "|" + access.source;
+    Fetchers::Options all;
+    all.s3 = options;
+    const AwsKeys keys = AwsKeyChain(all).find(false, {});
+    const S3Access access = resolve_s3_access(options, keys);
+    return keys.access_key_id + "|" + keys.secret_access_key + "|" + keys.session_token + "|" +
+           access.region + "|" + access.endpoint + "|" + keys.source;
   };
   EXPECT_EQ(found(), "|||us-east-1||");
   test::write_file(environment_.home() / "credentials",
@@ -244,12 +230,101 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
                    .secret_access_key = "s4"}),
             "O|s4||o-1|http://o|Fetchers::S3Options");
 
-  EXPECT_THAT(error_text([] { resolve_s3_access({.profile = "none"}); }),
+  EXPECT_THAT(error_text([&] { found({.profile = "none"}); }),
               HasSubstr("the S3 profile does not exist: 'none'; name one that is in '"));
-  EXPECT_EQ(error_text([] { resolve_s3_access({.access_key_id = "x"}); }),
+  EXPECT_EQ(error_text([&] { found({.access_key_id = "x"}); }),
             "one of the two S3 keys is missing: Fetchers::S3Options; give both the access key id "
             "and the secret "
             "access key, or neither");
+}
+
+/// Answers requests for lists of `keys`, of which a page has `page_size`.
+std::pair<int, std::string> list_answer(const std::string& target,
+                                        const std::vector<std::string>& keys,
+                                        std::size_t page_size) {
+  const std::string prefix = percent_decoded(between(target, "prefix=", '&')).value_or("malformed");
+  const std::string page = between(target, "continuation-token=p", '&');
+  std::vector<std::string> found;
+  for (const std::string& key : keys) {
+    if (key.starts_with(prefix)) found.push_back(key);
+  }
+  const std::size_t begin = page.empty() ? 0 : std::stoul(page);
+  const std::size_t end = std::min(begin + page_size, found.size());
+  std::string text = "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><IsTruncated>";
+  text += end < found.size() ? "true</IsTruncated><NextContinuationToken>p" + std::to_string(end) +
+                                   "</NextContinuationToken>"
+                             : "false</IsTruncated>";
+  for (std::size_t i = begin; i < end; ++i) {
+    text += "<Contents><Key>" + percent_encoded(found[i], "/") + "</Key><Size>3</Size></Contents>";
+  }
+  return {200, text + "</ListBucketResult>"};
+}
+
+TEST_F(S3FetcherTest, KeysAreListedPageByPage) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 10'000; ++i) keys.push_back("d/train-" + std::to_string(i) + ".tar");
+  keys.emplace_back("d/a b+c&<\n\xC3\xA4.tar");
+  keys.emplace_back("e/other.tar");
+  server_.set_gate(
+      [&](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+        fault_ = signature_fault(request, "eu-test-1");
+        if (!fault_.empty()) return std::pair(403, std::string());
+        return list_answer(request.target, keys, 1000);
+      });
+  keys.pop_back();
+  std::vector<std::string> wanted;
+  for (const std::string& key : keys) wanted.push_back("s3://bucket/" + key);
+  std::ranges::sort(wanted);
+  keys.emplace_back("e/other.tar");
+  const Fetchers fetchers(options_);
+  EXPECT_EQ(fetchers.list({.url = "s3://bucket/d/"}), wanted) << fault_;
+  EXPECT_EQ(server_.requests().size(), 11U);
+  EXPECT_EQ(server_.requests().front().target,
+            "/bucket/?encoding-type=url&list-type=2&prefix=d%2F");
+  EXPECT_EQ(fetchers.list({.url = "s3://bucket/e/"}),
+            std::vector<std::string>{"s3://bucket/e/other.tar"});
+  EXPECT_EQ(fetchers.list({.url = "s3://bucket/none/"}), std::vector<std::string>{});
+  EXPECT_EQ(fetchers.list({.url = "s3://bucket/"}).size(), keys.size());
+}
+
+TEST_F(S3FetcherTest, WhatIsNoListIsAnError) {
+  std::string text = "<html>";
+  int status = 200;
+  server_.set_gate([&](const test::LoggedRequest&) { return std::pair(status, text); });
+  const auto error = [&] {
+    return error_text([&] { (void)Fetchers(options_).list({.url = "s3://bucket/d/"}); });
+  };
+  EXPECT_EQ(error(),
+            "cannot fetch: 's3://bucket/d/' (the server did not send a list); check that it speaks "
+            "the protocol of the scheme");
+  text =
+      "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>p"
+      "</NextContinuationToken></ListBucketResult>";
+  EXPECT_THAT(error(), HasSubstr("(the server did not send a list)")) << "the same page for ever";
+  text = "<Error><Code>AccessDenied</Code></Error>";
+  status = 403;
+  EXPECT_THAT(error(),
+              HasSubstr("(HTTP status 403, AccessDenied, after 1 attempt); check the keys"));
+}
+
+TEST(ListTest, OtherSchemesSayThatTheyCannot) {
+  for (const char* url : {"https://host/d/", "file:///d/"}) {
+    const auto call = [&] { (void)Fetchers().list({.url = url}); };
+    EXPECT_EQ(error_code(call), ErrorCode::kUnsupported);
+    EXPECT_EQ(
+        error_text(call),
+        "what lies at a URL of this scheme cannot be listed: '" + std::string(url) +
+            "'; name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by "
+            "a list (@list.txt)");
+  }
+}
+
+TEST_F(S3FetcherTest, WhoAsksForItIsAnonymousWhateverKeysThereAre) {
+  server_.set_gate(nullptr);
+  server_.serve("/bucket/x", {.body = "public"});
+  options_.s3.anonymous = true;
+  EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "public");
+  EXPECT_EQ(server_.requests().back().header("authorization"), "");
 }
 
 TEST_F(S3FetcherTest, WithoutKeysNothingIsSigned) {
@@ -343,7 +418,7 @@ std::string call(const std::string& method, const std::string& url, const std::s
 TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const auto program = test::find_program("moto_server");
   if (!program) GTEST_SKIP() << "no moto_server in PATH (the Python package moto[server])";
-  const Environment environment;
+  const test::AwsEnvironment environment;
   const std::string port = std::to_string(test::free_port());
   const std::string server = "http://127.0.0.1:" + port;
   ::setenv("INITIAL_NO_AUTH_ACTION_COUNT", "5", 1);
@@ -378,6 +453,10 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   Fetchers(options).fetch({.url = request.url, .range = {10, 20}, .validator = file.validator},
                           part);
   EXPECT_TRUE(same(part.bytes, body.substr(10, 10)));
+
+  // Without a slash: moto decodes %2F before it checks the signature, which S3 does not.
+  EXPECT_EQ(Fetchers(options).list({.url = "s3://bucket/a"}),
+            std::vector<std::string>{"s3://bucket/a b/x.tar"});
 
   options.s3.secret_access_key += "x";
   EXPECT_THAT(error_text([&] { Fetchers(options).fetch(request, sink); }),

@@ -158,8 +158,19 @@ void TestHttpServer::Impl::talk(int fd) {
       if (size <= 0) return;
       input.append(buffer, static_cast<std::size_t>(size));
     }
-    const LoggedRequest request = parse_request(input.substr(0, end + 4));
+    LoggedRequest request = parse_request(input.substr(0, end + 4));
     input.erase(0, end + 4);
+    std::size_t length = 0;
+    const std::string given = request.header("content-length");
+    std::from_chars(given.data(), given.data() + given.size(), length);
+    while (input.size() < length) {
+      const ssize_t size = ::recv(fd, buffer, sizeof buffer, 0);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return;
+      input.append(buffer, static_cast<std::size_t>(size));
+    }
+    request.body = input.substr(0, length);
+    input.erase(0, length);
     if (!answer(fd, request)) return;
   }
 }

@@ -51,6 +51,7 @@ struct LoggedRequest {
   std::string method;
   std::string target;                                        ///< path and query as sent
   std::vector<std::pair<std::string, std::string>> headers;  ///< names in lower case
+  std::string body = {};                                     ///< of a POST
 
   std::string header(std::string_view name) const;  ///< "" if there is none
 };

@@ -117,7 +117,7 @@ TEST(OptionNamesTest, ErrorsOfTheProgramHoldNoNameOfCpp) {
   write_file(dir / "odd.tar", TarBuilder().file("README", "x").end().bytes());
   const SmallIndex index;
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"}, "use http, https, s3 or file\n"},
+      {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"}, "use http, https, s3, gs, az, hf or file\n"},
       {{"index", "-o", dir / "x.idx", "pipe:cat a.tar"}, "--allow-pipe"},
       {{"index", "-o", dir / "x.idx", dir / "odd.tar"},
        "or leave it out with `--on-no-field skip`\n"},

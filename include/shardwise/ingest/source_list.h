@@ -26,8 +26,9 @@ struct SourceList {
 /// A source is one of
 ///
 ///     a file           itself
-///     a URL            http, https, s3, or what `remote` brings; of it braces are expanded, and
-///                      nothing else
+///     a URL            http, https, s3, gs, az, hf, or what `remote` brings; of it braces are
+///                      expanded. With a slash at its end, or as a glob, where the store can list
+///                      (s3, gs, az, hf): what lies there, as of a directory or a glob
 ///     a directory      all `*.tar`, `*.tgz` and `*.tar.<codec>` (gz, zst, xz, bz2, lz4) below it,
 ///                      in upper or lower case, bytewise sorted; below symbolic links to folders,
 ///                      too, each folder once
@@ -42,8 +43,9 @@ struct SourceList {
 /// Claims of a descriptor about its shards are not checked here; check_against_descriptor()
 /// compares them with the index.
 ///
-/// @param remote  access to remote descriptors; shards are not looked at.
-/// Errors: NotFound if a source names nothing; InvalidArgument for a malformed pattern, for a list
+/// @param remote  access to remote descriptors and lists; shards are not looked at.
+/// Errors: NotFound if a source names nothing; Unsupported if it would have to be listed and cannot
+///   be; InvalidArgument for a malformed pattern, for a list
 ///   that includes itself, and for a path that comes twice (build_index looks for one that comes by
 ///   two spellings); those of read_wids_descriptor.
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,

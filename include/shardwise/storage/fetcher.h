@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
@@ -71,6 +73,10 @@ class SHARDWISE_EXPORT Fetcher {
   /// Gives every byte of the range to `sink`, each once (but for restart), and returns when all
   /// came: never fewer, never more. A range that goes beyond the file's end is a FetchError.
   virtual Stat fetch(const Request& request, Sink& sink) = 0;
+  /// The URLs of all files whose URL begins with `request.url`, bytewise sorted. Only the URL and
+  /// `cancel` are looked at.
+  /// Errors: as fetch; Unsupported, also where this is not overridden: the scheme cannot list.
+  virtual std::vector<std::string> list(const Request& request);
 };
 
 /// The fetchers by scheme, one object for a program:
@@ -79,6 +85,9 @@ class SHARDWISE_EXPORT Fetcher {
 ///                Range and If-Range, if the server has ranges and a validator; else it starts
 ///                again, if the sink can. The environment's proxies are used (http_proxy, ...).
 ///   s3           the same, signed (AWS signature version 4); see S3Options. Needs libcurl 7.88.
+///   gs, az, hf   the same, with credentials of the environment: Google Cloud Storage, Azure Blob
+///                Storage (az://container/blob), the Hugging Face Hub
+///                (hf://datasets/owner/name/path); docs/remote.md says which.
 ///   file         file:///path, for tests and for files that a cache expands.
 ///   pipe         if allowed: the command's standard output. No shell: words are split at blanks;
 ///                '...' and "..." hold a word together, a backslash takes the next character as it
@@ -91,9 +100,19 @@ class SHARDWISE_EXPORT Fetchers {
  public:
   /// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
   /// names below), and then from the profile in ~/.aws/config and ~/.aws/credentials (or the files
-  /// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). All of it is looked up for each
-  /// fetch, so credentials that a service renews are found. Without any keys requests are not
-  /// signed: public buckets can be read.
+  /// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). The keys are those of the first
+  /// that has some:
+  ///
+  ///   1. these options; 2. the environment, unless `profile` is given;
+  ///   3. a web identity (AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN), unless `profile` is given;
+  ///   4. the profile: a role to assume (role_arn, with source_profile, credential_source or
+  ///      web_identity_token_file), keys, SSO (the token that `aws sso login` left), or
+  ///      credential_process, a command that is run without a shell;
+  ///   5. the service for containers (AWS_CONTAINER_CREDENTIALS_*); 6. that of EC2 (IMDSv2, unless
+  ///      AWS_EC2_METADATA_DISABLED is "true").
+  ///
+  /// Keys that a service gave are kept, and asked for anew before they expire; all else is looked
+  /// up for each fetch. Without any keys requests are not signed: public buckets can be read.
   struct S3Options {
     /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL. Empty: AWS's own.
     std::string endpoint = {};
@@ -106,6 +125,7 @@ class SHARDWISE_EXPORT Fetchers {
     std::string session_token = {};      ///< AWS_SESSION_TOKEN
     /// A profile to take before the keys in the environment; AWS_PROFILE is looked at after them.
     std::string profile = {};
+    bool anonymous = false;  ///< no keys are looked for, and nothing is signed
   };
 
   /// How patient a fetch is, and what it may do.
@@ -133,7 +153,30 @@ class SHARDWISE_EXPORT Fetchers {
     /// The authorities to trust, in PEM, and no others. Empty: those that the environment names,
     /// and no others (CURL_CA_BUNDLE; else SSL_CERT_FILE and SSL_CERT_DIR), or this machine's.
     std::string ca_file = {};
+
+    /// "Name: value": headers of every http and https request, as a token or the name of a tenant.
+    /// As credentials they do not go along with a redirect to another host, port or scheme.
+    std::vector<std::string> headers = {};
+    /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
+    /// ..."). It is read for each file that is fetched, so a renewed token is found. Over http it
+    /// is sent to this machine alone; for other hosts the request is InvalidArgument.
+    std::string bearer_token_file = {};
+    /// Users and passwords by host, as curl and wget read them, for http and https URLs without a
+    /// user. Empty: the file that the environment names (NETRC), or ~/.netrc, if it is there. It is
+    /// not looked at where a header or a token says who asks.
+    std::string netrc_file = {};
+    /// Transfers that talk to one host at a time; others wait. 0: as many as there are.
+    int max_connections_per_host = 0;
     S3Options s3 = {};
+    /// Where files are today: a URL that begins with `from` is fetched from `to` and what follows
+    /// `from`; the query of `to`, say a signature, comes last. The first that fits is taken.
+    struct Moved {
+      std::string from, to;
+    };
+    std::vector<Moved> moved = {};
+    /// Gives the URL from which a URL is fetched, say one that is signed anew; after `moved`.
+    /// Called on the threads that fetch, before each fetch. What it throws reaches the caller.
+    std::function<std::string(const std::string& url)> resolve = nullptr;
     /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose
     /// the URL can execute arbitrary commands.
     bool allow_pipe = false;
@@ -156,6 +199,7 @@ class SHARDWISE_EXPORT Fetchers {
   /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
+  [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;
 
  private:
   struct Impl;

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace shardwise {
+
+/// A token of OAuth 2.0, for "Authorization: Bearer ...".
+struct AccessToken {
+  std::string text;    ///< secret; empty: nobody asks, and requests are anonymous
+  std::string source;  ///< where it comes from, for people
+  /// When it is void; nothing: never, as far as is known.
+  std::optional<std::chrono::system_clock::time_point> expires = {};
+
+  bool are_there() const { return !text.empty(); }
+};
+
+/// The token in an answer of a service: JSON with "access_token" and "expires_in" (RFC 6749,
+/// section 5.1). Errors: FetchError, if it holds none.
+AccessToken parse_access_token(const std::string& answer, const std::string& source);
+
+}  // namespace shardwise

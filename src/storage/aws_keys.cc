@@ -1,0 +1,167 @@
+#include "storage/aws_keys.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "shardwise/base/error.h"
+#include "storage/environment.h"
+
+namespace shardwise {
+namespace {
+
+constexpr int kMostRoles = 5;  ///< that are assumed one after the other
+
+std::string setting(const AwsSettings& settings, const char* name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::string() : found->second;
+}
+
+/// A pair of keys; nothing if both are empty. Errors: InvalidArgument for half a pair.
+std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secret,
+                                 const std::string& token, const std::string& source) {
+  if (id.empty() && secret.empty()) return std::nullopt;
+  if (id.empty() || secret.empty()) {
+    throw InvalidArgument("one of the two S3 keys is missing", source,
+                          "give both the access key id and the secret access key, or neither");
+  }
+  return AwsKeys{id, secret, token, source};
+}
+
+std::optional<AwsKeys> keys_in_environment() {
+  return keys_from(environment("AWS_ACCESS_KEY_ID"), environment("AWS_SECRET_ACCESS_KEY"),
+                   environment("AWS_SESSION_TOKEN"), "the environment");
+}
+
+}  // namespace
+
+std::string AwsKeyChain::region(const AwsSettings& profile) const {
+  for (std::string region : {options_.region, environment("AWS_REGION"),
+                             environment("AWS_DEFAULT_REGION"), setting(profile, "region")}) {
+    if (!region.empty()) return region;
+  }
+  return "us-east-1";
+}
+
+AwsKeyChain::Origin AwsKeyChain::instance_origin() {
+  return {"instance", [this](const CancelToken& cancel) { return services_.instance(cancel); }};
+}
+
+/// Whose keys assume the role of a profile.
+AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const AwsSettings& profile,
+                                                int depth) {
+  const std::string source = setting(profile, "source_profile");
+  const std::string from = setting(profile, "credential_source");
+  if (source == name) {
+    const auto keys =
+        keys_from(setting(profile, "aws_access_key_id"), setting(profile, "aws_secret_access_key"),
+                  setting(profile, "aws_session_token"), "the profile " + in_quotes(name));
+    if (keys) return {"", [keys](const CancelToken&) { return *keys; }};
+  } else if (!source.empty()) {
+    if (auto origin = origin_in_profile(source, true, depth + 1)) return *std::move(origin);
+  } else if (from == "Environment") {
+    return {"", [](const CancelToken&) { return keys_in_environment().value_or(AwsKeys{}); }};
+  } else if (from == "EcsContainer" && AwsServices::has_container()) {
+    return {"container", [this](const CancelToken& cancel) { return services_.container(cancel); }};
+  } else if (from == "Ec2InstanceMetadata") {
+    return instance_origin();
+  }
+  throw InvalidArgument("nobody has keys to assume the role of the S3 profile", in_quotes(name),
+                        "give it source_profile (one with keys), credential_source (Environment, "
+                        "EcsContainer or Ec2InstanceMetadata) or web_identity_token_file");
+}
+
+AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
+                                                 const AwsSettings& profile, int depth) {
+  const AwsRole role{.arn = setting(profile, "role_arn"),
+                     .session_name = setting(profile, "role_session_name"),
+                     .external_id = setting(profile, "external_id"),
+                     .duration_seconds = setting(profile, "duration_seconds"),
+                     .region = region(profile)};
+  if (!setting(profile, "mfa_serial").empty()) {
+    throw InvalidArgument("the role of the S3 profile needs a code of a device (mfa_serial)",
+                          in_quotes(name),
+                          "assume it by `aws configure export-credentials`, and give its keys");
+  }
+  const std::string token_file = setting(profile, "web_identity_token_file");
+  if (!token_file.empty()) {
+    return {"web identity " + role.arn + " " + token_file,
+            [this, role, token_file](const CancelToken& cancel) {
+              return services_.assume_role_with_web_identity(role, token_file, cancel);
+            }};
+  }
+  Origin source = source_of_role(name, profile, depth);
+  return {"role " + role.arn + " of " + name,
+          [this, role, name, ask = std::move(source.ask)](const CancelToken& cancel) {
+            const AwsKeys by = ask(cancel);
+            if (by.are_there()) return services_.assume_role(role, by, cancel);
+            throw InvalidArgument("nobody has keys to assume the role of the S3 profile",
+                                  in_quotes(name), "check its credential_source");
+          }};
+}
+
+std::optional<AwsKeyChain::Origin> AwsKeyChain::origin_in_profile(const std::string& name,
+                                                                  bool must_be_there, int depth) {
+  if (depth > kMostRoles) {
+    throw InvalidArgument("the roles of S3 profiles lead in circles", in_quotes(name),
+                          "end the chain of source_profile with a profile that has keys");
+  }
+  const AwsSettings profile = read_aws_profile(name, must_be_there);
+  if (!setting(profile, "role_arn").empty()) return role_in_profile(name, profile, depth);
+  if (!setting(profile, "sso_session").empty() || !setting(profile, "sso_start_url").empty()) {
+    return Origin{"sso " + name, [this, profile](const CancelToken& cancel) {
+                    return services_.sso(profile, cancel);
+                  }};
+  }
+  const auto keys =
+      keys_from(setting(profile, "aws_access_key_id"), setting(profile, "aws_secret_access_key"),
+                setting(profile, "aws_session_token"), "the profile " + in_quotes(name));
+  if (keys) return Origin{"", [keys](const CancelToken&) { return *keys; }};
+  const std::string command = setting(profile, "credential_process");
+  if (command.empty()) return std::nullopt;
+  return Origin{"process " + command, [this, command](const CancelToken& cancel) {
+                  return services_.process(command, cancel);
+                }};
+}
+
+std::optional<AwsKeyChain::Origin> AwsKeyChain::find_origin() {
+  const auto fixed = [](const AwsKeys& keys) {
+    return Origin{"", [keys](const CancelToken&) { return keys; }};
+  };
+  if (const auto keys = keys_from(options_.access_key_id, options_.secret_access_key,
+                                  options_.session_token, "Fetchers::S3Options")) {
+    return fixed(*keys);
+  }
+  if (options_.profile.empty()) {
+    if (const auto keys = keys_in_environment()) return fixed(*keys);
+    const std::string token_file = environment("AWS_WEB_IDENTITY_TOKEN_FILE");
+    const AwsRole role{.arn = environment("AWS_ROLE_ARN"),
+                       .session_name = environment("AWS_ROLE_SESSION_NAME"),
+                       .region = region({})};
+    if (!token_file.empty() && !role.arn.empty()) {
+      return Origin{"web identity " + role.arn + " " + token_file,
+                    [this, role, token_file](const CancelToken& cancel) {
+                      return services_.assume_role_with_web_identity(role, token_file, cancel);
+                    }};
+    }
+  }
+  const bool is_named = !options_.profile.empty() || !environment("AWS_PROFILE").empty();
+  if (auto origin = origin_in_profile(aws_profile_name(options_.profile), is_named, 0)) {
+    return origin;
+  }
+  if (AwsServices::has_container()) {
+    return Origin{"container",
+                  [this](const CancelToken& cancel) { return services_.container(cancel); }};
+  }
+  if (environment("AWS_EC2_METADATA_DISABLED") == "true") return std::nullopt;
+  return instance_origin();
+}
+
+AwsKeys AwsKeyChain::find(bool refused, const CancelToken& cancel) {
+  if (options_.anonymous) return {};
+  const std::optional<Origin> origin = find_origin();
+  if (!origin) return {};
+  return origin->name.empty() ? origin->ask(cancel)
+                              : kept_.get(origin->name, refused, origin->ask, cancel);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,322 @@
+#include "storage/aws_services.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+
+#include "base/ascii.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "shardwise/base/error.h"
+#include "storage/environment.h"
+#include "storage/fetch_failure.h"
+#include "storage/json_text.h"
+#include "storage/pipe_fetcher.h"
+#include "storage/token_file.h"
+#include "storage/xml_text.h"
+
+namespace shardwise {
+namespace {
+
+using std::chrono::system_clock;
+using ServiceJson = nlohmann::json;
+
+Fetchers::Options for_near_services(Fetchers::Options options) {
+  options.connect_timeout = std::min(options.connect_timeout, std::chrono::milliseconds(1000));
+  options.max_retries = std::min(options.max_retries, 1);
+  return options;
+}
+
+/// "2026-01-02T03:04:05Z", also with a fraction or an offset. Nothing if it is no time.
+std::optional<system_clock::time_point> parse_time(const std::string& text) {
+  std::tm parts{};
+  int read = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &parts.tm_year, &parts.tm_mon,
+                  &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &read) != 6) {
+    return std::nullopt;
+  }
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  std::time_t seconds = ::timegm(&parts);
+  std::string_view rest = std::string_view(text).substr(static_cast<std::size_t>(read));
+  if (rest.starts_with('.')) {
+    rest.remove_prefix(1);
+    while (!rest.empty() && is_digit(rest[0])) rest.remove_prefix(1);
+  }
+  int hours = 0, minutes = 0;
+  char sign = 0;
+  if (std::sscanf(std::string(rest).c_str(), "%c%2d:%2d", &sign, &hours, &minutes) == 3) {
+    const int offset = hours * 3600 + minutes * 60;
+    seconds += sign == '-' ? offset : -offset;
+  }
+  return system_clock::from_time_t(seconds);
+}
+
+[[noreturn]] void throw_no_keys(const std::string& source, std::string_view why) {
+  throw FetchError("no keys came from " + source, std::string(why), "check its settings");
+}
+
+/// Keys from text of a service; its names differ in case.
+AwsKeys keys_of(const ServiceJson& json, const std::string& source,
+                const std::array<const char*, 4>& names = {"AccessKeyId", "SecretAccessKey",
+                                                           "Token", "Expiration"}) {
+  const auto text = [&](const char* name) { return json_text(json, name); };
+  AwsKeys keys{.access_key_id = text(names[0]),
+               .secret_access_key = text(names[1]),
+               .session_token = text(names[2]),
+               .source = source};
+  if (keys.access_key_id.empty() || keys.secret_access_key.empty()) {
+    throw_no_keys(source, "its answer has none");
+  }
+  if (json.contains(names[3])) {
+    const ServiceJson& expires = json[names[3]];
+    if (expires.is_number()) {
+      keys.expires =
+          system_clock::time_point(std::chrono::milliseconds(expires.get<std::int64_t>()));
+    } else {
+      keys.expires = parse_time(text(names[3]));
+    }
+  }
+  return keys;
+}
+
+ServiceJson parse_json(const std::string& text, const std::string& source) {
+  ServiceJson json = ServiceJson::parse(text, nullptr, false);
+  if (json.is_discarded()) throw_no_keys(source, "its answer is not JSON");
+  return json;
+}
+
+std::string sha1_hex(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
+    throw InvalidArgument("sha1 is turned off in this system's libcrypto", "",
+                          "allow it in OpenSSL's configuration: SSO needs it");
+  }
+  return hex({reinterpret_cast<const char*>(digest.data()), size});
+}
+
+/// The base address of a service; AWS's own unless the environment names another.
+std::string service_url(const char* variable, const std::string& own) {
+  for (const char* name : {variable, "AWS_ENDPOINT_URL"}) {
+    std::string url = environment(name);
+    while (url.ends_with('/')) url.pop_back();
+    if (!url.empty()) return url;
+  }
+  return own;
+}
+
+std::string domain(const std::string& region) {
+  return region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
+}
+
+std::string form_text(const std::vector<std::pair<std::string, std::string>>& form) {
+  std::string text;
+  for (const auto& [name, value] : form) {
+    if (value.empty()) continue;
+    if (!text.empty()) text += '&';
+    text += name + "=" + percent_encoded(value);
+  }
+  return text;
+}
+
+/// Keeps what a command prints.
+class Text : public Fetcher::Sink {
+ public:
+  void write(std::string_view bytes) override { text += bytes; }
+  bool restart() override {
+    text.clear();
+    return true;
+  }
+  std::string text;
+};
+
+/// What `aws sso login` left for a session.
+/// Errors: InvalidArgument, if there is nothing, or it has expired.
+std::string sso_token(const std::string& session) {
+  const std::string path = environment("HOME") + "/.aws/sso/cache/" + sha1_hex(session) + ".json";
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const ServiceJson json = ServiceJson::parse(text, nullptr, false);
+  const auto expires = parse_time(json_text(json, "expiresAt"));
+  std::string token = json_text(json, "accessToken");
+  if (token.empty() || !expires || *expires <= system_clock::now()) {
+    throw InvalidArgument(token.empty() ? "there is no SSO token" : "the SSO token has expired",
+                          in_quotes(session) + " (" + in_quotes(path) + ")", "run `aws sso login`");
+  }
+  return token;
+}
+
+}  // namespace
+
+AwsServices::AwsServices(const Fetchers::Options& options)
+    : client_(options), near_client_(for_near_services(options)) {}
+
+std::string AwsServices::ask(HttpClient& client, const HttpTarget& target, const HttpQuery& query,
+                             const std::string& remedy, const CancelToken& cancel) {
+  auto [result, text] = client.ask_for_text(target, query, {.url = target.url, .cancel = cancel});
+  if (result.has_file()) return std::move(text);
+  std::string reason = "HTTP status " + std::to_string(result.answer.status);
+  if (!result.error_name.empty()) reason += ", " + result.error_name;
+  throw_fetch_error(target.url, reason, remedy);
+}
+
+AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::string>>& form,
+                             const std::string& region, const AwsKeys& by,
+                             const std::string& source, const CancelToken& cancel) {
+  HttpTarget target{
+      .url = service_url("AWS_ENDPOINT_URL_STS", "https://sts." + domain(region)) + "/",
+      .is_aws = true,
+      .follows_redirects = false};
+  if (by.are_there()) {
+    target.user = by.access_key_id;
+    target.password = by.secret_access_key;
+    target.sigv4 = "aws:amz:" + region + ":sts";
+    if (!by.session_token.empty()) {
+      target.headers.push_back("x-amz-security-token: " + by.session_token);
+    }
+  }
+  target.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
+  const std::string text = ask(client_, target, {.method = "POST", .body = form_text(form)},
+                               "check the role and who may assume it (" + source + ")", cancel);
+  AwsKeys keys{.access_key_id = xml_text(text, "AccessKeyId"),
+               .secret_access_key = xml_text(text, "SecretAccessKey"),
+               .session_token = xml_text(text, "SessionToken"),
+               .source = source,
+               .expires = parse_time(xml_text(text, "Expiration"))};
+  if (!keys.are_there() || keys.secret_access_key.empty()) {
+    throw_no_keys(source, "its answer has none");
+  }
+  return keys;
+}
+
+AwsKeys AwsServices::assume_role(const AwsRole& role, const AwsKeys& by,
+                                 const CancelToken& cancel) {
+  return ask_sts({{"Action", "AssumeRole"},
+                  {"Version", "2011-06-15"},
+                  {"RoleArn", role.arn},
+                  {"RoleSessionName", role.session_name.empty() ? "shardwise" : role.session_name},
+                  {"ExternalId", role.external_id},
+                  {"DurationSeconds", role.duration_seconds}},
+                 role.region, by, "the role " + in_quotes(role.arn), cancel);
+}
+
+AwsKeys AwsServices::assume_role_with_web_identity(const AwsRole& role,
+                                                   const std::string& token_file,
+                                                   const CancelToken& cancel) {
+  return ask_sts({{"Action", "AssumeRoleWithWebIdentity"},
+                  {"Version", "2011-06-15"},
+                  {"RoleArn", role.arn},
+                  {"RoleSessionName", role.session_name.empty() ? "shardwise" : role.session_name},
+                  {"WebIdentityToken", read_token(token_file, "web identity token")},
+                  {"DurationSeconds", role.duration_seconds}},
+                 role.region, {}, "the role " + in_quotes(role.arn), cancel);
+}
+
+AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) {
+  const auto setting = [](const AwsSettings& settings, const char* name) {
+    const auto found = settings.find(name);
+    return found == settings.end() ? std::string() : found->second;
+  };
+  const std::string session = setting(profile, "sso_session");
+  const AwsSettings place = session.empty() ? profile : read_sso_session(session);
+  const std::string start = setting(place, "sso_start_url"), region = setting(place, "sso_region");
+  const std::string account = setting(profile, "sso_account_id"),
+                    role = setting(profile, "sso_role_name");
+  if (start.empty() || region.empty() || account.empty() || role.empty()) {
+    throw InvalidArgument(
+        "the SSO profile is not complete", in_quotes(session),
+        "give it sso_start_url, sso_region, sso_account_id and sso_role_name: run "
+        "`aws configure sso`");
+  }
+  const std::string source = "SSO (role " + in_quotes(role) + ")";
+  HttpTarget target{
+      .url = service_url("AWS_ENDPOINT_URL_SSO", "https://portal.sso." + domain(region)) +
+             "/federation/credentials?account_id=" + percent_encoded(account) +
+             "&role_name=" + percent_encoded(role),
+      .headers = {"x-amz-sso_bearer_token: " + sso_token(session.empty() ? start : session)},
+      .is_aws = true,
+      .follows_redirects = false};
+  const ServiceJson json =
+      parse_json(ask(client_, target, {}, "run `aws sso login`", cancel), source);
+  if (!json.is_object() || !json.contains("roleCredentials")) {
+    throw_no_keys(source, "its answer has none");
+  }
+  return keys_of(json["roleCredentials"], source,
+                 {"accessKeyId", "secretAccessKey", "sessionToken", "expiration"});
+}
+
+bool AwsServices::has_container() {
+  return !environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
+         !environment("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty();
+}
+
+AwsKeys AwsServices::container(const CancelToken& cancel) {
+  const std::string relative = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const std::string url = relative.empty() ? environment("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                                           : "http://169.254.170.2" + relative;
+  const Url parsed = parse_url(url);
+  const bool is_near = parsed.host == "localhost" || parsed.host.starts_with("127.") ||
+                       parsed.host == "[::1]" || parsed.host == "169.254.170.2" ||
+                       parsed.host == "169.254.170.23" || parsed.host == "[fd00:ec2::23]";
+  if (parsed.scheme != "https" && !is_near) {
+    throw InvalidArgument("the service for container credentials is not trusted",
+                          in_quotes(redacted_url(url)),
+                          "AWS_CONTAINER_CREDENTIALS_FULL_URI names https, or this machine");
+  }
+  HttpTarget target{
+      .url = url, .is_aws = true, .bypasses_proxy = is_near, .follows_redirects = false};
+  const std::string token_file = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  std::string token = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  if (!token_file.empty()) token = read_token(token_file, "container's authorization token");
+  if (!token.empty()) target.headers.push_back("Authorization: " + token);
+  const std::string source = "the container's service";
+  return keys_of(
+      parse_json(ask(client_, target, {}, "check AWS_CONTAINER_CREDENTIALS_*", cancel), source),
+      source);
+}
+
+AwsKeys AwsServices::instance(const CancelToken& cancel) {
+  const std::string source = "the machine's service";
+  std::string base = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  if (base.empty()) base = "http://169.254.169.254";
+  while (base.ends_with('/')) base.pop_back();
+  HttpTarget target{.url = base + "/latest/api/token",
+                    .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"},
+                    .bypasses_proxy = true,
+                    .follows_redirects = false};
+  const auto text_at = [&](const std::string& path, const HttpQuery& query) -> std::string {
+    target.url = base + path;
+    auto [result, text] =
+        near_client_.ask_for_text(target, query, {.url = target.url, .cancel = cancel});
+    return result.has_file() ? std::move(text) : std::string();
+  };
+  std::string token;
+  try {
+    token = std::string(trimmed(text_at("/latest/api/token", {.method = "PUT"})));
+  } catch (const FetchError&) {
+    return {};  // this machine is none of EC2
+  }
+  if (token.empty()) return {};
+  target.headers = {"X-aws-ec2-metadata-token: " + token};
+  const std::string path = "/latest/meta-data/iam/security-credentials/";
+  const std::string roles = text_at(path, {});
+  const std::string role(trimmed(roles.substr(0, roles.find('\n'))));
+  if (role.empty()) return {};
+  return keys_of(parse_json(text_at(path + percent_encoded(role), {}), source), source);
+}
+
+AwsKeys AwsServices::process(const std::string& command, const CancelToken& cancel) {
+  Text output;
+  make_pipe_fetcher()->fetch({.url = "pipe:" + command, .cancel = cancel}, output);
+  const std::string source = "credential_process";
+  return keys_of(parse_json(output.text, source), source,
+                 {"AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"});
+}
+
+}  // namespace shardwise

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/http_exchange.h"
+
+namespace shardwise {
+
+/// For az://container/blob, and az://account.blob.core.windows.net/container/blob: Azure Blob
+/// Storage, with the credentials of the environment. See docs/remote.md.
+std::unique_ptr<Fetcher> make_az_fetcher(const Fetchers::Options& options);
+
+/// What a request to Azure is signed by ("Shared Key").
+/// @param path   as in the URL, encoded. @param query  without its question mark.
+/// @param date   as x-ms-date has it.
+/// Source: "Authorize with Shared Key", Microsoft's reference of Azure Storage.
+std::string azure_string_to_sign(const HttpQuery& request, const std::string& account,
+                                 const std::string& path, const std::string& query,
+                                 const std::string& date, const std::string& version);
+
+}  // namespace shardwise

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/access_token.h"
+#include "storage/http_client.h"
+#include "storage/kept_credentials.h"
+
+namespace shardwise {
+
+/// Tokens for Google's services, as their libraries find them ("application default credentials"):
+/// the file that GOOGLE_APPLICATION_CREDENTIALS names, or the one that `gcloud auth
+/// application-default login` left: a service account, or a user; else the metadata server of a
+/// machine of Google's. Without any of these: none.
+///
+/// Threads: internally synchronised.
+class GoogleTokens {
+ public:
+  explicit GoogleTokens(const Fetchers::Options& options);
+
+  /// @param refused  the server refused the last one.
+  /// Errors: InvalidArgument (a file that is malformed), Unsupported (credentials of another kind),
+  ///   FetchError, Cancelled. No text holds a key or a token.
+  AccessToken find(bool refused, const CancelToken& cancel);
+
+ private:
+  AccessToken of_file(const std::string& path, const CancelToken& cancel);
+  AccessToken of_machine(const CancelToken& cancel);
+  AccessToken exchanged(const std::string& url, const std::string& form, const std::string& source,
+                        const CancelToken& cancel);
+
+  HttpClient client_;
+  HttpClient near_client_;
+  KeptCredentials<AccessToken> kept_;
+};
+
+/// What a service account sends to be given a token: a JSON Web Token (RFC 7519), signed with its
+/// key by RS256.
+/// @param json_claims  the text of its claims.
+std::string signed_jwt(const std::string& json_header, const std::string& json_claims,
+                       const std::string& key_pem);
+
+}  // namespace shardwise

@@ -1,0 +1,86 @@
+#include "storage/gs_fetcher.h"
+
+#include "base/url.h"
+#include "storage/environment.h"
+#include "storage/google_tokens.h"
+#include "storage/json_text.h"
+#include "storage/listing.h"
+#include "storage/object_url.h"
+
+namespace shardwise {
+namespace {
+
+constexpr char kGsForm[] = "gs://bucket/object";
+
+/// Google's own, or the emulator that the environment names.
+std::string gs_endpoint() {
+  std::string endpoint = environment("STORAGE_EMULATOR_HOST");
+  if (endpoint.empty()) return "https://storage.googleapis.com";
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  return is_remote_url(endpoint) ? endpoint : "http://" + endpoint;
+}
+
+class GsFetcher : public Fetcher {
+ public:
+  explicit GsFetcher(const Fetchers::Options& options) : tokens_(options), client_(options) {}
+
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
+    return client_.stat(object(request), request);
+  }
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
+    return client_.fetch(object(request), request, sink);
+  }
+  std::vector<std::string> list(const Fetcher::Request& request) override {
+    const ObjectUrl object = parse_object_url(request.url, kGsForm, true);
+    const std::string base =
+        gs_endpoint() + "/storage/v1/b/" + percent_encoded(object.bucket) +
+        "/o?fields=items(name),nextPageToken&prefix=" + percent_encoded(object.key);
+    return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
+      const std::string text = client_.get_text(
+          target(page.empty() ? base : base + "&pageToken=" + percent_encoded(page), request),
+          request);
+      const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+      if (!json.is_object()) throw_no_list(request.url);
+      for (const nlohmann::json& item : json.value("items", nlohmann::json::array())) {
+        const std::string name = json_text(item, "name");
+        if (name.empty()) throw_no_list(request.url);
+        urls.push_back("gs://" + object.bucket + "/" + name);
+      }
+      return json_text(json, "nextPageToken");
+    });
+  }
+
+ private:
+  HttpTarget object(const Fetcher::Request& request) {
+    const auto [bucket, key] = parse_object_url(request.url, kGsForm);
+    return target(gs_endpoint() + "/" + bucket + "/" + percent_encoded(key, "/"), request);
+  }
+
+  /// The address `url`, with a token of each attempt's time. REQUIRES: `request` outlives it.
+  HttpTarget target(const std::string& url, const Fetcher::Request& request) {
+    HttpTarget target{.url = url};
+    target.renew = [this, url, &request](bool refused) {
+      const AccessToken token = tokens_.find(refused, request.cancel);
+      HttpTarget now{.url = url, .follows_redirects = false};
+      if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);
+      now.login_remedy =
+          token.are_there()
+              ? "check the bucket's policy and " + token.source
+              : "no credentials were found, so the request was anonymous: set "
+                "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`";
+      return now;
+    };
+    return target;
+  }
+
+  GoogleTokens tokens_;
+  HttpClient client_;
+};
+
+}  // namespace
+
+std::unique_ptr<Fetcher> make_gs_fetcher(const Fetchers::Options& options) {
+  return std::make_unique<GsFetcher>(options);
+}
+
+}  // namespace shardwise

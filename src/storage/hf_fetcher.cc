@@ -1,0 +1,142 @@
+#include "storage/hf_fetcher.h"
+
+#include <unistd.h>
+
+#include "base/text.h"
+#include "base/url.h"
+#include "shardwise/base/error.h"
+#include "storage/environment.h"
+#include "storage/http_client.h"
+#include "storage/json_text.h"
+#include "storage/listing.h"
+#include "storage/token_file.h"
+
+namespace shardwise {
+namespace {
+
+constexpr char kHfForm[] = "hf://datasets/owner/name[@revision]/path";
+
+std::string hub_endpoint() {
+  std::string endpoint = environment("HF_ENDPOINT");
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  return endpoint.empty() ? "https://huggingface.co" : endpoint;
+}
+
+/// HF_TOKEN, or what `hf auth login` left; empty if there is none.
+std::string hub_token() {
+  std::string token = environment("HF_TOKEN");
+  if (!token.empty()) return token;
+  std::string path = environment("HF_TOKEN_PATH");
+  if (path.empty() && !environment("HF_HOME").empty()) path = environment("HF_HOME") + "/token";
+  if (path.empty()) path = environment("HOME") + "/.cache/huggingface/token";
+  return ::access(path.c_str(), R_OK) == 0 ? read_token(path, "token of the Hugging Face Hub")
+                                           : std::string();
+}
+
+/// Takes what is before the next slash.
+std::string next_part(std::string_view& rest) {
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  std::string part(rest.substr(0, slash));
+  rest.remove_prefix(std::min(slash + 1, rest.size()));
+  return part;
+}
+
+class HfFetcher : public Fetcher {
+ public:
+  explicit HfFetcher(const Fetchers::Options& options) : client_(options) {}
+
+  Fetcher::Stat stat(const Fetcher::Request& request) override {
+    return client_.stat(file(request), request);
+  }
+  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
+    return client_.fetch(file(request), request, sink);
+  }
+  std::vector<std::string> list(const Fetcher::Request& request) override {
+    const HubPath prefix = parse_hub_path(request.url, true);
+    const std::size_t slash = prefix.path.rfind('/');
+    const std::string folder =
+        slash == std::string::npos ? "" : "/" + percent_encoded(prefix.path.substr(0, slash), "/");
+    const std::string first = hub_endpoint() + "/api/" + prefix.kind + "/" + prefix.repository +
+                              "/tree/" + percent_encoded(prefix.revision) + folder +
+                              "?recursive=true";
+    const std::string root = request.url.substr(0, request.url.size() - prefix.path.size());
+    return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
+      const HttpTarget asked = target(page.empty() ? first : page);
+      if (parse_url(asked.url).origin() != parse_url(first).origin()) throw_no_list(request.url);
+      std::string next;
+      const std::string text = client_.get_text(asked, request, {}, &next);
+      const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+      if (!json.is_array()) throw_no_list(request.url);
+      for (const nlohmann::json& entry : json) {
+        const std::string path = json_text(entry, "path");
+        if (json_text(entry, "type") == "file" && path.starts_with(prefix.path)) {
+          urls.push_back(root + path);
+        }
+      }
+      return next;
+    });
+  }
+
+ private:
+  /// Files lie elsewhere: the Hub redirects there, to where the token does not go along.
+  static HttpTarget target(const std::string& url) {
+    HttpTarget target{.url = url};
+    const std::string token = hub_token();
+    if (!token.empty()) target.headers.push_back("Authorization: Bearer " + token);
+    target.login_remedy =
+        token.empty() ? "no token was found, so the request was anonymous: set HF_TOKEN, or "
+                        "run `hf auth login`"
+                      : "check the token, and whether the repository grants it access";
+    return target;
+  }
+
+  static HttpTarget file(const Fetcher::Request& request) {
+    const HubPath file = parse_hub_path(request.url);
+    const std::string kind = file.kind == "models" ? "" : file.kind + "/";
+    return target(hub_endpoint() + "/" + kind + file.repository + "/resolve/" +
+                  percent_encoded(file.revision) + "/" + percent_encoded(file.path, "/"));
+  }
+
+  HttpClient client_;
+};
+
+}  // namespace
+
+HubPath parse_hub_path(const std::string& url, bool may_be_start) {
+  const auto refuse = [&](std::string_view why) {
+    throw InvalidArgument("the hf: URL is malformed",
+                          in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
+                          "write " + std::string(kHfForm));
+  };
+  const std::string canonical = canonical_url(url);
+  std::string_view rest = std::string_view(canonical).substr(3);
+  if (!rest.starts_with("//")) refuse("it has no //");
+  rest.remove_prefix(2);
+  HubPath hub{.kind = "models", .repository = {}, .revision = "main", .path = {}};
+  if (rest.starts_with("datasets/") || rest.starts_with("spaces/") || rest.starts_with("models/")) {
+    hub.kind = next_part(rest);
+  }
+  const std::string owner = next_part(rest);
+  std::string name = next_part(rest);
+  const std::size_t at = name.find('@');
+  if (at != std::string::npos) {
+    // A revision has its slashes encoded, as refs%2Fconvert%2Fparquet.
+    hub.revision = percent_decoded(name.substr(at + 1)).value_or("");
+    name.resize(at);
+  }
+  const auto is_name = [](const std::string& part) {
+    return !part.empty() && part != "." && part != ".." && percent_encoded(part) == part;
+  };
+  if (!is_name(owner) || !is_name(name)) refuse("it names no repository");
+  if (hub.revision.empty()) refuse("its revision is not valid");
+  hub.repository = owner + "/" + name;
+  hub.path = rest;
+  if (hub.path.empty() && !may_be_start) refuse("it names no file");
+  return hub;
+}
+
+std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options) {
+  return std::make_unique<HfFetcher>(options);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "shardwise/storage/fetcher.h"
+
+namespace shardwise {
+
+/// For hf://datasets/owner/name[@revision]/path: files of the Hugging Face Hub, with the token of
+/// the environment. See docs/remote.md.
+std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options);
+
+/// A file or folder of a repository of the Hub.
+struct HubPath {
+  std::string kind;  ///< "datasets", "spaces", or "models"
+  std::string repository;
+  std::string revision;  ///< "main" unless it is given
+  std::string path;
+};
+
+/// Takes an hf: URL apart.
+/// @param may_be_start  the path may be empty: it is the beginning of paths.
+/// Errors: InvalidArgument.
+HubPath parse_hub_path(const std::string& url, bool may_be_start = false);
+
+}  // namespace shardwise

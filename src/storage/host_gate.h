@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/fork.h"
+#include "shardwise/storage/fetcher.h"
+
+namespace shardwise {
+
+/// Lets only so many transfers at a time talk to one host.
+///
+/// Threads: internally synchronised. Processes: each counts its own; a forked child begins at 0.
+class HostGate {
+ public:
+  /// @param most  0: as many as ask.
+  explicit HostGate(int most) : most_(most) {}
+
+  /// A place among the transfers of a host, while it lives.
+  class [[nodiscard]] Turn {
+   public:
+    Turn(HostGate& gate, const std::string& origin) : gate_(gate), origin_(origin) {}
+    ~Turn() { gate_.leave(*this); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    friend class HostGate;
+    HostGate& gate_;
+    const std::string origin_;
+    const std::uint64_t generation_ = process_generation();
+  };
+
+  /// Waits for a place. `origin` is scheme://host[:port]. Errors: Cancelled.
+  Turn enter(const std::string& origin, const Fetcher::Request& request);
+
+ private:
+  void leave(const Turn& turn) noexcept;
+
+  const int most_;
+  Mutex mutex_;
+  Condition left_;
+  PerProcess<std::map<std::string, int>> open_ SHARDWISE_GUARDED_BY(mutex_);
+};
+
+}  // namespace shardwise

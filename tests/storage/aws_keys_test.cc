@@ -1,0 +1,298 @@
+#include "storage/aws_keys.h"
+
+#include <gmock/gmock.h>
+#include <openssl/evp.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/text.h"
+#include "storage/aws_environment.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "storage/xml_text.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::TestHttpServer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string iso_text(std::chrono::seconds from_now) {
+  return utc_text(std::chrono::duration_cast<std::chrono::seconds>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count() +
+                  from_now.count());
+}
+
+std::string sts_answer(const std::string& name, std::chrono::seconds lasts) {
+  return "<R><Credentials><AccessKeyId>" + name + "</AccessKeyId><SecretAccessKey>s&amp;" + name +
+         "</SecretAccessKey><SessionToken>t-" + name + "</SessionToken><Expiration>" +
+         iso_text(lasts) + "</Expiration></Credentials></R>";
+}
+
+std::string json_answer(const std::string& name, std::chrono::seconds lasts,
+                        const std::string& token_name = "Token") {
+  return R"({"Version":1,"Code":"Success","AccessKeyId":")" + name + R"(","SecretAccessKey":"s-)" +
+         name + R"(",")" + token_name + R"(":"t-)" + name + R"(","Expiration":")" +
+         iso_text(lasts) + "\"}";
+}
+
+constexpr std::chrono::hours kLong{1};
+
+class AwsKeysTest : public ::testing::Test {
+ protected:
+  AwsKeysTest() {
+    options_.s3.region = "eu-test-1";
+    environment_.set("AWS_ENDPOINT_URL_STS", server_.url("/sts"));
+    environment_.set("AWS_ENDPOINT_URL_SSO", server_.url("/sso/"));
+    environment_.set("AWS_EC2_METADATA_SERVICE_ENDPOINT", server_.url("/imds"));
+    server_.set_gate(
+        [this](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+          last_ = request;
+          ++num_asked_;
+          const auto answer = answers_.find(request.method + " " + request.target);
+          if (answer == answers_.end()) return std::nullopt;
+          return answer->second();
+        });
+  }
+  void answer(const std::string& request, const std::string& text, int status = 200) {
+    answers_[request] = [text, status] { return std::pair(status, text); };
+  }
+  void config(const std::string& text) { test::write_file(environment_.home() / "config", text); }
+  static std::string shown(const AwsKeys& keys) {
+    return keys.access_key_id + "|" + keys.secret_access_key + "|" + keys.session_token + "|" +
+           keys.source;
+  }
+  std::string found() { return shown(AwsKeyChain(options_).find(false, {})); }
+
+  test::AwsEnvironment environment_;
+  std::map<std::string, std::function<std::pair<int, std::string>()>> answers_;
+  test::LoggedRequest last_;  // as answers_ and num_asked_, by the server's threads one by one
+  std::atomic<int> num_asked_{0};
+  TestHttpServer server_;
+  Fetchers::Options options_ = test::quick_options();
+};
+
+TEST_F(AwsKeysTest, AWebIdentityOfTheEnvironmentIsTakenToSts) {
+  environment_.set("AWS_ROLE_ARN", "arn:aws:iam::1:role/r");
+  environment_.set("AWS_WEB_IDENTITY_TOKEN_FILE", environment_.home() / "token");
+  test::write_file(environment_.home() / "token", "header.body.signature\n");
+  answer("POST /sts/", sts_answer("WEB", kLong));
+  EXPECT_EQ(found(), "WEB|s&WEB|t-WEB|the role 'arn:aws:iam::1:role/r'");
+  EXPECT_EQ(last_.body,
+            "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3A"
+            "role%2Fr&RoleSessionName=shardwise&WebIdentityToken=header.body.signature");
+  EXPECT_EQ(last_.header("authorization"), "");
+
+  answer("POST /sts/", "<E><Code>AccessDenied</Code></E>", 403);
+  EXPECT_THAT(error_text([&] { found(); }),
+              AllOf(HasSubstr("(HTTP status 403, AccessDenied); check the role and who may assume "
+                              "it (the role 'arn:aws:iam::1:role/r')"),
+                    Not(HasSubstr("header.body"))));
+}
+
+TEST_F(AwsKeysTest, ARoleIsAssumedByTheKeysOfItsSource) {
+  config(
+      "[profile work]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = e\n"
+      "role_session_name = me\nduration_seconds = 900\n[profile base]\naws_access_key_id = BASE\n"
+      "aws_secret_access_key = b\naws_session_token = bt\n");
+  options_.s3.profile = "work";
+  answer("POST /sts/", sts_answer("ROLE", kLong));
+  EXPECT_EQ(found(), "ROLE|s&ROLE|t-ROLE|the role 'arn:r'");
+  EXPECT_EQ(last_.body,
+            "Action=AssumeRole&Version=2011-06-15&RoleArn=arn%3Ar&RoleSessionName=me&"
+            "ExternalId=e&DurationSeconds=900");
+  EXPECT_THAT(last_.header("authorization"),
+              AllOf(HasSubstr("Credential=BASE/"), HasSubstr("/eu-test-1/sts/aws4_request")));
+  EXPECT_EQ(last_.header("x-amz-security-token"), "bt");
+}
+
+TEST_F(AwsKeysTest, RolesThatNobodyCanAssumeAreErrors) {
+  const auto text_of = [&](const std::string& text) {
+    config(text);
+    options_.s3.profile = "a";
+    return error_text([&] { found(); });
+  };
+  EXPECT_EQ(
+      text_of("[profile a]\nrole_arn=r\n"),
+      "nobody has keys to assume the role of the S3 profile: 'a'; give it source_profile (one "
+      "with keys), credential_source (Environment, EcsContainer or Ec2InstanceMetadata) or "
+      "web_identity_token_file");
+  EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nsource_profile=b\n[profile b]\nrole_arn=r\n"
+                      "source_profile=a\n"),
+              HasSubstr("the roles of S3 profiles lead in circles: "));
+  EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nsource_profile=none\n"),
+              HasSubstr("the S3 profile does not exist: 'none'"));
+  EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nmfa_serial=m\n"),
+              HasSubstr("needs a code of a device (mfa_serial): 'a'"));
+  EXPECT_THAT(text_of("[profile a]\nrole_arn=r\ncredential_source=Environment\n"),
+              HasSubstr("check its credential_source"));
+  EXPECT_EQ(num_asked_, 0);
+}
+
+TEST_F(AwsKeysTest, SsoTakesTheTokenThatTheLoginLeft) {
+  config(
+      "[profile p]\nsso_session = my-sso\nsso_account_id = 123\nsso_role_name = reader\n"
+      "[sso-session my-sso]\nsso_start_url = https://x\nsso_region = eu-test-1\n");
+  environment_.set("AWS_PROFILE", "p");
+  EXPECT_THAT(error_text([&] { found(); }), AllOf(HasSubstr("there is no SSO token: 'my-sso' ('"),
+                                                  HasSubstr("run `aws sso login`")));
+  // sha1("my-sso"), as the command line of AWS names the file.
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest("my-sso", 6, digest, &size, EVP_sha1(), nullptr);
+  const std::string folder = environment_.home() / ".aws/sso/cache";
+  std::filesystem::create_directories(folder);
+  const std::string path =
+      folder + "/" + hex({reinterpret_cast<const char*>(digest), size}) + ".json";
+  const auto login = [&](std::chrono::seconds lasts) {
+    test::write_file(path, R"({"accessToken":"sesame","expiresAt":")" + iso_text(lasts) + "\"}");
+  };
+  login(std::chrono::seconds(-10));
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the SSO token has expired: 'my-sso'"));
+  login(kLong);
+  answer("GET /sso/federation/credentials?account_id=123&role_name=reader",
+         R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"s","sessionToken":"t",)"
+         R"("expiration":4102444800000}})");
+  EXPECT_EQ(found(), "SSO|s|t|SSO (role 'reader')");
+  EXPECT_EQ(last_.header("x-amz-sso_bearer_token"), "sesame");
+}
+
+TEST_F(AwsKeysTest, AContainersServiceIsAskedWithItsToken) {
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
+  environment_.set("AWS_CONTAINER_AUTHORIZATION_TOKEN", "first");
+  answer("GET /ecs", json_answer("ECS", kLong));
+  EXPECT_EQ(found(), "ECS|s-ECS|t-ECS|the container's service");
+  EXPECT_EQ(last_.header("authorization"), "first");
+  test::write_file(environment_.home() / "token", "second\n");
+  environment_.set("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", environment_.home() / "token");
+  found();
+  EXPECT_EQ(last_.header("authorization"), "second");
+  answer("GET /ecs", "<html>");
+  EXPECT_EQ(
+      error_text([&] { found(); }),
+      "no keys came from the container's service: its answer is not JSON; check its settings");
+  answer("GET /ecs", "{}");
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("its answer has none"));
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/");
+  EXPECT_THAT(error_text([&] { found(); }),
+              HasSubstr("the service for container credentials is not trusted"));
+}
+
+TEST_F(AwsKeysTest, TheMachinesServiceComesLast) {
+  EXPECT_EQ(found(), "|||") << "it is turned off";
+  EXPECT_EQ(num_asked_, 0);
+  environment_.set("AWS_EC2_METADATA_DISABLED", "false");
+  EXPECT_EQ(found(), "|||") << "it does not answer";
+  answer("PUT /imds/latest/api/token", "sesame");
+  EXPECT_EQ(found(), "|||") << "it has no role";
+  answer("GET /imds/latest/meta-data/iam/security-credentials/", "role\n");
+  answer("GET /imds/latest/meta-data/iam/security-credentials/role", json_answer("EC2", kLong));
+  EXPECT_EQ(found(), "EC2|s-EC2|t-EC2|the machine's service");
+  EXPECT_EQ(last_.header("x-aws-ec2-metadata-token"), "sesame");
+  config("[default]\naws_access_key_id = FILE\naws_secret_access_key = s\n");
+  EXPECT_EQ(found(), "FILE|s||the profile 'default'");
+}
+
+TEST_F(AwsKeysTest, ACommandPrintsKeys) {
+  test::write_file(environment_.home() / "keys.json", json_answer("RUN", kLong, "SessionToken"));
+  config("[default]\ncredential_process = cat \"" + (environment_.home() / "keys.json") + "\"\n");
+  EXPECT_EQ(found(), "RUN|s-RUN|t-RUN|credential_process");
+  config("[default]\ncredential_process = false\n");
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the command ended with status 1"));
+}
+
+TEST_F(AwsKeysTest, KeysOfAServiceAreKeptAndRenewedBeforeTheyExpire) {
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
+  AwsKeyChain chain(options_);
+  answer("GET /ecs", json_answer("ONE", kLong));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain.find(false, {}).access_key_id, "ONE");
+  EXPECT_EQ(num_asked_, 1);
+
+  answer("GET /ecs", json_answer("TWO", std::chrono::seconds(-1)));
+  EXPECT_EQ(chain.find(true, {}).access_key_id, "TWO") << "the server refused the first";
+  answer("GET /ecs", json_answer("THREE", kLong));
+  EXPECT_EQ(chain.find(false, {}).access_key_id, "THREE") << "the second had expired";
+  EXPECT_EQ(num_asked_, 3);
+}
+
+TEST_F(AwsKeysTest, AServiceThatIsAwayDoesNotTakeKeysThatAreStillValid) {
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
+  AwsKeyChain chain(options_);
+  // Expired already: to be renewed at each use.
+  answer("GET /ecs", json_answer("ONE", std::chrono::seconds(-1)));
+  EXPECT_EQ(chain.find(false, {}).access_key_id, "ONE");
+  answer("GET /ecs", "", 404);
+  EXPECT_THAT(error_text([&] { chain.find(false, {}); }), HasSubstr("(HTTP status 404)"));
+  // Valid for an hour, and refused by nobody: the service is not asked.
+  answer("GET /ecs", json_answer("TWO", kLong));
+  EXPECT_EQ(chain.find(false, {}).access_key_id, "TWO");
+  answer("GET /ecs", "", 404);
+  EXPECT_EQ(chain.find(false, {}).access_key_id, "TWO");
+}
+
+TEST_F(AwsKeysTest, ManyThreadsAskOnce) {
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
+  answer("GET /ecs", json_answer("ONE", kLong));
+  AwsKeyChain chain(options_);
+  std::atomic<int> num_right{0};
+  std::vector<std::thread> threads;
+  threads.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      if (chain.find(false, {}).access_key_id == "ONE") ++num_right;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_right, 8);
+  EXPECT_EQ(num_asked_, 1);
+}
+
+// A long run: the session's token expires between two attempts.
+TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpired) {
+  environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
+  options_.s3.endpoint = server_.url("");
+  int num_keys = 0;
+  answers_["GET /ecs"] = [&] {
+    return std::pair(200, json_answer("KEY" + std::to_string(++num_keys), kLong));
+  };
+  answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
+    const bool is_new = last_.header("authorization").find("KEY2/") != std::string::npos;
+    if (is_new) return {200, "here"};
+    return {400, "<Error><Code>ExpiredToken</Code></Error>"};
+  };
+  const Fetchers fetchers(options_);
+  test::StringSink sink;
+  fetchers.fetch({.url = "s3://bucket/x"}, sink);
+  EXPECT_EQ(sink.bytes, "here");
+  fetchers.fetch({.url = "s3://bucket/x"}, sink);
+  EXPECT_EQ(num_keys, 2);
+
+  answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
+    return {400, "<Error><Code>ExpiredToken</Code></Error>"};
+  };
+  EXPECT_THAT(error_text([&] { fetchers.fetch({.url = "s3://bucket/x"}, sink); }),
+              HasSubstr("(HTTP status 400, ExpiredToken, after 2 attempts)"));
+}
+
+TEST(XmlTextTest, WhatStandsBetweenTagsIsResolved) {
+  EXPECT_EQ(xml_text("<a><Key>x &amp; y&lt;&#x41;&#228;</Key></a>", "Key"), "x & y<A\xC3\xA4");
+  EXPECT_EQ(xml_text("<KeyCount>3</KeyCount><Key n=\"1\">x</Key>", "Key"), "x");
+  EXPECT_EQ(xml_text("<Key/><Key>x</Key>", "Key"), "");
+  EXPECT_EQ(xml_text("<Key>cut", "Key"), "");
+  EXPECT_EQ(xml_text("a & b <Key>&none; &#xFFFFFF; &</Key>", "Key"), "&none; &#xFFFFFF; &");
+  EXPECT_EQ(xml_elements("<k>1</k><k></k><kk>2</kk><k>3</k>", "k"),
+            (std::vector<std::string_view>{"1", "", "3"}));
+}
+
+}  // namespace
+}  // namespace shardwise

@@ -1,0 +1,220 @@
+// What http requests carry beside the URL, and how many are sent at a time.
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "shardwise/storage/fetcher.h"
+#include "storage/authorities.h"
+#include "storage/fetch_support.h"
+#include "storage/host_gate.h"
+#include "storage/test_http_server.h"
+#include "support/environment.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::StringSink;
+using test::TestHttpServer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class HttpAccessTest : public ::testing::Test {
+ protected:
+  HttpAccessTest() {
+    environment_.set("HOME", home_.path());
+    environment_.unset("NETRC");
+    server_.serve("/x.tar", {.body = "here"});
+  }
+  std::string fetched(const std::string& url) {
+    StringSink sink;
+    Fetchers(options_).fetch({.url = url}, sink);
+    return sink.bytes;
+  }
+  std::string sent(const std::string& header) { return server_.requests().back().header(header); }
+
+  test::TempDir home_;
+  test::Environment environment_;
+  TestHttpServer server_;
+  Fetchers::Options options_ = test::quick_options();
+};
+
+TEST_F(HttpAccessTest, HeadersGoToTheHostThatIsNamedAndNotToOthers) {
+  TestHttpServer other;
+  other.serve("/x.tar", {.body = "there"});
+  server_.serve("/home", {.redirect_to = "/x.tar"});
+  server_.serve("/away", {.redirect_to = other.url("/x.tar")});
+  options_.headers = {"X-Tenant: shards", "Authorization: Token sesame"};
+  EXPECT_EQ(fetched(server_.url("/home")), "here");
+  EXPECT_EQ(sent("x-tenant"), "shards");
+  EXPECT_EQ(sent("authorization"), "Token sesame");
+  EXPECT_EQ(fetched(server_.url("/away")), "there");
+  EXPECT_EQ(sent("x-tenant"), "shards");
+  EXPECT_EQ(other.requests().back().header("x-tenant"), "");
+  EXPECT_EQ(other.requests().back().header("authorization"), "");
+}
+
+TEST_F(HttpAccessTest, HeadersThatWouldChangeTheRequestAreRefused) {
+  for (const char* header : {"", "X", ": y", "X:", "X: ", "a b: c", "X: a\r\nY: b", "Host: other",
+                             "range: bytes=0-1", "If-Match: x", "Accept-Encoding: gzip"}) {
+    options_.headers = {header};
+    EXPECT_EQ(error_text([&] { Fetchers{options_}; }),
+              "the option is not valid: Fetchers::Options::headers; write each as 'Name: value', "
+              "and leave Host and Range to Shardwise")
+        << header;
+  }
+  options_.headers = {};
+  options_.moved = {{"data", "https://new/data"}};
+  EXPECT_EQ(error_text([&] { Fetchers{options_}; }),
+            "the option is not valid: Fetchers::Options::moved; give two URLs, as https://old/data "
+            "and https://new/data");
+  options_.moved = {};
+  options_.max_connections_per_host = -1;
+  EXPECT_THAT(error_text([&] { Fetchers{options_}; }), HasSubstr("max_connections_per_host"));
+}
+
+TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
+  options_.bearer_token_file = home_ / "token";
+  const Fetchers fetchers(options_);
+  StringSink sink;
+  for (const std::string token : {"first", "second"}) {
+    test::write_file(home_ / "token", token + "\nwhat follows is no token\n");
+    fetchers.fetch({.url = server_.url("/x.tar")}, sink);
+    EXPECT_EQ(sent("authorization"), "Bearer " + token);
+  }
+  server_.serve("/x.tar", {.body = "here", .statuses = {401, 401}});
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
+              AllOf(HasSubstr("(HTTP status 401, after 2 attempts); check the token in '" +
+                              home_ / "token"),
+                    Not(HasSubstr("second"))));
+}
+
+TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryptionToOtherMachines) {
+  options_.bearer_token_file = home_ / "token";
+  test::write_file(home_ / "token", "sesame");
+  EXPECT_EQ(error_text([&] { fetched("http://user.example:1/x.tar"); }),
+            "the bearer token is not sent without encryption: 'http://user.example:1/x.tar'; name "
+            "the shards by https");
+}
+
+TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
+  options_.bearer_token_file = home_ / "token";
+  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
+            "cannot read the bearer token: '" + (home_ / "token") +
+                "' (No such file or directory); check the file's path");
+  for (const std::string text : {"", "\n\n", "two sesame", "\x01", "\xC3\xA4"}) {
+    test::write_file(home_ / "token", text);
+    EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
+              "the file holds no bearer token: '" + (home_ / "token") +
+                  "'; write the token alone into its first line");
+  }
+}
+
+TEST_F(HttpAccessTest, NetrcSaysWhoAsks) {
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "");
+  test::write_file(home_ / ".netrc",
+                   "machine other.example login o password p\n"
+                   "machine 127.0.0.1 login user password pass@word\n");
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "Basic dXNlcjpwYXNzQHdvcmQ=");
+
+  test::write_file(home_ / "second", "machine 127.0.0.1 login a password b\n");
+  environment_.set("NETRC", home_ / "second");
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "Basic YTpi");
+  environment_.set("NETRC", home_ / "none");
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "");
+  options_.netrc_file = home_ / "second";
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "Basic YTpi");
+
+  const std::string host = "127.0.0.1:" + std::to_string(server_.port());
+  EXPECT_EQ(fetched("http://c:d@" + host + "/x.tar"), "here");
+  EXPECT_EQ(sent("authorization"), "Basic Yzpk") << "the URL comes first";
+  options_.headers = {"Authorization: mine"};
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  EXPECT_EQ(sent("authorization"), "mine");
+  options_.headers = {};
+  options_.netrc_file = home_ / "none";
+  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
+            "cannot read the netrc file: '" + (home_ / "none") + "'; check its path");
+}
+
+TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {
+  server_.serve("/mirror/d/x.tar", {.body = "mirror"});
+  server_.serve("/signed/x.tar", {.body = "signed"});
+  options_.moved = {{"http://old.example/d2", "http://127.0.0.1:1/"},
+                    {"http://old.example/d", server_.url("/mirror/d?sig=sesame")}};
+  EXPECT_EQ(fetched("http://old.example/d/x.tar?v=1"), "mirror");
+  EXPECT_EQ(server_.requests().back().target, "/mirror/d/x.tar?v=1&sig=sesame");
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here") << "others stay where they are";
+  EXPECT_EQ(fetched("http://old.example/d/x.tar?X-Amz-Date=1&X-Amz-Signature=2"), "mirror");
+  EXPECT_EQ(server_.requests().back().target, "/mirror/d/x.tar?sig=sesame")
+      << "an old signature does not go along";
+
+  std::vector<std::string> asked;
+  options_.resolve = [&](const std::string& url) {
+    asked.push_back(url);
+    return server_.url("/signed/x.tar?sig=") + std::to_string(asked.size());
+  };
+  options_.moved = {};
+  EXPECT_EQ(fetched("s3://bucket/x.tar"), "signed");
+  EXPECT_EQ(fetched("s3://bucket/x.tar"), "signed");
+  EXPECT_EQ(server_.requests().back().target, "/signed/x.tar?sig=2") << "asked each time";
+  EXPECT_EQ(asked, (std::vector<std::string>{"s3://bucket/x.tar", "s3://bucket/x.tar"}));
+  options_.resolve = [](const std::string&) -> std::string { throw std::runtime_error("no"); };
+  EXPECT_THROW(fetched("s3://bucket/x.tar"), std::runtime_error);
+}
+
+TEST_F(HttpAccessTest, AHostHasNoMoreConnectionsThanItMay) {
+  constexpr int kThreads = 8;
+  options_.max_connections_per_host = 2;
+  const Fetchers fetchers(options_);
+  for (int i = 0; i < kThreads; ++i) {
+    server_.serve("/" + std::to_string(i),
+                  {.body = test::some_bytes(300'000), .drip_bytes = 50'000});
+  }
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      StringSink sink;
+      fetchers.fetch({.url = server_.url("/" + std::to_string(t))}, sink);
+      EXPECT_EQ(sink.bytes.size(), 300'000U);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(server_.num_connections(), 2);
+}
+
+TEST(HostGateTest, WhoWaitsForAHostCanBeCancelledAndOtherHostsAreFree) {
+  HostGate gate(1);
+  std::atomic<bool> cancel{true};
+  const Fetcher::Request request{.url = "http://a/x"};
+  const HostGate::Turn first = gate.enter("http://a", request);
+  const HostGate::Turn other = gate.enter("http://b", request);
+  EXPECT_EQ(error_code([&] {
+              static_cast<void>(gate.enter("http://a", {.url = "http://a/y", .cancel = &cancel}));
+            }),
+            ErrorCode::kCancelled);
+}
+
+TEST(AwsAuthoritiesTest, AwsCaBundleIsForServicesOfAws) {
+  test::Environment environment;
+  environment.set("AWS_CA_BUNDLE", "/aws.pem");
+  environment.set("CURL_CA_BUNDLE", "/curl.pem");
+  EXPECT_EQ(find_authorities("", true).file, "/aws.pem");
+  EXPECT_EQ(find_authorities("", true).setting, "AWS_CA_BUNDLE");
+  EXPECT_EQ(find_authorities("", false).file, "/curl.pem");
+  EXPECT_EQ(find_authorities("/given.pem", true).file, "/given.pem");
+}
+
+}  // namespace
+}  // namespace shardwise
