@@ -278,16 +278,58 @@ libtorch::ImageLoader::Options loader_options(const Options& options, unsigned t
   return loader;
 }
 
+/// One more than the largest label, from the columns of the indexes: no shard is read. Nothing
+/// where an index has no column of the labels, or there is more in it than classes.
+std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
+                                               const std::string& label_field) {
+  double most = -1;
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    const auto& columns = data.part(part).index().content().columns;
+    const auto column = std::find_if(columns.begin(), columns.end(), [&](const auto& each) {
+      return each.field == label_field && each.json_path.empty();
+    });
+    if (column == columns.end()) return std::nullopt;
+    try {
+      for (const double label : data.part(part).numbers(column->name)) {
+        if (label < 0 || label >= 1 << 20 || label != std::floor(label)) return std::nullopt;
+        most = std::max(most, label);
+      }
+    } catch (const InvalidArgument&) {  // no number
+      return std::nullopt;
+    }
+  }
+  return static_cast<std::int64_t>(most) + 1;
+}
+
+/// The number of classes if it is known without a look at the labels.
+/// Errors: InvalidArgument if it is not, and that look would fetch all shards.
+std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
+  if (options.classes > 0) return options.classes;
+  if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    if (data.part(part).cache() == nullptr && options.access != Dataset::Access::kRange) continue;
+    throw InvalidArgument(
+        "the number of classes is not known before all shards are fetched",
+        in_quotes(options.train_index),
+        "name it with --classes, or build the index with --column " + options.label_field);
+  }
+  return std::nullopt;
+}
+
 void require_samples(const MixedDataset& data, const std::string& path) {
   if (data.empty())
     throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
 }
 
-/// The largest label and one: each rank reads a part of the labels.
+/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
+/// labels.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
                            const ProcessGroup& group) {
   const auto world = static_cast<std::uint64_t>(group.world_size());
   const auto rank = static_cast<std::uint64_t>(group.rank());
+  if (const auto known = known_classes(data, options)) {
+    return group.all_reduce(*known - 1, libtorch::ProcessGroup::ReduceOp::kMax) + 1;
+  }
   std::int64_t most = -1;
   const std::uint64_t end =
       data.size() / world * (rank + 1) + data.size() % world * (rank + 1) / world;
@@ -302,7 +344,7 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
       if (options.max_bad == 0) throw;
       continue;
     }
-    if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
+    if (label < 0 || label >= 1 << 20) {
       throw BadField("a label is not a class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
                          std::to_string(label),
@@ -312,7 +354,18 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     if (stop_signal != 0) throw Cancelled("interrupted");
   }
   most = group.all_reduce(most, libtorch::ProcessGroup::ReduceOp::kMax);
-  return options.classes > 0 ? options.classes : most + 1;
+  return most + 1;
+}
+
+/// Errors: BadField.
+void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t classes) {
+  const auto wrong = batch.labels.lt(0).logical_or(batch.labels.ge(classes));
+  if (!wrong.any().item<bool>()) return;
+  const auto row = wrong.nonzero()[0].item<std::int64_t>();
+  throw BadField("a label is not a class",
+                 "sample " + std::to_string(batch.samples[row].item<std::int64_t>()) + " is of " +
+                     std::to_string(batch.labels[row].item<std::int64_t>()),
+                 "labels are numbers from 0, below --classes");
 }
 
 /// One step; returns the sum of this rank's losses.
@@ -321,6 +374,7 @@ double train_step(Run& run, libtorch::GradientAverager& gradients,
   run.optimizer.zero_grad();
   double loss_sum = 0;
   if (batch.size() > 0) {
+    require_classes(batch, run.classes);
     const auto loss = torch::nn::functional::cross_entropy(
         run.model->forward(batch.images), batch.labels,
         torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
