@@ -19,4 +19,5 @@
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
 #include "shardwise/libtorch/process_group.h"
+#include "shardwise/libtorch/stop_guard.h"
 #include "shardwise/shardwise.h"

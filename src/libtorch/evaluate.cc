@@ -7,6 +7,7 @@
 
 #include "base/error_types.h"
 #include "base/exact_sum.h"
+#include "libtorch/group_access.h"
 #include "shardwise/libtorch/image_loader.h"
 
 namespace shardwise::libtorch {
@@ -76,6 +77,7 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
   const torch::NoGradGuard no_grad;
   const ImageLoader::Epoch epoch = loader.epoch();
   for (const ImageLoader::Batch& batch : epoch) {
+    GroupAccess::throw_if_stopping(group, "evaluation");
     if (batch.size() > 0) take(batch);
   }
   epoch.prove();

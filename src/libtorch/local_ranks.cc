@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <optional>
 #include <random>
 
 #include "base/errno_error.h"
@@ -27,7 +28,9 @@ class BlockedSignals {
  public:
   BlockedSignals() {
     sigemptyset(&waited_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&waited_, signal);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+      sigaddset(&waited_, signal);
+    }
     pthread_sigmask(SIG_BLOCK, &waited_, &before_);
   }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -177,12 +180,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
 
   bool stopping = false;
   bool killed = false;
-  Clock::time_point deadline{};
-  const auto stop = [&](int signal) {
-    children.signal_all(signal);
-    if (!stopping) deadline = Clock::now() + options.grace;
-    stopping = true;
-  };
+  std::optional<Clock::time_point> deadline;
   while (children.any()) {
     const int signal = signals.wait(stopping ? 50 : 1000);
     const bool was_stopping = stopping;
@@ -197,11 +195,16 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
     });
     if (signal != 0 && signal != SIGCHLD) {
       result.forwarded_signal = signal;
-      stop(signal);
+      children.signal_all(signal);
+      stopping = true;
     } else if (result.first_failed >= 0 && !stopping) {
-      stop(SIGTERM);
+      children.signal_all(SIGTERM);
+      stopping = true;
     }
-    if (stopping && !killed && Clock::now() > deadline) {
+    // Ranks that got a signal may have a checkpoint to write. When the first has gone, the others
+    // have not much left to do.
+    if (result.first_failed >= 0 && !deadline) deadline = Clock::now() + options.grace;
+    if (deadline && !killed && Clock::now() > *deadline) {
       children.signal_all(SIGKILL);
       killed = true;
     }

@@ -17,7 +17,8 @@ struct LocalRanksOptions {
   std::vector<std::string> arguments;
   /// Added to each rank's environment.
   std::vector<std::pair<std::string, std::string>> environment;
-  /// Once a rank has failed the others get SIGTERM, and SIGKILL after this time.
+  /// Once a rank has failed the others get SIGTERM, and SIGKILL after this time. After a signal
+  /// that was passed on the time begins when the first rank has failed, or was ended by it.
   std::chrono::milliseconds grace{10'000};
 };
 
@@ -31,7 +32,7 @@ struct RankExit {
 struct LocalRanksResult {
   std::vector<RankExit> ranks;
   int first_failed = -1;     ///< the rank that failed first; -1 if none
-  int forwarded_signal = 0;  ///< SIGINT, SIGTERM or SIGHUP if one came and was passed on
+  int forwarded_signal = 0;  ///< SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2, passed on
 
   bool ok() const noexcept { return first_failed < 0; }
 };
@@ -41,8 +42,8 @@ struct LocalRanksResult {
 /// Each rank finds the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), so
 /// init_process_group() needs nothing more. The ranks meet under a random number that only they
 /// have: starts beside each other never mix. If a rank fails the others are ended;
-/// if this process is killed the ranks get SIGTERM from the kernel. SIGINT, SIGTERM and SIGHUP are
-/// passed on to the ranks while it runs. It returns when no rank is left.
+/// if this process is killed the ranks get SIGTERM from the kernel. SIGINT, SIGTERM, SIGHUP,
+/// SIGUSR1 and SIGUSR2 are passed on to the ranks while it runs. It returns when no rank is left.
 ///
 /// Threads: call it from the main thread, before others are made that take these signals.
 /// Errors: InvalidArgument; kIo if a process cannot be started; kDistributed for several ranks

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "base/agreement.h"
@@ -43,6 +44,13 @@ namespace {
 }
 #endif
 
+/// What every build has of a group.
+struct GroupBase {
+  RankEnvironment environment;
+  std::shared_ptr<StopState> stop;  // nullptr: the ranks do not stop together
+  GroupAccess::Counts counts;
+};
+
 }  // namespace
 
 #ifdef SHARDWISE_HAVE_C10D
@@ -67,7 +75,12 @@ struct Announcement {
   std::int32_t root = 0;
   std::uint8_t op = 0;
   std::int8_t type = 0;
-  std::array<char, 18> name{};
+  std::array<char, 13> name{};
+  bool saves = false;  // a checkpoint is due; rank 0's counts
+  // Why this rank wants to stop; the reason's text follows if it is news to all.
+  StopLevel stop = StopLevel::kGoOn;
+  std::uint8_t exit_code = 0;
+  std::uint16_t reason_size = 0;
   std::array<char, kRoom> payload{};
 };
 static_assert(std::is_trivially_copyable_v<Announcement> && sizeof(Announcement) == 248);
@@ -86,6 +99,11 @@ std::string describe(const Announcement& call) {
   return text;
 }
 
+/// The name of a call that is made instead of the one that the other ranks are at.
+constexpr std::string_view kGivenUp = "given up";
+
+bool is_given_up(const Announcement& call) { return call.name.data() == kGivenUp; }
+
 /// The record by which all ranks' calls are the same.
 Record record_of(const Announcement& call) {
   return {{"call", std::to_string(call.number) + ", " + describe(call)}};
@@ -102,15 +120,15 @@ bool fits(const torch::Tensor& tensor) {
 
 }  // namespace
 
-struct ProcessGroup::Impl {
+struct ProcessGroup::Impl : GroupBase {
   using Calls = std::vector<Announcement>;  // by rank
 
-  RankEnvironment environment;
   std::chrono::milliseconds timeout{};
   std::unique_ptr<detail::Collectives> collectives;  // nullptr: one rank
   LongMutex mutex;                                   // held for as long as a collective takes
   bool broken SHARDWISE_GUARDED_BY(mutex) = false;
   std::uint64_t num_calls SHARDWISE_GUARDED_BY(mutex) = 0;
+  std::vector<Meeting::Place> places;  // by rank
 
   /// Calls `collective(calls)` once every rank has announced the same call, with what goes along.
   /// @param action  what cannot be done, for errors.
@@ -121,9 +139,32 @@ struct ProcessGroup::Impl {
       throw Error(ErrorCode::kDistributed, action,
                   describe(environment) + ", after an earlier failure", "start all ranks again");
     }
+    if (stop && stop->is_closed()) throw_given_up();
     broken = true;  // until it has ended well
     own.number = ++num_calls;
+    StopWord word;
+    if (stop) {
+      stop->end_update();
+      word = stop->own();
+      word.reason.resize(std::min(word.reason.size(), kMostReason));
+      own.saves = stop->is_save_due();
+      own.stop = word.level;
+      own.exit_code = word.exit_code;
+      own.reason_size = static_cast<std::uint16_t>(word.reason.size());
+    }
     const Calls calls = run(action, [&] { return exchange(own); });
+    if (stop) {
+      run(action, [&] {
+        hear(calls, word.reason);
+        return 0;
+      });
+      if (std::any_of(calls.begin(), calls.end(), is_given_up)) {
+        stop->close(!is_given_up(calls[0]) || calls[0].count == 0);
+        broken = false;  // all ranks have made the call
+        if (!is_given_up(own)) throw_given_up();
+        return;
+      }
+    }
     require_same_call(action, calls);
     run(action, [&] {
       collective(calls);
@@ -132,7 +173,49 @@ struct ProcessGroup::Impl {
     broken = false;
   }
 
+  bool is_usable() {
+    const Lock lock(mutex);
+    return !broken;
+  }
+
+  /// "rank 1 of 3 (host b, process 811)".
+  std::string name_of(std::size_t rank) const {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(environment.world_size) +
+           " (host " + escaped(places[rank].host) + ", process " +
+           std::to_string(places[rank].process) + ")";
+  }
+
  private:
+  static constexpr std::size_t kMostReason = 4000;
+
+  /// Takes the largest word of the ranks, and of these the lowest rank's, if it is news.
+  void hear(const Calls& calls, const std::string& own_reason) {
+    if (calls[0].saves) stop->agree_on_save();
+    const auto first = std::max_element(
+        calls.begin(), calls.end(),
+        [](const Announcement& a, const Announcement& b) { return a.stop < b.stop; });
+    if (first->stop <= stop->agreed().level) return;
+    std::int64_t most = 1;
+    for (const Announcement& each : calls) {
+      most = std::max<std::int64_t>(most, each.reason_size);
+    }
+    const std::vector<std::string> reasons = gather_texts(own_reason, most);
+    const auto rank = static_cast<std::size_t>(first - calls.begin());
+    const std::string text = reasons[rank].substr(0, first->reason_size);
+    stop->agree({first->stop, first->exit_code,
+                 first->stop == StopLevel::kFailed
+                     ? name_of(rank) + ": " + text
+                     : text + " (rank " + std::to_string(rank) + ")"});
+  }
+
+  [[noreturn]] void throw_given_up() const {
+    const std::string& reason = stop->agreed().reason;
+    if (stop->agreed().level == StopLevel::kFailed) {
+      throw Error(ErrorCode::kDistributed, "a rank failed", reason, "");
+    }
+    throw Cancelled("the ranks stop", reason, "");
+  }
+
   template <class Work>
   auto run(const char* action, Work&& work) {
     try {
@@ -146,6 +229,7 @@ struct ProcessGroup::Impl {
   }
 
   Calls exchange(const Announcement& own) {
+    ++counts.exchanges;
     const auto size = static_cast<std::int64_t>(sizeof own);
     auto input = torch::empty({size}, torch::kUInt8);
     std::memcpy(input.data_ptr(), &own, sizeof own);
@@ -173,6 +257,24 @@ struct ProcessGroup::Impl {
   }
 
  public:
+  /// Of each rank the bytes that it gives, with zeros behind them up to `size`.
+  std::vector<std::string> gather_texts(const std::string& own, std::int64_t size) {
+    auto padded = torch::zeros({size}, torch::kUInt8);
+    std::memcpy(padded.data_ptr(), own.data(), own.size());
+    ++counts.collectives;
+    std::vector<std::string> texts;
+    for (const torch::Tensor& bytes : gather(padded)) {
+      texts.emplace_back(static_cast<const char*>(bytes.data_ptr()),
+                         static_cast<std::size_t>(size));
+    }
+    return texts;
+  }
+
+  void reduce(std::vector<torch::Tensor>& tensors, c10d::ReduceOp op) {
+    ++counts.collectives;
+    collectives->all_reduce(tensors, op, timeout);
+  }
+
   /// Of each rank a tensor like `input`, on the CPU.
   std::vector<torch::Tensor> gather(const torch::Tensor& input) {
     auto outputs = collectives->all_gather(collectives->prepared(input), timeout);
@@ -208,7 +310,7 @@ void on_plain_tensor(const detail::Collectives& collectives, const torch::Tensor
 }
 
 void set_name(Announcement& call, const char* name) {
-  std::strncpy(call.name.data(), name, call.name.size() - 1);
+  std::string_view(name).copy(call.name.data(), call.name.size() - 1);
 }
 
 /// Announces a call on `tensor`, which goes along if it is small.
@@ -265,19 +367,24 @@ std::uint32_t next_round() {
 
 #ifdef SHARDWISE_HAVE_GLOO
 ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
-                                   const ProcessGroup::Options& options) {
+                                   const ProcessGroup::Options& options,
+                                   std::shared_ptr<StopState> stop) {
   auto impl = std::make_shared<Impl>();
   impl->environment = environment;
+  impl->stop = std::move(stop);
   impl->timeout = options.timeout;
   if (environment.world_size == 1) return ProcessGroup(std::move(impl));
 
+  Record record = versions();
+  record.emplace_back("StopGuard", impl->stop ? "given" : "not given");
   Meeting meeting({.ranks = environment,
                    .point = meeting_point(environment),
                    .round = next_round(),
                    .timeout = options.connect_timeout,
                    .cancel = options.cancel,
                    .notice = options.notice,
-                   .record = versions()});
+                   .record = record});
+  impl->places = meeting.places();
   if (!environment.knows_local) {
     const auto [rank, count] = shardwise::detail::local_rank_of(meeting.places(), environment.rank);
     impl->environment.local_rank = rank;
@@ -292,8 +399,8 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
             ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
             : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address()));
     const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        store, environment.rank, environment.world_size, gloo_options);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank,
+                                                            environment.world_size, gloo_options);
     impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
     store->close();
     meeting.finish();  // nobody needs rank 0 after this
@@ -317,15 +424,18 @@ void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceO
     call.op = static_cast<std::uint8_t>(op);
     impl_->call("cannot reduce over the ranks", call, [&](const Impl::Calls& calls) {
       if (fits(tensors[0])) return reduce_payloads(calls, op, tensors[0]);
-      impl_->collectives->all_reduce(tensors, to_c10d(op), impl_->timeout);
+      impl_->reduce(tensors, to_c10d(op));
     });
   });
 }
 
 std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch::Tensor& tensor,
                                          std::int64_t count, const char* name) {
-  if (group.world_size() == 1) return count;
   auto& impl = *group.impl_;
+  if (group.world_size() == 1) {
+    if (impl.stop) impl.stop->begin_update();
+    return count;
+  }
   std::int64_t total = 0;
   on_plain_tensor(*impl.collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
     auto call = announcement_of(name, tensors[0]);
@@ -335,10 +445,41 @@ std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch:
       if (fits(tensors[0])) {
         return reduce_payloads(calls, ProcessGroup::ReduceOp::kSum, tensors[0]);
       }
-      impl.collectives->all_reduce(tensors, c10d::ReduceOp::SUM, impl.timeout);
+      impl.reduce(tensors, c10d::ReduceOp::SUM);
     });
   });
+  if (impl.stop) impl.stop->begin_update();
   return total;
+}
+
+bool GroupAccess::is_usable(const ProcessGroup& group) {
+  return group.world_size() == 1 || group.impl_->is_usable();
+}
+
+void GroupAccess::end_run(const ProcessGroup& group) {
+  Announcement call;
+  set_name(call, "end of run");
+  group.impl_->call("cannot end the run with the other ranks", call, [](const auto&) {});
+}
+
+void GroupAccess::give_up(const ProcessGroup& group) {
+  Announcement call;
+  set_name(call, kGivenUp.data());
+  call.count = group.impl_->stop->updates() ? 1 : 0;
+  group.impl_->call("cannot tell the other ranks", call, [](const auto&) {});
+}
+
+void GroupAccess::throw_if_stopping(const ProcessGroup& group, const char* name) {
+  const auto& stop = group.impl_->stop;
+  if (!stop) return;
+  if (group.world_size() == 1) {
+    stop->agree(stop->own());
+  } else {
+    Announcement call;
+    set_name(call, name);
+    group.impl_->call("cannot go on with the other ranks", call, [](const auto&) {});
+  }
+  if (stop->agreed()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
 }
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
@@ -355,6 +496,7 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
         tensors[0].copy_(payload_of(calls[static_cast<std::size_t>(root)], tensors[0]));
         return;
       }
+      ++impl_->counts.collectives;
       impl_->collectives->broadcast(tensors, root, impl_->timeout);
     });
   });
@@ -378,13 +520,10 @@ void ProcessGroup::require_same(
   impl_->call("cannot compare what the ranks go by", call, [&](const Impl::Calls& calls) {
     std::int64_t most = 1;
     for (const Announcement& each : calls) most = std::max(most, each.count);
-    auto padded = torch::zeros({most}, torch::kUInt8);
-    std::memcpy(padded.data_ptr(), own.data(), own.size());
-    const auto all = impl_->gather(padded);
+    const std::vector<std::string> all = impl_->gather_texts(own, most);
     for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-      const auto* const bytes = static_cast<const char*>(all[rank].data_ptr());
-      const auto size = static_cast<std::size_t>(calls[rank].count);
-      records.push_back(shardwise::detail::record_from({bytes, size}).value_or(Record()));
+      const std::string bytes = all[rank].substr(0, static_cast<std::size_t>(calls[rank].count));
+      records.push_back(shardwise::detail::record_from(bytes).value_or(Record()));
     }
   });
   if (const auto different = find_disagreement(records)) {
@@ -434,18 +573,28 @@ ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner) {
 
 #else  // one rank only
 
-struct ProcessGroup::Impl {
-  RankEnvironment environment;
-};
+struct ProcessGroup::Impl : GroupBase {};
 
 void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
 void ProcessGroup::broadcast(const torch::Tensor&, int) const {}
 void ProcessGroup::barrier() const {}
 void ProcessGroup::require_same(const std::vector<std::pair<std::string, std::string>>&) const {}
 
-std::int64_t GroupAccess::add_with_count(const ProcessGroup&, const torch::Tensor&,
+std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch::Tensor&,
                                          std::int64_t count, const char*) {
+  if (group.impl_->stop) group.impl_->stop->begin_update();
   return count;
+}
+
+bool GroupAccess::is_usable(const ProcessGroup&) { return true; }
+void GroupAccess::end_run(const ProcessGroup&) {}
+void GroupAccess::give_up(const ProcessGroup&) {}
+
+void GroupAccess::throw_if_stopping(const ProcessGroup& group, const char*) {
+  const auto& stop = group.impl_->stop;
+  if (!stop) return;
+  stop->agree(stop->own());
+  if (stop->agreed()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
 }
 
 namespace detail {
@@ -475,11 +624,12 @@ void detail::require_distributed(int num_ranks) {
   if (num_ranks != 1) throw_no_gloo(std::to_string(num_ranks) + " local ranks");
 }
 
-ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
-                                   const ProcessGroup::Options&) {
+ProcessGroup ProcessGroup::connect(const RankEnvironment& environment, const ProcessGroup::Options&,
+                                   std::shared_ptr<StopState> stop) {
   if (environment.world_size != 1) throw_no_gloo(describe(environment));
   auto impl = std::make_shared<Impl>();
   impl->environment = environment;
+  impl->stop = std::move(stop);
   return ProcessGroup(std::move(impl));
 }
 
@@ -504,8 +654,10 @@ double ProcessGroup::all_reduce(double value, ProcessGroup::ReduceOp op) const {
   return tensor.item<double>();
 }
 
-ProcessGroup init_process_group(const ProcessGroup::Options& options) {
-  return ProcessGroup::connect(rank_environment(), options);
+std::shared_ptr<StopState> GroupAccess::stop_state(const ProcessGroup& group) {
+  return group.impl_->stop;
 }
+
+GroupAccess::Counts GroupAccess::counts(const ProcessGroup& group) { return group.impl_->counts; }
 
 }  // namespace shardwise::libtorch

@@ -7,6 +7,8 @@
 
 #include "base/error_types.h"
 #include "base/text.h"
+#include "libtorch/group_access.h"
+#include "loader/step_watch.h"
 
 namespace shardwise::libtorch {
 namespace {
@@ -46,7 +48,7 @@ torch::ScalarType scalar_type(const Batch::Array& array) {
                         "column " + in_quotes(array.name()), "store the arrays as a signed type");
 }
 
-class GroupReducer final : public Reducer {
+class GroupReducer : public Reducer {
  public:
   explicit GroupReducer(ProcessGroup group) : group_(std::move(group)) {}
 
@@ -71,6 +73,29 @@ class GroupReducer final : public Reducer {
   const ProcessGroup group_;
 };
 
+/// Of a group whose ranks stop together.
+class GuardedReducer final : public GroupReducer, public shardwise::detail::StepWatch {
+ public:
+  GuardedReducer(ProcessGroup group, std::shared_ptr<StopState> stop)
+      : GroupReducer(group), group_(std::move(group)), stop_(std::move(stop)) {}
+
+  [[nodiscard]] std::uint64_t num_whole_steps() const override {
+    stop_->end_update();  // the loop went on
+    return stop_->num_whole_steps();
+  }
+  [[nodiscard]] bool wants_to_stop() const override {
+    return stop_->wants_to_stop() || stop_->agreed();
+  }
+  [[nodiscard]] bool gave_up_step() const override { return stop_->gave_up_step(); }
+  [[nodiscard]] std::int64_t largest(std::int64_t value) override {
+    return group_.all_reduce(value, ProcessGroup::ReduceOp::kMax);
+  }
+
+ private:
+  const ProcessGroup group_;
+  const std::shared_ptr<StopState> stop_;
+};
+
 }  // namespace
 
 torch::Tensor to_tensor(const Batch::Array& array) {
@@ -91,6 +116,8 @@ torch::Tensor offsets_tensor(const Batch::Array& array) {
 }
 
 std::shared_ptr<Reducer> make_reducer(ProcessGroup group) {
+  auto stop = GroupAccess::stop_state(group);
+  if (stop) return std::make_shared<GuardedReducer>(std::move(group), std::move(stop));
   return std::make_shared<GroupReducer>(std::move(group));
 }
 

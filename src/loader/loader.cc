@@ -19,6 +19,7 @@
 #include "loader/loader_access.h"
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
+#include "loader/step_watch.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -35,6 +36,7 @@ using detail::LoadMeter;
 using detail::MadeBatch;
 using detail::RankAgreement;
 using detail::SampleLengths;
+using detail::StepWatch;
 
 /// Errors: InvalidArgument, for what cannot go together.
 void require_by_length(const Loader::Options& options) {
@@ -160,6 +162,7 @@ struct Loader::Impl {
       : data(std::move(dataset)),
         options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : single_process()),
+        watch(dynamic_cast<StepWatch*>(ranks.get())),
         // For each array one block is with the consumer, and those of the batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
@@ -507,7 +510,72 @@ struct Loader::Impl {
     sampler = std::move(at);
     by_length = std::move(batches);
     audit.reset();
+    last_whole.reset();
     begin_steps();
+  }
+
+  /// Notes where the batches of the step begin that is not whole yet.
+  void keep_place() {
+    if (watch == nullptr) return;
+    const std::uint64_t whole = watch->num_whole_steps();
+    if (last_whole && whole != 0 && last_whole->whole_steps == whole) return;
+    last_whole = Place{whole, steps_taken, audit, bad_here.size()};
+  }
+
+  /// Waits for the next batch, as long as this rank is not to stop: what is ready is handed out.
+  /// @return  true if it had to wait. Errors: Cancelled.
+  bool wait_unless_stopping() {
+    constexpr std::chrono::milliseconds kSlice{50};
+    if (watch == nullptr || options.threads == 0 || engine->wait({})) return false;
+    do {
+      if (watch->wants_to_stop()) throw_stopped();
+    } while (!engine->wait(kSlice));
+    return true;
+  }
+
+  /// After a step that was given up: back to where the last whole one ended, as all ranks have it.
+  /// What was handed out since is not delivered; the loader is as after stop(). Collective.
+  /// Errors: Mismatch.
+  void go_back() {
+    const bool is_open = last_whole && last_whole->whole_steps == watch->num_whole_steps();
+    const auto epoch = static_cast<std::int64_t>(sampler->epoch());
+    const auto own = static_cast<std::int64_t>(is_open ? last_whole->steps_taken : steps_taken);
+    const std::int64_t last_epoch = watch->largest(epoch);
+    const std::int64_t last_step = watch->largest(epoch == last_epoch ? own : 0);
+    const auto agreed = static_cast<std::uint64_t>(last_step);
+    const bool has_ended_before = epoch + 1 == last_epoch && steps_taken == steps && agreed == 0;
+    if (epoch == last_epoch && steps_taken > agreed) {
+      if (!last_whole || last_whole->steps_taken != agreed) throw_no_way_back();
+      steps_taken = agreed;
+      audit = last_whole->audit;
+      bad_here.resize(last_whole->num_bad);
+    } else if (!has_ended_before && (epoch != last_epoch || steps_taken < agreed)) {
+      throw_no_way_back();
+    }
+    last_whole.reset();
+    if (has_ended_before) to_epoch(static_cast<std::uint64_t>(last_epoch));
+  }
+
+  [[noreturn]] void throw_no_way_back() const {
+    throw Mismatch(
+        "the ranks gave up a step, and were not at the same one",
+        "epoch " + std::to_string(sampler->epoch()) + ", step " + std::to_string(steps_taken),
+        "take as many batches on each rank between two steps, and go on from the last "
+        "checkpoint");
+  }
+
+  /// Moves to the beginning of an epoch.
+  void to_epoch(std::uint64_t epoch) {
+    ResumeToken token = token_after(0);  // with the samples that are known to be bad
+    token.epoch = epoch;
+    token.position = 0;
+    token.batches.reset();
+    // After a token within a window the sampler's list holds behind that window only.
+    token.skip.merge_from(options.order.skip, {epoch, 0});
+    auto at = sampler->clone();
+    at->resume(token);
+    auto batches = by_length ? batches_from(*at, {}) : nullptr;
+    stand(std::move(at), std::move(batches));
   }
 
   bool is_done() const { return ended || (steps > 0 && steps_taken == steps); }
@@ -515,6 +583,7 @@ struct Loader::Impl {
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
+  StepWatch* const watch;  ///< the same object; nullptr: the ranks do not stop together
   const std::shared_ptr<BufferPool> pool;
   std::unique_ptr<Sampler> sampler;  ///< stands where this epoch, or the resumed rest, began
   std::shared_ptr<const SampleLengths> lengths;  ///< of batches by length
@@ -523,7 +592,14 @@ struct Loader::Impl {
   EpochAudit audit;                              ///< of what this rank handed out
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
-  std::uint64_t steps = 0;                      ///< from there to the end
+  struct Place {
+    std::uint64_t whole_steps;  ///< of the run
+    std::uint64_t steps_taken;
+    EpochAudit audit;
+    std::size_t num_bad;
+  };
+  std::optional<Place> last_whole;  ///< behind the batches of the last whole step; of a watch only
+  std::uint64_t steps = 0;          ///< from there to the end
   std::uint64_t steps_taken = 0;
   bool ended = false;                         ///< next() has said so
   std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
@@ -549,19 +625,7 @@ void Loader::validate(const MixedDataset& data, const Options& options, std::uin
   if (options.by_length) SampleLengths(data, *options.by_length);
 }
 
-void Loader::set_epoch(std::uint64_t epoch) {
-  Impl& impl = *impl_;
-  ResumeToken token = impl.token_after(0);  // with the samples that are known to be bad
-  token.epoch = epoch;
-  token.position = 0;
-  token.batches.reset();
-  // After a token within a window the sampler's list holds behind that window only.
-  token.skip.merge_from(impl.options.order.skip, {epoch, 0});
-  auto at = impl.sampler->clone();
-  at->resume(token);
-  auto batches = impl.by_length ? impl.batches_from(*at, {}) : nullptr;
-  impl.stand(std::move(at), std::move(batches));
-}
+void Loader::set_epoch(std::uint64_t epoch) { impl_->to_epoch(epoch); }
 
 void Loader::start() {
   if (!impl_->engine && impl_->steps_taken < impl_->steps) impl_->start();
@@ -576,14 +640,17 @@ void Loader::stop() noexcept {
 std::optional<Batch> Loader::next() {
   Impl& impl = *impl_;
   if (impl.is_stopped()) throw_stopped();
+  impl.keep_place();
   if (impl.steps_taken == impl.steps) {
     impl.ended = true;
     return std::nullopt;
   }
   // The time that threads take to start is waited, too, also where they are quicker than this one.
   auto since = std::exchange(impl.waiting_since, std::nullopt);
-  if (!impl.engine && !since) since = LoadMeter::Clock::now();
+  const auto asked = LoadMeter::Clock::now();
+  if (!impl.engine && !since) since = asked;
   start();
+  if (impl.wait_unless_stopping() && !since) since = asked;
   ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
   auto made = impl.engine->next(since);
   if (!made) {
@@ -596,6 +663,10 @@ std::optional<Batch> Loader::next() {
 
 ResumeToken Loader::state() {
   Impl& impl = *impl_;
+  if (impl.watch != nullptr && impl.watch->gave_up_step()) {
+    stop();
+    impl.go_back();
+  }
   if (impl.steps_taken == impl.steps) {
     impl.prove();
     return impl.token_after(impl.steps_taken);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "loader/step_watch.h"
+
 namespace shardwise {
 namespace {
 
@@ -19,6 +21,7 @@ class SingleProcess final : public Reducer {
 }  // namespace
 
 Reducer::~Reducer() = default;
+detail::StepWatch::~StepWatch() = default;
 
 std::string Reducer::gather(std::string_view bytes) {
   std::vector<std::int64_t> sizes(world_size());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "command_line.h"
@@ -24,20 +25,14 @@ using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 constexpr int kLostPeer = 75;
 constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
 
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    train::stop_signal = signal;
-    train::stop_requested = true;
-  };
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
-}
+/// The exit codes from here on are those of signals.
+constexpr int kSignals = 128;
 
-int interrupted(int signal) {
-  if (std::getenv(kChildVariable) == nullptr)
+int interrupted(int exit_code) {
+  if (std::getenv(kChildVariable) == nullptr) {
     std::fprintf(stderr, "shardwise-train: interrupted\n");
-  return 128 + signal;
+  }
+  return exit_code;
 }
 
 /// 2 for options that turned out not to go together, else 1.
@@ -46,22 +41,39 @@ int exit_code_of(const std::exception& e) {
                                                         : tools::kExitFailed;
 }
 
-int run_rank(const train::Options& options) {
-  catch_signals();
+int run_rank(train::Options& options) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
+  std::optional<libtorch::StopGuard> guard;
   try {
-    train::train(options);
-    return 0;
+    guard.emplace(train::guard_options(options));
+    options.first_use.cancel = guard->token();
+    train::train(options, *guard);
+    return guard->exit_code() > kSignals ? interrupted(guard->exit_code()) : 0;
   } catch (const std::exception& e) {
-    // Peers that stopped first look like lost ones.
-    if (train::stop_signal != 0) return interrupted(train::stop_signal);
     const auto* error = dynamic_cast<const Error*>(&e);
-    if (error != nullptr && error->code() == ErrorCode::kDistributed &&
-        std::getenv(kChildVariable) != nullptr) {
-      return kLostPeer;
+    const bool is_lost = error != nullptr && error->code() == ErrorCode::kDistributed;
+    const bool is_cancelled = error != nullptr && error->code() == ErrorCode::kCancelled;
+    // Peers that stopped first look like lost ones.
+    if (guard && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
+      return interrupted(guard->exit_code());
     }
+    if (is_lost && std::getenv(kChildVariable) != nullptr) return kLostPeer;
     tools::say("error", train::rank_prefix() + e.what());
     return exit_code_of(e);
   }
+}
+
+/// What the ranks ended with if a signal stopped them, and no error: 130 after SIGINT; else 0.
+int stop_code_of(const libtorch::LocalRanksResult& result) {
+  int code = 0;
+  for (const auto& end : result.ranks) {
+    const bool is_lost = end.exit_code == kLostPeer;
+    if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
+    if (end.exit_code > kSignals) code = end.exit_code;
+    if (end.signal != 0 && end.signal == result.forwarded_signal) code = kSignals + end.signal;
+    if (end.signal != 0 && end.signal != SIGTERM && end.signal != result.forwarded_signal) return 0;
+  }
+  return code;
 }
 
 int run_launcher(const train::Options& options, int argc, char** argv) {
@@ -73,8 +85,8 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) launch.arguments.emplace_back(argv[i]);
   launch.environment = {{kChildVariable, "1"}};
   const auto result = libtorch::run_local_ranks(launch);
-  if (result.forwarded_signal != 0) return interrupted(result.forwarded_signal);
   if (result.ok()) return 0;
+  if (const int code = stop_code_of(result); code != 0) return interrupted(code);
   bool was_said = false;
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
@@ -105,7 +117,6 @@ int main(int argc, char** argv) {
   train::Options options;
   int exit_code = 0;
   if (!train::parse_options(argc, argv, train::version, options, exit_code)) return exit_code;
-  options.first_use.cancel = &train::stop_requested;
   if (options.local_ranks == 0 || std::getenv(kChildVariable) != nullptr) return run_rank(options);
   try {
     return run_launcher(options, argc, argv);

@@ -41,6 +41,7 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
   app.set_version_flag("-V,--version", std::move(version), "show versions, and exit");
   app.set_help_flag("-h,--help", "show this help, and exit");
   constexpr auto kMany = std::uint64_t{1} << 40;
+  constexpr double kManyMinutes = 1e7;
   app.add_option("--train", options.train_index,
                  "index to train on; or one SOURCE, of which an index is built at first use; or "
                  "give --mix")
@@ -107,13 +108,37 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->type_name("N")
       ->capture_default_str();
-  auto* checkpoint = app.add_option("--checkpoint", options.checkpoint,
-                                    "checkpoint file, replaced as a whole after each epoch")
-                         ->type_name("FILE");
+  auto* checkpoint =
+      app.add_option(
+             "--checkpoint", options.checkpoint,
+             "checkpoint file, replaced as a whole after each epoch, and when the ranks stop")
+          ->type_name("FILE");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
                  "also write the checkpoint every N steps; 0: only after each epoch")
       ->needs(checkpoint)
       ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
+                 "also write the checkpoint when N minutes have passed since the last one; 0: not")
+      ->check(CLI::Range(0.0, kManyMinutes))
+      ->needs(checkpoint)
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--max-minutes", options.max_minutes,
+                 "stop all ranks, with a checkpoint, when N minutes have passed; 0: not")
+      ->check(CLI::Range(0.0, kManyMinutes))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--patience", options.patience,
+                 "stop after N evaluations without a better accuracy; 0: not")
+      ->needs("--eval")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--timeout", options.timeout_seconds,
+                 "how long a rank waits for the others in one step, in seconds; one that dies is "
+                 "noticed at once")
+      ->check(CLI::Range(0.1, 1e6))
+      ->type_name("SECONDS")
       ->capture_default_str();
   app.add_option("--keep", options.keep,
                  "checkpoints that are kept: FILE, FILE.1 (the one before it), and so on; --resume "

@@ -34,6 +34,10 @@ struct Options {
   std::string sample_log;    ///< prefix of files with the samples of each step; empty: none
   int keep = 2;              ///< checkpoints
   std::uint64_t checkpoint_steps = 0;  ///< also within an epoch; 0: at its end only
+  double checkpoint_minutes = 0;       ///< also after this time; 0: not
+  double max_minutes = 0;              ///< the run stops after this time; 0: not
+  std::uint64_t patience = 0;          ///< evaluations without improvement; 0: any number
+  double timeout_seconds = 300;        ///< how long a rank waits for the others in one call
   bool resume = false;
   bool allow_changes = false;  ///< on resuming, of data or order at the border of an epoch
   int local_ranks = 0;         ///< 0: this process is a rank, or alone

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -30,9 +31,6 @@
 #include "version.h"
 
 namespace shardwise::train {
-
-std::atomic<int> stop_signal{0};
-std::atomic<bool> stop_requested{false};
 
 namespace {
 
@@ -96,7 +94,7 @@ double rate_at(std::uint64_t step, std::uint64_t total, double highest) {
 
 // -------------------------------------------------------------------------------------------- run
 
-/// Everything that a checkpoint holds.
+/// What a checkpoint holds, beside where the loader stands.
 struct Run {
   explicit Run(std::int64_t num_classes)
       : classes(num_classes),
@@ -109,11 +107,27 @@ struct Run {
   std::uint64_t step = 0;    ///< steps taken since the beginning of the run
   double loss_sum = 0;       ///< of this epoch so far, all ranks
   std::int64_t samples = 0;  ///< of this epoch so far, all ranks
+  double loss_sum_here = 0;  ///< of this rank, not among them yet
+  std::int64_t samples_here = 0;
+
+  /// Adds what the ranks have not told each other yet. Collective.
+  void add_up(const ProcessGroup& group) {
+    const Mean rest = libtorch::reduce_exact(loss_sum_here, samples_here, group);
+    loss_sum += rest.sum;
+    samples += rest.count;
+    loss_sum_here = 0;
+    samples_here = 0;
+  }
 };
 
 /// Errors: those of CheckpointFile.
-void write_checkpoint(libtorch::CheckpointFile& file, const Run& run, const ResumeToken& token) {
+void write_checkpoint(libtorch::CheckpointFile& file, const Run& run, const ResumeToken& token,
+                      const libtorch::EarlyStop* early) {
   libtorch::Checkpoint checkpoint(token);
+  if (early != nullptr) {
+    checkpoint.put("best", early->best());
+    checkpoint.put("since_best", static_cast<std::int64_t>(early->num_since_best()));
+  }
   checkpoint.put("model", *run.model);
   checkpoint.put("optimizer", run.optimizer, *run.model);
   checkpoint.put("classes", run.classes);
@@ -202,6 +216,16 @@ class Reporter {
     std::fputs(table.c_str(), stderr);
   }
 
+  void stopped(const std::string& reason, std::uint64_t step) {
+    if (!speaks_) return;
+    close_line();
+    if (json_) {
+      const nlohmann::ordered_json line = {{"stopped", reason}, {"step", step}};
+      std::printf("%s\n", line.dump().c_str());
+    }
+    tools::say("note", "stopped after step " + std::to_string(step) + ": " + reason);
+  }
+
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
     if (!speaks_) return;
     if (progress_ && loading.batches > 0) {
@@ -278,16 +302,58 @@ libtorch::ImageLoader::Options loader_options(const Options& options, unsigned t
   return loader;
 }
 
+/// One more than the largest label, from the columns of the indexes: no shard is read. Nothing
+/// where an index has no column of the labels, or there is more in it than classes.
+std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
+                                               const std::string& label_field) {
+  double most = -1;
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    const auto& columns = data.part(part).index().content().columns;
+    const auto column = std::find_if(columns.begin(), columns.end(), [&](const auto& each) {
+      return each.field == label_field && each.json_path.empty();
+    });
+    if (column == columns.end()) return std::nullopt;
+    try {
+      for (const double label : data.part(part).numbers(column->name)) {
+        if (label < 0 || label >= 1 << 20 || label != std::floor(label)) return std::nullopt;
+        most = std::max(most, label);
+      }
+    } catch (const InvalidArgument&) {  // no number
+      return std::nullopt;
+    }
+  }
+  return static_cast<std::int64_t>(most) + 1;
+}
+
+/// The number of classes if it is known without a look at the labels.
+/// Errors: InvalidArgument if it is not, and that look would fetch all shards.
+std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
+  if (options.classes > 0) return options.classes;
+  if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    if (data.part(part).cache() == nullptr && options.access != Dataset::Access::kRange) continue;
+    throw InvalidArgument(
+        "the number of classes is not known before all shards are fetched",
+        in_quotes(options.train_index),
+        "name it with --classes, or build the index with --column " + options.label_field);
+  }
+  return std::nullopt;
+}
+
 void require_samples(const MixedDataset& data, const std::string& path) {
   if (data.empty())
     throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
 }
 
-/// The largest label and one: each rank reads a part of the labels.
+/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
+/// labels.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
-                           const ProcessGroup& group) {
+                           const ProcessGroup& group, const CancelToken& cancel) {
   const auto world = static_cast<std::uint64_t>(group.world_size());
   const auto rank = static_cast<std::uint64_t>(group.rank());
+  if (const auto known = known_classes(data, options)) {
+    return group.all_reduce(*known - 1, libtorch::ProcessGroup::ReduceOp::kMax) + 1;
+  }
   std::int64_t most = -1;
   const std::uint64_t end =
       data.size() / world * (rank + 1) + data.size() % world * (rank + 1) / world;
@@ -302,17 +368,28 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
       if (options.max_bad == 0) throw;
       continue;
     }
-    if (label < 0 || label >= (options.classes > 0 ? options.classes : 1 << 20)) {
+    if (label < 0 || label >= 1 << 20) {
       throw BadField("a label is not a class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
                          std::to_string(label),
                      "labels are numbers from 0, below --classes");
     }
     most = std::max(most, label);
-    if (stop_signal != 0) throw Cancelled("interrupted");
+    cancel.throw_if_cancelled();
   }
   most = group.all_reduce(most, libtorch::ProcessGroup::ReduceOp::kMax);
-  return options.classes > 0 ? options.classes : most + 1;
+  return most + 1;
+}
+
+/// Errors: BadField.
+void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t classes) {
+  const auto wrong = batch.labels.lt(0).logical_or(batch.labels.ge(classes));
+  if (!wrong.any().item<bool>()) return;
+  const auto row = wrong.nonzero()[0].item<std::int64_t>();
+  throw BadField("a label is not a class",
+                 "sample " + std::to_string(batch.samples[row].item<std::int64_t>()) + " is of " +
+                     std::to_string(batch.labels[row].item<std::int64_t>()),
+                 "labels are numbers from 0, below --classes");
 }
 
 /// One step; returns the sum of this rank's losses.
@@ -321,6 +398,7 @@ double train_step(Run& run, libtorch::GradientAverager& gradients,
   run.optimizer.zero_grad();
   double loss_sum = 0;
   if (batch.size() > 0) {
+    require_classes(batch, run.classes);
     const auto loss = torch::nn::functional::cross_entropy(
         run.model->forward(batch.images), batch.labels,
         torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
@@ -378,6 +456,7 @@ Dataset open_dataset(const std::string& index, const std::string& root, const Op
                        {.access = options.access,
                         .cache = cache,
                         .fetchers = tools::make_fetchers(options.cache),
+                        .cancel = options.first_use.cancel,
                         .root = root,
                         .accept_times = options.lookup.accept_times,
                         .allow_part = options.order.allow_part});
@@ -446,11 +525,206 @@ void require_same_run(const Options& options, const std::optional<Dataset>& eval
                       {"--classes", std::to_string(options.classes)},
                       {"--checkpoint", options.checkpoint.empty() ? "none" : "given"},
                       {"--checkpoint-steps", std::to_string(options.checkpoint_steps)},
+                      {"--patience", std::to_string(options.patience)},
                       {"--resume", options.resume ? "given" : "not given"},
                       {"--allow-changes", options.allow_changes ? "given" : "not given"}});
 }
 
-void train(const Options& options) {
+libtorch::StopGuard::Options guard_options(const Options& options) {
+  const auto time = [](double minutes) {
+    return std::chrono::milliseconds(std::llround(minutes * 60'000));
+  };
+  return {.signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2},
+          .max_time = time(options.max_minutes),
+          .save_every = time(options.checkpoint_minutes)};
+}
+
+namespace {
+
+/// One rank's training.
+class Training {
+ public:
+  Training(const Options& options, const ProcessGroup& group, libtorch::StopGuard& guard)
+      : options_(options), group_(group), guard_(guard), reporter_(options, group.is_first()) {}
+
+  void set_up() {
+    sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
+    if (group_.is_first()) check(options_, group_.world_size());
+    if (!options_.checkpoint.empty()) {
+      file_.emplace(options_.checkpoint, group_,
+                    libtorch::CheckpointFile::Options{
+                        .keep = options_.keep,
+                        .on_refused = [](const std::string& why) { tools::say("warning", why); }});
+    }
+    const Threads threads = choose_threads(options_, group_);
+    torch::set_num_threads(threads.compute);
+    torch::manual_seed(options_.order.seed);
+    const MixedDataset data = open_all();
+    require_same_run(options_, eval_, group_);
+    loader_.emplace(data, group_, loader_options(options_, threads.loading, data));
+    run_.emplace(count_classes(data, options_, group_, guard_.token()));
+    libtorch::broadcast_parameters(*run_->model, group_);
+    gradients_.emplace(run_->model->parameters());
+    total_steps_ = loader_->steps_left() * options_.epochs;
+    if (options_.patience > 0) {
+      early_.emplace(group_, libtorch::EarlyStop::Options{.patience = options_.patience});
+    }
+    if (options_.resume) resume();
+    saved_step_ = run_->step;
+    evaluation_.threads = threads.loading;
+    evaluation_.resize = {options_.height, options_.width};
+    evaluation_.image_field = options_.image_field;
+    evaluation_.label_field = options_.label_field;
+  }
+
+  /// All epochs that are left, or until the ranks stop.
+  void run() {
+    for (auto epoch : loader_->epochs(options_.epochs)) {
+      if (early_ && early_->num_since_best() >= options_.patience) {
+        guard_.request("no better accuracy in " + std::to_string(options_.patience) +
+                       " evaluations");
+        break;
+      }
+      if (!run_epoch(epoch)) return;
+    }
+    reporter_.run_done(options_.epochs, loader_->bad_samples(), loader_->stats());
+  }
+
+  /// The checkpoint of ranks that stop, unless the last one has it all. Collective.
+  void save_at_stop() {
+    if (!file_ || !run_ || !group_.any(run_->step != saved_step_)) return;
+    save();
+  }
+
+  void say_stopped() {
+    if (guard_.should_stop()) reporter_.stopped(guard_.reason(), run_ ? run_->step : 0);
+  }
+
+ private:
+  MixedDataset open_all() {
+    std::shared_ptr<ShardCache> cache;  // one for all data sets
+    MixedDataset data =
+        tools::open_data(options_.order, options_.train_index, [&](const std::string& index) {
+          if (cache) return open_dataset(index, options_.lookup.root, options_, cache);
+          Dataset part = tools::open_dataset(tools::index_path(index, options_.first_use),
+                                             options_.lookup, options_.access, options_.cache,
+                                             options_.order.allow_part, options_.first_use.cancel);
+          cache = part.cache();
+          return part;
+        });
+    if (!options_.eval_index.empty()) {
+      eval_ = open_dataset(options_.eval_index, options_.eval_root, options_, cache);
+    }
+    return data;
+  }
+
+  void resume() {
+    const std::optional<libtorch::Checkpoint> last = file_->read();
+    if (!last) {
+      throw NotFound("the checkpoint does not exist", in_quotes(options_.checkpoint),
+                     "check the path, or start without --resume");
+    }
+    take_over(*last, *run_);
+    if (early_ && last->contains("best")) {
+      early_->restore(last->number("best"),
+                      static_cast<std::uint64_t>(last->integer("since_best")));
+    }
+    loader_->restore(last->token(), options_.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
+                                                           : Sampler::Changes::kRefuse);
+    if (group_.is_first() && loader_->epoch_number() >= options_.epochs) {
+      tools::say("note", "the run in the checkpoint has come to the end of epoch " +
+                             std::to_string(loader_->epoch_number() - 1) + ", and --epochs is " +
+                             std::to_string(options_.epochs) + ": nothing is left to train");
+    }
+  }
+
+  void save() {
+    run_->add_up(group_);
+    write_checkpoint(*file_, *run_, loader_->state(), early_ ? &*early_ : nullptr);
+    saved_step_ = run_->step;
+  }
+
+  /// False if the ranks stop within the epoch.
+  bool run_epoch(const libtorch::ImageLoader::Epoch& epoch) {
+    const auto start = Clock::now();
+    Run& run = *run_;
+    const Loader::Stats loaded_before = loader_->stats();
+    const auto averaging_before = gradients_->time_spent();
+    const std::int64_t samples_before = run.samples;
+    reporter_.begin_epoch();
+    run.model->train();
+    std::int64_t samples = 0;
+    for (auto& batch : epoch) {
+      const double rate = rate_at(run.step, total_steps_, options_.learning_rate);
+      for (auto& parameters : run.optimizer.param_groups()) {
+        static_cast<torch::optim::AdamWOptions&>(parameters.options()).lr(rate);
+      }
+      sample_log_->add(epoch.number(), run.step, batch);
+      run.loss_sum_here += train_step(run, *gradients_, batch, group_);
+      run.samples_here += batch.size();
+      samples += batch.size();
+      report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
+      // What ends with the epoch is saved there.
+      if (loader_->steps_left() == 0) continue;
+      if (guard_.should_stop()) return false;
+      const bool is_due = guard_.should_save();
+      const bool is_step =
+          options_.checkpoint_steps > 0 && run.step % options_.checkpoint_steps == 0;
+      if (is_due || is_step) save();
+    }
+    run.add_up(group_);
+    const double seconds = seconds_since(start);
+    const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));
+    const std::int64_t num_samples = run.samples - samples_before;
+    run.loss_sum = 0;
+    run.samples = 0;
+    const std::string proof = epoch.prove();
+    std::optional<Mean> accuracy;
+    try {
+      if (group_.world_size() > 1) {
+        reporter_.report(libtorch::epoch_report(
+            loader_->stats(), loaded_before, gradients_->time_spent() - averaging_before, group_));
+      }
+      libtorch::average_buffers(*run.model, group_);
+      libtorch::require_same_replicas(*run.model, group_);
+      if (eval_) accuracy = libtorch::exact_accuracy(run.model, *eval_, group_, evaluation_);
+    } catch (...) {
+      reporter_.epoch_done(epoch.number(), loss, num_samples, seconds, accuracy, proof);
+      throw;
+    }
+    if (early_) early_->should_stop(*accuracy);
+    reporter_.epoch_done(epoch.number(), loss, num_samples, seconds, accuracy, proof);
+    if (file_) save();
+    return !guard_.should_stop();
+  }
+
+  void report_progress(const libtorch::ImageLoader::Epoch& epoch, double samples_per_second) {
+    const Run& run = *run_;
+    const auto samples = static_cast<double>(run.samples_here);
+    reporter_.progress(epoch.number(), epoch.steps() - loader_->steps_left(), epoch.steps(),
+                       run.samples_here > 0 ? run.loss_sum_here / samples : 0,
+                       samples_per_second * group_.world_size());
+  }
+
+  const Options& options_;
+  const ProcessGroup group_;
+  libtorch::StopGuard& guard_;
+  Reporter reporter_;
+  std::optional<SampleLog> sample_log_;
+  std::optional<libtorch::CheckpointFile> file_;
+  std::optional<Dataset> eval_;
+  std::optional<libtorch::ImageLoader> loader_;
+  std::optional<Run> run_;
+  std::optional<libtorch::GradientAverager> gradients_;
+  std::optional<libtorch::EarlyStop> early_;
+  libtorch::EvaluateOptions evaluation_;
+  std::uint64_t total_steps_ = 0;
+  std::uint64_t saved_step_ = 0;
+};
+
+}  // namespace
+
+void train(const Options& options, libtorch::StopGuard& guard) {
   const RankEnvironment ranks = rank_environment();
   // One says whom all wait for; that it is rank 0, the others say.
   const auto notice = [&](const std::string& text) {
@@ -458,122 +732,19 @@ void train(const Options& options) {
     if (options.first_use.quiet || (ranks.rank != 0 && !for_rank_0)) return;
     tools::say("note", describe(ranks) + ": " + text);
   };
-  static ProcessGroup group =
-      libtorch::init_process_group({.cancel = &stop_requested, .notice = notice});
+  static ProcessGroup group = libtorch::init_process_group(
+      {.timeout = std::chrono::milliseconds(std::llround(options.timeout_seconds * 1000)),
+       .notice = notice,
+       .guard = &guard});
   current_group = &group;
-  if (group.is_first()) check(options, group.world_size());
-  std::optional<libtorch::CheckpointFile> file;
-  if (!options.checkpoint.empty()) {
-    file.emplace(options.checkpoint, group,
-                 libtorch::CheckpointFile::Options{
-                     .keep = options.keep,
-                     .on_refused = [](const std::string& why) { tools::say("warning", why); }});
-  }
-  const Threads threads = choose_threads(options, group);
-  torch::set_num_threads(threads.compute);
-  torch::manual_seed(options.order.seed);
-
-  // One cache for all data sets.
-  std::shared_ptr<ShardCache> cache;
-  const MixedDataset data =
-      tools::open_data(options.order, options.train_index, [&](const std::string& index) {
-        if (cache) return open_dataset(index, options.lookup.root, options, cache);
-        Dataset part =
-            tools::open_dataset(tools::index_path(index, options.first_use), options.lookup,
-                                options.access, options.cache, options.order.allow_part);
-        cache = part.cache();
-        return part;
-      });
-  std::optional<Dataset> eval;
-  if (!options.eval_index.empty()) {
-    eval = open_dataset(options.eval_index, options.eval_root, options, cache);
-  }
-  require_same_run(options, eval, group);
-  libtorch::ImageLoader loader(data, group, loader_options(options, threads.loading, data));
-  Run run(count_classes(data, options, group));
-  libtorch::broadcast_parameters(*run.model, group);
-  libtorch::GradientAverager gradients(run.model->parameters());
-  const std::uint64_t epoch_steps = loader.steps_left();
-  if (options.resume) {
-    const std::optional<libtorch::Checkpoint> last = file->read();
-    if (!last) {
-      throw NotFound("the checkpoint does not exist", in_quotes(options.checkpoint),
-                     "check the path, or start without --resume");
-    }
-    take_over(*last, run);
-    loader.restore(last->token(), options.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
-                                                        : Sampler::Changes::kRefuse);
-  }
-  const auto save = [&] { write_checkpoint(*file, run, loader.state()); };
-
-  libtorch::EvaluateOptions evaluate;
-  evaluate.threads = threads.loading;
-  evaluate.resize = {options.height, options.width};
-  evaluate.image_field = options.image_field;
-  evaluate.label_field = options.label_field;
-
-  Reporter reporter(options, group.is_first());
-  SampleLog sample_log(options.sample_log, group.rank(), options.resume);
-  const std::uint64_t total_steps = epoch_steps * options.epochs;
-  if (options.resume && group.is_first() && loader.epoch().number() >= options.epochs) {
-    tools::say("note", "the run in the checkpoint has come to the end of epoch " +
-                           std::to_string(loader.epoch().number() - 1) + ", and --epochs is " +
-                           std::to_string(options.epochs) + ": nothing is left to train");
-  }
-  for (auto epoch : loader.epochs(options.epochs)) {
-    const auto start = Clock::now();
-    const Loader::Stats loaded_before = loader.stats();
-    const auto averaging_before = gradients.time_spent();
-    const std::int64_t samples_before = run.samples;
-    double loss_sum = 0;
-    std::int64_t samples = 0;
-    reporter.begin_epoch();
-    run.model->train();
-    for (auto& batch : epoch) {
-      if (stop_signal != 0) throw Cancelled("interrupted");
-      const double rate = rate_at(run.step, total_steps, options.learning_rate);
-      for (auto& parameters : run.optimizer.param_groups()) {
-        static_cast<torch::optim::AdamWOptions&>(parameters.options()).lr(rate);
-      }
-      sample_log.add(epoch.number(), run.step, batch);
-      loss_sum += train_step(run, gradients, batch, group);
-      samples += batch.size();
-      const std::uint64_t done = epoch.steps() - loader.steps_left();
-      reporter.progress(epoch.number(), done, epoch.steps(),
-                        samples > 0 ? loss_sum / static_cast<double>(samples) : 0,
-                        static_cast<double>(samples * group.world_size()) / seconds_since(start));
-      if (options.checkpoint_steps > 0 && run.step % options.checkpoint_steps == 0 &&
-          loader.steps_left() > 0) {
-        const Mean so_far = libtorch::reduce_exact(loss_sum, samples, group);
-        run.loss_sum += so_far.sum;
-        run.samples += so_far.count;
-        loss_sum = 0;
-        samples = 0;
-        save();
-      }
-    }
-    const Mean rest = libtorch::reduce_exact(loss_sum, samples, group);
-    run.loss_sum += rest.sum;
-    run.samples += rest.count;
-    const double seconds = seconds_since(start);
-    const std::string proof = epoch.prove();
-    if (group.world_size() > 1) {
-      reporter.report(libtorch::epoch_report(loader.stats(), loaded_before,
-                                             gradients.time_spent() - averaging_before, group));
-    }
-    libtorch::average_buffers(*run.model, group);
-    libtorch::require_same_replicas(*run.model, group);
-    std::optional<Mean> accuracy;
-    if (eval) accuracy = libtorch::exact_accuracy(run.model, *eval, group, evaluate);
-    const double loss = run.loss_sum / static_cast<double>(std::max<std::int64_t>(run.samples, 1));
-    reporter.epoch_done(epoch.number(), loss, run.samples - samples_before, seconds, accuracy,
-                        proof);
-    run.loss_sum = 0;
-    run.samples = 0;
-    if (!options.checkpoint.empty()) save();
-  }
-  reporter.run_done(options.epochs, loader.bad_samples(), loader.stats());
-  group.barrier();
+  Training training(options, group, guard);
+  guard.run(
+      [&] {
+        training.set_up();
+        training.run();
+      },
+      [&] { training.save_at_stop(); });
+  training.say_stopped();
 }
 
 }  // namespace shardwise::train

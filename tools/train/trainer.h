@@ -1,24 +1,23 @@
 #pragma once
 
-#include <atomic>
 #include <string>
 
+#include "shardwise/libtorch/stop_guard.h"
 #include "train_options.h"
 
 namespace shardwise::train {
-
-/// Set by a signal handler: the run ends at the next step.
-extern std::atomic<int> stop_signal;
-/// Set with it: what is being read for an index ends at once.
-extern std::atomic<bool> stop_requested;
 
 /// Checks, before any rank is started, what every rank would stumble over.
 /// Errors: as train().
 void check(const Options& options, int world_size);
 
-/// Runs this rank, which init_process_group() makes one of several. Rank 0 prints.
-/// Errors: those of the library; Cancelled if stop_signal was set.
-void train(const Options& options);
+/// How the options have the ranks stop.
+libtorch::StopGuard::Options guard_options(const Options& options);
+
+/// Runs this rank, which init_process_group() makes one of several, until the end, or until the
+/// guard stops it. Rank 0 prints.
+/// Errors: those of the library.
+void train(const Options& options, libtorch::StopGuard& guard);
 
 /// What `--version` says: this program's version, LibTorch's, and how ranks meet.
 std::string version();

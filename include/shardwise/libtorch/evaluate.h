@@ -178,6 +178,11 @@ class SHARDWISE_EXPORT EarlyStop {
 
   [[nodiscard]] double best() const noexcept { return best_; }
   [[nodiscard]] std::uint64_t num_since_best() const noexcept { return since_best_; }
+  /// Goes on where another one stood, as a checkpoint has it: the same on all ranks.
+  void restore(double best, std::uint64_t num_since_best) noexcept {
+    best_ = best;
+    since_best_ = num_since_best;
+  }
 
  private:
   ProcessGroup group_;

@@ -19,6 +19,11 @@ struct RankEnvironment;
 
 namespace shardwise::libtorch {
 
+class StopGuard;
+namespace detail {
+class StopState;
+}  // namespace detail
+
 /// The ranks of a run, over c10d's Gloo backend.
 ///
 /// A handle: copies are the same group. Every rank must make the same calls in the same order; one
@@ -40,13 +45,16 @@ class SHARDWISE_EXPORT ProcessGroup {
     /// How long a rank waits for the others to come at the start.
     std::chrono::milliseconds connect_timeout{300'000};
     /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
-    /// this is; it is for one that hangs.
-    std::chrono::milliseconds timeout{1'800'000};
+    /// this is; it is for one that hangs, or is out of reach.
+    std::chrono::milliseconds timeout{300'000};
     /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it.
     CancelToken cancel{};
     /// Is told who is waited for at the start, as "waiting for ranks 3 and 7 (host b)", when that
     /// takes 5 s, and now and then again.
     std::function<void(const std::string& text)> notice{};
+    /// Lets the ranks stop together, see StopGuard; all ranks have one, or none. Its signals end
+    /// the wait at the start, too. It outlives the group's use.
+    StopGuard* guard = nullptr;
   };
   enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 
@@ -90,7 +98,8 @@ class SHARDWISE_EXPORT ProcessGroup {
 
   struct Impl;
   [[nodiscard]] static ProcessGroup connect(const shardwise::detail::RankEnvironment& environment,
-                                            const Options& options);
+                                            const Options& options,
+                                            std::shared_ptr<detail::StopState> stop);
   explicit ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   std::shared_ptr<Impl> impl_;

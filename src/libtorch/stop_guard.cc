@@ -1,0 +1,260 @@
+#include "shardwise/libtorch/stop_guard.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/cancel_scope.h"
+#include "base/error_types.h"
+#include "base/rank_environment.h"
+#include "libtorch/group_access.h"
+#include "libtorch/stop_state.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+using shardwise::libtorch::detail::SignalNote;
+
+/// Where handlers write: that of the guard of this process.
+std::atomic<SignalNote*> current_note{nullptr};
+static_assert(std::atomic<SignalNote*>::is_always_lock_free);
+
+std::int64_t now_ms() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+/// A press of Ctrl-C reaches a rank from the terminal and again from its launcher: this is one. The
+/// next one comes from the same sender, or later; what launchers pass on may take any time.
+bool is_second(const SignalNote& note, int sender) noexcept {
+  constexpr std::int64_t kOnePress = 1000;  // ms
+  const int first = note.sender.load();
+  if (sender == first) return true;
+  const int launcher = ::getppid();
+  return sender != launcher && first != launcher && now_ms() - note.time_ms.load() > kOnePress;
+}
+
+/// Calls only what is safe in a handler.
+extern "C" void shardwise_note_signal(int signal, siginfo_t* info, void*) {
+  SignalNote* const note = current_note.load();
+  if (note == nullptr) return;
+  const int saved = errno;
+  const int sender = info->si_code == SI_USER || info->si_code == SI_TKILL ? info->si_pid : 0;
+  int none = 0;
+  if (note->signal.compare_exchange_strong(none, signal)) {
+    note->sender = sender;
+    note->time_ms = now_ms();
+    note->flag = true;
+  } else if (none == signal && (signal == SIGINT || signal == SIGTERM) &&
+             is_second(*note, sender)) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+  errno = saved;
+}
+
+/// Handlers for some signals while it lives.
+class Handlers {
+ public:
+  explicit Handlers(const std::vector<int>& signals) {
+    for (const int signal : signals) {
+      struct sigaction action {};
+      action.sa_sigaction = shardwise_note_signal;
+      action.sa_flags = SA_SIGINFO | SA_RESTART;
+      sigfillset(&action.sa_mask);
+      struct sigaction before {};
+      if (::sigaction(signal, &action, &before) != 0) {
+        restore();
+        throw InvalidArgument("a signal cannot be handled", std::to_string(signal),
+                              "give such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
+      }
+      before_.emplace_back(signal, before);
+    }
+  }
+  ~Handlers() { restore(); }
+  Handlers(const Handlers&) = delete;
+  Handlers& operator=(const Handlers&) = delete;
+
+ private:
+  void restore() noexcept {
+    for (auto it = before_.rbegin(); it != before_.rend(); ++it) {
+      ::sigaction(it->first, &it->second, nullptr);
+    }
+  }
+
+  std::vector<std::pair<int, struct sigaction>> before_;
+};
+
+/// The note of the one guard.
+class CurrentNote {
+ public:
+  explicit CurrentNote(SignalNote& note) {
+    SignalNote* none = nullptr;
+    if (current_note.compare_exchange_strong(none, &note)) return;
+    throw InvalidArgument("there is a StopGuard already", "this process", "make one of them");
+  }
+  ~CurrentNote() { current_note = nullptr; }
+  CurrentNote(const CurrentNote&) = delete;
+  CurrentNote& operator=(const CurrentNote&) = delete;
+};
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& e) {
+    const std::string text = e.what_without_backtrace();
+    return text.substr(0, text.find('\n'));
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "something that is no std::exception was thrown";
+  }
+}
+
+bool is_cancelled(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Cancelled&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+struct StopGuard::Impl {
+  explicit Impl(const Options& options)
+      : state(std::make_shared<StopState>(options.max_time, options.save_every)),
+        note(state->note()),
+        handlers(options.signals) {}
+
+  /// What became of run(), once all ranks know it.
+  struct Outcome {
+    std::exception_ptr error;  // of this rank's own
+  };
+
+  /// Runs `work`, and agrees with the other ranks on how it ended.
+  Outcome finish(const std::function<void()>& work) {
+    try {
+      work();
+      if (is_alone()) {
+        state->agree(state->own());
+      } else {
+        GroupAccess::end_run(group);
+      }
+      return {};
+    } catch (...) {
+      return give_up(std::current_exception());
+    }
+  }
+
+  /// Tells the other ranks, unless it heard it from them.
+  Outcome give_up(const std::exception_ptr& error) {
+    if (state->is_closed()) return {};
+    if (!GroupAccess::is_usable(group)) std::rethrow_exception(error);
+    const bool is_stop = is_cancelled(error) && (state->own() || state->agreed());
+    if (!is_stop) state->fail(text_of(error));
+    try {
+      if (is_alone()) {
+        state->agree(state->own());
+        state->close(!state->updates());
+      } else {
+        GroupAccess::give_up(group);
+      }
+    } catch (...) {
+      if (is_stop) throw;
+      std::rethrow_exception(error);  // it says more than that the others are gone, too
+    }
+    return {is_stop ? nullptr : error};
+  }
+
+  bool is_alone() const noexcept { return group.world_size() == 1; }
+
+  const std::shared_ptr<StopState> state;
+  const CurrentNote note;
+  const Handlers handlers;
+  ProcessGroup group;  // this process alone, until init_process_group()
+  bool has_group = false;
+};
+
+StopGuard::StopGuard() : StopGuard(Options{}) {}
+StopGuard::StopGuard(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+StopGuard::~StopGuard() = default;
+
+void StopGuard::request(const std::string& reason) { impl_->state->ask(reason); }
+
+bool StopGuard::should_stop() {
+  StopState& state = *impl_->state;
+  state.end_update();
+  if (impl_->is_alone()) state.agree(state.own());
+  return bool{state.agreed()};
+}
+
+bool StopGuard::should_save() {
+  StopState& state = *impl_->state;
+  if (impl_->is_alone() && state.is_save_due()) state.agree_on_save();
+  return state.take_save();
+}
+
+void StopGuard::run(const std::function<void()>& work, const std::function<void()>& save) {
+  StopState& state = *impl_->state;
+  const Impl::Outcome outcome = impl_->finish(work);
+  const StopWord agreed = state.agreed();
+  if (!agreed) return;
+  state.reopen();
+  std::exception_ptr not_saved;
+  if (save && state.can_save()) {
+    try {
+      save();
+    } catch (...) {
+      not_saved = std::current_exception();
+    }
+  }
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  if (agreed.level == StopLevel::kFailed) {
+    throw Error(ErrorCode::kDistributed, "a rank failed", agreed.reason,
+                not_saved          ? "no checkpoint was written: " + text_of(not_saved)
+                : state.can_save() ? "mend that, and start all ranks again"
+                                   : "no checkpoint was written, since rank 0 may have changed "
+                                     "a part of the parameters only; start all ranks again");
+  }
+  if (not_saved) std::rethrow_exception(not_saved);
+}
+
+std::string StopGuard::reason() const { return impl_->state->agreed().reason; }
+
+int StopGuard::exit_code() const {
+  const StopWord& agreed = impl_->state->agreed();
+  return agreed ? agreed.exit_code : impl_->state->own().exit_code;
+}
+
+CancelToken StopGuard::token() const noexcept {
+  return {std::shared_ptr<const CancelToken::Flag>(impl_->state, &impl_->state->flag())};
+}
+
+ProcessGroup init_process_group(const ProcessGroup::Options& options) {
+  const RankEnvironment ranks = rank_environment();
+  if (options.guard == nullptr) return ProcessGroup::connect(ranks, options, nullptr);
+  StopGuard::Impl& guard = *options.guard->impl_;
+  if (guard.has_group) {
+    throw InvalidArgument("the StopGuard has a group already", describe(ranks),
+                          "give it to the group of all ranks only");
+  }
+  const shardwise::detail::CancelScope scope(guard.state->flag());
+  ProcessGroup::Options joined = options;
+  joined.cancel = shardwise::detail::CancelScope::joined(options.cancel);
+  guard.group = ProcessGroup::connect(ranks, joined, guard.state);
+  guard.has_group = true;
+  return guard.group;
+}
+
+}  // namespace shardwise::libtorch

@@ -1,0 +1,429 @@
+// One rank of the tests of ranks that stop together: stop_program CASE [ARGUMENTS]. Ends with 0 if
+// the case held, else says on stderr what did not.
+
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error_types.h"
+#include "libtorch/group_access.h"
+#include "shardwise/libtorch/advanced.h"
+
+namespace {
+
+using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
+namespace sl = shardwise::libtorch;
+
+#define REQUIRE(condition)                                                              \
+  do {                                                                                  \
+    if (!(condition)) {                                                                 \
+      throw std::runtime_error(std::string("line ") + std::to_string(__LINE__) + ": " + \
+                               #condition);                                             \
+    }                                                                                   \
+  } while (false)
+
+using Arguments = std::vector<std::string>;
+constexpr std::uint64_t kEpochs = 2;
+constexpr std::int64_t kGlobalBatch = 7;
+
+/// What goes wrong, once.
+enum class Event : std::uint8_t {
+  kNone,
+  kSignalBeforeStep,
+  kSignalAfterStep,
+  kRequest,
+  kLate,
+  kThrowBeforeStep,
+  kThrowInUpdate,
+  kThrowAfterStep,
+  kDecoderThrows,
+  kSignalWhileFetching,
+  kSignalInEvaluation,
+  kThrowInEvaluation,
+  kSignalBeforeMeeting,
+  kNumber
+};
+
+struct Plan {
+  Event event = Event::kNone;
+  bool is_mine = false;
+  std::uint64_t step = 0;    ///< at which it happens
+  std::uint64_t sample = 0;  ///< whose decoder throws, or waits
+  int signal = SIGTERM;
+};
+
+/// What the column's function does, which threads call.
+struct Decoder {
+  std::atomic<std::int64_t> fails_at{-1};
+  std::atomic<std::int64_t> waits_at{-1};
+  std::atomic<bool> is_released{false};
+  int signal = SIGTERM;
+
+  void make(const Sample& sample, columns::Row& row) {
+    const auto number = static_cast<std::int64_t>(sample.index());
+    if (number == fails_at) throw BadField("thrown on purpose", "by the decoder", "");
+    if (number == waits_at) {
+      ::kill(::getpid(), signal);
+      while (!is_released) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    row.values<float>()[0] = static_cast<float>(number % 16);
+  }
+};
+
+/// Trains a row of numbers by whole ones, so that sums are the same on any number of ranks.
+class Trainer {
+ public:
+  Trainer(const Dataset& data, const sl::ProcessGroup& group, const std::string& path,
+          sl::StopGuard* guard, const Plan& plan)
+      : data_(data),
+        group_(group),
+        guard_(guard),
+        plan_(plan),
+        file_(path, group),
+        loader_(data, options(), sl::make_reducer(group)),
+        averager_({weight_}) {
+    if (plan.event == Event::kDecoderThrows) {
+      decoder_.fails_at = static_cast<std::int64_t>(plan.sample);
+    }
+    if (plan.event == Event::kSignalWhileFetching) {
+      decoder_.waits_at = static_cast<std::int64_t>(plan.sample);
+    }
+    decoder_.signal = plan.signal;
+    if (const auto last = file_.read()) {
+      weight_.copy_(last->tensor("weight"));
+      step_ = static_cast<std::uint64_t>(last->integer("step"));
+      loader_.restore(last->token());
+    }
+  }
+  ~Trainer() { decoder_.is_released = true; }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// @param check  is called after each step, with its number.
+  void run(const std::function<void(std::uint64_t, const torch::Tensor&)>& check) {
+    for (auto epoch : loader_.epochs(kEpochs)) {
+      for (auto& batch : epoch) {
+        happen(Event::kSignalBeforeStep);
+        happen(Event::kThrowBeforeStep);
+        happen(Event::kRequest);
+        weight_.mutable_grad() = torch::full_like(
+            weight_, batch.size() > 0 ? sl::to_tensor(batch["value"]).sum().item<float>() : 0.0F);
+        averager_.average(static_cast<std::int64_t>(batch.size()), group_);
+        happen(Event::kThrowInUpdate);
+        weight_.sub_(weight_.grad(), 0.5);
+        ++step_;
+        check(step_, weight_);
+        happen(Event::kSignalAfterStep);
+        happen(Event::kThrowAfterStep);
+        if (guard_ != nullptr && guard_->should_stop()) return;
+        if (step_ % 4 == 0) save();
+      }
+      epoch.prove();
+      evaluate();
+    }
+    has_ended = true;
+  }
+
+  void save() {
+    sl::Checkpoint checkpoint(loader_.state());
+    checkpoint.put("weight", weight_);
+    checkpoint.put("step", static_cast<std::int64_t>(step_));
+    file_.write(checkpoint);
+  }
+
+  std::uint64_t step() const { return step_; }
+  bool has_ended = false;
+
+ private:
+  Loader::Options options() {
+    Loader::Options options;
+    options.columns = {
+        columns::function("value", DType::kFloat32, {},
+                          [this](const Sample& sample, const Hash128&, columns::Row& row) {
+                            decoder_.make(sample, row);
+                          })};
+    options.order = {.seed = 5, .kind = Chunked{.chunk_size = 5, .window = 2}};
+    options.global_batch_size = kGlobalBatch;
+    options.threads = 2;
+    return options;
+  }
+
+  void evaluate() {
+    const sl::Measure measure = [&](const torch::Tensor& images, const torch::Tensor&) {
+      happen(Event::kSignalInEvaluation);
+      happen(Event::kThrowInEvaluation);
+      return torch::ones({images.size(0)});
+    };
+    const auto means = sl::exact_means(measure, data_, group_, {.batch_size = 3, .threads = 1});
+    REQUIRE(means.at(0).value() == 1);
+  }
+
+  void happen(Event event) {
+    if (event != plan_.event || !plan_.is_mine) return;
+    const bool is_evaluation =
+        event == Event::kSignalInEvaluation || event == Event::kThrowInEvaluation;
+    if (!is_evaluation && step_ < plan_.step) return;
+    plan_.is_mine = false;
+    switch (event) {
+      case Event::kSignalBeforeStep:
+      case Event::kSignalAfterStep:
+      case Event::kSignalInEvaluation:
+        ::kill(::getpid(), plan_.signal);
+        return;
+      case Event::kRequest:
+        std::thread([&] { guard_->request("asked by a thread"); }).join();
+        return;
+      default:
+        throw std::runtime_error("thrown on purpose");
+    }
+  }
+
+  const Dataset& data_;
+  const sl::ProcessGroup group_;
+  sl::StopGuard* const guard_;
+  Plan plan_;
+  Decoder decoder_;
+  sl::CheckpointFile file_;
+  Loader loader_;
+  torch::Tensor weight_ = torch::zeros({1000});
+  sl::GradientAverager averager_;
+  std::uint64_t step_ = 0;
+};
+
+/// Runs that are stopped again and again, in every way, until they end.
+class Lives {
+ public:
+  Lives(const Dataset& data, std::string path)
+      : data_(data), path_(std::move(path)), control_(sl::init_process_group()) {
+    Trainer whole(data_, control_, path_ + ".whole", nullptr, {});
+    whole.run(
+        [&](std::uint64_t, const torch::Tensor& weight) { known_.push_back(weight.clone()); });
+    REQUIRE(whole.has_ended && known_.size() == kEpochs * ((data_.size() + 6) / 7));
+  }
+
+  /// @return how often it was stopped.
+  int live(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const std::string path = path_ + "." + std::to_string(seed);
+    int stops = 0;
+    while (!live_piece(path, random, seed)) ++stops;
+    return stops;
+  }
+
+ private:
+  Plan draw(std::mt19937_64& random) const {
+    constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    Plan plan;
+    plan.event = static_cast<Event>(random() % static_cast<unsigned>(Event::kNumber));
+    plan.is_mine = static_cast<int>(random() % static_cast<unsigned>(control_.world_size())) ==
+                   control_.rank();
+    plan.step = random() % known_.size();
+    plan.sample = random() % data_.size();
+    plan.signal = kSignals[random() % kSignals.size()];
+    return plan;
+  }
+
+  /// True if the run came to its end.
+  bool live_piece(const std::string& path, std::mt19937_64& random, std::uint64_t seed) {
+    const Plan plan = draw(random);
+    const auto late = std::chrono::milliseconds(1 + random() % 200);
+    where_ = "life " + std::to_string(seed) + ", event " +
+             std::to_string(static_cast<int>(plan.event)) + ", step " + std::to_string(plan.step);
+    const bool is_late = plan.event == Event::kLate && plan.is_mine;
+    sl::StopGuard guard({.max_time = is_late ? late : std::chrono::milliseconds(0)});
+    std::string error;
+    ErrorCode code = ErrorCode::kIo;
+    bool has_ended = false;
+    std::optional<std::uint64_t> step;
+    try {
+      if (plan.event == Event::kSignalBeforeMeeting && plan.is_mine) ::raise(plan.signal);
+      // Others may have to wait for a rank that was interrupted before they knew it.
+      const auto most = std::chrono::seconds(plan.event == Event::kSignalBeforeMeeting ? 3 : 300);
+      const auto group = sl::init_process_group({.connect_timeout = most, .guard = &guard});
+      Trainer trainer(data_, group, path, &guard, plan);
+      bool saved = false;
+      try {
+        guard.run(
+            [&] {
+              trainer.run([&](std::uint64_t number, const torch::Tensor& weight) {
+                REQUIRE(weight.equal(known_.at(number - 1)));
+              });
+            },
+            [&] {
+              trainer.save();
+              saved = true;
+            });
+      } catch (const std::exception& e) {
+        error = e.what();
+        if (const auto* known = dynamic_cast<const Error*>(&e)) code = known->code();
+      }
+      has_ended = trainer.has_ended;
+      if (saved) step = trainer.step();
+    } catch (const Error& e) {
+      if (plan.event != Event::kSignalBeforeMeeting) throw;
+      error = e.what();
+      code = e.code();
+    }
+    check(plan, guard, has_ended, error, code);
+    check_checkpoint(path, plan, step);
+    return has_ended;
+  }
+
+  void check(const Plan& plan, const sl::StopGuard& guard, bool has_ended, const std::string& error,
+             ErrorCode code) {
+    const bool fails =
+        plan.event == Event::kThrowBeforeStep || plan.event == Event::kThrowInUpdate ||
+        plan.event == Event::kThrowAfterStep || plan.event == Event::kDecoderThrows ||
+        plan.event == Event::kThrowInEvaluation;
+    // The wait for other ranks was interrupted; unless they were all there already.
+    if (plan.event == Event::kSignalBeforeMeeting && !error.empty()) {
+      require(code == (plan.is_mine ? ErrorCode::kCancelled : ErrorCode::kDistributed), error);
+      require(guard.exit_code() == (plan.is_mine ? 128 + plan.signal : 0), error);
+      return;
+    }
+    // All ranks ended in one way.
+    control_.require_same({{"reason", guard.reason()},
+                           {"exit code", std::to_string(guard.exit_code())},
+                           {"error", error.empty() ? "no" : "yes"},
+                           {"end", has_ended ? "yes" : "no"}});
+    const bool failed = control_.any(!error.empty());
+    require(!failed || fails, error);
+    require(guard.exit_code() == 1 || !failed, guard.reason());
+    const bool has_signal =
+        plan.event == Event::kSignalBeforeStep || plan.event == Event::kSignalAfterStep ||
+        plan.event == Event::kSignalWhileFetching || plan.event == Event::kSignalInEvaluation;
+    if (!failed && !guard.reason().empty()) {
+      require(guard.exit_code() == (has_signal ? 128 + plan.signal : 0), guard.reason());
+    }
+    if (!failed) return;
+    const bool is_own = error.find("thrown on purpose") != std::string::npos;
+    const bool is_of_other = code == ErrorCode::kDistributed;
+    require(is_own && guard.reason().find("thrown on purpose") != std::string::npos, error);
+    if (control_.world_size() > 1) {
+      require(control_.all_reduce(std::int64_t{is_of_other}) == control_.world_size() - 1, error);
+      require(!is_of_other || error.find("a rank failed: rank ") != std::string::npos, error);
+    }
+  }
+
+  /// The checkpoint holds a whole step, and the last one if the ranks wrote it as they stopped.
+  void check_checkpoint(const std::string& path, const Plan& plan,
+                        const std::optional<std::uint64_t>& step) {
+    const auto last = sl::CheckpointFile(path, control_).read();
+    if (step) require(last.has_value(), "no checkpoint");
+    if (!last) return;
+    const auto number = static_cast<std::size_t>(last->integer("step"));
+    const auto weight = number == 0 ? torch::zeros({1000}) : known_.at(number - 1);
+    require(last->tensor("weight").equal(weight), "the weight is not that of the step");
+    const bool is_behind = plan.event == Event::kThrowInUpdate && plan.is_mine;
+    if (step && !is_behind) require(*step == number, "the step is not the last one");
+  }
+
+  void require(bool holds, const std::string& what) const {
+    if (!holds) throw std::runtime_error(where_ + ": " + what);
+  }
+
+  const Dataset& data_;
+  const std::string path_;
+  const sl::ProcessGroup control_;  // of ranks that agree beside the runs
+  std::vector<torch::Tensor> known_;
+  std::string where_;
+};
+
+/// lives INDEX PATH STOPS SEED: lives until so many stops have come.
+void lives(const Arguments& arguments) {
+  const auto data = Dataset::open(arguments[1]);
+  Lives all(data, arguments[2]);
+  std::uint64_t seed = std::stoull(arguments[4]);
+  for (int stops = 0; stops < std::stoi(arguments[3]); ++seed) stops += all.live(seed);
+}
+
+/// count INDEX PATH: a step has one exchange, and the collective of the gradients.
+void count(const Arguments& arguments) {
+  const auto data = Dataset::open(arguments[1]);
+  sl::StopGuard guard;
+  const auto group = sl::init_process_group({.guard = &guard});
+  auto weight = torch::zeros({1000});
+  sl::GradientAverager averager({weight});
+  Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 2, .threads = 1},
+                sl::make_reducer(group));
+  guard.run([&] {
+    auto epoch = loader.epoch();
+    auto before = sl::GroupAccess::counts(group);
+    for (auto& batch : epoch) {
+      weight.mutable_grad() = torch::ones_like(weight);
+      averager.average(static_cast<std::int64_t>(batch.size()), group);
+      REQUIRE(!guard.should_stop() && !guard.should_save());
+      const auto after = sl::GroupAccess::counts(group);
+      REQUIRE(after.exchanges == before.exchanges + 1);
+      REQUIRE(after.collectives == before.collectives + 1);
+      before = after;
+    }
+    epoch.prove();
+  });
+  REQUIRE(guard.reason().empty() && guard.exit_code() == 0);
+}
+
+/// saves: all ranks hear that a checkpoint is due, by rank 0's clock.
+void saves(const Arguments&) {
+  const int rank = std::stoi(std::getenv("RANK"));
+  sl::StopGuard guard({.save_every = std::chrono::milliseconds(rank == 0 ? 30 : 1)});
+  const auto group = sl::init_process_group({.guard = &guard});
+  int num_saves = 0;
+  while (num_saves < 3) {
+    const auto start = std::chrono::steady_clock::now();
+    bool is_due = false;
+    while (!is_due) {
+      group.barrier();
+      is_due = guard.should_save();
+      REQUIRE(group.all_reduce(std::int64_t{is_due}) == (is_due ? group.world_size() : 0));
+    }
+    REQUIRE(rank != 0 || num_saves == 0 ||
+            std::chrono::steady_clock::now() - start > std::chrono::milliseconds(20));
+    ++num_saves;
+  }
+}
+
+/// second: the second SIGINT ends the process at once.
+void second(const Arguments&) {
+  sl::StopGuard guard;
+  ::kill(::getpid(), SIGINT);
+  REQUIRE(guard.should_stop() && guard.exit_code() == 130 && guard.token().is_cancelled());
+  ::kill(::getpid(), SIGTERM);  // another one changes nothing
+  REQUIRE(guard.exit_code() == 130);
+  ::kill(::getpid(), SIGINT);
+  throw std::runtime_error("the process goes on");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments(argv + 1, argv + argc);
+  const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
+      {"lives", lives}, {"count", count}, {"saves", saves}, {"second", second}};
+  torch::set_num_threads(1);
+  try {
+    for (const auto& [name, run] : cases) {
+      if (!arguments.empty() && arguments[0] == name) {
+        run(arguments);
+        return 0;
+      }
+    }
+    throw std::runtime_error("no such case");
+  } catch (const std::exception& e) {
+    const char* rank = std::getenv("RANK");
+    std::cerr << "rank " << (rank != nullptr ? rank : "?") << ": " << e.what() << std::endl;
+    return 1;
+  }
+}

@@ -1,0 +1,124 @@
+#include <csignal>
+#include <cstdlib>
+
+#include "libtorch/local_ranks.h"
+#include "shardwise/libtorch/process_group.h"
+#include "shardwise/libtorch/stop_guard.h"
+#include "support/dataset.h"
+#include "support/images.h"
+#include "support/support.h"
+
+namespace shardwise::libtorch {
+namespace {
+
+using testing::HasSubstr;
+
+class StopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+  }
+
+  void make_data() {
+    std::vector<test::Fields> samples;
+    for (int i = 0; i < 43; ++i) {
+      samples.push_back({{"png", test::solid_png(4, 4, i)}, {"cls", std::to_string(i % 7)}});
+    }
+    test::make_dataset(dir_, "train", samples, 10);
+  }
+
+  LocalRanksResult run(int num_ranks, const std::vector<std::string>& arguments) {
+    LocalRanksOptions options;
+    options.num_ranks = num_ranks;
+    options.arguments = {SHARDWISE_STOP_PROGRAM};
+    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+    return run_local_ranks(options);
+  }
+
+  test::TempDir dir_;
+};
+
+class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {};
+
+TEST_P(StopWorldTest, RanksThatStopInAnyWayEndAtOneStepWithAnExactCheckpoint) {
+  make_data();
+  // SHARDWISE_STOPS=50 for 200 stops in all.
+  const char* const wanted = std::getenv("SHARDWISE_STOPS");
+  const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
+  EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
+                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1"})
+                  .ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, StopWorldTest, testing::Values(1, 2, 3, 4));
+
+TEST_F(StopTest, AStepHasTheCollectivesOfItsGradientsAndNoOther) {
+  make_data();
+  EXPECT_TRUE(run(2, {"count", dir_ / "train.idx"}).ok());
+}
+
+TEST_F(StopTest, AllRanksHearThatACheckpointIsDue) { EXPECT_TRUE(run(2, {"saves"}).ok()); }
+
+TEST_F(StopTest, TheSecondCtrlCEndsTheProcess) {
+  const auto result = run(1, {"second"});
+  EXPECT_EQ(result.ranks[0].signal, SIGINT);
+}
+
+TEST(StopGuardTest, HandlersAreThoseFromBeforeOnceItIsGone) {
+  const auto handler_of = [](int signal) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    return action.sa_handler;
+  };
+  std::signal(SIGUSR2, SIG_IGN);
+  {
+    const StopGuard guard({.signals = {SIGUSR1, SIGUSR2}});
+    EXPECT_NE(handler_of(SIGUSR1), SIG_DFL);
+    EXPECT_NE(handler_of(SIGUSR2), SIG_IGN);
+    EXPECT_EQ(handler_of(SIGTERM), SIG_DFL) << "it was not asked for";
+  }
+  EXPECT_EQ(handler_of(SIGUSR1), SIG_DFL);
+  EXPECT_EQ(handler_of(SIGUSR2), SIG_IGN);
+  std::signal(SIGUSR2, SIG_DFL);
+}
+
+TEST(StopGuardTest, ImpossibleOnesAreRefused) {
+  EXPECT_THAT(test::error_text([] {
+                StopGuard({.signals = {SIGTERM, SIGKILL}});
+              }),
+              HasSubstr("a signal cannot be handled: 9"));
+  const StopGuard first;
+  EXPECT_THAT(test::error_text([] { StopGuard second; }),
+              HasSubstr("there is a StopGuard already"));
+}
+
+TEST(StopGuardTest, AProcessAloneStopsAtOnceAndSavesWhenItsLoopThrows) {
+  StopGuard guard({.signals = {SIGUSR1}});
+  bool saved = false;
+  EXPECT_FALSE(guard.should_stop());
+  guard.run([] {}, [&] { saved = true; });
+  EXPECT_FALSE(saved) << "the loop came to its end";
+  EXPECT_THAT(test::error_text([&] {
+                guard.run([] { throw InvalidArgument("no good", "here", "mend it"); },
+                          [&] { saved = true; });
+              }),
+              HasSubstr("no good: here; mend it"));
+  EXPECT_TRUE(saved);
+  EXPECT_EQ(guard.exit_code(), 1);
+}
+
+TEST(StopGuardTest, AReasonIsKeptAndASignalIsMoreThanARequest) {
+  StopGuard guard({.signals = {SIGUSR1}});
+  guard.request("no better for a while");
+  guard.request("another");
+  EXPECT_TRUE(guard.should_stop());
+  EXPECT_EQ(guard.reason(), "no better for a while");
+  EXPECT_EQ(guard.exit_code(), 0);
+  ::raise(SIGUSR1);
+  EXPECT_TRUE(guard.should_stop());
+  EXPECT_EQ(guard.reason(), "SIGUSR1");
+  EXPECT_EQ(guard.exit_code(), 128 + SIGUSR1);
+}
+
+}  // namespace
+}  // namespace shardwise::libtorch

@@ -1,0 +1,78 @@
+// shardwise-train finds the number of classes without a look at the labels.
+
+#include <cstdlib>
+
+#include "storage/test_http_server.h"
+#include "support/images.h"
+#include "tools/process.h"
+
+namespace shardwise::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class TrainClassesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("XDG_CACHE_HOME", (dir_ / "cache").c_str(), 1);
+    TarBuilder tar;
+    for (int i = 0; i < 24; ++i) {
+      tar.file(std::to_string(i) + ".cls", std::to_string(i % 3));
+      tar.file(std::to_string(i) + ".png", solid_png(8, 8, 10 * i));
+    }
+    server_.serve("/train.tar", {.body = tar.end().bytes()});
+    index("plain.idx", {});
+    index("column.idx", {"--column", "label=cls"});
+  }
+  void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
+
+  void index(const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {SHARDWISE_PROGRAM, "index", "-o", dir_ / name});
+    more.push_back(server_.url("/train.tar"));
+    const auto finished = run(std::move(more));
+    ASSERT_EQ(finished.code, 0) << finished.err;
+  }
+  Finished train(const std::string& index, std::vector<std::string> more) const {
+    std::vector<std::string> all = {
+        SHARDWISE_TRAIN, "--train", dir_ / index,        "--epochs", "1",       "--quiet",
+        "--threads",     "1",       "--compute-threads", "1",        "--cache", dir_ / "shards"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(std::move(all));
+  }
+
+  const TempDir dir_;
+  TestHttpServer server_;
+};
+
+TEST_F(TrainClassesTest, NoShardIsFetchedToCountThem) {
+  const int gets = server_.gets("/train.tar");
+  const auto refused = train("plain.idx", {});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(
+      refused.err,
+      AllOf(HasSubstr("the number of classes is not known before all shards are fetched: '"),
+            HasSubstr("plain.idx'; name it with --classes, or build the index with "
+                      "--column cls\n")));
+  EXPECT_EQ(server_.gets("/train.tar"), gets);
+}
+
+TEST_F(TrainClassesTest, TheyComeFromTheColumnOrTheOption) {
+  EXPECT_EQ(train("plain.idx", {"--classes", "3"}).code, 0);
+  const auto from_column = train("column.idx", {"--checkpoint", dir_ / "run.pt"});
+  EXPECT_EQ(from_column.code, 0) << from_column.err;
+  EXPECT_THAT(
+      train("column.idx", {"--checkpoint", dir_ / "run.pt", "--resume", "--classes", "5"}).err,
+      HasSubstr("3 there, 5 here"));
+}
+
+TEST_F(TrainClassesTest, ALabelThatIsNoClassIsNamedWhereItIsMet) {
+  const auto finished = train("plain.idx", {"--classes", "2"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("a label is not a class: sample "),
+                    HasSubstr(" is of 2; labels are numbers from 0, below --classes")));
+}
+
+}  // namespace
+}  // namespace shardwise::test
