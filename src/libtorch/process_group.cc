@@ -292,8 +292,8 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
             ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
             : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address()));
     const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        store, environment.rank, environment.world_size, gloo_options);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank,
+                                                            environment.world_size, gloo_options);
     impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
     store->close();
     meeting.finish();  // nobody needs rank 0 after this
