@@ -91,7 +91,12 @@ class IndexSource(ray.data.Datasource):
     """
 
     def __init__(
-        self, data: _core.Dataset, reading: Reading, columns: tuple[Column, ...], deal: int
+        self,
+        data: _core.Dataset,
+        reading: Reading,
+        columns: tuple[Column, ...],
+        deal: int,
+        is_auto: bool,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._predicate_expr: Any = None
@@ -99,6 +104,7 @@ class IndexSource(ray.data.Datasource):
         self._all_columns = layout_of(data).columns
         self._columns = columns
         self._deal = deal
+        self._is_auto = is_auto
         self._condition: str | None = None
         self._projection_map: dict[str, str] | None = None
 
@@ -166,10 +172,14 @@ class IndexSource(ray.data.Datasource):
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[Any]:
-        """So many tasks, or as many as there are rows."""
+        """So many tasks, or as many as there are rows. Where nobody said how many, as many more as
+        there are blocks of the size that Ray aims at."""
         context = ray.data.DataContext.get_current() if data_context is None else data_context
         reading = self.placed(context)
         target = context.target_max_block_size or 1 << 62
+        if self._is_auto:
+            plan = self._planned(reading)
+            parallelism = max(parallelism, -(-plan.bytes(0, plan.num_slots) // target))
         if self._deal > 1 and not context.get_config(PLACE):
             runs = self._dealt(reading, parallelism, target)
         else:
@@ -272,7 +282,9 @@ def read(
     deal: to how many consumers streaming_split(deal, equal=False) will give the rows: each gets
         those of its rank, in order. Maps between them must keep the number of rows of a block, and
         not make blocks that are larger than DataContext.target_max_block_size.
-    override_num_blocks, concurrency, ray_remote_args: as of ray.data.read_datasource().
+    override_num_blocks: how many tasks; by default two for each CPU, or as many as there are blocks
+        of the context's target_max_block_size. concurrency, ray_remote_args: as of
+        ray.data.read_datasource().
 
     Rows come in order (its context has preserve_order). count(), schema() and size_bytes() are
     known without reading: sizes exactly for fields, on average for texts. A task is a run of the
@@ -303,14 +315,23 @@ def read(
     if resume is not None:
         reading = reading._replace(epoch=_epoch_of(data, reading, epoch))
     sampler_of(reading)  # what is wrong is said here
+    is_auto = override_num_blocks is None
     made: ray.data.Dataset = ray.data.read_datasource(
-        IndexSource(data, reading, chosen_columns(layout, names), deal),
-        override_num_blocks=override_num_blocks,
+        IndexSource(data, reading, chosen_columns(layout, names), deal, is_auto),
+        override_num_blocks=_few_tasks() if is_auto else override_num_blocks,
         concurrency=concurrency,
         ray_remote_args=ray_remote_args,
     )
     made.context.execution_options.preserve_order = True
     return made
+
+
+def _few_tasks() -> int:
+    """Two for each CPU: Ray itself would ask for 200, or one a MiB, of 20 ms each."""
+    if not ray.is_initialized():
+        ray.init()
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return max(2, 2 * int(resources.get("CPU", 1)))
 
 
 def _epoch_of(data: _core.Dataset, reading: Reading, given: int) -> int:
