@@ -124,7 +124,7 @@ def two_epochs_in_spite_of_a_kill(config: dict[str, Any]) -> None:
         proof = shard.prove()
         if rank == 0:
             with open(out / "proofs.txt", "a") as file:
-                print(world_size, proof, file=file)
+                file.write(f"{world_size} {proof}\n")
 
 
 def test_a_run_goes_on_with_fewer_workers_after_one_was_killed(
