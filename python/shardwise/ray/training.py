@@ -53,6 +53,13 @@ def _current(context: Any) -> Iterator[None]:
         ray.data.DataContext._set_current(before)
 
 
+def _holding(data: Any, bundles: Iterator[Any]) -> Iterator[Any]:
+    """The same, and the dataset while it lasts: one that is dropped ends what it executes, and rows
+    would be missing."""
+    yield from bundles
+    del data
+
+
 def _rows(batch: Any) -> int:
     return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
 
@@ -238,7 +245,8 @@ class ExactShard(ray.data.DataIterator):
     def _to_ref_bundle_iterator(self) -> Any:
         data = self._dataset()
         with _current(data.context):  # tasks are planned now
-            return data.iterator()._to_ref_bundle_iterator()
+            bundles, *others = data.iterator()._to_ref_bundle_iterator()
+        return _holding(data, bundles), *others
 
     def stats(self) -> str:
         return str(self._dataset().stats())

@@ -17,6 +17,7 @@ def running_ray(cpus: int = 2, **options: Any) -> Iterator[None]:
     import ray
 
     ray.init(
+        address="local",  # whatever else runs on this machine
         num_cpus=cpus,
         object_store_memory=200 << 20,
         include_dashboard=False,

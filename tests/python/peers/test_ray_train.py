@@ -124,7 +124,7 @@ def two_epochs_in_spite_of_a_kill(config: dict[str, Any]) -> None:
         proof = shard.prove()
         if rank == 0:
             with open(out / "proofs.txt", "a") as file:
-                print(world_size, proof, file=file)
+                file.write(f"{world_size} {proof}\n")
 
 
 def test_a_run_goes_on_with_fewer_workers_after_one_was_killed(
@@ -170,3 +170,17 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     for _ in alone.iter_batches(batch_format="pyarrow"):
         pass
     assert alone.prove() == f"epoch 5: {NUM_SAMPLES} samples, each exactly once: proven"
+
+
+def test_tasks_of_a_rank_may_be_kept_on_its_node(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
+    node = ray.get_runtime_context().get_node_id()
+    config = sr.ExactDataConfig(local=True)
+    try:
+        shard = config.configure({"train": data}, 1, None, [node])[0]["train"]
+    except errors.Unsupported as error:  # of older versions
+        assert str(error) == "local=True needs Ray 2.60 or newer"
+        return
+    assert [row["__index__"] for row in shard.iter_rows()] == list(
+        Sampler(shardwise.open(train), SHUFFLED)
+    )
