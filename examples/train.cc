@@ -1,5 +1,6 @@
 // Trains a linear classifier on samples (image, cls), data parallel, and proves each epoch. The
-// checkpoint holds the model and where the run stands; a run goes on from it, on any ranks.
+// checkpoint holds the model and where the run stands; a run goes on from it, on any ranks. After
+// Ctrl-C, SIGTERM or an error on one rank all ranks stop after the same step, with a checkpoint.
 //
 //     train SHARDS EPOCHS CHECKPOINT     alone, or under torchrun --no-python, mpirun or srun
 
@@ -12,7 +13,8 @@ namespace sl = shardwise::libtorch;
 
 int main(int argc, char** argv) try {
   if (argc != 4) return std::fputs("usage: train SHARDS EPOCHS CHECKPOINT\n", stderr), 2;
-  const sl::ProcessGroup group = sl::init_process_group();
+  sl::StopGuard guard;
+  const sl::ProcessGroup group = sl::init_process_group({.guard = &guard});
   torch::nn::Linear model(3 * 16 * 16, 10);
   sl::ImageLoader loader(shardwise::Dataset::open(argv[1]), group,
                          {.order = {.seed = 17}, .batch_size = 8, .resize = {16, 16}});
@@ -26,21 +28,29 @@ int main(int argc, char** argv) try {
   sl::broadcast_parameters(*model, group);
   sl::GradientAverager gradients(model->parameters());
   const auto sum = torch::nn::CrossEntropyLossOptions().reduction(torch::kSum);
-  for (auto epoch : loader.epochs(std::stoull(argv[2]))) {
-    for (auto& batch : epoch) {  // images: uint8 [N, 3, 16, 16]; labels: int64 [N]; N may be 0
-      optimizer.zero_grad();
-      const auto scores = model->forward(batch.images.to(torch::kFloat).div(255).flatten(1));
-      torch::nn::functional::cross_entropy(scores, batch.labels, sum).backward();
-      gradients.average(batch.size(), group);  // over the samples of this step on all ranks
-      optimizer.step();
-    }
-    const std::string proof = epoch.prove();  // NotExact if a sample is missing, or came twice
-    sl::Checkpoint now(loader.state());       // as prove(), called by every rank
+  const auto save = [&] {
+    sl::Checkpoint now(loader.state());  // called by every rank
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
     file.write(now);
-    if (group.is_first()) std::puts(proof.c_str());
-  }
+  };
+  const auto run = [&] {
+    for (auto epoch : loader.epochs(std::stoull(argv[2]))) {
+      for (auto& batch : epoch) {  // images: uint8 [N, 3, 16, 16]; labels: int64 [N]; N may be 0
+        optimizer.zero_grad();
+        const auto scores = model->forward(batch.images.to(torch::kFloat).div(255).flatten(1));
+        torch::nn::functional::cross_entropy(scores, batch.labels, sum).backward();
+        gradients.average(batch.size(), group);  // over the samples of this step on all ranks
+        optimizer.step();
+        if (guard.should_stop()) return;  // the same on all ranks
+      }
+      const std::string proof = epoch.prove();  // NotExact if a sample is missing, or came twice
+      save();
+      if (group.is_first()) std::puts(proof.c_str());
+    }
+  };
+  guard.run(run, save);  // save() if the ranks stop within run()
+  return guard.exit_code();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "train: %s\n", e.what());
   return 1;

@@ -402,9 +402,13 @@ void Meeting::handle(const std::string& message) {
               "look at what listens at the port, and start all ranks again");
 }
 
-/// For loops that do not listen to the hub: Cancelled, or a notice.
+/// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
+/// hub yet tries a little longer, since the others would wait for it.
 void Meeting::check_time(const std::string& waiting_for) {
-  if (options_.cancel.is_cancelled()) {
+  constexpr milliseconds kLastTry{300};
+  const auto now = Clock::now();
+  if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
+  if (cancelled_ && now - *cancelled_ > kLastTry) {
     throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
   }
   take_notice(waiting_for);

@@ -120,6 +120,7 @@ class SHARDWISE_EXPORT Meeting {
   Clock::time_point heard_;
   Clock::time_point next_notice_;
   Clock::time_point last_notice_{};
+  std::optional<Clock::time_point> cancelled_;  // since when that is known
   std::string noticed_;
 };
 

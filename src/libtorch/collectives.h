@@ -29,6 +29,9 @@ class Collectives {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
+  /// Lets go of the group, whose connections end if nobody else holds it. No call may follow.
+  virtual void close() = 0;
+
   /// The tensor itself, if the group can take it, or a copy that it can.
   [[nodiscard]] torch::Tensor prepared(const torch::Tensor& tensor) const {
     if (tensor.is_cuda() ? takes_gpu_ : takes_cpu_ && tensor.device().is_cpu()) {
@@ -78,6 +81,7 @@ class CollectivesOf final : public Collectives {
 
   [[nodiscard]] int rank() const override { return group_.getRank(); }
   [[nodiscard]] int size() const override { return group_.getSize(); }
+  void close() override { owner_.reset(); }
 
   std::vector<torch::Tensor> all_gather(const torch::Tensor& input,
                                         std::chrono::milliseconds timeout) override {

@@ -9,12 +9,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <random>
 #include <string_view>
 #include <type_traits>
 
 #include "base/agreement.h"
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/letter_box.h"
 #include "base/meeting.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
@@ -129,6 +132,10 @@ struct ProcessGroup::Impl : GroupBase {
   bool broken SHARDWISE_GUARDED_BY(mutex) = false;
   std::uint64_t num_calls SHARDWISE_GUARDED_BY(mutex) = 0;
   std::vector<Meeting::Place> places;  // by rank
+  std::optional<LetterBox> box;
+  LetterBox::Options letters;
+  std::string last_call = "none";  // that all ranks made
+  std::uint64_t num_steps = 0;     // gradients that were averaged
 
   /// Calls `collective(calls)` once every rank has announced the same call, with what goes along.
   /// @param action  what cannot be done, for errors.
@@ -166,6 +173,7 @@ struct ProcessGroup::Impl : GroupBase {
       }
     }
     require_same_call(action, calls);
+    last_call = std::to_string(own.number) + ", " + describe(own);
     run(action, [&] {
       collective(calls);
       return 0;
@@ -221,11 +229,41 @@ struct ProcessGroup::Impl : GroupBase {
     try {
       return work();
     } catch (const std::exception& e) {
-      throw Error(ErrorCode::kDistributed, std::string(action) + " (" + reason_of(e) + ")",
-                  describe(environment),
+      throw_lost(action, reason_of(e));
+    }
+  }
+
+  /// Says who is gone. The connections are closed first: ranks that wait for this one fail then,
+  /// too, and do not wait until their timeout.
+  [[noreturn]] void throw_lost(const std::string& action, const std::string& reason) {
+    if (!box) {  // a group of the program, which may go on with it
+      throw Error(ErrorCode::kDistributed, action + " (" + reason + ")", describe(environment),
                   "a peer ended or hangs: look at what the other ranks said last, then start all "
                   "ranks again from the last checkpoint");
     }
+    collectives->close();
+    const LetterBox::Lost lost = box->ask(letters);
+    std::string what = reason;
+    std::vector<int> ranks = lost.ended;
+    if (!lost.ended.empty()) {
+      what = lost.ended.size() == 1 ? "a rank ended" : "ranks ended";
+    } else if (lost.is_own) {
+      what = "the other ranks gave this one up, since it did not answer in time";
+    } else if (!lost.silent.empty()) {
+      ranks = lost.silent;
+      what = ranks.size() == 1 ? "a rank does not answer" : "ranks do not answer";
+    }
+    std::string where = describe(environment);
+    for (const int rank : ranks) {
+      where += (rank == ranks.front() ? " lost " : ", ") + name_of(static_cast<std::size_t>(rank));
+    }
+    where += "; the last call of all ranks was " + last_call;
+    if (num_steps > 0) where += ", after " + std::to_string(num_steps) + " steps";
+    throw Error(ErrorCode::kDistributed, action + " (" + what + ")", where,
+                ranks.empty() ? "look at what the other ranks said last, then start all ranks "
+                                "again from the last checkpoint"
+                              : "look at what was said there last, then start all ranks again from "
+                                "the last checkpoint");
   }
 
   Calls exchange(const Announcement& own) {
@@ -355,17 +393,38 @@ Record versions() {
   return {{"version of shardwise", SHARDWISE_VERSION}, {"version of LibTorch", TORCH_VERSION}};
 }
 
+}  // namespace
+
 #ifdef SHARDWISE_HAVE_GLOO
+
+namespace {
+
 /// One more for each group of this process: what ranks meet for.
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;
 }
-#endif
+
+std::string random_name() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
+}
+
+/// Where the ranks' letter boxes are.
+LetterBox::Options letters_of(Meeting& meeting, const RankEnvironment& ranks) {
+  LetterBox::Options letters;
+  letters.rank = ranks.rank;
+  letters.key = meeting.get("letters");
+  for (int rank = 0; rank < ranks.world_size; ++rank) {
+    const auto port = parse_int64(meeting.get("letters " + std::to_string(rank))).value_or(0);
+    letters.addresses.push_back({meeting.places()[static_cast<std::size_t>(rank)].address,
+                                 static_cast<std::uint16_t>(port)});
+  }
+  return letters;
+}
 
 }  // namespace
 
-#ifdef SHARDWISE_HAVE_GLOO
 ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
                                    const ProcessGroup::Options& options,
                                    std::shared_ptr<StopState> stop) {
@@ -392,17 +451,22 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   }
   try {
     auto gloo_options = c10d::ProcessGroupGloo::Options::create();
-    gloo_options->timeout = meeting.time_left();
+    // Of LibTorch 1.13 most calls know no other; all ranks are there, so connecting takes no time.
+    gloo_options->timeout = options.timeout;
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     gloo_options->devices.push_back(
         interface != nullptr
             ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
             : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address()));
+    impl->box.emplace(meeting.own_address());
+    if (environment.rank == 0) meeting.set("letters", random_name());
+    meeting.set("letters " + std::to_string(environment.rank), std::to_string(impl->box->port()));
     const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank,
                                                             environment.world_size, gloo_options);
     impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
     store->close();
+    impl->letters = letters_of(meeting, environment);
     meeting.finish();  // nobody needs rank 0 after this
   } catch (const Error&) {
     throw;
@@ -448,6 +512,7 @@ std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch:
       impl.reduce(tensors, c10d::ReduceOp::SUM);
     });
   });
+  ++impl.num_steps;
   if (impl.stop) impl.stop->begin_update();
   return total;
 }

@@ -253,24 +253,39 @@ TEST_F(DistributedTest, AnEpochWithABatchLeftOutIsNotProvenOnAnyRank) {
   EXPECT_TRUE(run(3, {"unproven", dir / "train.idx"}).ok());
 }
 
-TEST_F(DistributedTest, ALostPeerIsAnErrorAndNoHang) {
+TEST_F(DistributedTest, OfALostPeerAllOthersSayWhichItWas) {
   const test::TempDir dir;
-  const auto result = run(3, {"lost", dir / "error"});
-  EXPECT_EQ(result.first_failed, 1);
-  EXPECT_EQ(result.ranks[1].signal, SIGKILL);
-  for (const int rank : {0, 2}) {
-    EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].exit_code, 0);
-    const auto text = test::read_file(dir / ("error." + std::to_string(rank)));
-    EXPECT_THAT(text,
-                AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
-                      HasSubstr("a peer ended or hangs"), HasSubstr("after an earlier failure")));
+  for (const auto& [victim, calls] : {std::pair{0, 5}, {1, 0}, {2, 11}}) {
+    const std::string out = dir / ("error" + std::to_string(victim));
+    const auto result = run(3, {"lost", out, std::to_string(victim), std::to_string(calls)});
+    EXPECT_EQ(result.first_failed, victim);
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(victim)].signal, SIGKILL);
+    const std::string last_call =
+        calls == 0 ? "none" : std::to_string(calls) + ", all_reduce(sum) of 1000 Float";
+    for (const int rank : {0, 1, 2}) {
+      if (rank == victim) continue;
+      EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].exit_code, 0);
+      EXPECT_THAT(test::read_file(out + "." + std::to_string(rank)),
+                  AllOf(HasSubstr("cannot reduce over the ranks (a rank ended): rank " +
+                                  std::to_string(rank) + " of 3 lost rank " +
+                                  std::to_string(victim) + " of 3 (host "),
+                        HasSubstr("; the last call of all ranks was " + last_call +
+                                  "; look at what was "
+                                  "said there last"),
+                        HasSubstr("after an earlier failure")));
+    }
   }
 }
 
-TEST_F(DistributedTest, APeerThatHangsIsAnErrorAtTheTimeout) {
+TEST_F(DistributedTest, APeerThatHangsIsNamedAtTheTimeout) {
   const test::TempDir dir;
-  EXPECT_TRUE(run(2, {"hang", dir / "error"}).ok());
-  EXPECT_THAT(test::read_file(dir / "error"), HasSubstr("a peer ended or hangs"));
+  run(3, {"hang", dir / "error"});
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(test::read_file(dir / ("error." + std::to_string(rank))),
+                AllOf(HasSubstr("cannot wait for the ranks ("), HasSubstr("lost "),
+                      HasSubstr("rank 1 of 3 (host "),
+                      HasSubstr("the last call of all ranks was 1, all_reduce(sum) of 1 Long")));
+  }
 }
 
 TEST_F(DistributedTest, RanksThatDoNotComeAreNamed) {

@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -5,8 +6,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <sstream>
 
 #include "support/dataset.h"
@@ -18,6 +21,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A running shardwise-train, its outputs going to files.
 class Trainer {
@@ -214,6 +218,103 @@ TEST_F(RanksTrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
   for (const auto& name : dir_.list()) EXPECT_THAT(name, Not(HasSubstr(".tmp")));
 }
 
+/// A run that is killed again and again, on `worlds` ranks in turn, and goes on each time.
+class KilledRuns {
+ public:
+  KilledRuns(const test::TempDir& dir, std::vector<std::string> arguments, std::uint64_t seed)
+      : dir_(dir), arguments_(std::move(arguments)), random_(seed) {}
+
+  /// @return  rounds in which a rank was killed.
+  int live(const std::string& name, const std::vector<int>& worlds, int most) {
+    const std::string checkpoint = dir_ / name;
+    for (int round = 0; round < most; ++round) {
+      const int world = worlds[random_() % worlds.size()];
+      auto arguments = arguments_;
+      arguments.insert(arguments.end(), {"--checkpoint", checkpoint, "--checkpoint-steps", "2",
+                                         "--local-ranks", std::to_string(world)});
+      if (::access(checkpoint.c_str(), F_OK) == 0) arguments.push_back("--resume");
+      Trainer trainer(dir_, arguments);
+      const bool was_killed = kill_one(trainer, checkpoint, world);
+      const int code = trainer.wait();
+      EXPECT_EQ(code, was_killed ? 1 : 0) << trainer.err();
+      take(trainer.out());
+      if (code == 0 || testing::Test::HasFailure()) return round;
+    }
+    return most;
+  }
+  const std::map<int, double>& losses() const { return losses_; }
+
+ private:
+  /// Kills a rank after some checkpoints; false if the run came to its end before that.
+  bool kill_one(const Trainer& trainer, const std::string& checkpoint, int world) {
+    const auto version = [&] {
+      struct stat status {};
+      return ::stat(checkpoint.c_str(), &status) == 0 ? status.st_ino : 0;
+    };
+    const auto has_ended = [&] {
+      siginfo_t info{};
+      return ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info,
+                      WEXITED | WNOHANG | WNOWAIT) == 0 &&
+             info.si_pid != 0;
+    };
+    for (auto left = 1 + random_() % 3; left > 0; --left) {
+      for (const auto before = version(); version() == before && !has_ended();) ::usleep(500);
+    }
+    ::usleep(static_cast<useconds_t>(random_() % 20'000));
+    const auto ranks = trainer.children();
+    const auto rank = random_() % static_cast<unsigned>(world);
+    if (ranks.size() != static_cast<std::size_t>(world)) return false;  // they are about to end
+    ::kill(ranks[rank], SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info, WEXITED | WNOWAIT);
+    return info.si_status != 0;
+  }
+
+  void take(const std::string& out) {
+    for (const auto& line : json_lines(out)) {
+      if (!line.contains("loss")) continue;
+      const int epoch = line["epoch"];
+      EXPECT_EQ(line["proof"],
+                "epoch " + std::to_string(epoch) + ": 120 samples, each exactly once: proven");
+      losses_[epoch] = line["loss"];
+    }
+  }
+
+  const test::TempDir& dir_;
+  const std::vector<std::string> arguments_;
+  std::mt19937_64 random_;
+  std::map<int, double> losses_;
+};
+
+TEST_F(RanksTrainTest, RunsThatAreKilledAgainAndAgainLoseNoSampleAndNoDigitOfTheLoss) {
+  // SHARDWISE_KILLS=50 for 100 rounds in all.
+  const char* const wanted = std::getenv("SHARDWISE_KILLS");
+  const int rounds = wanted != nullptr ? std::stoi(wanted) : 3;
+  const auto arguments = with({"--epochs", "5", "--json"});
+  auto whole = arguments;
+  whole.insert(whole.end(), {"--local-ranks", "2"});
+  const auto expected = json_lines(run(dir_, whole).out);
+  ASSERT_EQ(expected.size(), 6u);
+  int same = 0;
+  for (std::uint64_t seed = 1; same < rounds && !HasFailure(); ++seed) {
+    KilledRuns runs(dir_, arguments, seed);
+    same += std::max(1, runs.live("same" + std::to_string(seed), {2}, rounds - same));
+    for (const auto& [epoch, loss] : runs.losses()) {
+      EXPECT_EQ(loss, expected[static_cast<std::size_t>(epoch)]["loss"]) << "seed " << seed;
+    }
+  }
+  int other = 0;
+  for (std::uint64_t seed = 1; other < rounds && !HasFailure(); ++seed) {
+    KilledRuns runs(dir_, arguments, seed);
+    other +=
+        std::max(1, runs.live("other" + std::to_string(seed), {1, 2, 3, 4, 5, 6}, rounds - other));
+    for (const auto& [epoch, loss] : runs.losses()) {
+      EXPECT_NEAR(loss, expected[static_cast<std::size_t>(epoch)]["loss"], 1e-2)
+          << "seed " << seed << ": only the rounding differs";
+    }
+  }
+}
+
 TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
   const auto whole =
       run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "whole.pt"}));
@@ -248,6 +349,88 @@ TEST_F(RanksTrainTest, ASignalEndsAllRanksWith130AndLeavesNothingHalfWritten) {
   EXPECT_THAT(trainer.err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error"))));
   for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1);
   for (const auto& name : dir_.list()) EXPECT_THAT(name, Not(HasSubstr(".tmp")));
+}
+
+TEST_F(RanksTrainTest, ASignalToOneRankStopsAllWithACheckpointFromWhichTheRunGoesOn) {
+  const auto common = [&](const std::string& checkpoint) {
+    return with({"--local-ranks", "2", "--epochs", "3", "--json", "--checkpoint", checkpoint});
+  };
+  const auto whole = run(dir_, common(dir_ / "whole.pt"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  std::map<int, double> losses;
+  for (const auto& line : json_lines(whole.out)) {
+    if (line.contains("loss")) losses[line["epoch"].get<int>()] = line["loss"];
+  }
+  const std::string checkpoint = dir_ / "part.pt";
+  int code = 0;
+  {
+    auto arguments = common(checkpoint);
+    arguments.insert(arguments.end(), {"--checkpoint-steps", "2"});
+    Trainer trainer(dir_, arguments);
+    for (int i = 0; i < 60'000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(1'000);
+    const auto ranks = trainer.children();
+    if (ranks.size() == 2) ::kill(ranks[1], SIGTERM);
+    code = trainer.wait();
+    EXPECT_TRUE(code == 143 || (code == 0 && ranks.size() < 2)) << code << trainer.err();
+    if (code == 143) {
+      EXPECT_THAT(trainer.err(),
+                  AllOf(HasSubstr("note: stopped after step "), HasSubstr(": SIGTERM (rank 1)"),
+                        HasSubstr("interrupted"), Not(HasSubstr("error"))));
+    }
+    for (const auto& line : json_lines(trainer.out())) {
+      if (!line.contains("loss")) continue;
+      EXPECT_EQ(line["loss"], losses.at(line["epoch"].get<int>()));
+    }
+  }
+  auto arguments = common(checkpoint);
+  arguments.push_back("--resume");
+  const auto rest = run(dir_, arguments);
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  for (const auto& line : json_lines(rest.out)) {
+    if (!line.contains("loss")) continue;
+    EXPECT_EQ(line["loss"], losses.at(line["epoch"].get<int>()));
+  }
+}
+
+TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint) {
+  const auto late = run(dir_, with({"--local-ranks", "2", "--epochs", "100000", "--max-minutes",
+                                    "0.02", "--checkpoint", dir_ / "late.pt"}));
+  EXPECT_EQ(late.code, 0) << late.err;
+  EXPECT_THAT(late.err, AllOf(HasSubstr("note: stopped after step "),
+                              HasSubstr("the time of 1200 ms is over")));
+  EXPECT_EQ(::access((dir_ / "late.pt").c_str(), F_OK), 0);
+
+  // All are right after the first epochs, so none is better.
+  const auto done = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
+                                    "--checkpoint", dir_ / "best.pt"}));
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr(": no better accuracy in 2 evaluations (rank 0)"));
+  EXPECT_THAT(done.out, HasSubstr("each sample counted once"));
+  // It is patient no longer when it goes on.
+  const auto again = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
+                                     "--checkpoint", dir_ / "best.pt", "--resume"}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr(": no better accuracy in 2 evaluations (rank 0)"));
+  EXPECT_THAT(again.out, Not(HasSubstr("loss")));
+}
+
+TEST_F(RanksTrainTest, AfterABadImageTheRunGoesOnFromTheStepBeforeIt) {
+  auto bad = samples(30);
+  const std::string good = bad[17][0].second;
+  const auto arguments = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "3",
+                             "--epochs", "1", "--quiet", "--checkpoint", dir_ / "bad.pt"});
+    return more;
+  };
+  bad[17][0].second = good.substr(0, 60) + std::string(good.size() - 60, 'x');
+  test::make_dataset(dir_, "bad", bad, 50);
+  const auto failed = run(dir_, arguments({"--seed", "3"}));
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("cannot decode"), HasSubstr("s00017")));
+  ASSERT_EQ(::access((dir_ / "bad.pt").c_str(), F_OK), 0) << failed.err;
+  const auto rest = run(dir_, arguments({"--seed", "3", "--max-bad", "1", "--resume"}));
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("29 samples, each exactly once, 1 left out as asked: proven"));
 }
 
 TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {

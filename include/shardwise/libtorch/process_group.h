@@ -33,11 +33,14 @@ class StopState;
 ///
 /// Destruction never waits for other ranks. Not for use across fork().
 ///
-/// Effects: threads and sockets of Gloo. Rank 0 listens while the ranks meet, and not after.
+/// Effects: threads and sockets of Gloo. Rank 0 listens while the ranks meet, and not after. Each
+///   rank has a port of its own, at which others leave word when a call of theirs failed.
 /// Cost: what fits into some 200 bytes goes with the call's number, in one exchange; more takes a
 ///   second one.
 /// Errors: kDistributed when a peer is lost, does not answer in time, or is at another call; the
-///   text names this rank and what to do. The group is of no use after that: every later call fails
+///   text names the ranks, with host and process, and the last call that all have made. It comes
+///   within about a second when a process ended, and some seconds after the timeout of one that
+///   hangs or is out of reach. The group is of no use after that: every later call fails
 ///   at once.
 class SHARDWISE_EXPORT ProcessGroup {
  public:

@@ -1,0 +1,247 @@
+#include "base/letter_box.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "base/errno_error.h"
+#include "base/meeting_hub.h"
+
+namespace shardwise::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kGreeting = "shardwise letter 1";
+constexpr std::size_t kMostLetter = 64 * 1024;
+
+struct Letter {
+  int rank = -1;
+  std::set<int> ended;
+  std::set<int> silent;
+};
+
+/// Lines of text: the greeting, the key, and numbers: the rank, how many ended, which, the same of
+/// those that are silent.
+std::string write_letter(const std::string& key, const Letter& letter) {
+  std::ostringstream out;
+  out << kGreeting << '\n' << key << '\n' << letter.rank;
+  for (const std::set<int>* ranks : {&letter.ended, &letter.silent}) {
+    out << ' ' << ranks->size();
+    for (const int rank : *ranks) out << ' ' << rank;
+  }
+  out << '\n';
+  return out.str();
+}
+
+std::optional<Letter> read_letter(const std::string& text, const std::string& key, int num_ranks) {
+  std::istringstream in(text);
+  std::string greeting;
+  std::string of_job;
+  Letter letter;
+  if (!std::getline(in, greeting) || greeting != kGreeting) return std::nullopt;
+  if (!std::getline(in, of_job) || of_job != key) return std::nullopt;
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < num_ranks; };
+  if (!(in >> letter.rank) || !is_rank(letter.rank)) return std::nullopt;
+  for (std::set<int>* ranks : {&letter.ended, &letter.silent}) {
+    int count = 0;
+    if (!(in >> count) || count < 0 || count > num_ranks) return std::nullopt;
+    for (int i = 0; i < count; ++i) {
+      int rank = 0;
+      if (!(in >> rank) || !is_rank(rank)) return std::nullopt;
+      ranks->insert(rank);
+    }
+  }
+  return letter;
+}
+
+/// Begins to connect. Not open if that fails at once; then errno says why.
+Socket begin_connecting(const LetterBox::Address& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list) !=
+      0) {
+    errno = EHOSTUNREACH;
+    return Socket();
+  }
+  Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int failure = socket.is_open() ? 0 : errno;
+  if (failure == 0 && ::connect(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 &&
+      errno != EINPROGRESS) {
+    failure = errno;
+    socket.close();
+  }
+  ::freeaddrinfo(list);
+  errno = failure;
+  return socket;
+}
+
+}  // namespace
+
+/// What one ask() finds out.
+struct LetterBox::Talk {
+  const Options& options;
+  std::set<int> refused;        // their letter box is gone
+  std::vector<Socket> to;       // by rank; not open: nothing is to be sent any more
+  std::vector<bool> connected;  // by rank
+  std::vector<Letter> letters;  // of others
+  std::vector<std::pair<Socket, std::string>> incoming;
+
+  [[nodiscard]] int num_ranks() const { return static_cast<int>(options.addresses.size()); }
+  [[nodiscard]] bool has_letter_of(int rank) const {
+    return std::any_of(letters.begin(), letters.end(),
+                       [&](const Letter& letter) { return letter.rank == rank; });
+  }
+  /// Who ended, as far as is known: those that are gone and left no letter, and whom others found.
+  [[nodiscard]] std::set<int> ended() const {
+    std::set<int> ranks;
+    for (const int rank : refused) {
+      if (!has_letter_of(rank)) ranks.insert(rank);
+    }
+    for (const Letter& letter : letters) {
+      for (const int rank : letter.ended) {
+        if (!has_letter_of(rank)) ranks.insert(rank);
+      }
+    }
+    return ranks;
+  }
+
+  void connect_all() {
+    to.resize(options.addresses.size());
+    connected.assign(to.size(), false);
+    for (int rank = 0; rank < num_ranks(); ++rank) {
+      if (rank == options.rank) continue;
+      const auto place = static_cast<std::size_t>(rank);
+      to[place] = begin_connecting(options.addresses[place]);
+      if (!to[place].is_open() && errno == ECONNREFUSED) refused.insert(rank);
+    }
+  }
+
+  /// Looks after the connections that were begun, for `most`. True if all of them stand, or failed.
+  bool wait_for_connections(milliseconds most) {
+    std::vector<pollfd> waits;
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 0; rank < to.size(); ++rank) {
+      if (!to[rank].is_open() || connected[rank]) continue;
+      waits.push_back({to[rank].fd(), POLLOUT, 0});
+      ranks.push_back(rank);
+    }
+    if (waits.empty()) return true;
+    ::poll(waits.data(), waits.size(), static_cast<int>(most.count()));
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i].revents == 0) continue;
+      int failure = 0;
+      socklen_t size = sizeof failure;
+      if (::getsockopt(waits[i].fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0) failure = errno;
+      if (failure == 0) {
+        connected[ranks[i]] = true;
+        continue;
+      }
+      if (failure == ECONNREFUSED) refused.insert(static_cast<int>(ranks[i]));
+      to[ranks[i]].close();
+    }
+    return false;
+  }
+
+  /// To all that are connected, once each.
+  void send(const Letter& letter) {
+    const std::string text = write_letter(options.key, letter);
+    for (std::size_t rank = 0; rank < to.size(); ++rank) {
+      if (!to[rank].is_open() || !connected[rank]) continue;
+      std::string bytes = text;
+      send_some(to[rank], bytes);  // it fits what the kernel keeps
+      to[rank].close();
+    }
+  }
+};
+
+LetterBox::LetterBox(const std::string& host) : listener_(listen_at(host, 0)) {
+  sockaddr_storage place{};
+  socklen_t size = sizeof place;
+  if (!listener_.is_open() ||
+      ::getsockname(listener_.fd(), reinterpret_cast<sockaddr*>(&place), &size) != 0) {
+    throw_errno(errno, "cannot listen for the other ranks", host);
+  }
+  port_ = ntohs(place.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(place).sin6_port
+                                            : reinterpret_cast<sockaddr_in&>(place).sin_port);
+}
+
+void LetterBox::take_letters(Talk& talk) {
+  for (;;) {
+    const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (fd < 0) break;
+    talk.incoming.emplace_back(Socket(fd), "");
+  }
+  for (auto& [socket, text] : talk.incoming) {
+    if (!socket.is_open()) continue;
+    Received received = Received::kSome;
+    while (received == Received::kSome && text.size() <= kMostLetter) {
+      received = receive_some(socket, text);
+    }
+    if (received != Received::kEnded && text.size() <= kMostLetter) continue;
+    if (auto letter = read_letter(text, talk.options.key, talk.num_ranks())) {
+      talk.letters.push_back(std::move(*letter));
+    }
+    socket.close();
+  }
+}
+
+LetterBox::Lost LetterBox::ask(const Options& options) {
+  constexpr milliseconds kSlice{20};
+  constexpr milliseconds kConnecting{500};  // then the letter goes to those who are there
+  const auto start = Clock::now();
+  Talk talk{options, {}, {}, {}, {}, {}};
+  talk.connect_all();
+  while (Clock::now() - start < kConnecting && !talk.wait_for_connections(kSlice)) {
+  }
+  take_letters(talk);  // of those that noticed it first
+  std::set<int> ended = talk.ended();
+  talk.send({options.rank, ended, {}});
+
+  const auto is_known = [&] {
+    for (int rank = 0; rank < talk.num_ranks(); ++rank) {
+      if (rank != options.rank && !talk.has_letter_of(rank)) return false;
+    }
+    return true;
+  };
+  while (ended.empty() && !is_known() && Clock::now() - start < options.most) {
+    pollfd ready{listener_.fd(), POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(kSlice.count()));
+    take_letters(talk);
+    talk.wait_for_connections(milliseconds(0));
+    ended = talk.ended();
+  }
+  Lost lost;
+  lost.is_own = ended.erase(options.rank) > 0;
+  lost.ended.assign(ended.begin(), ended.end());
+  for (const Letter& letter : talk.letters) {
+    lost.is_own = lost.is_own || letter.silent.contains(options.rank);
+  }
+  if (ended.empty()) {
+    Letter last{options.rank, {}, {}};
+    for (int rank = 0; rank < talk.num_ranks(); ++rank) {
+      if (rank != options.rank && !talk.has_letter_of(rank)) last.silent.insert(rank);
+    }
+    lost.silent.assign(last.silent.begin(), last.silent.end());
+    // For those that come back, and find out that nobody waits for them any more.
+    talk.connect_all();
+    while (Clock::now() - start < options.most + kConnecting &&
+           !talk.wait_for_connections(kSlice)) {
+    }
+    talk.send(last);
+  }
+  return lost;
+}
+
+}  // namespace shardwise::detail
