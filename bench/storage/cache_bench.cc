@@ -39,7 +39,7 @@ class FilledCache {
   FilledCache(std::uint64_t num_shards, std::uint64_t budget_shards)
       : options_{.directory = folder(), .budget_bytes = budget_shards * kShardBytes} {
     fs::remove_all(folder());
-    ShardCache::open(options_);
+    static_cast<void>(ShardCache::open(options_));
     for (std::uint64_t i = 0; i < num_shards; ++i) {
       const std::string name = CacheAccess::name_of({.source = {.url = std::to_string(i)}});
       write(folder() + "/shards/" + name + ".tar");

@@ -392,7 +392,9 @@ bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard
 }
 
 void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
+  std::shared_ptr<CacheUser> unknown;  // its file is removed without the mutex
   const Lock lock(data.impl_->mutex);
+  if (future) unknown = std::move(data.impl_->unknown_user);
   data.impl_->future = std::move(future);
 }
 

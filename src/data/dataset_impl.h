@@ -23,6 +23,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/make_remote_access.h"
+#include "storage/cache_futures.h"
 #include "storage/cache_request.h"
 #include "storage/shard_pool.h"
 
@@ -88,10 +89,33 @@ struct Dataset::Impl {
     }
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
     if (shard->cached.is_held()) {
-      const Lock lock(mutex);
-      cached[shard->cached.name()] = number;
+      {
+        const Lock lock(mutex);
+        cached[shard->cached.name()] = number;
+      }
+      if (how.next_use == nullptr) keep_to_share(shard->size_bytes());
     }
     return shard;
+  }
+
+  /// Closes idle shards of a dataset whose order nobody knows, so that all processes together keep
+  /// no more mapped than the cache's budget: a shard that is mapped, no other process can evict.
+  /// @param size_bytes  of a shard that is about to join the pool.
+  void keep_to_share(std::uint64_t size_bytes) {
+    std::shared_ptr<detail::CacheUser> user;
+    {
+      const Lock lock(mutex);
+      user = unknown_user;
+    }
+    if (!user) {
+      user = std::make_shared<detail::CacheUser>(
+          cache->options().directory, std::vector<detail::PostedUse>(), detail::UserPace());
+      const Lock lock(mutex);
+      unknown_user = user;
+    }
+    const std::uint64_t share = cache->options().budget_bytes / (user->num_others() + 1);
+    while (pool.stats().open_bytes + size_bytes > share && pool.evict()) {
+    }
   }
 
   std::shared_ptr<const detail::ShardFuture> current_future() const {
@@ -143,6 +167,8 @@ struct Dataset::Impl {
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
+  // What tells others that this dataset reads, though not what; once a shard was opened so.
+  std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed
   ShardPool<detail::OpenShard> pool;  // last: its shards use all the others
 };

@@ -4,6 +4,11 @@
 namespace shardwise::detail {
 
 NextUse ShardFuture::next_use(const std::string& name, std::uint64_t slot) const {
+  const NextUse mine = own_next_use(name, slot);
+  return user_ ? user_->joint(mine, name, slot) : mine;
+}
+
+NextUse ShardFuture::own_next_use(const std::string& name, std::uint64_t slot) const {
   const auto found = names_->find(name);
   if (found == names_->end()) return {};
   if (uses_.in_use_until(found->second, slot)) return {.kind = NextUse::Kind::kInUse};

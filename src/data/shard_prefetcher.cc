@@ -4,8 +4,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,8 +22,8 @@
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
 #include "shardwise/base/error.h"
+#include "storage/cache_futures.h"
 #include "storage/cache_request.h"
-#include "storage/eviction.h"
 
 namespace shardwise {
 namespace {
@@ -51,6 +56,9 @@ namespace {
 /// Other processes release shards without telling this one, so it asks again this often.
 constexpr std::chrono::milliseconds kAskAgain{20};
 
+/// A shard whose use has ended is closed at the latest when so many others have begun or ended.
+constexpr int kMostTriesToClose = 16;
+
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   auto names = std::make_shared<detail::CachedNames>();
   for (std::uint64_t shard = 0; shard < data.index().num_shards(); ++shard) {
@@ -60,6 +68,56 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   }
   return names;
 }
+
+/// The uses of a user's epochs, one behind the other, by the shards' names in the cache.
+std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
+                                           std::span<const EpochUses> epochs) {
+  std::unordered_map<std::uint64_t, Hash128> by_number;
+  for (const auto& [name, shard] : names) by_number.emplace(shard, detail::number_of_name(name));
+  std::vector<detail::PostedUse> uses;
+  std::uint64_t first_slot = 0;
+  for (const EpochUses& epoch : epochs) {
+    for (const ShardUse& use : epoch.uses) {
+      const auto named = by_number.find(use.shard);
+      if (named == by_number.end()) continue;  // it is read where it lies
+      uses.push_back({named->second, first_slot + use.begin, first_slot + use.end});
+    }
+    first_slot += epoch.num_slots;
+  }
+  return uses;
+}
+
+/// Shards that were fetched ahead, held until they were used. Threads: internally synchronised.
+class HeldShards {
+ public:
+  void hold(std::uint64_t shard, CachedShard held) {
+    const Lock lock(mutex_);
+    held_.insert_or_assign(shard, std::move(held));
+  }
+  std::size_t size() const {
+    const Lock lock(mutex_);
+    return held_.size();
+  }
+  /// Lets those go of which `may_go` is true.
+  template <class MayGo>
+  bool let_go(const MayGo& may_go) {
+    std::vector<CachedShard> gone;  // let go of without the mutex
+    const Lock lock(mutex_);
+    for (auto at = held_.begin(); at != held_.end();) {
+      if (!may_go(at->first, at->second)) {
+        ++at;
+        continue;
+      }
+      gone.push_back(std::move(at->second));
+      at = held_.erase(at);
+    }
+    return !gone.empty();
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::uint64_t, CachedShard> held_ SHARDWISE_GUARDED_BY(mutex_);
+};
 
 }  // namespace
 
@@ -71,6 +129,10 @@ struct ShardPrefetcher::Impl {
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
+    // The cache's rule has then chosen a shard that is needed later than the one that is asked for.
+    CacheAccess::add_releaser(*data.cache(), held, [all = held.get()](const std::string& name) {
+      return all->let_go([&](std::uint64_t, const CachedShard& s) { return s.name() == name; });
+    });
     try {
       begin_epoch(sampler);
     } catch (...) {
@@ -96,6 +158,7 @@ struct ShardPrefetcher::Impl {
     const bool is_crew_here = crew->threads.are_here();
     crew->threads.join();
     if (!is_crew_here) static_cast<void>(crew.release());  // see require_crew()
+    held->let_go([](std::uint64_t, const CachedShard&) { return true; });
   }
 
   /// Threads that fetch, and what they share that takes them long.
@@ -115,8 +178,16 @@ struct ShardPrefetcher::Impl {
   void reached(std::uint64_t slot);
   void run(Crew& of);
   bool has_work() const SHARDWISE_REQUIRES(mutex);
+  bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
   bool fetch_next(Crew& of) SHARDWISE_EXCLUDES(of.deciding, mutex);
-  bool decide(std::optional<ShardFetch>& fetch) SHARDWISE_EXCLUDES(mutex);
+  struct Decision {
+    bool is_made = true;  ///< false: it cannot be fetched yet
+    std::uint64_t shard = 0;
+    std::optional<ShardFetch> fetch = {};
+  };
+  Decision decide() SHARDWISE_EXCLUDES(mutex);
+  bool holds_its_share(const detail::ShardFuture& known) const;
+  std::shared_ptr<detail::CacheUser> post(std::span<const EpochUses> epochs, std::uint64_t slot);
   void go_on(std::uint64_t epochs) SHARDWISE_EXCLUDES(mutex);
 
   const Dataset data;
@@ -125,6 +196,10 @@ struct ShardPrefetcher::Impl {
   std::vector<std::uint64_t> starts;
   std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
   std::uint64_t num_shares = 1;
+  const std::shared_ptr<HeldShards> held = std::make_shared<HeldShards>();
+  const std::int64_t began_ns = detail::monotonic_ns();
+  std::map<std::uint64_t, int> to_close;     // shards, with the tries that are left; of the reader
+  std::atomic<std::uint64_t> mean_bytes{0};  // of a shard that is used
 
   Mutex mutex;
   Condition changed;
@@ -154,6 +229,24 @@ void ShardPrefetcher::Impl::require_crew() {
   }
 }
 
+/// Tells the other users of the cache what this one will need, from `slot` on.
+std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(std::span<const EpochUses> epochs,
+                                                               std::uint64_t slot) {
+  detail::UserPace pace{.now = slot, .began_ns = began_ns};
+  {
+    const Lock lock(mutex);
+    if (future && future->user() != nullptr) pace.slots_done = future->user()->pace().slots_done;
+  }
+  std::uint64_t bytes = 0;
+  for (const ShardUse& use : epochs.front().uses) {
+    bytes += data.index().shard(use.shard).expanded_bytes;
+  }
+  mean_bytes = bytes / std::max<std::uint64_t>(epochs.front().uses.size(), 1);
+  pace.bytes_per_slot = bytes / std::max<std::uint64_t>(epochs.front().num_slots, 1);
+  return std::make_shared<detail::CacheUser>(data.cache()->options().directory,
+                                             posted_uses(*names, epochs), pace);
+}
+
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   share = sampler.rank() / sampler.replicas();
   num_shares = sampler.world_size() / sampler.replicas();
@@ -173,8 +266,9 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     for (const ShardUse& use : epochs[1].uses) {
       all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});
     }
-    known =
-        std::make_shared<detail::ShardFuture>(names, NextUses(data.index().num_shards(), epochs));
+    known = std::make_shared<detail::ShardFuture>(
+        names, NextUses(data.index().num_shards(), epochs),
+        post(epochs, sampler.position() * num_shares + share));
   }
   DatasetAccess::follow(data, known);
   {
@@ -187,6 +281,9 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     std::sort(ends.begin(), ends.end());
     ++generation;
   }
+  held->let_go([&](std::uint64_t shard, const CachedShard&) {
+    return !known || !known->uses().next(shard, 0);
+  });
   next_change = 0;
   reached(sampler.position() * num_shares + share);
   changed.notify_all();
@@ -209,9 +306,23 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
     if (ended < ends.size()) change = std::min(change, ends[ended].first);
     next_change = change;
   }
+  held->let_go([&](std::uint64_t shard, const CachedShard&) {
+    return std::find(idle.begin(), idle.end(), shard) != idle.end();
+  });
   // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
-  for (const std::uint64_t shard : idle) DatasetAccess::close_shard(data, shard);
+  // Samples of it may be held still, as those of a batch that spans shards: then it is tried again.
+  for (const std::uint64_t shard : idle) to_close[shard] = kMostTriesToClose;
+  for (auto at = to_close.begin(); at != to_close.end();) {
+    const bool is_done = is_needed(at->first, slot) ||
+                         DatasetAccess::close_shard(data, at->first) || --at->second == 0;
+    at = is_done ? to_close.erase(at) : std::next(at);
+  }
   changed.notify_all();
+}
+
+bool ShardPrefetcher::Impl::is_needed(std::uint64_t shard, std::uint64_t slot) {
+  const Lock lock(mutex);
+  return future && future->uses().in_use_until(shard, slot);
 }
 
 bool ShardPrefetcher::Impl::has_work() const {
@@ -239,48 +350,60 @@ void ShardPrefetcher::Impl::go_on(std::uint64_t epochs) {
 
 /// Decides on the next use, and fetches its shard. Returns false if it cannot be fetched yet.
 bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
-  std::optional<ShardFetch> fetch;
+  Decision next_one;
   {
     const Lock decision(of.deciding);
-    if (!decide(fetch)) return false;
+    next_one = decide();
   }
+  if (!next_one.is_made) return false;
   // Room is made for it: the next decision need not wait for the bytes.
   try {
-    if (fetch) fetch->run();
+    if (next_one.fetch) held->hold(next_one.shard, next_one.fetch->run());
   } catch (const std::exception&) {
     // The shard is passed over. Reading it will fail in the same way, and say why.
   }
   return true;
 }
 
-/// Decides on the next use, in its turn: `fetch` is set if its shard is to be fetched. Returns
-/// false if it cannot be fetched yet; none may overtake it.
-bool ShardPrefetcher::Impl::decide(std::optional<ShardFetch>& fetch) {
+/// True if this user holds so much of the cache that the others would lack it.
+bool ShardPrefetcher::Impl::holds_its_share(const detail::ShardFuture& known) const {
+  const detail::CacheUser* const user = known.user();
+  const std::size_t others = user == nullptr ? 0 : user->num_others();
+  if (others == 0) return false;
+  return held->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
+}
+
+/// Decides on the next use, in its turn: `fetch` is set if its shard is to be fetched. None may
+/// overtake one that cannot be fetched yet.
+ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
+  Decision made;
   ShardUse use;
   std::uint64_t epochs = 0;
   std::shared_ptr<detail::ShardFuture> known;
   {
     const Lock lock(mutex);
-    if (stopping || !has_work()) return true;
+    if (stopping || !has_work()) return made;
     use = uses[next];
     known = future;
     epochs = generation;
   }
+  made.shard = use.shard;
   try {
     auto request = DatasetAccess::cache_request(data, use.shard);
     if (request && use.end > known->now()) {
+      if (holds_its_share(*known)) return {.is_made = false};
       request->cancel = &cancel;
       const auto answer = CacheAccess::begin_ahead(
           *data.cache(), *request, use.begin,
           [known, at = use.begin](const std::string& name) { return known->next_use(name, at); },
-          fetch);
-      if (answer == Ahead::kNotNow) return false;
+          made.fetch);
+      if (answer == Ahead::kNotNow) return {.is_made = false};
     }
   } catch (const std::exception&) {
     // It is passed over, as in fetch_next().
   }
   go_on(epochs);
-  return true;
+  return made;
 }
 
 ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler)

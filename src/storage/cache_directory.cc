@@ -27,6 +27,7 @@ constexpr std::string_view kMarkerName = "shardwise-cache";
 constexpr std::string_view kMarkerText = "shardwise shard cache, version 2\n";
 constexpr std::string_view kMarkerFamily = "shardwise shard cache, version ";
 constexpr std::string_view kLocksName = "locks";
+constexpr std::string_view kFuturesName = "futures";
 constexpr std::string_view kLedgerName = "used";
 constexpr std::string_view kShardsName = "shards";
 constexpr std::string_view kShardSuffix = ".tar";
@@ -89,8 +90,8 @@ std::string read_small(const std::string& path, std::size_t max_bytes) {
 }
 
 bool is_own_top_name(std::string_view name) {
-  return name == kMarkerName || name == kLocksName || name == kLedgerName || name == kShardsName ||
-         is_temporary_name(name, kMarkerName);
+  return name == kMarkerName || name == kLocksName || name == kLedgerName || name == kFuturesName ||
+         name == kShardsName || is_temporary_name(name, kMarkerName);
 }
 
 void require_marker(const std::string& path, bool create) {

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/file.h"
 #include "base/hasher.h"
@@ -31,9 +33,15 @@ Hash128 detail::hash_of_file(const File& file, const CancelToken& cancel,
 void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) const {
   for (const auto& temporary : contents.temporaries) sweep_temporary(temporary.path);
   for (const std::string& path : contents.temporary_notes) sweep_temporary(path);
-  std::set<std::string> without_shard(contents.records.begin(), contents.records.end());
-  without_shard.insert(contents.notes.begin(), contents.notes.end());
-  for (const auto& shard : contents.shards) without_shard.erase(shard.name);
+  std::unordered_set<std::string_view> shards;
+  shards.reserve(contents.shards.size());
+  for (const auto& shard : contents.shards) shards.insert(shard.name);
+  std::set<std::string> without_shard;
+  for (const auto* const names : {&contents.records, &contents.notes}) {
+    for (const std::string& name : *names) {
+      if (!shards.contains(name)) without_shard.insert(name);
+    }
+  }
   for (const std::string& name : without_shard) {
     // The lock: a record without a shard may be one that a fetch has just written.
     const auto lock = ByteLock::try_take(directory, fetch_byte(name));

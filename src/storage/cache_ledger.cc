@@ -12,8 +12,8 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr char kMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'U', '\n'};
-constexpr std::uint64_t kVersion = 1;
+constexpr char kLedgerMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'U', '\n'};
+constexpr std::uint64_t kLedgerVersion = 1;
 constexpr std::uint64_t kDoubtAt = 64;
 
 /// The file's first bytes; the word of doubt follows at kDoubtAt.
@@ -51,8 +51,9 @@ std::uint64_t cast_doubt(File& file) {
 
 CacheLedger::Count read_from(const File& file) {
   Counted counted;
-  if (!read_at(file, 0, counted) || std::memcmp(counted.magic, kMagic, sizeof kMagic) != 0 ||
-      counted.version != kVersion || counted.checksum != checksum_of(counted)) {
+  if (!read_at(file, 0, counted) ||
+      std::memcmp(counted.magic, kLedgerMagic, sizeof kLedgerMagic) != 0 ||
+      counted.version != kLedgerVersion || counted.checksum != checksum_of(counted)) {
     return {};
   }
   CacheLedger::Count count{.changes = counted.changes};
@@ -62,11 +63,11 @@ CacheLedger::Count read_from(const File& file) {
 
 void write_to(File& file, std::uint64_t used_bytes, std::uint64_t changes, std::uint64_t doubt) {
   Counted counted{};
-  counted.version = kVersion;
+  counted.version = kLedgerVersion;
   counted.used_bytes = used_bytes;
   counted.changes = changes;
   counted.doubt = doubt;
-  std::memcpy(counted.magic, kMagic, sizeof kMagic);
+  std::memcpy(counted.magic, kLedgerMagic, sizeof kLedgerMagic);
   counted.checksum = checksum_of(counted);
   file.write_at(0, {reinterpret_cast<const char*>(&counted), sizeof counted});
 }

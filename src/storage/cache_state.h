@@ -219,6 +219,8 @@ struct ShardFetch::Impl {
   };
 
   CachedShard run();
+  /// Fetches the shard, and checks it. What came wrong is fetched again before it is an error.
+  Source fetch_checked(FileSink& sink);
   Source transfer(FileSink& sink);
   Source copy_local(FileSink& sink);
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
@@ -239,6 +241,7 @@ struct ShardFetch::Impl {
   std::shared_ptr<void> noted = nullptr;  // see note_fetch
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
+  bool has_arrived = false;  // what its source sent as the whole file
   /// Casts doubt on the ledger, unless the shard came into the cache.
   struct Uncounted {
     void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }

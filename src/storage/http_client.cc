@@ -24,7 +24,8 @@ bool is_redirect(const HttpResult& result) {
 bool is_passing(const HttpResult& result) {
   switch (result.code) {
     case CURLE_OK:
-      return result.answer.status == 429 || result.answer.status / 100 == 5;
+      return result.answer.status == 408 || result.answer.status == 429 ||
+             result.answer.status / 100 == 5;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:

@@ -237,12 +237,14 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
         options.on_wait(redacted_url(request.source.url),
                         std::chrono::duration_cast<milliseconds>(now - start));
       }
-      // Progress is seen in the temporary file's time: its size is reserved from the start.
+      // Progress is seen in the temporary files' time: their size is reserved from the start. A
+      // compressed shard has two, of which one rests while the other grows.
+      std::int64_t latest_ns = mtime_ns;
       for (const auto& temporary : directory.scan().temporaries) {
-        if (temporary.name != name || temporary.mtime_ns == mtime_ns) continue;
-        mtime_ns = temporary.mtime_ns;
-        last_growth = now;
+        if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
       }
+      if (latest_ns != mtime_ns) last_growth = now;
+      mtime_ns = latest_ns;
     }
     if (now - last_growth > options.wait_timeout) {
       throw Error(

@@ -152,6 +152,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Stat found = cache->fetchers->fetch(
       {.url = request.source.url, .validator = request.source.validator, .cancel = request.cancel},
       sink);
+  has_arrived = true;
   require_source_hash(sink.hash());
   require_size(request.source.source_bytes, sink.size_bytes());
   return {sink.size_bytes(), sink.hash(), found.validator};
@@ -219,6 +220,29 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   return source;
 }
 
+ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
+  for (bool is_second = false;; is_second = true) {
+    try {
+      Source source = transfer(sink);
+      cache->count([&](ShardCache::Stats& s) {
+        ++s.fetched;
+        s.fetched_bytes += source.size_bytes;
+      });
+      require_size(request.source.size_bytes, sink.size_bytes());
+      file->file().resize(sink.size_bytes());
+      if (request.admission.check) request.admission.check(file->temporary_path());
+      return source;
+    } catch (const Error& e) {
+      // A proxy's page, or bytes that were changed on the way: the next ones may be right.
+      const bool may_be_wrong_bytes =
+          e.code() == ErrorCode::kStaleIndex || e.code() == ErrorCode::kCorruptShard;
+      if (is_second || !has_arrived || !may_be_wrong_bytes) throw;
+      has_arrived = false;
+      sink.restart();
+    }
+  }
+}
+
 CachedShard ShardFetch::Impl::run() {
   request.cancel.throw_if_cancelled();
   struct Running {
@@ -234,14 +258,7 @@ CachedShard ShardFetch::Impl::run() {
     }
   } const running(*cache);
   FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
-  const Source source = transfer(sink);
-  cache->count([&](ShardCache::Stats& s) {
-    ++s.fetched;
-    s.fetched_bytes += source.size_bytes;
-  });
-  require_size(request.source.size_bytes, sink.size_bytes());
-  file->file().resize(sink.size_bytes());
-  if (request.admission.check) request.admission.check(file->temporary_path());
+  const Source source = fetch_checked(sink);
   SHARDWISE_FAULT_POINT("shard_cache.checked");
   if (bypass) {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });

@@ -227,7 +227,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
 
 // faults.md 10
 TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTimes) {
-  for (const int status : {429, 500, 502, 503, 504}) {
+  for (const int status : {408, 429, 500, 502, 503, 504}) {
     std::string url = serve({.body = "here", .statuses = {status, status}});
     EXPECT_EQ(fetched({.url = url}), "here") << status;
     url = serve({.body = "here", .statuses = {status, status, status}});

@@ -126,6 +126,27 @@ TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   fails({.body = body(0)}, checked);
 }
 
+// faults.md 13
+TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
+  const auto cache = ShardCache::open(options());
+  int checks = 0;
+  CacheRequest wanted = request(0);
+  wanted.admission.check = [&](const std::string& file) {
+    EXPECT_EQ(test::read_file(file), body(0));
+    if (++checks == 1) throw StaleIndex("a proxy's page", "", "");
+  };
+  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
+  EXPECT_EQ(server_.gets(path(0)), 2);
+  wanted = request(1);
+  wanted.source.source_hash = hash128(body(2));
+  EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
+  EXPECT_EQ(server_.gets(path(1)), 2);
+  server_.serve("/away.tar", {.statuses = {404, 404}});
+  EXPECT_ANY_THROW(CacheAccess::get(
+      *cache, {.source = {.url = server_.url("/away.tar"), .size_bytes = kShardBytes}}));
+  EXPECT_EQ(server_.gets("/away.tar"), 1) << "nothing came";
+}
+
 TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   const auto cache = ShardCache::open(options());
   CacheRequest wanted = request(0);
@@ -167,7 +188,7 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
   cache->remove(CacheAccess::name_of(request(0)));
   read(*cache, 0);
   EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted(0)); }), ErrorCode::kStaleIndex);
-  EXPECT_EQ(checks, 5) << "of what lay there, with the lock once more, and of what came";
+  EXPECT_EQ(checks, 6) << "of what lay there, with the lock once more, and of what came twice";
 }
 
 // faults.md 47
@@ -856,6 +877,9 @@ TEST_F(ShardCacheTest, WaitingForAnotherFetchIsShownAndEnds) {
   });
   while (server_.gets("/stall.tar") == 0) std::this_thread::yield();
   const auto cache = ShardCache::open(impatient);
+  // A compressed shard has two temporary files: that they differ is no progress.
+  const std::string stem = dir_ / "cache/shards/" + CacheAccess::name_of(wanted);
+  test::write_file(stem + ".tar.0123456789ab.tmp", "x");
   EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
               AllOf(HasSubstr("another process is fetching the shard, and makes no progress"),
                     HasSubstr("/stall.tar")));

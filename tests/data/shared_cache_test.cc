@@ -1,0 +1,317 @@
+// One cache with several users: what they fetch, counted at a server, beside what one cache would
+// that knows all their orders (the same uses, interleaved in the same way).
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "data/cache_simulation.h"
+#include "order/shard_use.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/make_remote_access.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/order/sampler.h"
+#include "storage/cache_futures.h"
+#include "storage/eviction.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/shards.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+constexpr std::uint64_t kSamples = 10;  // a shard
+
+/// What users did together: which shard was needed from which sample to which, counted over all.
+class Diary {
+ public:
+  /// A user reads a sample of a shard.
+  void read(int user, std::uint64_t epoch, std::uint64_t shard) {
+    auto& use = uses_.try_emplace({user, epoch, shard}, now_, now_).first->second;
+    use.second = ++now_;
+  }
+  std::uint64_t num_uses() const { return uses_.size(); }
+  std::uint64_t fetches(std::uint64_t num_shards, std::uint64_t budget_shards,
+                        Replacement replacement) const {
+    EpochUses all{.num_slots = now_, .uses = {}};
+    for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
+      std::vector<ShardUse> of_shard;
+      for (const auto& [key, use] : uses_) {
+        if (std::get<2>(key) == shard) of_shard.push_back({shard, use.first, use.second});
+      }
+      std::sort(of_shard.begin(), of_shard.end(),
+                [](const ShardUse& a, const ShardUse& b) { return a.begin < b.begin; });
+      for (const ShardUse& use : of_shard) {
+        if (!all.uses.empty() && all.uses.back().shard == shard &&
+            use.begin < all.uses.back().end) {
+          all.uses.back().end = std::max(all.uses.back().end, use.end);
+        } else {
+          all.uses.push_back(use);
+        }
+      }
+    }
+    std::sort(all.uses.begin(), all.uses.end(), [](const ShardUse& a, const ShardUse& b) {
+      return std::pair(a.begin, a.shard) < std::pair(b.begin, b.shard);
+    });
+    const std::vector<std::uint64_t> sizes(num_shards, 1);
+    return simulate_cache({&all, 1}, sizes, budget_shards, replacement).front().fetches;
+  }
+
+ private:
+  std::uint64_t now_ = 0;
+  std::map<std::tuple<int, std::uint64_t, std::uint64_t>, std::pair<std::uint64_t, std::uint64_t>>
+      uses_;
+};
+
+class SharedCacheTest : public ::testing::Test {
+ protected:
+  SharedCacheTest() : fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {}
+
+  /// Serves shards and indexes them. Their numbers go on from those that are there.
+  std::string make_index(int num_shards) {
+    std::vector<std::string> urls;
+    for (int shard = 0; shard < num_shards; ++shard, ++num_shards_) {
+      test::TarBuilder tar;
+      for (std::uint64_t i = 0; i < kSamples; ++i) {
+        tar.file("s" + std::to_string(100 * num_shards_ + i) + ".txt", std::string(3000, 'x'));
+      }
+      tar.end();
+      shard_bytes_ = tar.size();
+      const std::string path = "/" + std::to_string(num_shards_) + ".tar";
+      server_.serve(path, {.body = tar.bytes()});
+      urls.push_back(server_.url(path));
+    }
+    const std::string index = dir_ / ("index" + std::to_string(num_shards_));
+    build_index(index, urls, {.remote = make_remote_access(fetchers_, nullptr)});
+    return index;
+  }
+  /// A cache of its own over the shared directory, as another process would have it.
+  std::shared_ptr<ShardCache> cache(std::uint64_t budget_shards) {
+    return ShardCache::open({.directory = dir_ / "cache",
+                             .budget_bytes = budget_shards * shard_bytes_,
+                             .room_timeout = std::chrono::milliseconds(1),
+                             .fetchers = fetchers_});
+  }
+  std::uint64_t total_gets() const {
+    std::uint64_t gets = 0;
+    for (int shard = 0; shard < num_shards_; ++shard) {
+      gets += static_cast<std::uint64_t>(server_.gets("/" + std::to_string(shard) + ".tar"));
+    }
+    return gets;
+  }
+
+  /// One user: goes through epochs sample by sample.
+  class User {
+   public:
+    User(int number, const std::string& index, std::shared_ptr<ShardCache> cache,
+         std::uint64_t first_shard, const Order& order, const RankOptions& ranks,
+         unsigned fetch_threads = 0)
+        : number_(number),
+          first_shard_(first_shard),
+          data_(Dataset::open(index, {.cache = std::move(cache)})),
+          sampler_(make_sampler(data_, order, ranks)),
+          prefetcher_(
+              data_, *sampler_,
+              {.fetch_threads = fetch_threads, .node = {.first = 0, .count = ranks.world_size}}) {}
+
+    void begin_epoch(std::uint64_t epoch) {
+      sampler_->set_epoch(epoch);
+      prefetcher_.begin_epoch(*sampler_);
+    }
+    /// False at the end of the epoch.
+    bool step(Diary& diary) {
+      const auto number = sampler_->next();
+      if (!number) return false;
+      const Sample sample = data_[*number];
+      EXPECT_EQ(sample["txt"].size(), 3000u);
+      diary.read(number_, sampler_->epoch(), first_shard_ + *number / kSamples);
+      prefetcher_.reached(sampler_->position());
+      return true;
+    }
+
+   private:
+    const int number_;
+    const std::uint64_t first_shard_;
+    const Dataset data_;
+    const std::unique_ptr<Sampler> sampler_;
+    ShardPrefetcher prefetcher_;
+  };
+
+  void expect_near_ideal(const char* what, const Diary& diary, std::uint64_t budget_shards,
+                         std::uint64_t fetched, std::uint64_t most_percent = 110) {
+    const auto count = static_cast<std::uint64_t>(num_shards_);
+    const std::uint64_t ideal = diary.fetches(count, budget_shards, Replacement::kNextUse);
+    const std::uint64_t lru = diary.fetches(count, budget_shards, Replacement::kLru);
+    std::printf("%s, budget %d shards: %d fetched; ideal %d, LRU %d, %d uses\n", what,
+                static_cast<int>(budget_shards), static_cast<int>(fetched), static_cast<int>(ideal),
+                static_cast<int>(lru), static_cast<int>(diary.num_uses()));
+    EXPECT_LE(100 * fetched, most_percent * ideal + 99) << what << ", budget " << budget_shards;
+    EXPECT_LE(fetched, lru) << what << ", budget " << budget_shards;
+    EXPECT_LE(fetched, diary.num_uses()) << what << ", budget " << budget_shards;
+  }
+
+  test::TempDir dir_;
+  test::TestHttpServer server_;
+  std::shared_ptr<const Fetchers> fetchers_;
+  std::uint64_t shard_bytes_ = 0;
+  int num_shards_ = 0;
+};
+
+const Order kWhole{.seed = 11, .kind = Sharded{.window = 1}};
+
+// faults.md 52
+TEST_F(SharedCacheTest, TrainingAndEvaluationOfOneProcessFetchLittleMoreThanOneThatKnowsBoth) {
+  const std::string train = make_index(24), eval = make_index(8);
+  for (const std::uint64_t budget : {4u, 12u, 20u, 32u}) {
+    std::filesystem::remove_all(dir_ / "cache");
+    const std::uint64_t before = total_gets();
+    const auto shared = cache(budget);
+    Diary diary;
+    User trainer(0, train, shared, 0, kWhole, {});
+    User evaluator(1, eval, shared, 24, {.kind = Sequential{}}, {});
+    for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+      trainer.begin_epoch(epoch);
+      while (trainer.step(diary)) {
+      }
+      evaluator.begin_epoch(epoch);
+      while (evaluator.step(diary)) {
+      }
+    }
+    expect_near_ideal("training and evaluation", diary, budget, total_gets() - before);
+  }
+}
+
+// faults.md 52
+TEST_F(SharedCacheTest, TwoJobsFetchLittleMoreThanOneThatKnowsBoth) {
+  const std::string index = make_index(24);
+  for (const std::uint64_t budget : {4u, 8u, 16u, 24u}) {
+    std::filesystem::remove_all(dir_ / "cache");
+    const std::uint64_t before = total_gets();
+    Diary diary;
+    User one(0, index, cache(budget), 0, kWhole, {});
+    User two(1, index, cache(budget), 0, {.seed = 12, .kind = Sharded{.window = 1}}, {});
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      one.begin_epoch(epoch);
+      two.begin_epoch(epoch);
+      for (bool is_going = true; is_going;) {
+        is_going = one.step(diary);
+        is_going |= two.step(diary);
+      }
+    }
+    expect_near_ideal("two jobs", diary, budget, total_gets() - before);
+  }
+}
+
+/// Ranks of one order, each of which goes on by some steps at a time.
+template <class User>
+class DriftingRanks {
+ public:
+  template <class MakeUser>
+  DriftingRanks(std::uint64_t count, const MakeUser& make) {
+    for (std::uint64_t rank = 0; rank < count; ++rank) ranks_.push_back(make(rank));
+  }
+  /// @param most_ahead  steps that a rank may be ahead of the slowest.
+  void run_epoch(std::uint64_t epoch, std::uint64_t most_ahead, std::mt19937_64& random,
+                 Diary& diary) {
+    constexpr std::uint64_t kDone = ~std::uint64_t{0};
+    std::vector<std::uint64_t> steps(ranks_.size(), 0);
+    for (const auto& rank : ranks_) rank->begin_epoch(epoch);
+    for (;;) {
+      const std::uint64_t slowest = *std::min_element(steps.begin(), steps.end());
+      if (slowest == kDone) return;
+      const std::uint64_t rank = random() % ranks_.size();
+      for (std::uint64_t n = random() % 12; n > 0; --n) {
+        if (steps[rank] == kDone || steps[rank] >= slowest + most_ahead) break;
+        steps[rank] = ranks_[rank]->step(diary) ? steps[rank] + 1 : kDone;
+      }
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<User>> ranks_;
+};
+
+// faults.md 52
+TEST_F(SharedCacheTest, RanksThatDriftKeepWhatTheSlowestNeeds) {
+  constexpr std::uint64_t kRanks = 4;
+  const std::string index = make_index(24);
+  std::mt19937_64 random(test::seed_of("SHARDWISE_DRIFT_SEED", 20'261'125));
+  for (const std::uint64_t most_ahead : {8u, 16u, 1000u}) {
+    for (const std::uint64_t budget : {6u, 10u, 16u, 24u}) {
+      std::filesystem::remove_all(dir_ / "cache");
+      const std::uint64_t before = total_gets();
+      Diary diary;
+      DriftingRanks<User> ranks(kRanks, [&](std::uint64_t rank) {
+        return std::make_unique<User>(static_cast<int>(rank), index, cache(budget), 0, kWhole,
+                                      RankOptions{.rank = rank, .world_size = kRanks});
+      });
+      for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+        ranks.run_epoch(epoch, most_ahead, random, diary);
+      }
+      // Further apart than the cache is large, ranks wait for each other, of which it knows
+      // nothing.
+      const bool is_hard = most_ahead == 1000 || (most_ahead == 16 && budget == 6);
+      expect_near_ideal(("ranks up to " + std::to_string(most_ahead) + " steps apart").c_str(),
+                        diary, budget, total_gets() - before, is_hard ? 140 : 110);
+    }
+  }
+}
+
+TEST(JointNextUseTest, TheSoonestUseOfAllUsersCounts) {
+  const auto name = [](std::uint64_t n) { return Hash128{n, n}; };
+  const auto other = [&](std::vector<detail::PostedUse> uses, std::uint64_t now) {
+    return detail::OtherUser{std::make_shared<const detail::UserFuture>(std::move(uses)),
+                             {.now = now, .slots_done = 100, .began_ns = 0, .bytes_per_slot = 1}};
+  };
+  const detail::UserPace mine{.now = 10, .slots_done = 200, .began_ns = 0, .bytes_per_slot = 1};
+  // Half as fast as this user: its slot is two of this one's.
+  const std::vector<detail::OtherUser> others{
+      other({{name(1), 60, 61}, {name(2), 40, 45}, {name(3), 50, 60}, {name(4), 20, 30}}, 50)};
+  const auto joint = [&](NextUse own, std::uint64_t shard, std::uint64_t at = 10) {
+    return detail::joint_next_use(own, name(shard), at, mine, 0, others, 1000);
+  };
+  const NextUse never{.kind = NextUse::Kind::kNever};
+  EXPECT_EQ(joint(never, 1).position, 30u);
+  EXPECT_EQ(joint({.kind = NextUse::Kind::kAt, .position = 25}, 1).position, 25u);
+  EXPECT_EQ(joint({.kind = NextUse::Kind::kAt, .position = 40}, 1).position, 30u);
+  EXPECT_EQ(joint(never, 2).kind, NextUse::Kind::kNever);
+  EXPECT_EQ(joint({}, 2).kind, NextUse::Kind::kNever) << "known, though not by this user";
+  EXPECT_EQ(joint({}, 5).kind, NextUse::Kind::kUnknown);
+  EXPECT_EQ(joint(never, 3).position, 10u) << "in use: it leaves last";
+  EXPECT_FALSE(joint(never, 3).may_go_now);
+  EXPECT_EQ(joint({.kind = NextUse::Kind::kInUse}, 1).kind, NextUse::Kind::kInUse);
+  // At slot 50, when the other stands at 70, it will not need 1 any more; until then it does.
+  EXPECT_EQ(joint(never, 1, 50).kind, NextUse::Kind::kNever);
+  EXPECT_FALSE(joint(never, 1, 50).may_go_now);
+}
+
+TEST(FutureBoardTest, ShowsUsersThatLiveAndRemovesFilesOfOthers) {
+  const test::TempDir dir;
+  detail::FutureBoard board(dir.path());
+  const detail::UserFuture future({{{1, 2}, 3, 4}});
+  {
+    detail::PostedFuture posted(dir.path(), future, {.now = 5, .slots_done = 7, .began_ns = 9});
+    EXPECT_THAT(board.others(posted.file_name()), testing::IsEmpty());
+    ASSERT_THAT(board.others(""), testing::SizeIs(1));
+    posted.reach(6);
+    const detail::OtherUser seen = board.others("").front();
+    EXPECT_EQ(seen.future->uses(), future.uses());
+    EXPECT_EQ(seen.pace.now, 6u);
+    EXPECT_EQ(seen.pace.slots_done, 8u);
+    EXPECT_EQ(seen.pace.began_ns, 9);
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+      std::filesystem::copy_file(entry.path(), entry.path().string() + ".future");
+    }
+    EXPECT_THAT(board.others(""), testing::SizeIs(1)) << "nobody holds the copy";
+  }
+  EXPECT_THAT(board.others(""), testing::IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+}  // namespace
+}  // namespace shardwise
