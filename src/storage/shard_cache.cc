@@ -17,6 +17,7 @@
 #include "shardwise/base/hash.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
+#include "storage/source_identity.h"
 
 namespace shardwise {
 
@@ -296,7 +297,7 @@ namespace detail {
 
 std::string CacheAccess::name_of(const CacheRequest& request) {
   Hasher128 hasher;
-  hasher.update(is_remote_url(request.url) ? canonical_url(request.url) : request.url);
+  hasher.update(source_identity(request.url));
   hasher.update(std::string_view("\0", 1));
   hasher.update(compression_name(request.compression));
   hasher.update(std::string_view("\0", 1));
