@@ -50,6 +50,7 @@ def index(
     threads: int | None = None,
     part: tuple[int, int] | None = None,
     progress: Callable[[Progress], object] | None = None,
+    cache: _core.ShardCache | None = None,
 ) -> BuildReport:
     """Scans shards, and makes the index `output`, or brings the one that is there up to date.
 
@@ -67,6 +68,7 @@ def index(
     part: (i, n), with i from 1: only the i-th of n parts of the shards, for merge(). A descriptor
         is not held against a part.
     progress: is called now and then, by one thread at a time; what it raises ends the build.
+    cache: URLs are fetched as this one fetches them (who asks, from where); nothing is put into it.
 
     The index appears when it is whole, and a build that was interrupted goes on where it was.
     Raises NotFound, CorruptShard (shard, offset and member), Unsupported, Mismatch (a descriptor
@@ -91,6 +93,7 @@ def index(
         threads=threads,
         part=None if part is None else _part(part),
         progress=progress,
+        cache=cache,
     )
 
 
@@ -101,6 +104,7 @@ def update(
     accept_times: bool = False,
     threads: int | None = None,
     progress: Callable[[Progress], object] | None = None,
+    cache: _core.ShardCache | None = None,
 ) -> BuildReport:
     """Brings an index up to date with the sources that it was built from. As index()."""
     return _core.update(
@@ -109,6 +113,7 @@ def update(
         accept_times=accept_times,
         threads=threads,
         progress=progress,
+        cache=cache,
     )
 
 
@@ -130,18 +135,20 @@ def verify(
     *,
     full: bool = False,
     progress: Callable[[Progress], object] | None = None,
+    cache: _core.ShardCache | None = None,
 ) -> list[Finding]:
     """Holds every shard against the index: what differs, by shard; empty if all is as indexed.
 
     full: compares every byte with the hashes that the index was built with. progress: as of
-    index(), of one shard at a time.
+    index(), of one shard at a time. cache: as of index().
 
     >>> shardwise.verify("train.idx")
     []
     """
     from .records import Finding
 
-    return [Finding(*found) for found in _core.verify(path_of(path), full=full, progress=progress)]
+    found = _core.verify(path_of(path), full=full, progress=progress, cache=cache)
+    return [Finding(*finding) for finding in found]
 
 
 def query(path: str | os.PathLike[str], sql: str) -> Rows:

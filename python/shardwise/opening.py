@@ -76,7 +76,7 @@ def open(
         a list of such. Of shards an index is built at first use, and kept in index_directory
         ($XDG_CACHE_HOME/shardwise), unless build=False.
     cache: a directory for shards that cannot be read in place (remote ones, compressed ones), with
-        a budget of cache_bytes; or a ShardCache.
+        a budget of cache_bytes; or a ShardCache, which also says how URLs are fetched.
     access: "map" (samples are views of mapped shards), "read" (shards are read, and samples hold
         copies: for shards that may change under a run), or "range" (as "read"; of remote shards
         only the samples that are asked for are fetched).

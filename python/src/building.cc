@@ -85,17 +85,24 @@ BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bo
   return options;
 }
 
+/// How remote files are fetched: as the cache does it, or as by default.
+std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
+  return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
+}
+
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
                  const std::vector<std::string>& columns, bool hashes, bool unique_keys,
                  const std::string& policies, bool drop_missing, bool accept_times,
                  std::optional<unsigned> threads,
-                 std::optional<std::pair<std::uint64_t, std::uint64_t>> part, nb::object progress) {
+                 std::optional<std::pair<std::uint64_t, std::uint64_t>> part, nb::object progress,
+                 nb::object cache) {
+  const auto fetchers = fetchers_of(cache);
   BuildOptions options = options_of(columns, hashes, unique_keys, policies, drop_missing,
                                     accept_times, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
-    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    options.remote = make_remote_access(fetchers, nullptr, cancel);
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
     BuildReport built = build_index(output, list.shards, options);
@@ -110,12 +117,13 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
 }
 
 nb::object update(const std::string& path, bool drop_missing, bool accept_times,
-                  std::optional<unsigned> threads, nb::object progress) {
+                  std::optional<unsigned> threads, nb::object progress, nb::object cache) {
+  const auto fetchers = fetchers_of(cache);
   BuildOptions options = options_of({}, false, false, "error", drop_missing, accept_times, threads,
                                     std::move(progress));
   return report_of(without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
-    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    options.remote = make_remote_access(fetchers, nullptr, cancel);
     return update_index(path, options);
   }));
 }
@@ -128,14 +136,15 @@ nb::object merge(const std::string& output, const std::vector<std::string>& part
   }));
 }
 
-nb::list verify(const std::string& path, bool full, nb::object progress) {
+nb::list verify(const std::string& path, bool full, nb::object progress, nb::object cache) {
+  const auto fetchers = fetchers_of(cache);
   VerifyOptions options;
   options.full = full;
   options.progress = progress_of(std::move(progress));
   using Finding = std::pair<std::uint64_t, std::string>;
   const std::vector<Finding> findings = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
-    options.remote = make_remote_access(nullptr, nullptr, cancel);
+    options.remote = make_remote_access(fetchers, nullptr, cancel);
     const auto index = Index::open(path);
     std::vector<Finding> found;
     for (std::uint64_t shard = 0; shard < index->num_shards(); ++shard) {
@@ -218,19 +227,20 @@ nb::object plan(nb::handle data, const Order& order, std::uint64_t world_size,
 void add_building(nb::module_& module) {
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
              "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
-             "part"_a.none(), "progress"_a.none(),
+             "part"_a.none(), "progress"_a.none(), "cache"_a.none(),
              nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
                      "shardwise.records.BuildReport"),
              "What shardwise.index() calls.");
   module.def(
       "update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
-      "threads"_a.none(), "progress"_a.none(),
+      "threads"_a.none(), "progress"_a.none(), "cache"_a.none(),
       nb::sig("def update(path: str, **options: typing.Any) -> shardwise.records.BuildReport"),
       "What shardwise.update() calls.");
   module.def("merge", &merge, "output"_a, "parts"_a,
              nb::sig("def merge(output: str, parts: list[str]) -> shardwise.records.BuildReport"),
              "What shardwise.merge() calls.");
   module.def("verify", &verify, "path"_a, nb::kw_only(), "full"_a, "progress"_a.none(),
+             "cache"_a.none(),
              nb::sig("def verify(path: str, **options: typing.Any) -> list[tuple[int, str]]"),
              "What shardwise.verify() calls.");
   module.def(

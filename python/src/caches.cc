@@ -1,11 +1,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "blocking.h"
+#include "gil.h"
 #include "objects.h"
+#include "raised.h"
 #include "shardwise/storage/shard_cache.h"
 
 namespace nb = nanobind;
@@ -14,6 +20,34 @@ using namespace nb::literals;
 namespace shardwise::python {
 
 namespace {
+
+/// False with Python's error set. By the C API: see call_with_progress().
+bool call_for_url(PyObject* function, const std::string& url, std::string& found) {
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(url.data(), static_cast<Py_ssize_t>(url.size()), "surrogateescape");
+  if (text == nullptr) return false;
+  PyObject* const result = PyObject_CallFunctionObjArgs(function, text, nullptr);
+  Py_DECREF(text);
+  if (result == nullptr) return false;
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(result, &size);
+  if (bytes != nullptr) found.assign(bytes, static_cast<std::size_t>(size));
+  Py_DECREF(result);
+  return bytes != nullptr;
+}
+
+/// Calls a Python function that says where a URL is, from whichever thread.
+std::function<std::string(const std::string&)> resolver_of(nb::object function) {
+  if (function.is_none()) return nullptr;
+  return [kept = keep(std::move(function))](const std::string& url) {
+    const GilAcquired acquired;
+    std::string found;
+    bool has_found = false;
+    call_python([&] { has_found = call_for_url(kept.get(), url, found); });
+    if (!has_found) nb::raise_python_error();
+    return found;
+  };
+}
 
 nb::dict stats(const CacheObject& self) {
   const ShardCache::Stats stats = self.cache->stats();
@@ -41,13 +75,36 @@ void add_caches(nb::module_& module) {
       "together. bypass_large: a shard that is larger than the budget is fetched each time, "
       "instead "
       "of being an error. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote "
-      "yourself.")
+      "yourself.\n\n"
+      "How files are fetched, by index(), update() and verify() too, which take the cache for "
+      "this: "
+      "http_headers (\"Name: value\"), bearer_token_file (read again for each shard) and "
+      "netrc_file "
+      "say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to "
+      "one host at a time; no_sign_request: s3:// is read without keys. url_base: a dict; URLs "
+      "that "
+      "begin with a key are fetched from its value. resolve: a function that is given a URL, and "
+      "gives the one to fetch it from, as one that it signs; called before each fetch, by any "
+      "thread. What is in the cache is found by the URLs in the index, wherever they were fetched.")
       .def(
           "__init__",
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
-             bool bypass_large, bool allow_pipe) {
+             bool bypass_large, bool allow_pipe, const std::vector<std::string>& http_headers,
+             const std::string& bearer_token_file, const std::string& netrc_file,
+             const std::string& ca_file, int host_connections, bool no_sign_request,
+             const nb::dict& url_base, nb::object resolve) {
             Fetchers::Options fetching;
             fetching.allow_pipe = allow_pipe;
+            fetching.headers = http_headers;
+            fetching.bearer_token_file = bearer_token_file;
+            fetching.netrc_file = netrc_file;
+            fetching.ca_file = ca_file;
+            fetching.max_connections_per_host = host_connections;
+            fetching.s3.anonymous = no_sign_request;
+            for (const auto& [from, to] : url_base) {
+              fetching.moved.push_back({nb::cast<std::string>(from), nb::cast<std::string>(to)});
+            }
+            fetching.resolve = resolver_of(std::move(resolve));
             new (self) CacheObject{
                 ShardCache::open({.directory = directory,
                                   .budget_bytes = budget_bytes,
@@ -55,7 +112,17 @@ void add_caches(nb::module_& module) {
                                   .fetchers = std::make_shared<const Fetchers>(fetching)})};
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
-          "bypass_large"_a = false, "allow_pipe"_a = false)
+          "bypass_large"_a = false, "allow_pipe"_a = false,
+          "http_headers"_a = std::vector<std::string>(), "bearer_token_file"_a = "",
+          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0,
+          "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
+          nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
+                  "bypass_large: bool = False, allow_pipe: bool = False, "
+                  "http_headers: collections.abc.Sequence[str] = (), "
+                  "bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', "
+                  "host_connections: int = 0, no_sign_request: bool = False, "
+                  "url_base: dict[str, str] = {}, "
+                  "resolve: collections.abc.Callable[[str], str] | None = None) -> None"))
       .def_prop_ro("directory",
                    [](const CacheObject& self) { return self.cache->options().directory; })
       .def_prop_ro("budget_bytes",

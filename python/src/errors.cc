@@ -55,6 +55,9 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"--accept-times (BuildOptions::accept_times)", "accept_times=True"},
     {"`shardwise index --drop-missing` (BuildOptions::drop_missing)", "drop_missing=True"},
     {"`--on-link skip`", "on_bad={\"link\": \"skip\"}"},
+    {"Fetchers::Options::headers", "http_headers"},
+    {"Fetchers::Options::moved", "url_base"},
+    {"Fetchers::Options::max_connections_per_host", "host_connections"},
 };
 
 /// The class of errors that is named as the code; null with Python's error set. A new reference.

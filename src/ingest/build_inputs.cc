@@ -116,12 +116,13 @@ std::vector<std::string> words_of_paths(const std::string& index_path,
   return words;
 }
 
-/// The rows of an index, by url.
+/// The rows of an index, by url; by one that is signed without its signature, so that a shard is
+/// known when it is signed anew.
 std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor) {
   std::unordered_map<std::string, Index::Shard> rows;
   for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
     Index::Shard row = donor.files.catalogue().shard(i);
-    std::string url = row.url;
+    std::string url = unsigned_url(row.url);
     rows.emplace(std::move(url), std::move(row));
   }
   return rows;
@@ -131,7 +132,7 @@ std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor
 std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::Shard>& rows,
                                   const std::string& home) {
   std::map<std::uint64_t, std::string> paths;
-  for (const auto& [url, row] : rows) paths.emplace(row.number, resolve_url(home, url));
+  for (const auto& [url, row] : rows) paths.emplace(row.number, resolve_url(home, row.url));
   std::vector<std::string> in_order;
   in_order.reserve(paths.size());
   for (auto& [number, path] : paths) in_order.push_back(std::move(path));
@@ -243,18 +244,20 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   // there; and the one that the old index had by it may have moved to another name.
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
-    const auto had = old_rows.find(source.url);
+    const auto had = old_rows.find(unsigned_url(source.url));
     if (had == old_rows.end()) {
       inputs.sources.emplace_back(std::move(source));
     } else if (can_reuse && is_unchanged(*old, had->second, source, options)) {
       inputs.sources.emplace_back(reuse_of(*old, had->second, source));
       old_rows.erase(had);
     } else {
-      named_again.push_back(source.url);
+      named_again.push_back(unsigned_url(source.url));
       inputs.sources.emplace_back(std::move(source));
     }
   }
-  for (const std::string& shard : inputs.missing) named_again.push_back(url_of_path(path, shard));
+  for (const std::string& shard : inputs.missing) {
+    named_again.push_back(unsigned_url(url_of_path(path, shard)));
+  }
   if (can_reuse) recognise(*old, options.accept_times, inputs.sources, old_rows);
   for (const std::string& url : named_again) old_rows.erase(url);
   if (!inputs.part) require_any(inputs.sources, inputs.missing);

@@ -15,7 +15,8 @@ void DistinctShards::add_file(const std::string& path, const FileIdentity& ident
 }
 
 void DistinctShards::add_url(const std::string& url) {
-  const auto [first, is_new] = urls_.emplace(is_command_url(url) ? url : canonical_url(url), url);
+  const auto [first, is_new] =
+      urls_.emplace(is_command_url(url) ? url : unsigned_url(canonical_url(url)), url);
   if (!is_new) refuse_shard_named_twice(first->second, url);
 }
 

@@ -14,7 +14,7 @@ class DistinctShards {
   /// @param identity  of the file that `path` leads to.
   /// Errors: InvalidArgument if it is there already, naming both spellings.
   void add_file(const std::string& path, const FileIdentity& identity);
-  /// Adds a URL. Spellings that canonical_url() makes equal are one.
+  /// Adds a URL. Spellings that canonical_url() makes equal are one, and so are signatures of one.
   void add_url(const std::string& url);
   /// Adds a path or a URL; does nothing if there is no such file.
   void add_if_there(const std::string& shard);

@@ -131,14 +131,16 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
 }
 
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
+  if (moved.empty() && !resolve) return request;
   Fetcher::Request today = request;
+  std::string url = unsigned_url(request.url);  // an old signature does not go along
   for (const Options::Moved& move : moved) {
-    const auto moved_url = rebased_url(unsigned_url(today.url), move.from, move.to);
-    if (!moved_url) continue;
-    today.url = *moved_url;
+    const auto rebased = rebased_url(url, move.from, move.to);
+    if (!rebased) continue;
+    url = today.url = *rebased;
     break;
   }
-  if (resolve) today.url = resolve(today.url);
+  if (resolve) today.url = resolve(url);
   return today;
 }
 

@@ -17,6 +17,7 @@
 #include "shardwise/base/hash.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
+#include "storage/source_identity.h"
 
 namespace shardwise {
 
@@ -320,8 +321,7 @@ namespace detail {
 
 std::string CacheAccess::name_of(const CacheRequest& request) {
   Hasher128 hasher;
-  hasher.update(is_remote_url(request.source.url) ? canonical_url(request.source.url)
-                                                  : request.source.url);
+  hasher.update(source_identity(request.source.url));
   hasher.update(std::string_view("\0", 1));
   hasher.update(compression_name(request.source.compression));
   hasher.update(std::string_view("\0", 1));

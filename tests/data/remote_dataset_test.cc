@@ -97,6 +97,61 @@ void expect_all_samples(const Dataset& data) {
   }
 }
 
+TEST_F(RemoteDatasetTest, NothingIsFetchedAgainWhenUrlsAreSignedAnew) {
+  const auto plain = serve();
+  const auto signed_at = [&](const std::string& time) {
+    std::vector<std::string> urls;
+    for (const std::string& url : plain) {
+      urls.push_back(url + "?X-Amz-Date=" + time + "&X-Amz-Signature=sesame" + time);
+    }
+    return urls;
+  };
+  build_index(index_path(), signed_at("1"), {.remote = remote()});
+  const auto read_all = [&] {
+    const auto data = Dataset::open(index_path(), {.cache = cache()});
+    for (std::uint64_t i = 0; i < data.size(); i += kSamples) {
+      const Sample sample = data[i];
+      EXPECT_FALSE(sample["txt"].empty());
+    }
+    expect_all_samples(data);
+  };
+  read_all();
+  const int gets = total_gets();
+  EXPECT_EQ(gets, 2 * kShards) << "for the index, and into the cache";
+
+  const auto urls = signed_at("2");
+  const BuildReport report = build_index(index_path(), urls, {.remote = remote()});
+  EXPECT_EQ(report.shards_scanned, 0U);
+  EXPECT_EQ(report.shards_moved, std::uint64_t{kShards});
+  EXPECT_EQ(Index::open(index_path())->shard(3).url, urls[3]);
+  read_all();
+  EXPECT_EQ(total_gets(), gets);
+
+  test::TestHttpServer mirror;
+  Fetchers::Options options = test::quick_options();
+  options.moved = {{server_.url("/"), mirror.url("/")}};
+  fetchers_ = std::make_shared<const Fetchers>(options);
+  read_all();
+  EXPECT_TRUE(mirror.requests().empty()) << "the cache knows the shards by what the index stores";
+}
+
+TEST_F(RemoteDatasetTest, ShardsAreReadFromAMirror) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const int gets = total_gets();
+  Fetchers::Options options = test::quick_options();
+  options.moved = {{"http://old.example/data", server_.url("")}};
+  fetchers_ = std::make_shared<const Fetchers>(options);
+  std::vector<std::string> urls;
+  for (int shard = 0; shard < kShards; ++shard) {
+    urls.push_back("http://old.example/data/" + std::to_string(shard) + ".tar");
+  }
+  build_index(dir_ / "moved.idx", urls, {.remote = remote()});
+  const auto data = Dataset::open(dir_ / "moved.idx", {.cache = cache()});
+  EXPECT_EQ(data.index().shard(3).path, urls[3]) << "the index keeps the names";
+  expect_all_samples(data);
+  EXPECT_GT(total_gets(), gets);
+}
+
 TEST_F(RemoteDatasetTest, IsIndexedInOnePassAndReadThroughTheCache) {
   const auto urls = serve();
   const BuildReport report = build_index(index_path(), urls, {.remote = remote()});

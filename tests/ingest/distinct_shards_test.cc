@@ -77,6 +77,14 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
   });
   EXPECT_THAT(text, HasSubstr("a shard is named twice: 'http://Host/x/../a.tar' and "
                               "'http://host:80/a.tar'"));
+  EXPECT_THAT(error_text([&] {
+                build_index(dir / "x.idx",
+                            {"http://host/a.tar?X-Amz-Date=1&X-Amz-Signature=1",
+                             "http://host/a.tar?X-Amz-Date=2&X-Amz-Signature=2"},
+                            {.remote = std::make_shared<AnyShards>()});
+              }),
+              HasSubstr("a shard is named twice: 'http://host/a.tar?X-Amz-Date=***&"
+                        "X-Amz-Signature=***'; each of"));
 }
 
 /// real/deep/ is also reached as link/, so that the text "link/.." is not where the kernel goes:

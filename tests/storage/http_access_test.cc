@@ -169,6 +169,8 @@ TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {
   EXPECT_EQ(fetched("s3://bucket/x.tar"), "signed");
   EXPECT_EQ(server_.requests().back().target, "/signed/x.tar?sig=2") << "asked each time";
   EXPECT_EQ(asked, (std::vector<std::string>{"s3://bucket/x.tar", "s3://bucket/x.tar"}));
+  fetched("http://old.example/x.tar?v=1&X-Amz-Date=1&X-Amz-Signature=2");
+  EXPECT_EQ(asked.back(), "http://old.example/x.tar?v=1") << "it signs what is not signed";
   options_.resolve = [](const std::string&) -> std::string { throw std::runtime_error("no"); };
   EXPECT_THROW(fetched("s3://bucket/x.tar"), std::runtime_error);
 }

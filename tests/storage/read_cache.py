@@ -67,10 +67,39 @@ def canonical_url(url):
     return scheme.lower() + b"://" + host.lower() + without_dots(normalised(slash + path) or b"/") + mark + normalised(query)
 
 
+AZURE = b"sig se si sip ske skoid sks skt sktid skv sp spr sr srt ss st sv sdd saoid suoid scid".split()
+
+
+def without_signature(url):
+    base, mark, query = url.partition(b"?")
+    parts = query.split(b"&")
+    if parts[-1] == b"":
+        parts.pop()
+    names = [part.partition(b"=")[0].lower() for part in parts]
+
+    def is_dropped(name):
+        for prefix in (b"x-amz-", b"x-goog-"):
+            if name.startswith(prefix) and prefix + b"signature" in names:
+                return True
+        for who in (b"awsaccesskeyid", b"googleaccessid", b"key-pair-id"):
+            if who in names and b"signature" in names:
+                if name in (who, b"signature", b"expires", b"policy", b"x-amz-security-token"):
+                    return True
+        return b"sig" in names and b"sv" in names and name in AZURE
+
+    kept = [part for part, name in zip(parts, names) if not is_dropped(name)]
+    if len(kept) == len(parts):
+        return url
+    return base + (mark if kept else b"") + b"&".join(kept)
+
+
 def name_of(source, compression, validator):
     scheme = re.match(rb"([A-Za-z][A-Za-z0-9+.-]*)://", source)
     if scheme and scheme.group(1).lower() != b"file":
+        is_object = scheme.group(1).lower() in (b"s3", b"gs", b"az", b"hf")
         source = canonical_url(source)
+        if not is_object:
+            source = without_signature(source)
     return "%032x" % hash128(source + b"\0" + compression + b"\0" + validator)
 
 

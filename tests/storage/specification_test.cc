@@ -124,7 +124,10 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
           one_of({"/", "/a", "/.", "/..", "/%2e%2E", "/%41b", "/%c3%a9", "/\xc3\xa9", "/%", "/%zz",
                   "/a b", "/\"q\"", "/0-1_2.3~", "/[x]", "/..a", "/a:b@c", "\x7f", "\t"});
     }
-    url += one_of({"", "", "?", "?x=%7e&y=a b", "?a/../b", "?x?y"}) + one_of({"", "#", "#a?b/c"});
+    url += one_of({"", "", "?", "?x=%7e&y=a b", "?a/../b", "?x?y",
+                   "?X-Amz-Date=1&x=2&x-amz-SIGNATURE=3", "?sig=1&SE=2&sv=3&",
+                   "?&Signature=1&Expires=2&Key-Pair-Id=3", "?Expires=1&&sig=2"}) +
+           one_of({"", "#", "#a?b/c"});
     requests.push_back(
         {.source = {.url = url,
                     .validator = one_of({"", "\"etag\"", "Thu, 01 Jan 1970 00:00:00 GMT"}),

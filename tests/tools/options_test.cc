@@ -97,7 +97,7 @@ TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
                               "more retries (Fetchers::Options::max_retries)"),
             "cannot fetch: 'http://h/a.tar' (cut); try again later");
   EXPECT_EQ(with_option_names("name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
-            "name it in the environment: SSL_CERT_FILE");
+            "name it with --ca-file");
   EXPECT_EQ(with_option_names("give a cache (Dataset::Options::cache, --cache DIR), or read single "
                               "samples (Dataset::Access::kRange, --access range)"),
             "give --cache DIR, or read single samples with --access range");
@@ -117,7 +117,8 @@ TEST(OptionNamesTest, ErrorsOfTheProgramHoldNoNameOfCpp) {
   write_file(dir / "odd.tar", TarBuilder().file("README", "x").end().bytes());
   const SmallIndex index;
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"}, "use http, https, s3, gs, az, hf or file\n"},
+      {{"index", "-o", dir / "x.idx", "ftp://host/a.tar"},
+       "use http, https, s3, gs, az, hf or file\n"},
       {{"index", "-o", dir / "x.idx", "pipe:cat a.tar"}, "--allow-pipe"},
       {{"index", "-o", dir / "x.idx", dir / "odd.tar"},
        "or leave it out with `--on-no-field skip`\n"},

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "fetch_options.h"
 #include "options.h"
 #include "output.h"
 #include "shardwise/data/fetch_plan.h"
@@ -101,14 +102,11 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
                 "fetch a shard that is larger than the cache anew at each use, instead of failing")
       ->group(kGroup)
       ->needs(cache);
-  command
-      .add_flag("--allow-pipe", arguments.allow_pipe,
-                "allow URLs that begin with pipe:, and run their commands, without a shell")
-      ->group(kGroup);
+  add_fetch_options(command, arguments.fetching);
 }
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
-  return std::make_shared<const Fetchers>(Fetchers::Options{.allow_pipe = arguments.allow_pipe});
+  return std::make_shared<const Fetchers>(arguments.fetching);
 }
 
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,

@@ -36,15 +36,15 @@ struct CacheArguments {
   std::string directory;
   CacheBytes budget = {.bytes = ShardCache::Options{}.budget_bytes};
   bool bypass_large = false;
-  bool allow_pipe = false;
+  Fetchers::Options fetching = {};
 };
 
 /// Adds --root and --accept-times, for commands that open shards. `lookup` must live as long as
 /// `command` does.
 void add_lookup_options(CLI::App& command, Index::Lookup& lookup);
 
-/// Adds --cache, --cache-bytes, --cache-bypass-large and --allow-pipe. `arguments` must live as
-/// long as `command` does.
+/// Adds --cache, --cache-bytes, --cache-bypass-large, and what add_fetch_options() adds.
+/// `arguments` must live as long as `command` does.
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);

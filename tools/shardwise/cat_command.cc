@@ -99,7 +99,7 @@ void run(const CatOptions& options, Output& out) {
   }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
   FirstUse first_use = options.first_use;
-  first_use.allow_pipe = options.cache.allow_pipe;
+  first_use.fetching = options.cache.fetching;
   const Dataset data = open_dataset(index_path(options.index, first_use), options.lookup,
                                     parse_access(options.access), options.cache,
                                     /*allow_part=*/true, interrupt_token());

@@ -242,7 +242,7 @@ Run open_epoch(const EpochOptions& options) {
     throw CLI::RequiredError("INDEX");
   }
   RunArguments arguments = options.run;
-  arguments.first_use.allow_pipe = options.cache.allow_pipe;
+  arguments.first_use.fetching = options.cache.fetching;
   return open_run(arguments, {.batch_size = options.batch}, open);
 }
 

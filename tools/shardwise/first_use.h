@@ -3,6 +3,7 @@
 #include <string>
 
 #include "shardwise/base/cancel.h"
+#include "shardwise/storage/fetcher.h"
 
 namespace CLI {
 class App;
@@ -17,7 +18,7 @@ struct FirstUse {
   std::string directory;  ///< --index-cache; empty: the user's
   bool refused = false;   ///< --no-index-cache
   bool quiet = false;
-  bool allow_pipe = false;
+  Fetchers::Options fetching = {};
   CancelToken cancel = {};  ///< none: that of Ctrl-C
 };
 

@@ -15,7 +15,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     // Sentences.
     {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
     {", or allow more retries (Fetchers::Options::max_retries)", ""},
-    {" (SSL_CERT_FILE, Fetchers::Options::ca_file)", " in the environment: SSL_CERT_FILE"},
+    {" (SSL_CERT_FILE, Fetchers::Options::ca_file)", " with --ca-file"},
     {"name it (Fetchers::S3Options::region or AWS_REGION)",
      "name it in the environment: AWS_REGION"},
     {"set Fetchers::Options::allow_pipe (--allow-pipe)", "give --allow-pipe"},
@@ -49,6 +49,9 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     // Names that are nothing else.
     {"Dataset::Options::cache", "--cache"},
     {"Fetchers::Options::allow_pipe", "--allow-pipe"},
+    {"Fetchers::Options::ca_file", "--ca-file"},
+    {"Fetchers::Options::headers", "--http-header"},
+    {"Fetchers::Options::moved", "--url-base"},
     {"ShardCache::Options::budget_bytes", "--cache-bytes"},
     {"ShardCache::Options::bypass_large", "--cache-bypass-large"},
     {"BuildOptions::drop_missing", "--drop-missing"},

@@ -8,6 +8,7 @@
 #include "base/url.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "fetch_options.h"
 #include "first_use.h"
 #include "index/missing_shards.h"
 #include "interrupt.h"
@@ -56,9 +57,8 @@ void run(const VerifyArguments& options, Output& out) {
   std::uint64_t num_different = 0;
   std::uint64_t num_missing = 0;
   std::optional<Index::Shard> first_missing;
-  CacheArguments how;
-  how.allow_pipe = options.first_use.allow_pipe;
-  const auto remote = make_remote_access(make_fetchers(how), nullptr, interrupt_token());
+  const auto remote = make_remote_access(
+      std::make_shared<const Fetchers>(options.first_use.fetching), nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
   if (options.header && !tabular && !options.json) out.print("state    shard\n");
@@ -123,8 +123,7 @@ void add_verify_command(CLI::App& program, Output& out) {
       "--full", options->full,
       "also check every byte against the hashes that `shardwise index --hash` stored");
   add_lookup_options(*command, options->lookup);
-  command->add_flag("--allow-pipe", options->first_use.allow_pipe,
-                    "allow URLs that begin with pipe:, and run their commands, without a shell");
+  add_fetch_options(*command, options->first_use.fetching);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");
   add_first_use_options(*command, options->first_use);

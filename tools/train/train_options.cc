@@ -196,7 +196,7 @@ bool parse_options(int argc, char** argv, std::function<std::string()> version, 
                                  CLI::ExitCodes::ValidationError);
     }
     tools::check_order_options(options.order);
-    options.first_use.allow_pipe = options.cache.allow_pipe;
+    options.first_use.fetching = options.cache.fetching;
     return true;
   } catch (const CLI::Error& e) {
     tools::say("error", std::string(e.what()) + "; see shardwise-train --help");

@@ -1,0 +1,120 @@
+"""How shards are fetched: who asks, and where they are today."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import write_shards
+
+import shardwise
+from shardwise.errors import FetchError, InvalidArgument
+
+
+class Asking(http.server.SimpleHTTPRequestHandler):
+    """Gives files to whoever sends the token; `asked` has the paths."""
+
+    asked: list[str]
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+    def is_let_in(self) -> bool:
+        self.asked.append(self.path)
+        if self.headers["Authorization"] == "Bearer sesame":
+            return True
+        self.send_error(401)
+        return False
+
+    def do_GET(self) -> None:
+        if self.is_let_in():
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        if self.is_let_in():
+            super().do_HEAD()
+
+
+class Server:
+    def __init__(self, folder: Path) -> None:
+        write_shards(folder, [5])
+        self.asked: list[str] = []
+        handler = type("Handler", (Asking,), {"asked": self.asked})
+        self._server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))
+        )
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "www")
+    yield server
+    server.close()
+
+
+def test_the_cache_says_who_asks(server: Server, tmp_path: Path) -> None:
+    index, shard = tmp_path / "x.idx", server.url + "/train-000000.tar"
+    with pytest.raises(FetchError, match="HTTP status 401"):
+        shardwise.index(index, shard)
+    (tmp_path / "token").write_text("sesame\n")
+    for options in (
+        {"http_headers": ["Authorization: Bearer sesame"]},
+        {"bearer_token_file": str(tmp_path / "token")},
+    ):
+        cache = shardwise.ShardCache(str(tmp_path / next(iter(options))), 1 << 30, **options)
+        assert shardwise.index(index, shard, cache=cache).num_samples == 5
+        assert shardwise.verify(index, cache=cache) == []
+        assert shardwise.update(index, cache=cache).shards_reused == 1
+        assert len(shardwise.open(index, cache=cache)[4].key) > 0
+
+
+def test_shards_are_found_where_they_are_today(server: Server, tmp_path: Path) -> None:
+    index, old = tmp_path / "x.idx", "http://old.example/data"
+    headers = ["Authorization: Bearer sesame"]
+    cache = shardwise.ShardCache(
+        str(tmp_path / "cache"), http_headers=headers, url_base={old: server.url}
+    )
+    shardwise.index(index, old + "/train-000000.tar", cache=cache)
+    data = shardwise.open(index, cache=cache)
+    assert data.shards[0].path == old + "/train-000000.tar"
+    assert len(data[4].key) > 0
+
+    asked: list[str] = []
+
+    def resolve(url: str) -> str:
+        asked.append(url)
+        return url.replace(old, server.url) + "?signature=sesame"
+
+    signing = shardwise.ShardCache(str(tmp_path / "other"), http_headers=headers, resolve=resolve)
+    assert len(shardwise.open(index, cache=signing)[4].key) > 0
+    assert set(asked) == {old + "/train-000000.tar"}
+    assert server.asked[-1] == "/train-000000.tar?signature=sesame"
+
+
+def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
+    def resolve(url: str) -> str:
+        raise LookupError("no key for " + url)
+
+    cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=resolve)
+    with pytest.raises(LookupError, match="no key for http"):
+        shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
+
+
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    for options, text in (
+        ({"http_headers": ["Host: other"]}, "not valid: http_headers; write each as 'Name: value'"),
+        ({"url_base": {"data": "http://h"}}, "not valid: url_base; give two URLs"),
+        ({"host_connections": -1}, "not valid: host_connections; give 0"),
+    ):
+        with pytest.raises(InvalidArgument, match=text):
+            shardwise.ShardCache(str(tmp_path / "cache"), **options)  # type: ignore[arg-type]
