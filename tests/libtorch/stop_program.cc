@@ -302,8 +302,9 @@ class Lives {
     require(!failed || fails, error);
     require(guard.exit_code() == 1 || !failed, guard.reason());
     const bool has_signal =
-        plan.event == Event::kSignalBeforeStep || plan.event == Event::kSignalAfterStep ||
-        plan.event == Event::kSignalWhileFetching || plan.event == Event::kSignalInEvaluation;
+        plan.event == Event::kSignalBeforeMeeting || plan.event == Event::kSignalBeforeStep ||
+        plan.event == Event::kSignalAfterStep || plan.event == Event::kSignalWhileFetching ||
+        plan.event == Event::kSignalInEvaluation;
     if (!failed && !guard.reason().empty()) {
       require(guard.exit_code() == (has_signal ? 128 + plan.signal : 0), guard.reason());
     }
