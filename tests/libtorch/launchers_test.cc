@@ -110,9 +110,11 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
   expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
 }
 
-/// Two network namespaces with a cable between them, and ranks in both: argument 1 is the rank
-/// program, argument 2 the file for what they find. Ends with 77 where namespaces may not be made.
+/// Two network namespaces with a cable between them, and ranks in both, of which 0 and 1 are in the
+/// first: argument 1 is the rank program, 2 what it is to do, 3 the file for what they find. Of
+/// "unplugged" the cable is pulled once all make calls. Ends with 77 where there are no namespaces.
 constexpr const char* kTwoHosts = R"(
+program=$1 case=$2 out=$3
 a=shardwise-a-$$ b=shardwise-b-$$
 trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
 ip netns add $a && ip netns add $b &&
@@ -122,24 +124,51 @@ ip netns add $a && ip netns add $b &&
   ip -n $a link set lo up && ip -n $b link set lo up || exit 77
 rank() {
   ip netns exec $1 unshare --uts sh -c 'hostname $0; exec "$@"' $2 \
-    env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=10.77.15.1 MASTER_PORT=29415 "$program" launched "$out" x
+    env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=10.77.15.1 MASTER_PORT=29415 "$program" $case "$out" x
 }
-program=$1 out=$2
 rank $a host-a 0 & first=$!
 rank $a host-a 1 & second=$!
-rank $b host-b 2 && wait $first && wait $second
+rank $b host-b 2 & third=$!
+if [ $case = unplugged ]; then
+  until [ -e "$out.ready.0" ] && [ -e "$out.ready.1" ] && [ -e "$out.ready.2" ]; do
+    kill -0 $first $second $third || exit 1
+    sleep 0.1
+  done
+  ip -n $b link set end-b down
+fi
+wait $first && wait $second && wait $third
 )";
 
-TEST_F(LaunchersTest, RanksOnTwoHostsMeetByHandAndKnowWhoSharesAHost) {
-  const auto ip = find_program("ip");
-  if (!ip) GTEST_SKIP() << "skipped: ip is not installed";
-  const int code = exit_code_of(start(
-      {"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, dir_ / "out"}, dir_ / "log"));
-  if (code == 77) GTEST_SKIP() << "skipped: network namespaces cannot be made here";
-  ASSERT_EQ(code, 0) << test::read_file(dir_ / "log");
+class HostsTest : public LaunchersTest {
+ protected:
+  void run_on_two_hosts(const char* what) {
+    if (!find_program("ip")) GTEST_SKIP() << "skipped: ip is not installed";
+    const int code = exit_code_of(
+        start({"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, what, dir_ / "out"},
+              dir_ / "log"));
+    if (code == 77) GTEST_SKIP() << "skipped: network namespaces cannot be made here";
+    ASSERT_EQ(code, 0) << test::read_file(dir_ / "log");
+  }
+};
+
+TEST_F(HostsTest, RanksMeetByHandAndKnowWhoSharesAHost) {
+  run_on_two_hosts("launched");
+  if (IsSkipped() || HasFailure()) return;
   EXPECT_EQ(test::read_file(dir_ / "out.x.0"), "world 3, local 0 of 2");
   EXPECT_EQ(test::read_file(dir_ / "out.x.1"), "world 3, local 1 of 2");
   EXPECT_EQ(test::read_file(dir_ / "out.x.2"), "world 3, local 0 of 1");
+}
+
+TEST_F(HostsTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
+  run_on_two_hosts("unplugged");
+  if (IsSkipped() || HasFailure()) return;
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(test::read_file(dir_ / "out." + rank),
+                testing::AllOf(testing::HasSubstr("a rank does not answer"),
+                               testing::HasSubstr(" lost rank 2 of 3 (host host-b, process ")));
+  }
+  EXPECT_THAT(test::read_file(dir_ / "out.2"),
+              testing::HasSubstr(" lost rank 0 of 3 (host host-a, process "));
 }
 
 }  // namespace

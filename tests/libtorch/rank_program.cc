@@ -632,6 +632,23 @@ void hang(const Arguments& arguments) {
   ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 
+/// unplugged OUT: says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
+void unplugged(const Arguments& arguments) {
+  const auto group = sl::init_process_group({.timeout = std::chrono::milliseconds(5000)});
+  group.barrier();
+  const std::string rank = std::to_string(group.rank());
+  std::ofstream(arguments[1] + ".ready." + rank) << rank;
+  std::string text;
+  while (text.empty()) {
+    try {
+      group.barrier();
+    } catch (const Error& e) {
+      text = e.what();
+    }
+  }
+  std::ofstream(arguments[1] + "." + rank) << text;
+}
+
 /// absent OUT: one rank waits for two more that never come.
 void absent(const Arguments& arguments) {
   ::setenv("WORLD_SIZE", "3", 1);
@@ -842,6 +859,7 @@ int main(int argc, char** argv) {
       {"unproven", unproven},
       {"lost", lost},
       {"hang", hang},
+      {"unplugged", unplugged},
       {"absent", absent},
       {"chains", chains},
       {"twice", twice},
