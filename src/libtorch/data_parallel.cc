@@ -23,7 +23,7 @@ struct NamedTensor {
 };
 
 /// Parameters and buffers.
-std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+std::vector<NamedTensor> state_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors;
   for (const auto& item : module.named_parameters()) {
     tensors.push_back({"parameter '" + item.key() + "'", item.value()});
@@ -43,19 +43,19 @@ std::string shape_of(const torch::Tensor& tensor) {
 /// Names, types and shapes.
 Record shapes_of(const torch::nn::Module& module) {
   Record shapes;
-  for (const auto& [name, tensor] : tensors_of(module)) shapes.emplace_back(name, shape_of(tensor));
+  for (const auto& [name, tensor] : state_of(module)) shapes.emplace_back(name, shape_of(tensor));
   return shapes;
 }
 
 /// Of a contiguous tensor on the CPU.
-std::string_view bytes_of(const torch::Tensor& tensor) {
+std::string_view view_of(const torch::Tensor& tensor) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
 /// Of name, type, shape and every bit.
 std::uint64_t hash_of(const NamedTensor& named) {
   const auto plain = named.tensor.detach().cpu().contiguous();
-  return hash64(bytes_of(plain), hash64(named.name + " " + shape_of(plain)));
+  return hash64(view_of(plain), hash64(named.name + " " + shape_of(plain)));
 }
 
 void require_real(const torch::Tensor& tensor, const std::string& name) {
@@ -112,12 +112,12 @@ void broadcast_parameters(const torch::nn::Module& module, const ProcessGroup& g
 void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& group) {
   if (group.world_size() == 1) return;
   const torch::NoGradGuard no_grad;
-  const auto tensors = tensors_of(module);
+  const auto tensors = state_of(module);
   auto hashes = torch::empty({static_cast<std::int64_t>(tensors.size())}, torch::kInt64);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     hashes[static_cast<std::int64_t>(i)] = static_cast<std::int64_t>(hash_of(tensors[i]));
   }
-  const auto own = static_cast<std::int64_t>(hash64(bytes_of(hashes)));
+  const auto own = static_cast<std::int64_t>(hash64(view_of(hashes)));
   // The largest, and the complement of the smallest.
   const auto extremes = torch::tensor({own, ~own}, torch::kInt64);
   group.all_reduce(extremes, ProcessGroup::ReduceOp::kMax);
@@ -132,7 +132,7 @@ void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& 
     const auto row = of_ranks[static_cast<std::int64_t>(rank)];
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       records[rank].emplace_back("hash of " + tensors[i].name,
-                                 hex(bytes_of(row[static_cast<std::int64_t>(i)])));
+                                 hex(view_of(row[static_cast<std::int64_t>(i)])));
     }
   }
   throw Mismatch("the ranks' models are not the same", find_disagreement(records).value_or(""),
