@@ -18,6 +18,7 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "libtorch/optimizer_state.h"
+#include "libtorch/tensor_view.h"
 #include "order/checkpoint_format.h"
 
 namespace shardwise::libtorch {
@@ -86,10 +87,6 @@ torch::Tensor bytes_of(const torch::Tensor& plain) {
   if (size == 0) return torch::empty({0}, torch::kUInt8);
   return torch::from_blob(
       plain.data_ptr(), {size}, [plain](void*) {}, torch::kUInt8);
-}
-
-std::string_view view_of(const torch::Tensor& bytes) {
-  return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
 /// A tensor over the bytes of a value, which may lie anywhere: its elements are copied.

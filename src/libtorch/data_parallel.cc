@@ -12,6 +12,7 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "libtorch/group_access.h"
+#include "libtorch/tensor_view.h"
 
 namespace shardwise::libtorch {
 
@@ -45,11 +46,6 @@ Record shapes_of(const torch::nn::Module& module) {
   Record shapes;
   for (const auto& [name, tensor] : state_of(module)) shapes.emplace_back(name, shape_of(tensor));
   return shapes;
-}
-
-/// Of a contiguous tensor on the CPU.
-std::string_view view_of(const torch::Tensor& tensor) {
-  return {static_cast<const char*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
 /// Of name, type, shape and every bit.
