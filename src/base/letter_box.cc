@@ -119,12 +119,23 @@ struct LetterBox::Talk {
   void connect_all() {
     to.resize(options.addresses.size());
     connected.assign(to.size(), false);
+    for (int rank = 0; rank < num_ranks(); ++rank) connect(rank);
+  }
+  /// Once more to those that have written no letter: of a process that ends, the connections of the
+  /// group may be closed before its letter box is, and its kernel takes connections until then.
+  void connect_again() {
     for (int rank = 0; rank < num_ranks(); ++rank) {
-      if (rank == options.rank) continue;
       const auto place = static_cast<std::size_t>(rank);
-      to[place] = begin_connecting(options.addresses[place]);
-      if (!to[place].is_open() && errno == ECONNREFUSED) refused.insert(rank);
+      const bool is_under_way = to[place].is_open() && !connected[place];
+      if (!is_under_way && !has_letter_of(rank)) connect(rank);
     }
+  }
+  void connect(int rank) {
+    if (rank == options.rank) return;
+    const auto place = static_cast<std::size_t>(rank);
+    connected[place] = false;
+    to[place] = begin_connecting(options.addresses[place]);
+    if (!to[place].is_open() && errno == ECONNREFUSED) refused.insert(rank);
   }
 
   /// Looks after the connections that were begun, for `most`. True if all of them stand, or failed.
@@ -200,6 +211,7 @@ void LetterBox::take_letters(Talk& talk) {
 LetterBox::Lost LetterBox::ask(const Options& options) {
   constexpr milliseconds kSlice{20};
   constexpr milliseconds kConnecting{500};  // then the letter goes to those who are there
+  constexpr milliseconds kAgain{500};
   const auto start = Clock::now();
   Talk talk{options, {}, {}, {}, {}, {}};
   talk.connect_all();
@@ -215,11 +227,16 @@ LetterBox::Lost LetterBox::ask(const Options& options) {
     }
     return true;
   };
+  auto connected_at = Clock::now();
   while (ended.empty() && !is_known() && Clock::now() - start < options.most) {
     pollfd ready{listener_.fd(), POLLIN, 0};
     ::poll(&ready, 1, static_cast<int>(kSlice.count()));
-    take_letters(talk);
+    if (Clock::now() - connected_at >= kAgain) {
+      talk.connect_again();
+      connected_at = Clock::now();
+    }
     talk.wait_for_connections(milliseconds(0));
+    take_letters(talk);  // after that: who is gone by now wrote before
     ended = talk.ended();
   }
   Lost lost;
@@ -233,12 +250,18 @@ LetterBox::Lost LetterBox::ask(const Options& options) {
     for (int rank = 0; rank < talk.num_ranks(); ++rank) {
       if (rank != options.rank && !talk.has_letter_of(rank)) last.silent.insert(rank);
     }
-    lost.silent.assign(last.silent.begin(), last.silent.end());
     // For those that come back, and find out that nobody waits for them any more.
     talk.connect_all();
     while (Clock::now() - start < options.most + kConnecting &&
            !talk.wait_for_connections(kSlice)) {
     }
+    take_letters(talk);
+    for (const int rank : talk.ended()) {  // since then
+      if (last.silent.erase(rank) == 0) continue;
+      last.ended.insert(rank);
+      lost.ended.push_back(rank);
+    }
+    lost.silent.assign(last.silent.begin(), last.silent.end());
     talk.send(last);
   }
   return lost;

@@ -1,5 +1,6 @@
 #include "base/letter_box.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -59,6 +60,26 @@ TEST_F(LetterBoxTest, WhoWritesNoLetterIsSilentAndHearsThatItWasGivenUp) {
   EXPECT_THAT(lost.silent, ElementsAre(1));
   EXPECT_THAT(of_two.silent, ElementsAre(1));
   EXPECT_TRUE(ask(1, milliseconds(10)).is_own);
+}
+
+/// Takes two connections, and goes: to the first the letter was sent.
+void take_two_and_go(Socket listener) {
+  for (int i = 0; i < 2; ++i) Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+}
+
+TEST_F(LetterBoxTest, WhoTakesConnectionsForAWhileAndIsGoneThenHasEnded) {
+  boxes_[1].reset();
+  Socket listener = listen_at("127.0.0.1", 0);
+  sockaddr_in place{};
+  socklen_t size = sizeof place;
+  ASSERT_EQ(::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&place), &size), 0);
+  ASSERT_EQ(::fcntl(listener.fd(), F_SETFL, 0), 0);  // accept4() waits
+  addresses_[1].port = ntohs(place.sin_port);
+  std::thread ending([&] { take_two_and_go(std::move(listener)); });
+  const auto lost = ask(0, milliseconds(600'000));
+  ending.join();
+  EXPECT_THAT(lost.ended, ElementsAre(1));
+  EXPECT_THAT(lost.silent, IsEmpty());
 }
 
 TEST_F(LetterBoxTest, WhenAllHaveWrittenNobodyIsLost) {
