@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/meeting_hub.h"
 #include "support/dataset.h"
 #include "support/images.h"
 #include "support/support.h"
@@ -24,6 +25,19 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
+/// Below those that the system gives away.
+int free_port() {
+  constexpr int kFirst = 30'000;
+  constexpr int kNumber = 2000;
+  for (int i = 0; i < kNumber; ++i) {
+    const int port = kFirst + (::getpid() + i) % kNumber;
+    const auto here = shardwise::detail::listen_at("0.0.0.0", static_cast<std::uint16_t>(port));
+    if (here.is_open()) return port;
+  }
+  ADD_FAILURE() << "no port is free";
+  return kFirst;
+}
+
 /// The page's line that begins so, for two ranks on this machine.
 std::string line_of_page(const std::string& beginning) {
   std::ifstream page(test::source_dir() + "/docs/train-libtorch.md");
@@ -36,8 +50,7 @@ std::string line_of_page(const std::string& beginning) {
     line = replaced(line, "--nproc-per-node 8", "--nproc-per-node 1");
     line = replaced(line, "-ppn 8", "-ppn 2");
     line = replaced(line, "16", "2");
-    // Of this process, and below those that the system gives away.
-    line = replaced(line, "29400", std::to_string(30'000 + ::getpid() % 2000));
+    line = replaced(line, "29400", std::to_string(free_port()));
     return line;
   }
   ADD_FAILURE() << "the page has no line that begins with '" << beginning << "'";
