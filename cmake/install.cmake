@@ -68,7 +68,8 @@ endif()
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
-install(FILES examples/first_epochs.ipynb DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "first_epochs.ipynb")
 install(FILES tests/faults.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests)
 
 get_target_property(SHARDWISE_LIBRARY_TYPE shardwise TYPE)

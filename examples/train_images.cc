@@ -1,6 +1,7 @@
 // Trains an image classifier on samples (image, class number), data parallel: augmentation, exact
-// evaluation, early stop, and checkpoints from which a run goes on, on any number of ranks. Made to
-// be copied: exchange the model, and what you need no more.
+// evaluation, early stop, and checkpoints from which a run goes on, on any number of ranks; after
+// Ctrl-C, SIGTERM or an error on one rank, too. Made to be copied: exchange the model, and what you
+// need no more.
 //
 //     train_images --train SHARDS --eval SHARDS --epochs 90 --checkpoint run.pt
 //
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -19,15 +21,14 @@
 #include <string>
 
 namespace sl = shardwise::libtorch;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHelp = R"(usage: train_images --train SHARDS [OPTION VALUE]...
   --train SHARDS            an index, a folder of shards, a pattern, a URL
   --eval SHARDS             evaluates after each epoch
   --eval-only 1             evaluates what the checkpoint holds, and trains nothing
   --epochs N                [10]
-  --global-batch-size N     samples of a step, on all ranks together [128]
-  --accumulate N            backward passes of a step [1]
+  --global-batch-size N     samples of a backward pass, on all ranks together [128]
+  --accumulate N            passes of a step, which has so many times as many samples [1]
   --size N                  images become N x N [64]
   --classes N               without it: the largest number in the index's column cls, and one
   --lr X                    the highest learning rate [0.001]
@@ -38,6 +39,7 @@ constexpr const char* kHelp = R"(usage: train_images --train SHARDS [OPTION VALU
   --patience N              ends after N epochs without a better accuracy; 0: never [0]
   --checkpoint FILE         goes on from it if it is there
   --checkpoint-minutes X    writes it within an epoch, too; 0: at its end only [0]
+  --timeout X               seconds that a rank waits for the others in one step [300]
 )";
 
 /// "--name value" pairs.
@@ -72,7 +74,9 @@ class Options {
     return number;
   }
   std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
-    return static_cast<std::int64_t>(number(name, static_cast<double>(otherwise)));
+    const double value = number(name, static_cast<double>(otherwise));
+    if (value == std::floor(value) && value < 1e15) return static_cast<std::int64_t>(value);
+    throw std::invalid_argument(name + " wants a whole number, not '" + text(name) + "'");
   }
 
  private:
@@ -139,7 +143,7 @@ sl::ImageLoader::Options loader_options(const Options& options) {
   return loader;
 }
 
-/// All that a checkpoint holds.
+/// All that a checkpoint holds, beside where the loader stands.
 struct Run {
   Run(std::int64_t classes, double rate)
       : model(classes), optimizer(model->parameters(), torch::optim::AdamWOptions(rate)) {}
@@ -148,15 +152,20 @@ struct Run {
     sl::Checkpoint now(loader.state());
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
+    if (stop) now.put("best", stop->best());
+    if (stop) now.put("since_best", static_cast<std::int64_t>(stop->num_since_best()));
     file.write(now);
   }
   void load(const sl::Checkpoint& last) {
     last.load("model", *model);
     last.load("optimizer", optimizer, *model);
+    if (!stop || !last.contains("best")) return;
+    stop->restore(last.number("best"), static_cast<std::uint64_t>(last.integer("since_best")));
   }
 
   Net model;
   torch::optim::AdamW optimizer;
+  std::optional<sl::EarlyStop> stop;
 };
 
 /// Backward of the sum of the losses: the gradients of all ranks are added, and divided by the
@@ -183,12 +192,13 @@ std::optional<double> evaluate(Net& model, const std::optional<shardwise::Datase
   return accuracy.value();
 }
 
-void train(const Options& options, const sl::ProcessGroup& group) {
+void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard& guard) {
   const auto data = shardwise::Dataset::open(options.text("--train"));
   std::optional<shardwise::Dataset> eval;
   if (!options.text("--eval").empty()) eval = shardwise::Dataset::open(options.text("--eval"));
   const double rate = options.number("--lr", 1e-3);
   const auto accumulate = options.integer("--accumulate", 1);
+  if (accumulate < 1) throw std::invalid_argument("--accumulate wants a number of at least 1");
   const auto epochs = static_cast<std::uint64_t>(options.integer("--epochs", 10));
   group.require_same({{"--lr", std::to_string(rate)},
                       {"--accumulate", std::to_string(accumulate)},
@@ -200,6 +210,8 @@ void train(const Options& options, const sl::ProcessGroup& group) {
 
   torch::manual_seed(static_cast<std::uint64_t>(options.integer("--seed", 17)));
   Run run(num_classes(options, data), rate);
+  const auto patience = static_cast<std::uint64_t>(options.integer("--patience", 0));
+  if (patience > 0) run.stop.emplace(group, sl::EarlyStop::Options{.patience = patience});
   sl::ImageLoader loader(data, group, loader_options(options));
   std::optional<sl::CheckpointFile> file;
   bool is_trained = false;
@@ -220,61 +232,64 @@ void train(const Options& options, const sl::ProcessGroup& group) {
   }
 
   sl::GradientAverager gradients(run.model->parameters());
-  std::optional<sl::EarlyStop> stop;
-  if (const auto patience = options.integer("--patience", 0); patience > 0) {
-    stop.emplace(group, sl::EarlyStop::Options{.patience = static_cast<std::uint64_t>(patience)});
-  }
-  const std::chrono::duration<double, std::ratio<60>> save_after(
-      options.number("--checkpoint-minutes", 0));
-  auto saved_at = Clock::now();
-  for (auto epoch : loader.epochs(epochs)) {
-    const auto loaded = loader.stats();
-    const auto averaging = gradients.time_spent();
-    double loss_sum = 0;
-    std::int64_t seen = 0;
-    std::int64_t passes = 0;
-    std::int64_t samples = 0;
-    run.model->train();
-    run.optimizer.zero_grad();
-    for (auto& batch : epoch) {
-      loss_sum += backward(run.model, batch);
-      seen += batch.size();
-      samples += batch.size();
-      if (++passes % accumulate != 0 && loader.steps_left() > 0) continue;
-      gradients.average(samples, group);  // one reduction for all passes
-      run.optimizer.step();
-      run.optimizer.zero_grad();
-      samples = 0;
-      if (file && save_after.count() > 0 && loader.steps_left() > 0 &&
-          group.any(Clock::now() - saved_at > save_after)) {
-        run.save(*file, loader);
-        saved_at = Clock::now();
-      }
-    }
-    const std::string proof =
-        epoch.prove();  // each sample exactly once over all ranks, or an error
-    const double mean_loss = sl::reduce_exact(loss_sum, seen, group).value();
-    const std::string report =
-        sl::epoch_report(loader.stats(), loaded, gradients.time_spent() - averaging, group);
-    if (group.is_first()) std::printf("%s\nloss %.4f\n", proof.c_str(), mean_loss);
-    if (group.is_first()) std::fputs(report.c_str(), stderr);
-    const auto accuracy = evaluate(run.model, eval, group, options);
-    if (!eval) sl::average_buffers(*run.model, group);
-    sl::require_same_replicas(*run.model, group);
+  const auto save = [&] {  // called by every rank
     if (file) run.save(*file, loader);
-    if (stop && accuracy && stop->should_stop(*accuracy)) {
-      if (group.is_first())
-        std::printf("no better for %s epochs: done\n", options.text("--patience").c_str());
-      break;
+  };
+  const auto work = [&] {
+    for (auto epoch : loader.epochs(epochs)) {
+      if (run.stop && run.stop->num_since_best() >= patience) {
+        if (group.is_first())
+          std::printf("no better for %s epochs: done\n", options.text("--patience").c_str());
+        break;
+      }
+      const auto loaded = loader.stats();
+      const auto averaging = gradients.time_spent();
+      double loss_sum = 0;
+      std::int64_t seen = 0;
+      std::int64_t passes = 0;
+      std::int64_t samples = 0;
+      run.model->train();
+      run.optimizer.zero_grad();
+      for (auto& batch : epoch) {
+        loss_sum += backward(run.model, batch);
+        seen += batch.size();
+        samples += batch.size();
+        if (++passes % accumulate != 0 && loader.steps_left() > 0) continue;
+        gradients.average(samples, group);  // one reduction for all passes
+        run.optimizer.step();
+        run.optimizer.zero_grad();
+        samples = 0;
+        if (loader.steps_left() == 0) continue;  // what ends with the epoch is saved there
+        if (guard.should_stop()) return;         // the same on all ranks
+        if (guard.should_save()) save();
+      }
+      const std::string proof = epoch.prove();  // each sample exactly once, or an error
+      const double mean_loss = sl::reduce_exact(loss_sum, seen, group).value();
+      const std::string report =
+          sl::epoch_report(loader.stats(), loaded, gradients.time_spent() - averaging, group);
+      if (group.is_first()) std::printf("%s\nloss %.4f\n", proof.c_str(), mean_loss);
+      if (group.is_first()) std::fputs(report.c_str(), stderr);
+      const auto accuracy = evaluate(run.model, eval, group, options);
+      if (!eval) sl::average_buffers(*run.model, group);
+      sl::require_same_replicas(*run.model, group);
+      if (run.stop && accuracy) run.stop->should_stop(*accuracy);
+      save();
+      if (guard.should_stop()) return;  // as after each step
     }
-  }
+  };
+  guard.run(work, save);  // save() if the ranks stop within work()
 }
 
 int main(int argc, char** argv) try {
   if (argc == 2 && std::string(argv[1]) == "--help") return std::fputs(kHelp, stdout), 0;
   const Options options(argc, argv);
   if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
-  train(options, sl::init_process_group());
+  const auto minutes = options.number("--checkpoint-minutes", 0);
+  sl::StopGuard guard({.save_every = std::chrono::milliseconds(std::llround(minutes * 60'000))});
+  const std::chrono::milliseconds timeout(std::llround(options.number("--timeout", 300) * 1000));
+  train(options, sl::init_process_group({.timeout = timeout, .guard = &guard}), guard);
+  if (!guard.reason().empty()) std::fprintf(stderr, "stopped: %s\n", guard.reason().c_str());
+  return guard.exit_code();
 } catch (const std::invalid_argument& e) {
   std::fprintf(stderr, "train_images: %s; see --help\n", e.what());
   return 2;

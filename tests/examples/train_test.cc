@@ -69,7 +69,7 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
     return all;
   };
   const auto begun = run(arguments({"--eval", train, "--epochs", "1", "--accumulate", "2",
-                                    "--checkpoint", checkpoint, "--checkpoint-minutes", "1e-9"}));
+                                    "--checkpoint", checkpoint, "--checkpoint-minutes", "2e-5"}));
   EXPECT_EQ(begun.code, 0) << begun.err;
   EXPECT_THAT(begun.out,
               testing::AllOf(testing::HasSubstr("epoch 0: 24 samples, each exactly once: proven\n"
@@ -88,14 +88,16 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
     EXPECT_TRUE(libtorch::run_local_ranks(two).ok());
   }
   // Nothing gets better.
-  const auto stopped = run(arguments(
-      {"--eval", never_right, "--patience", "2", "--skip", dir / "skip", "--epochs", "9"}));
+  const auto wrong = arguments({"--eval", never_right, "--patience", "2", "--skip", dir / "skip",
+                                "--epochs", "9", "--checkpoint", dir / "wrong.pt"});
+  const auto stopped = run(wrong);
   EXPECT_EQ(stopped.code, 0) << stopped.err;
   EXPECT_THAT(stopped.out,
               testing::AllOf(testing::HasSubstr("epoch 2: 22 samples, each exactly once"),
                              testing::HasSubstr("accuracy 0.00 % (0 of 24, each counted once)"),
                              testing::HasSubstr("no better for 2 epochs: done\n"),
                              testing::Not(testing::HasSubstr("epoch 3"))));
+  EXPECT_EQ(run(wrong).out, "no better for 2 epochs: done\n") << "its patience is in the file";
 }
 
 TEST(TrainImagesExampleTest, SaysWhatItCannotDo) {
@@ -113,6 +115,10 @@ TEST(TrainImagesExampleTest, SaysWhatItCannotDo) {
               testing::HasSubstr("there is no option '--epoch'; see --help"));
   EXPECT_THAT(error_of({"--train", train, "--epochs", "1x"}),
               testing::HasSubstr("--epochs wants a number of at least 0, not '1x'"));
+  EXPECT_THAT(error_of({"--train", train, "--epochs", "1.5"}),
+              testing::HasSubstr("--epochs wants a whole number, not '1.5'"));
+  EXPECT_THAT(error_of({"--train", train, "--accumulate", "0"}),
+              testing::HasSubstr("--accumulate wants a number of at least 1"));
   EXPECT_THAT(error_of({"--train", dir / "plain.idx"}),
               testing::HasSubstr("the index has no column cls: name the number of --classes"));
   EXPECT_THAT(error_of({"--train", train, "--eval-only", "1"}),
