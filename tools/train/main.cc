@@ -41,6 +41,12 @@ int exit_code_of(const std::exception& e) {
                                                         : tools::kExitFailed;
 }
 
+/// Under --local-ranks: what the rank that failed says itself, or the launcher of one that ended.
+bool is_said_elsewhere(const std::string& text) {
+  return text.starts_with("a rank failed") || text.find("(a rank ended)") != std::string::npos ||
+         text.find("(ranks ended)") != std::string::npos;
+}
+
 int run_rank(train::Options& options) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
   std::optional<libtorch::StopGuard> guard;
@@ -57,9 +63,11 @@ int run_rank(train::Options& options) {
     if (guard && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
       return interrupted(guard->exit_code());
     }
-    if (is_lost && std::getenv(kChildVariable) != nullptr) return kLostPeer;
-    tools::say("error", train::rank_prefix() + e.what());
-    return exit_code_of(e);
+    const bool has_launcher = is_lost && std::getenv(kChildVariable) != nullptr;
+    if (!has_launcher || !is_said_elsewhere(e.what())) {
+      tools::say("error", train::rank_prefix() + e.what());
+    }
+    return has_launcher ? kLostPeer : exit_code_of(e);
   }
 }
 
@@ -69,7 +77,9 @@ int stop_code_of(const libtorch::LocalRanksResult& result) {
   for (const auto& end : result.ranks) {
     const bool is_lost = end.exit_code == kLostPeer;
     if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
-    if (end.exit_code > kSignals) code = end.exit_code;
+    // Without one from outside, what a rank got from here is no reason of its own.
+    const bool is_from_outside = result.forwarded_signal != 0 || !end.stopped_by_us;
+    if (end.exit_code > kSignals && is_from_outside) code = end.exit_code;
     if (end.signal != 0 && end.signal == result.forwarded_signal) code = kSignals + end.signal;
     if (end.signal != 0 && end.signal != SIGTERM && end.signal != result.forwarded_signal) return 0;
   }

@@ -119,7 +119,7 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
-                 "also write the checkpoint when N minutes have passed since the last one; 0: not")
+                 "also write the checkpoint within an epoch, every N minutes; 0: not")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->needs(checkpoint)
       ->type_name("N")
@@ -135,8 +135,8 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_seconds,
-                 "how long a rank waits for the others in one step, in seconds; one that dies is "
-                 "noticed at once")
+                 "how long a rank waits for the others in one step, and to connect to them, in "
+                 "seconds; one that dies is noticed at once")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("SECONDS")
       ->capture_default_str();

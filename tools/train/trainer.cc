@@ -575,24 +575,28 @@ class Training {
     evaluation_.resize = {options_.height, options_.width};
     evaluation_.image_field = options_.image_field;
     evaluation_.label_field = options_.label_field;
+    is_set_up_ = true;
   }
 
   /// All epochs that are left, or until the ranks stop.
   void run() {
+    std::uint64_t num_epochs = options_.epochs;
     for (auto epoch : loader_->epochs(options_.epochs)) {
       if (early_ && early_->num_since_best() >= options_.patience) {
         guard_.request("no better accuracy in " + std::to_string(options_.patience) +
                        " evaluations");
+        num_epochs = epoch.number();
         break;
       }
       if (!run_epoch(epoch)) return;
     }
-    reporter_.run_done(options_.epochs, loader_->bad_samples(), loader_->stats());
+    reporter_.run_done(num_epochs, loader_->bad_samples(), loader_->stats());
   }
 
-  /// The checkpoint of ranks that stop, unless the last one has it all. Collective.
+  /// The checkpoint of ranks that stop, unless the last one has it all, or a rank has not been set
+  /// up: then the model and the loader may stand at different steps. Collective.
   void save_at_stop() {
-    if (!file_ || !run_ || !group_.any(run_->step != saved_step_)) return;
+    if (group_.any(!is_set_up_) || !file_ || !group_.any(run_->step != saved_step_)) return;
     save();
   }
 
@@ -720,6 +724,7 @@ class Training {
   libtorch::EvaluateOptions evaluation_;
   std::uint64_t total_steps_ = 0;
   std::uint64_t saved_step_ = 0;
+  bool is_set_up_ = false;
 };
 
 }  // namespace
