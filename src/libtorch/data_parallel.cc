@@ -158,6 +158,7 @@ void average_buffers(const torch::nn::Module& module, const ProcessGroup& group)
 
 GradientAverager::GradientAverager(std::vector<torch::Tensor> parameters)
     : parameters_(std::move(parameters)) {
+  StopState::count_steps();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     require_real(parameters_[i], "parameter " + std::to_string(i));
   }
@@ -178,7 +179,8 @@ std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGr
   const auto count = static_cast<std::int64_t>(parameters.size());
   const std::int64_t size = num_elements(parameters);
   const auto options = flat_options(parameters);
-  if (!flat_.defined() || flat_.numel() != size + count || flat_.dtype() != options.dtype()) {
+  if (!flat_.defined() || flat_.numel() != size + count || flat_.dtype() != options.dtype() ||
+      flat_.device() != options.device()) {
     flat_ = torch::empty({size + count}, options);
   }
   flat_.zero_();

@@ -40,8 +40,8 @@ struct SHARDWISE_EXPORT GroupAccess {
   /// A call instead of the one that the other ranks are at, which all give up. Afterwards the group
   /// is closed, until its state is reopened.
   static void give_up(const ProcessGroup& group);
-  /// In a long loop without calls: throws Cancelled, on all ranks, if one is to stop. Nothing
-  /// without a guard.
+  /// In a long loop without calls: throws Cancelled, on all ranks, if one is to stop at once.
+  /// Nothing without a guard.
   static void throw_if_stopping(const ProcessGroup& group, const char* name);
 };
 

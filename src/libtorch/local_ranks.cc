@@ -29,7 +29,7 @@ class BlockedSignals {
   BlockedSignals() {
     sigemptyset(&waited_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
-      sigaddset(&waited_, signal);
+      if (!is_ignored(signal)) sigaddset(&waited_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &waited_, &before_);
   }
@@ -47,6 +47,13 @@ class BlockedSignals {
   }
 
  private:
+  /// By a job in the background, or under nohup: so do its ranks.
+  static bool is_ignored(int signal) noexcept {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    return (signal == SIGINT || signal == SIGHUP) && action.sa_handler == SIG_IGN;
+  }
+
   sigset_t waited_{};
   sigset_t before_{};
 };

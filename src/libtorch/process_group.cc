@@ -544,7 +544,7 @@ void GroupAccess::throw_if_stopping(const ProcessGroup& group, const char* name)
     set_name(call, name);
     group.impl_->call("cannot go on with the other ranks", call, [](const auto&) {});
   }
-  if (stop->agreed()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
+  if (stop->agreed().is_at_once()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
 }
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
@@ -638,6 +638,15 @@ ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner) {
 
 #else  // one rank only
 
+namespace {
+
+[[noreturn]] void throw_no_c10d() {
+  throw Error(ErrorCode::kDistributed, "this build knows no groups of c10d",
+              "adopt_process_group()", "build it with a LibTorch that comes with c10d's headers");
+}
+
+}  // namespace
+
 struct ProcessGroup::Impl : GroupBase {};
 
 void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
@@ -659,18 +668,14 @@ void GroupAccess::throw_if_stopping(const ProcessGroup& group, const char*) {
   const auto& stop = group.impl_->stop;
   if (!stop) return;
   stop->agree(stop->own());
-  if (stop->agreed()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
+  if (stop->agreed().is_at_once()) throw Cancelled("the ranks stop", stop->agreed().reason, "");
 }
 
 namespace detail {
 
-ProcessGroup adopt(c10d::ProcessGroup*, std::shared_ptr<void>) {
-  throw_no_gloo("a group of the program");
-}
+ProcessGroup adopt(c10d::ProcessGroup*, std::shared_ptr<void>) { throw_no_c10d(); }
 
-ProcessGroup adopt(c10d::Backend*, std::shared_ptr<void>) {
-  throw_no_gloo("a group of the program");
-}
+ProcessGroup adopt(c10d::Backend*, std::shared_ptr<void>) { throw_no_c10d(); }
 
 }  // namespace detail
 

@@ -77,6 +77,9 @@ class Handlers {
                               "give such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
       }
       before_.emplace_back(signal, before);
+      // A job in the background, or under nohup, is not to hear of its terminal.
+      const bool is_of_terminal = signal == SIGINT || signal == SIGHUP;
+      if (is_of_terminal && before.sa_handler == SIG_IGN) ::sigaction(signal, &before, nullptr);
     }
   }
   ~Handlers() { restore(); }

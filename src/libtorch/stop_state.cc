@@ -21,6 +21,8 @@ std::string name_of_signal(int signal) {
   return "signal " + std::to_string(signal);
 }
 
+std::atomic<bool> steps_are_counted{false};  // of this process
+
 std::string time_text(std::chrono::milliseconds time) {
   constexpr std::int64_t kMinute = 60'000;
   if (time.count() % kMinute == 0) return std::to_string(time.count() / kMinute) + " min";
@@ -64,9 +66,8 @@ StopWord StopState::own() const {
   return {};
 }
 
-bool StopState::wants_to_stop() const noexcept {
-  return note_.signal.load(std::memory_order_relaxed) != 0 || asked_.load() != StopLevel::kGoOn ||
-         is_late();
+bool StopState::wants_to_stop_at_once() const noexcept {
+  return note_.signal.load(std::memory_order_relaxed) != 0 || asked_.load() >= StopLevel::kSignal;
 }
 
 bool StopState::is_save_due() const noexcept {
@@ -79,6 +80,9 @@ bool StopState::take_save() noexcept {
   last_save_ = Clock::now();
   return true;
 }
+
+void StopState::count_steps() noexcept { steps_are_counted = true; }
+bool StopState::counts_steps() noexcept { return steps_are_counted; }
 
 void StopState::agree(const StopWord& word) {
   if (word.level > agreed_.level) agreed_ = word;

@@ -20,6 +20,8 @@ struct StopWord {
   std::string reason;
 
   explicit operator bool() const noexcept { return level != StopLevel::kGoOn; }
+  /// Whether waits for data and evaluations are given up for it; else ranks leave after the step.
+  [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
 };
 
 /// What a signal handler writes, and all that it touches.
@@ -45,8 +47,8 @@ class StopState {
   void fail(const std::string& reason);
   /// What this rank says to the others.
   [[nodiscard]] StopWord own() const;
-  /// As own().level != kGoOn. Cost: three loads and a look at the clock.
-  [[nodiscard]] bool wants_to_stop() const noexcept;
+  /// As own().is_at_once(). Cost: two loads.
+  [[nodiscard]] bool wants_to_stop_at_once() const noexcept;
 
   /// Takes what the ranks agreed on, unless something larger was before.
   void agree(const StopWord& word);
@@ -68,6 +70,10 @@ class StopState {
   /// False if rank 0 failed while its parameters were changed.
   [[nodiscard]] bool can_save() const noexcept { return can_save_; }
 
+  /// Whoever averages gradients says here, before the first step, that steps are counted in this
+  /// process. Any thread.
+  static void count_steps() noexcept;
+  [[nodiscard]] static bool counts_steps() noexcept;
   /// The gradients of a step were averaged on all ranks: the step is whole, once the parameters
   /// are changed.
   void begin_update() noexcept {

@@ -79,12 +79,13 @@ class GuardedReducer final : public GroupReducer, public shardwise::detail::Step
   GuardedReducer(ProcessGroup group, std::shared_ptr<StopState> stop)
       : GroupReducer(group), group_(std::move(group)), stop_(std::move(stop)) {}
 
+  [[nodiscard]] bool counts_steps() const override { return StopState::counts_steps(); }
   [[nodiscard]] std::uint64_t num_whole_steps() const override {
     stop_->end_update();  // the loop went on
     return stop_->num_whole_steps();
   }
   [[nodiscard]] bool wants_to_stop() const override {
-    return stop_->wants_to_stop() || stop_->agreed();
+    return stop_->wants_to_stop_at_once() || stop_->agreed().is_at_once();
   }
   [[nodiscard]] bool gave_up_step() const override { return stop_->gave_up_step(); }
   [[nodiscard]] std::int64_t largest(std::int64_t value) override {

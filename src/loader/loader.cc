@@ -518,7 +518,7 @@ struct Loader::Impl {
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();
-    if (last_whole && whole != 0 && last_whole->whole_steps == whole) return;
+    if (last_whole && watch->counts_steps() && last_whole->whole_steps == whole) return;
     last_whole = Place{whole, steps_taken, audit, bad_here.size()};
   }
 
@@ -544,13 +544,15 @@ struct Loader::Impl {
     const std::int64_t last_step = watch->largest(epoch == last_epoch ? own : 0);
     const auto agreed = static_cast<std::uint64_t>(last_step);
     const bool has_ended_before = epoch + 1 == last_epoch && steps_taken == steps && agreed == 0;
-    if (epoch == last_epoch && steps_taken > agreed) {
-      if (!last_whole || last_whole->steps_taken != agreed) throw_no_way_back();
+    const bool is_ahead = epoch == last_epoch && steps_taken > agreed;
+    const bool has_way = is_ahead
+                             ? last_whole && last_whole->steps_taken == agreed
+                             : has_ended_before || (epoch == last_epoch && steps_taken == agreed);
+    if (watch->largest(has_way ? 0 : 1) != 0) throw_no_way_back();  // on all ranks, or on none
+    if (is_ahead) {
       steps_taken = agreed;
       audit = last_whole->audit;
       bad_here.resize(last_whole->num_bad);
-    } else if (!has_ended_before && (epoch != last_epoch || steps_taken < agreed)) {
-      throw_no_way_back();
     }
     last_whole.reset();
     if (has_ended_before) to_epoch(static_cast<std::uint64_t>(last_epoch));

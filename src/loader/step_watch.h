@@ -13,10 +13,11 @@ class SHARDWISE_EXPORT StepWatch {
  public:
   virtual ~StepWatch();
 
-  /// Steps of the run that all ranks have done. 0: nobody counts them, so a step is whole once the
-  /// next batch is asked for.
+  /// True if steps are counted. Else a step is whole once the next batch is asked for.
+  [[nodiscard]] virtual bool counts_steps() const = 0;
+  /// Steps of the run that all ranks have done.
   [[nodiscard]] virtual std::uint64_t num_whole_steps() const = 0;
-  /// True if this rank is to stop, so that it need not wait for data any more.
+  /// True if this rank is to stop at once, so that it does not wait for data any more.
   [[nodiscard]] virtual bool wants_to_stop() const = 0;
   /// True once the ranks gave up a step.
   [[nodiscard]] virtual bool gave_up_step() const = 0;

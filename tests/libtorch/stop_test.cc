@@ -46,7 +46,16 @@ TEST_P(StopWorldTest, RanksThatStopInAnyWayEndAtOneStepWithAnExactCheckpoint) {
   const char* const wanted = std::getenv("SHARDWISE_STOPS");
   const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
   EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
-                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1"})
+                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1", "1"})
+                  .ok());
+}
+
+TEST_P(StopWorldTest, StepsOfSeveralPassesAreWholeOrNotAtAll) {
+  make_data();
+  const char* const wanted = std::getenv("SHARDWISE_STOPS");
+  const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
+  EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
+                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1", "3"})
                   .ok());
 }
 
@@ -80,6 +89,16 @@ TEST(StopGuardTest, HandlersAreThoseFromBeforeOnceItIsGone) {
   EXPECT_EQ(handler_of(SIGUSR1), SIG_DFL);
   EXPECT_EQ(handler_of(SIGUSR2), SIG_IGN);
   std::signal(SIGUSR2, SIG_DFL);
+}
+
+TEST(StopGuardTest, WhatATerminalSendsStaysIgnoredWhereItIs) {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  {
+    StopGuard guard({.signals = {SIGINT, SIGHUP}});
+    ::raise(SIGINT);
+    EXPECT_FALSE(guard.should_stop());
+  }
+  std::signal(SIGINT, before);
 }
 
 TEST(StopGuardTest, ImpossibleOnesAreRefused) {

@@ -30,6 +30,7 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 /// Every rank of the group calls it. The group is kept as long as the result or a copy of it. It
 /// may be used for calls of the program's own, too, in the same order on all ranks, and not while
 /// a call of this library is under way. Its timeout counts, and what it does when a peer is lost.
+/// It has no StopGuard: one beside it stops its own rank only, and the others wait for that rank.
 /// Tensors are reduced on the GPU if the group takes tensors there (NCCL), else on the CPU; copies
 /// go there and back.
 ///

@@ -47,8 +47,8 @@ class SHARDWISE_EXPORT ProcessGroup {
   struct Options {
     /// How long a rank waits for the others to come at the start.
     std::chrono::milliseconds connect_timeout{300'000};
-    /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
-    /// this is; it is for one that hangs, or is out of reach.
+    /// How long one call waits for the other ranks, and connecting, once all have come. A peer that
+    /// dies is noticed at once, whatever this is; it is for one that hangs, or is out of reach.
     std::chrono::milliseconds timeout{300'000};
     /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it.
     CancelToken cancel{};

@@ -40,10 +40,10 @@ namespace shardwise::libtorch {
 /// once; one that a launcher passes on is no second one.
 ///
 /// One in a process, made before its group and destroyed after it. The group has all ranks of the
-/// run, and each of them a guard.
+/// run, each with a guard. Beside an adopted group (adopt.h) a guard stops its own rank only.
 /// Threads: request(), token() and destruction of tokens any; all else that of the group's calls.
 /// Effects: handlers for the signals, which only set flags; the destructor puts the former ones
-///   back.
+///   back. SIGINT and SIGHUP stay ignored where they are, as in background jobs and under nohup.
 class SHARDWISE_EXPORT StopGuard {
  public:
   struct Options {
@@ -79,7 +79,7 @@ class SHARDWISE_EXPORT StopGuard {
   /// tells the others in their next call of the group; there they leave `work` by an exception. So
   /// no rank changes its parameters in that step. ImageLoader::state() and Loader::state() then
   /// stand behind the last whole step, so that a checkpoint is exact: one whose gradients were
-  /// averaged (GradientAverager) or, in a loop without that, after which another batch was asked
+  /// averaged or, in a process that makes no GradientAverager, after which another batch was asked
   /// for.
   ///
   /// @param save  called on all ranks, after `work`, if they stop before its end. It may use the
