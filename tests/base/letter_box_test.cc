@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/meeting_hub.h"
 #include "support/support.h"
 
 namespace shardwise::detail {
