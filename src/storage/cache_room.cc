@@ -113,18 +113,21 @@ bool ShardCache::Impl::has_room(const std::string& name) const {
 }
 
 std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
+  // Since it was listed, it may have gone, or another have come under its name.
+  const auto size_bytes = detail::find_size(directory.shard_path(shard.name));
   directory.remove(shard.name);
+  if (!size_bytes) return 0;
   count([&](ShardCache::Stats& s) {
     ++s.evicted;
-    s.evicted_bytes += shard.size_bytes;
+    s.evicted_bytes += *size_bytes;
   });
-  return static_cast<std::int64_t>(shard.size_bytes);
+  return static_cast<std::int64_t>(*size_bytes);
 }
 
 ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
                                                   const NextUseOf& next_use) const {
   Survey found;
-  found.changes = ledger.read().changes;
+  found.before = ledger.read_before_listing();
   CacheDirectory::Contents contents = directory.scan();
   for (const auto& temporary : contents.temporaries) {
     if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
@@ -145,6 +148,10 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
   return found;
 }
 
+std::optional<std::uint64_t> ShardCache::Impl::counted(const RoomLock&, const Survey& found) const {
+  return ledger.is_same(found.before) ? std::optional(found.used_bytes) : std::nullopt;
+}
+
 void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
                               const std::vector<std::size_t>& victims) {
   ledger.change(
@@ -155,7 +162,7 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
         }
         return -removed;
       },
-      found.used_bytes);
+      counted(room, found));
 }
 
 std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
@@ -199,6 +206,22 @@ Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, cons
       const bool is_vain = used < wanted.size_bytes || used >= budget_bytes;
       if (is_vain) throw;
       budget_bytes = used;
+    }
+  }
+}
+
+void ShardCache::Impl::with_disk_space(const Wanted& wanted, const std::function<void()>& take) {
+  for (;;) {
+    try {
+      return take();
+    } catch (const Error& full) {
+      if (!is_full_disk(full, wanted.size_bytes)) throw;
+      Survey found = survey(wanted.name, wanted.next_use);
+      ByteLocks locks(directory);
+      const std::uint64_t left = found.bytes - std::min(found.bytes, wanted.size_bytes);
+      const auto victims = lock_surplus(found, left, locks);
+      if (victims.empty()) throw;
+      remove(lock_room(wanted.request), found, victims);
     }
   }
 }
@@ -251,12 +274,12 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
           "free space, or give the cache another disk");
     }
     const RoomLock room = lock_room(wanted.request);
-    if (ledger.read().changes != found.changes && listing < kMostListings) continue;
+    if (ledger.read() != found.before && listing < kMostListings) continue;
     if (!eviction.victims.empty()) {
       remove(room, found, eviction.victims);
       made(room, false, {});
     } else {
-      made(room, eviction.room == Room::kNone, found.used_bytes);
+      made(room, eviction.room == Room::kNone, counted(room, found));
     }
     return eviction.room;
   }
