@@ -1,6 +1,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -148,6 +149,33 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
   return found;
 }
 
+void ShardCache::Impl::mark_stuck(Survey& found) {
+  const auto now = std::chrono::steady_clock::now();
+  const Lock lock(mutex);
+  if (stuck_since.empty()) return;
+  auto before = std::exchange(stuck_since, {});
+  for (Candidate& candidate : found.shards) {
+    const auto at = before.find(candidate.shard.name);
+    // Who is about to read it may hold it: then it counts anew.
+    if (at == before.end() || !candidate.next.may_go_now) continue;
+    candidate.is_stuck = now - at->second >= options.room_timeout;
+    stuck_since.insert(before.extract(at));
+  }
+}
+
+bool ShardCache::Impl::try_victim(const Candidate& candidate, ByteLocks& locks) {
+  const std::string& name = candidate.shard.name;
+  const bool is_free = try_to_remove(name, locks);
+  const auto now = std::chrono::steady_clock::now();
+  const Lock lock(mutex);
+  if (is_free) {
+    stuck_since.erase(name);
+  } else if (candidate.next.is_known() && candidate.next.may_go_now) {
+    stuck_since.emplace(name, now);
+  }
+  return is_free;
+}
+
 std::optional<std::uint64_t> ShardCache::Impl::counted(const RoomLock&, const Survey& found) const {
   return ledger.is_same(found.before) ? std::optional(found.used_bytes) : std::nullopt;
 }
@@ -254,16 +282,17 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
       remove(lock_room(wanted.request), found, victims);
       found = survey(wanted.name, wanted.next_use);
     }
+    mark_stuck(found);
     ByteLocks locks(directory);  // until the victims are gone
-    const Eviction eviction = choose_victims(
-        found.shards,
-        {.size_bytes = wanted.size_bytes,
-         .budget_bytes = budget_bytes,
-         .used_bytes = found.used_bytes,
-         .freeable_bytes = found.used_bytes,
-         .ahead_for = need.ahead_for,
-         .is_patient = need.is_patient},
-        [&](const Candidate& candidate) { return try_to_remove(candidate.shard.name, locks); });
+    const Eviction eviction =
+        choose_victims(found.shards,
+                       {.size_bytes = wanted.size_bytes,
+                        .budget_bytes = budget_bytes,
+                        .used_bytes = found.used_bytes,
+                        .freeable_bytes = found.used_bytes,
+                        .ahead_for = need.ahead_for,
+                        .is_patient = need.is_patient},
+                       [&](const Candidate& candidate) { return try_victim(candidate, locks); });
     const bool may_bypass = !need.ahead_for;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
     if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;

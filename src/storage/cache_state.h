@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -131,6 +132,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   };
   /// Lists all that is there, and asks when each shard besides `name` is needed.
   Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Marks the candidates that others have held for room_timeout although they may go.
+  void mark_stuck(Survey& found);
+  /// Tries to get the right to remove a candidate, and notes since when it was tried in vain.
+  [[nodiscard]] bool try_victim(const Candidate& candidate, detail::ByteLocks& locks);
   /// What the survey counted; nothing if something changed since.
   std::optional<std::uint64_t> counted(const RoomLock&, const Survey& found) const;
   /// Removes shards that were found, and whose use bytes are locked.
@@ -193,6 +198,9 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
   mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
   std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
+  // Shards that may go, but are held: since when, by name.
+  std::map<std::string, std::chrono::steady_clock::time_point> stuck_since
+      SHARDWISE_GUARDED_BY(mutex);
   mutable PerProcess<std::multiset<std::string>> fetched_here
       SHARDWISE_GUARDED_BY(mutex);  // by name
 };

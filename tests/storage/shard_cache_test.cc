@@ -664,6 +664,31 @@ TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
   EXPECT_EQ(cache->stats().fetched, 3u);
 }
 
+TEST_F(ShardCacheTest, AShardThatAnotherHoldsForLongIsPassedOver) {
+  ShardCache::Options quick = options(2);
+  quick.room_timeout = std::chrono::milliseconds(1);
+  const auto cache = ShardCache::open(quick);
+  read(*cache, 0);
+  read(*cache, 1);
+  const auto another = ShardCache::open(quick);
+  const CachedShard held = CacheAccess::get(*another, request(1));
+  const auto next_use = [&](const std::string& name) {
+    return NextUse{.kind = NextUse::Kind::kAt,
+                   .position = name == CacheAccess::name_of(request(1)) ? 50U : 40U};
+  };
+  std::optional<ShardFetch> fetch;
+  const auto begin = [&] {
+    return CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch);
+  };
+  EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is in use";
+  Ahead answer = Ahead::kNotNow;
+  while ((answer = begin()) == Ahead::kNotNow) std::this_thread::yield();
+  ASSERT_EQ(answer, Ahead::kFetch);
+  fetch->run();
+  EXPECT_EQ(test::read_file(held.path()), body(1));
+  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
+}
+
 TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
   const auto cache = ShardCache::open(options(2));
   read(*cache, 0);
