@@ -152,8 +152,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Room make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make);
   Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const Urgency& need,
                         const MakeFile& make);
-  /// Runs what takes `wanted.size_bytes` of the disk, at most; while that is full, shards leave that
-  /// take as much, and it is run again. Errors: kNoSpace if none may go.
+  /// Runs what takes `wanted.size_bytes` of the disk, at most. While that is full, shards leave
+  /// that take as much, and it is run again. Errors: kNoSpace if none may go.
   void with_disk_space(const Wanted& wanted, const std::function<void()>& take);
   bool ask_to_release(const std::string& name);
   /// Adds the right to remove a shard to `locks`, if nobody needs it mapped.

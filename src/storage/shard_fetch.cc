@@ -189,7 +189,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
-  // Of the budget, nothing is set aside for the compressed file. The disk must hold it all the same.
+  // Of the budget, nothing is set aside for the compressed file. But the disk must hold it.
   AtomicFile stored(cache->directory.shard_path(name));
   std::uint64_t stored_bytes = 0;
   const auto add = [&](std::uint64_t more) {
