@@ -105,11 +105,13 @@ void add_caches(nb::module_& module) {
               fetching.moved.push_back({nb::cast<std::string>(from), nb::cast<std::string>(to)});
             }
             fetching.resolve = resolver_of(std::move(resolve));
+            const ShardCache::Options options{
+                .directory = directory,
+                .budget_bytes = budget_bytes,
+                .bypass_large = bypass_large,
+                .fetchers = std::make_shared<const Fetchers>(std::move(fetching))};
             new (self) CacheObject{
-                ShardCache::open({.directory = directory,
-                                  .budget_bytes = budget_bytes,
-                                  .bypass_large = bypass_large,
-                                  .fetchers = std::make_shared<const Fetchers>(fetching)})};
+                without_gil([&](const CancelToken&) { return ShardCache::open(options); })};
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
           "bypass_large"_a = false, "allow_pipe"_a = false,

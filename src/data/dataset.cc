@@ -394,8 +394,14 @@ bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard
 void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
   std::shared_ptr<CacheUser> unknown;  // its file is removed without the mutex
   const Lock lock(data.impl_->mutex);
-  if (future) unknown = std::move(data.impl_->unknown_user);
+  unknown = std::move(data.impl_->unknown_user);
   data.impl_->future = std::move(future);
+}
+
+void detail::DatasetAccess::unfollow(const Dataset& data, const ShardFuture* future) {
+  std::shared_ptr<const ShardFuture> gone;  // its file is removed without the mutex
+  const Lock lock(data.impl_->mutex);
+  if (data.impl_->future.get() == future) gone = std::move(data.impl_->future);
 }
 
 }  // namespace shardwise

@@ -15,8 +15,10 @@ namespace detail {
 
 /// What a prefetcher does with a dataset, and users do not.
 struct DatasetAccess {
-  /// From now on the cache is told this future; none: that nothing is known of it.
+  /// From now on the cache is told this future.
   static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
+  /// The cache is no longer told this future; that of another who follows since then stays.
+  static void unfollow(const Dataset& data, const ShardFuture* future);
   /// For what reads a dataset's shards in ways of its own.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
   /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.

@@ -80,12 +80,16 @@ struct Dataset::Impl {
                              .require_first_block = [this](const Index::Shard& info) {
                                reader.require_first_block(info);
                              }};
-    if (cache) {
-      if (const auto known = current_future()) {
-        how.next_use = [known, number](const std::string& name) {
-          return known->next_use_for(number, name);
-        };
-      }
+    const auto known = current_future();
+    if (cache && known) {
+      how.next_use = [known, number](const std::string& name) {
+        return known->next_use_for(number, name);
+      };
+    } else if (cache) {
+      // Of its own uses nothing is known: it goes by those of others.
+      how.next_use = [user = require_unknown_user()](const std::string& name) {
+        return user->joint({}, name, 0);
+      };
     }
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
     if (shard->cached.is_held()) {
@@ -93,7 +97,7 @@ struct Dataset::Impl {
         const Lock lock(mutex);
         cached[shard->cached.name()] = number;
       }
-      if (how.next_use == nullptr) keep_to_share(shard->size_bytes());
+      if (!known) keep_to_share(shard->size_bytes());
     }
     return shard;
   }
@@ -102,20 +106,26 @@ struct Dataset::Impl {
   /// no more mapped than the cache's budget: a shard that is mapped, no other process can evict.
   /// @param size_bytes  of a shard that is about to join the pool.
   void keep_to_share(std::uint64_t size_bytes) {
-    std::shared_ptr<detail::CacheUser> user;
-    {
-      const Lock lock(mutex);
-      user = unknown_user;
-    }
-    if (!user) {
-      user = std::make_shared<detail::CacheUser>(
-          cache->options().directory, std::vector<detail::PostedUse>(), detail::UserPace());
-      const Lock lock(mutex);
-      unknown_user = user;
-    }
-    const std::uint64_t share = cache->options().budget_bytes / (user->num_others() + 1);
+    const std::uint64_t num_users = require_unknown_user()->num_others() + 1;
+    const std::uint64_t share = cache->options().budget_bytes / num_users;
     while (pool.stats().open_bytes + size_bytes > share && pool.evict()) {
     }
+  }
+
+  /// This dataset as a user of the cache of whose order nobody knows.
+  std::shared_ptr<detail::CacheUser> require_unknown_user() {
+    // The parent's, in a forked child: its file is not the child's. Let go of without the mutex.
+    std::shared_ptr<detail::CacheUser> before;
+    {
+      const Lock lock(mutex);
+      if (unknown_user && unknown_process == process_generation()) return unknown_user;
+    }
+    auto user = std::make_shared<detail::CacheUser>(
+        cache->options().directory, std::vector<detail::PostedUse>(), detail::UserPace());
+    const Lock lock(mutex);
+    before = std::exchange(unknown_user, user);
+    unknown_process = process_generation();
+    return user;
   }
 
   std::shared_ptr<const detail::ShardFuture> current_future() const {
@@ -169,6 +179,7 @@ struct Dataset::Impl {
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
   // What tells others that this dataset reads, though not what; once a shard was opened so.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);
+  std::uint64_t unknown_process SHARDWISE_GUARDED_BY(mutex) = 0;                  // that made it
   std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed
   ShardPool<detail::OpenShard> pool;  // last: its shards use all the others
 };

@@ -137,14 +137,14 @@ struct ShardPrefetcher::Impl {
       begin_epoch(sampler);
     } catch (...) {
       stop();
-      DatasetAccess::follow(data, nullptr);
+      follow(nullptr);
       throw;
     }
   }
 
   ~Impl() {
     stop();
-    if (names) DatasetAccess::follow(data, nullptr);
+    follow(nullptr);
   }
 
   void stop() {
@@ -175,7 +175,11 @@ struct ShardPrefetcher::Impl {
   }
 
   void begin_epoch(const Sampler& sampler);
+  /// Has the dataset tell the cache this future in place of the one that this told before.
+  void follow(const std::shared_ptr<const detail::ShardFuture>& known);
   void reached(std::uint64_t slot);
+  /// True if the shard is read now, or may be fetched ahead.
+  bool is_wanted(std::uint64_t shard) SHARDWISE_EXCLUDES(mutex);
   void run(Crew& of);
   bool has_work() const SHARDWISE_REQUIRES(mutex);
   bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
@@ -197,6 +201,7 @@ struct ShardPrefetcher::Impl {
   std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
   std::uint64_t num_shares = 1;
   const std::shared_ptr<HeldShards> held = std::make_shared<HeldShards>();
+  std::shared_ptr<const detail::ShardFuture> followed;  // of the reader
   const std::int64_t began_ns = detail::monotonic_ns();
   std::map<std::uint64_t, int> to_close;     // shards, with the tries that are left; of the reader
   std::atomic<std::uint64_t> mean_bytes{0};  // of a shard that is used
@@ -247,6 +252,25 @@ std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(std::span<const E
                                              posted_uses(*names, epochs), pace);
 }
 
+void ShardPrefetcher::Impl::follow(const std::shared_ptr<const detail::ShardFuture>& known) {
+  if (known) {
+    DatasetAccess::follow(data, known);
+  } else if (followed) {
+    DatasetAccess::unfollow(data, followed.get());
+  }
+  followed = known;
+}
+
+bool ShardPrefetcher::Impl::is_wanted(std::uint64_t shard) {
+  const Lock lock(mutex);
+  if (!future) return false;
+  if (future->uses().in_use_until(shard, future->now())) return true;
+  for (std::size_t i = begun; i < uses.size() && i < begun + options.max_ahead; ++i) {
+    if (uses[i].shard == shard) return true;
+  }
+  return false;
+}
+
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   share = sampler.rank() / sampler.replicas();
   num_shares = sampler.world_size() / sampler.replicas();
@@ -270,7 +294,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
         names, NextUses(data.index().num_shards(), epochs),
         post(epochs, sampler.position() * num_shares + share));
   }
-  DatasetAccess::follow(data, known);
+  follow(known);
   {
     const Lock lock(mutex);
     future = known;
@@ -281,11 +305,10 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     std::sort(ends.begin(), ends.end());
     ++generation;
   }
-  held->let_go([&](std::uint64_t shard, const CachedShard&) {
-    return !known || !known->uses().next(shard, 0);
-  });
   next_change = 0;
   reached(sampler.position() * num_shares + share);
+  // Those of the epoch before that are needed much later may go, so that others find room.
+  held->let_go([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
   changed.notify_all();
 }
 
@@ -358,7 +381,12 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   if (!next_one.is_made) return false;
   // Room is made for it: the next decision need not wait for the bytes.
   try {
-    if (next_one.fetch) held->hold(next_one.shard, next_one.fetch->run());
+    if (!next_one.fetch) return true;
+    held->hold(next_one.shard, next_one.fetch->run());
+    // Its use may have ended while it came: then nobody else would let it go.
+    held->let_go([&](std::uint64_t shard, const CachedShard&) {
+      return shard == next_one.shard && !is_wanted(shard);
+    });
   } catch (const std::exception&) {
     // The shard is passed over. Reading it will fail in the same way, and say why.
   }

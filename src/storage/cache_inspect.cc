@@ -148,7 +148,7 @@ bool ShardCache::Impl::remove_unused(const detail::CacheDirectory::Shard& shard)
 }
 
 void ShardCache::Impl::take_stock() {
-  const detail::CacheLedger::Count before = ledger.read();
+  const detail::CacheLedger::Count before = ledger.read_before_listing();
   const auto contents = directory.scan();
   sweep(contents);
   std::uint64_t used_bytes = 0;
@@ -156,8 +156,9 @@ void ShardCache::Impl::take_stock() {
   for (const auto& temporary : contents.temporaries) {
     if (detail::find_size(temporary.path)) used_bytes += temporary.size_bytes;
   }
-  const RoomLock room = lock_room({});
-  if (ledger.read().changes != before.changes) return ledger.doubt();
+  // Whoever has the room byte may be stopped: nobody waits for it before the first shard is needed.
+  const auto room = ByteLock::try_take(directory, detail::kRoomByte);
+  if (!room || !ledger.is_same(before)) return ledger.doubt();
   ledger.change([] { return 0; }, used_bytes);
 }
 

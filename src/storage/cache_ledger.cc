@@ -1,5 +1,7 @@
 #include "storage/cache_ledger.h"
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -54,10 +56,10 @@ CacheLedger::Count read_from(const File& file) {
   if (!read_at(file, 0, counted) ||
       std::memcmp(counted.magic, kLedgerMagic, sizeof kLedgerMagic) != 0 ||
       counted.version != kLedgerVersion || counted.checksum != checksum_of(counted)) {
-    return {};
+    return {.doubt = word_of(file)};
   }
-  CacheLedger::Count count{.changes = counted.changes};
-  if (counted.doubt == word_of(file)) count.used_bytes = counted.used_bytes;
+  CacheLedger::Count count{.changes = counted.changes, .doubt = word_of(file)};
+  if (counted.doubt == count.doubt) count.used_bytes = counted.used_bytes;
   return count;
 }
 
@@ -82,11 +84,22 @@ CacheLedger::Count CacheLedger::read() const noexcept {
   }
 }
 
+CacheLedger::Count CacheLedger::read_before_listing() const noexcept {
+  const Count before = read();
+  if (before.doubt != 0) return before;
+  doubt();
+  return read();
+}
+
+void CacheLedger::forget() const noexcept { ::unlink(directory_.ledger_path().c_str()); }
+
 void CacheLedger::doubt() const noexcept {
   try {
     File file = File::open_or_create(directory_.ledger_path());
     cast_doubt(file);
-  } catch (const std::exception&) {  // without the file nothing is counted, or the disk is lost
+  } catch (
+      const std::exception&) {  // no descriptor, or a full disk: without the file all is listed
+    forget();
   }
 }
 
@@ -99,8 +112,9 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
     file = File::open_or_create(directory_.ledger_path());
     before = read_from(file);
     word = cast_doubt(file);
-  } catch (const std::exception&) {  // a full disk, say: then the files are listed each time
+  } catch (const std::exception&) {  // no descriptor, or a full disk: the next one lists the files
     file.close();
+    forget();
   }
   if (!used_bytes) used_bytes = before.used_bytes;
   const std::int64_t grown = change();

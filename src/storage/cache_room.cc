@@ -1,6 +1,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -113,18 +114,21 @@ bool ShardCache::Impl::has_room(const std::string& name) const {
 }
 
 std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
+  // Since it was listed, it may have gone, or another have come under its name.
+  const auto size_bytes = detail::find_size(directory.shard_path(shard.name));
   directory.remove(shard.name);
+  if (!size_bytes) return 0;
   count([&](ShardCache::Stats& s) {
     ++s.evicted;
-    s.evicted_bytes += shard.size_bytes;
+    s.evicted_bytes += *size_bytes;
   });
-  return static_cast<std::int64_t>(shard.size_bytes);
+  return static_cast<std::int64_t>(*size_bytes);
 }
 
 ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
                                                   const NextUseOf& next_use) const {
   Survey found;
-  found.changes = ledger.read().changes;
+  found.before = ledger.read_before_listing();
   CacheDirectory::Contents contents = directory.scan();
   for (const auto& temporary : contents.temporaries) {
     if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
@@ -145,6 +149,37 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
   return found;
 }
 
+void ShardCache::Impl::mark_stuck(Survey& found) {
+  const auto now = std::chrono::steady_clock::now();
+  const Lock lock(mutex);
+  if (stuck_since.empty()) return;
+  auto before = std::exchange(stuck_since, {});
+  for (Candidate& candidate : found.shards) {
+    const auto at = before.find(candidate.shard.name);
+    // Who is about to read it may hold it: then it counts anew.
+    if (at == before.end() || !candidate.next.may_go_now) continue;
+    candidate.is_stuck = now - at->second >= options.room_timeout;
+    stuck_since.insert(before.extract(at));
+  }
+}
+
+bool ShardCache::Impl::try_victim(const Candidate& candidate, ByteLocks& locks) {
+  const std::string& name = candidate.shard.name;
+  const bool is_free = try_to_remove(name, locks);
+  const auto now = std::chrono::steady_clock::now();
+  const Lock lock(mutex);
+  if (is_free) {
+    stuck_since.erase(name);
+  } else if (candidate.next.is_known() && candidate.next.may_go_now) {
+    stuck_since.emplace(name, now);
+  }
+  return is_free;
+}
+
+std::optional<std::uint64_t> ShardCache::Impl::counted(const RoomLock&, const Survey& found) const {
+  return ledger.is_same(found.before) ? std::optional(found.used_bytes) : std::nullopt;
+}
+
 void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
                               const std::vector<std::size_t>& victims) {
   ledger.change(
@@ -155,7 +190,7 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
         }
         return -removed;
       },
-      found.used_bytes);
+      counted(room, found));
 }
 
 std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
@@ -203,6 +238,22 @@ Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, cons
   }
 }
 
+void ShardCache::Impl::with_disk_space(const Wanted& wanted, const std::function<void()>& take) {
+  for (;;) {
+    try {
+      return take();
+    } catch (const Error& full) {
+      if (!is_full_disk(full, wanted.size_bytes)) throw;
+      Survey found = survey(wanted.name, wanted.next_use);
+      ByteLocks locks(directory);
+      const std::uint64_t left = found.bytes - std::min(found.bytes, wanted.size_bytes);
+      const auto victims = lock_surplus(found, left, locks);
+      if (victims.empty()) throw;
+      remove(lock_room(wanted.request), found, victims);
+    }
+  }
+}
+
 Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted& wanted,
                                         const Urgency& need, const MakeFile& make) {
   const auto made = [&](const RoomLock&, bool is_bypass, std::optional<std::uint64_t> used) {
@@ -231,16 +282,17 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
       remove(lock_room(wanted.request), found, victims);
       found = survey(wanted.name, wanted.next_use);
     }
+    mark_stuck(found);
     ByteLocks locks(directory);  // until the victims are gone
-    const Eviction eviction = choose_victims(
-        found.shards,
-        {.size_bytes = wanted.size_bytes,
-         .budget_bytes = budget_bytes,
-         .used_bytes = found.used_bytes,
-         .freeable_bytes = found.used_bytes,
-         .ahead_for = need.ahead_for,
-         .is_patient = need.is_patient},
-        [&](const Candidate& candidate) { return try_to_remove(candidate.shard.name, locks); });
+    const Eviction eviction =
+        choose_victims(found.shards,
+                       {.size_bytes = wanted.size_bytes,
+                        .budget_bytes = budget_bytes,
+                        .used_bytes = found.used_bytes,
+                        .freeable_bytes = found.used_bytes,
+                        .ahead_for = need.ahead_for,
+                        .is_patient = need.is_patient},
+                       [&](const Candidate& candidate) { return try_victim(candidate, locks); });
     const bool may_bypass = !need.ahead_for;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
     if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;
@@ -251,12 +303,12 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
           "free space, or give the cache another disk");
     }
     const RoomLock room = lock_room(wanted.request);
-    if (ledger.read().changes != found.changes && listing < kMostListings) continue;
+    if (ledger.read() != found.before && listing < kMostListings) continue;
     if (!eviction.victims.empty()) {
       remove(room, found, eviction.victims);
       made(room, false, {});
     } else {
-      made(room, eviction.room == Room::kNone, found.used_bytes);
+      made(room, eviction.room == Room::kNone, counted(room, found));
     }
     return eviction.room;
   }

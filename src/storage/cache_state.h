@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -124,13 +125,19 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     detail::CacheDirectory::Shard shard;
   };
   struct Survey {
-    std::vector<Candidate> shards;  ///< all but `name`, in the order in which they should leave
-    std::uint64_t bytes = 0;        ///< of `shards`
-    std::uint64_t used_bytes = 0;   ///< of all that is there, and all that is being fetched
-    std::uint64_t changes = 0;      ///< as CacheLedger::Count, before the listing
+    std::vector<Candidate> shards;      ///< all but `name`, in the order in which they should leave
+    std::uint64_t bytes = 0;            ///< of `shards`
+    std::uint64_t used_bytes = 0;       ///< of all that is there, and all that is being fetched
+    detail::CacheLedger::Count before;  ///< the listing
   };
   /// Lists all that is there, and asks when each shard besides `name` is needed.
   Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Marks the candidates that others have held for room_timeout although they may go.
+  void mark_stuck(Survey& found);
+  /// Tries to get the right to remove a candidate, and notes since when it was tried in vain.
+  [[nodiscard]] bool try_victim(const Candidate& candidate, detail::ByteLocks& locks);
+  /// What the survey counted; nothing if something changed since.
+  std::optional<std::uint64_t> counted(const RoomLock&, const Survey& found) const;
   /// Removes shards that were found, and whose use bytes are locked.
   void remove(const RoomLock&, Survey& found, const std::vector<std::size_t>& victims);
   /// Locks those that should leave until the found shards take `max_bytes` together, or all that
@@ -145,6 +152,9 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Room make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make);
   Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const Urgency& need,
                         const MakeFile& make);
+  /// Runs what takes `wanted.size_bytes` of the disk, at most. While that is full, shards leave
+  /// that take as much, and it is run again. Errors: kNoSpace if none may go.
+  void with_disk_space(const Wanted& wanted, const std::function<void()>& take);
   bool ask_to_release(const std::string& name);
   /// Adds the right to remove a shard to `locks`, if nobody needs it mapped.
   [[nodiscard]] bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
@@ -188,6 +198,9 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
   mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
   std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
+  // Shards that may go, but are held: since when, by name.
+  std::map<std::string, std::chrono::steady_clock::time_point> stuck_since
+      SHARDWISE_GUARDED_BY(mutex);
   mutable PerProcess<std::multiset<std::string>> fetched_here
       SHARDWISE_GUARDED_BY(mutex);  // by name
 };
@@ -196,8 +209,9 @@ struct CachedShard::Hold {
   Hold(std::shared_ptr<ShardCache::Impl> of, std::string shard, detail::UseTable::Hold taken)
       : cache(std::move(of)), name(std::move(shard)), use(taken) {}
   ~Hold() {
-    if (own_file) cache->ledger.doubt();  // its bytes go
+    const bool was_own = own_file != nullptr;
     own_file.reset();
+    if (was_own) cache->ledger.doubt();  // its bytes are gone
     cache->uses.release(name, use);
   }
   Hold(const Hold&) = delete;
@@ -228,6 +242,10 @@ struct ShardFetch::Impl {
   Room make_room(const ShardCache::Impl::Urgency& need);
   void make_file();
   void grow(std::uint64_t size_bytes);
+  /// As ShardCache::Impl::with_disk_space(), for this shard's sake.
+  void with_disk_space(std::uint64_t size_bytes, const std::function<void()>& take);
+  /// Fetches a compressed shard to a file that goes as soon as it is expanded.
+  Source fetch_compressed(FileSink& sink);
   Source fetch_to(FileSink& sink);
   void require_source_hash(const Hash128& hash) const;
   void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
@@ -241,7 +259,6 @@ struct ShardFetch::Impl {
   std::shared_ptr<void> noted = nullptr;  // see note_fetch
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
-  bool has_arrived = false;  // what its source sent as the whole file
   /// Casts doubt on the ledger, unless the shard came into the cache.
   struct Uncounted {
     void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }

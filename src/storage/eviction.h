@@ -43,6 +43,8 @@ struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
   std::int64_t last_use = 0;  ///< slots or ns: when its latest use began
   NextUse next = {};
+  /// It could have gone for long, but somebody holds it: whoever wants room waits for it no more.
+  bool is_stuck = false;
 };
 
 /// True if `x` leaves before `y`. Under kNextUse: first those whose next use is not known, the
@@ -114,7 +116,8 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need,
         (need.ahead_for && next.kind == NextUse::Kind::kAt && next.position <= *need.ahead_for);
     if (must_wait || !try_take(candidate)) {
       if (is_enough) break;
-      if (must_wait || (next.is_known() && can_wait)) return {.room = Room::kNotNow};
+      const bool is_waited_for = next.is_known() && can_wait && !candidate.is_stuck;
+      if (must_wait || is_waited_for) return {.room = Room::kNotNow};
       ++at;
       continue;
     }

@@ -49,6 +49,15 @@ namespace {
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
 /// Room grows in these steps where the source does not say how large the shard is.
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
+/// More than a record takes of the disk.
+constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
+
+/// True if other bytes may come if it is fetched again: of a proxy's page, or of what was changed
+/// on the way, anything may be said.
+bool may_be_wrong_bytes(ErrorCode code) noexcept {
+  return code == ErrorCode::kStaleIndex || code == ErrorCode::kCorruptShard ||
+         code == ErrorCode::kMismatch || code == ErrorCode::kUnsupported;
+}
 
 }  // namespace
 
@@ -130,6 +139,12 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   reserved_bytes += more;
 }
 
+void ShardFetch::Impl::with_disk_space(std::uint64_t size_bytes,
+                                       const std::function<void()>& take) {
+  cache->with_disk_space(
+      {.request = request, .name = name, .size_bytes = size_bytes, .next_use = next_use}, take);
+}
+
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source.source_hash || *request.source.source_hash == hash) return;
   throw StaleIndex("the fetched bytes are not those that were indexed",
@@ -152,7 +167,6 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Stat found = cache->fetchers->fetch(
       {.url = request.source.url, .validator = request.source.validator, .cancel = request.cancel},
       sink);
-  has_arrived = true;
   require_source_hash(sink.hash());
   require_size(request.source.source_bytes, sink.size_bytes());
   return {sink.size_bytes(), sink.hash(), found.validator};
@@ -171,10 +185,25 @@ void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
 ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
   if (!request.source.local_copy.empty() || !is_fetched_url(request.source.url))
     return copy_local(sink);
-  if (request.source.compression == Compression::kNone) return fetch_to(sink);
-  // No room is made for the compressed file: it goes as soon as it is expanded.
+  return request.source.compression == Compression::kNone ? fetch_to(sink) : fetch_compressed(sink);
+}
+
+ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
+  // Of the budget, nothing is set aside for the compressed file. But the disk must hold it.
   AtomicFile stored(cache->directory.shard_path(name));
-  FileSink to(stored.file(), nullptr);
+  std::uint64_t stored_bytes = 0;
+  const auto add = [&](std::uint64_t more) {
+    with_disk_space(more, [&] {
+      SHARDWISE_FAULT_POINT("shard_cache.stored");
+      stored.file().reserve(stored_bytes + more);
+    });
+    stored_bytes += more;
+  };
+  if (request.source.source_bytes) add(*request.source.source_bytes);
+  FileSink to(stored.file(), [&](std::uint64_t size_bytes) {
+    if (size_bytes <= stored_bytes) return;
+    add(std::max<std::uint64_t>(size_bytes - stored_bytes, kCachePieceBytes));
+  });
   Source source = fetch_to(to);
   stored.file().resize(source.size_bytes);
   const MappedFile map = MappedFile::open(stored.temporary_path(), MappedFile::Access::kSequential);
@@ -233,11 +262,11 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
       if (request.admission.check) request.admission.check(file->temporary_path());
       return source;
     } catch (const Error& e) {
-      // A proxy's page, or bytes that were changed on the way: the next ones may be right.
-      const bool may_be_wrong_bytes =
-          e.code() == ErrorCode::kStaleIndex || e.code() == ErrorCode::kCorruptShard;
-      if (is_second || !has_arrived || !may_be_wrong_bytes) throw;
-      has_arrived = false;
+      const bool is_fetched =
+          request.source.local_copy.empty() && is_fetched_url(request.source.url);
+      if (is_second || !is_fetched || !may_be_wrong_bytes(e.code())) throw;
+      // What came may have been shorter, and the file was cut to it.
+      with_disk_space(reserved_bytes, [&] { file->file().reserve(reserved_bytes); });
       sink.restart();
     }
   }
@@ -277,16 +306,20 @@ CachedShard ShardFetch::Impl::run() {
       directory.remove_note(name);
     }
   } new_record{cache->directory, name};
-  cache->directory.write_record(
-      name, {.url = redacted_url(request.source.url),
-             .validator = source.validator,
-             .compression = std::string(compression_name(request.source.compression)),
-             .source_bytes = source.size_bytes,
-             .source_hash = source.hash,
-             .size_bytes = sink.size_bytes(),
-             .hash = sink.hash(),
-             .checked_as = request.admission.checked_as,
-             .glance = detail::CacheDirectory::glance_at(file->file())});
+  const ShardCache::Impl::Record record{
+      .url = redacted_url(request.source.url),
+      .validator = source.validator,
+      .compression = std::string(compression_name(request.source.compression)),
+      .source_bytes = source.size_bytes,
+      .source_hash = source.hash,
+      .size_bytes = sink.size_bytes(),
+      .hash = sink.hash(),
+      .checked_as = request.admission.checked_as,
+      .glance = detail::CacheDirectory::glance_at(file->file())};
+  with_disk_space(kRecordBytes, [&] {
+    SHARDWISE_FAULT_POINT("shard_cache.record");
+    cache->directory.write_record(name, record);
+  });
   if (request.admission.make_note)
     cache->write_note(name, sink.hash(), request.admission.make_note());
   SHARDWISE_FAULT_POINT("shard_cache.before_sync");

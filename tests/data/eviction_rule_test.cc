@@ -161,6 +161,11 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still";
   all[0].next.may_go_now = true;
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNotNow) << "held";
+  all[0].is_stuck = true;
+  const auto second = [](const EvictionCandidate& c) { return !c.is_stuck; };
+  EXPECT_THAT(choose_victims(all, need, second).victims, testing::ElementsAre(1))
+      << "held for long";
+  all[0].is_stuck = false;
   need.is_patient = false;
   need.ahead_for = 9;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed before";

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "data/cache_simulation.h"
+#include "data/dataset_access.h"
+#include "data/dataset_impl.h"
 #include "order/shard_use.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/make_remote_access.h"
@@ -205,6 +207,43 @@ TEST_F(SharedCacheTest, TwoJobsFetchLittleMoreThanOneThatKnowsBoth) {
     }
     expect_near_ideal("two jobs", diary, budget, total_gets() - before);
   }
+}
+
+TEST_F(SharedCacheTest, AReaderOfUnknownOrderLeavesWhatOthersAreAboutToRead) {
+  const std::string index = make_index(4), other = make_index(4);
+  const std::uint64_t indexed = total_gets();
+  Diary diary;
+  User trainer(0, index, cache(5), 0, {.kind = Sequential{}}, {});
+  trainer.begin_epoch(0);
+  while (trainer.step(diary)) {
+  }
+  trainer.begin_epoch(1);
+  ASSERT_EQ(total_gets() - indexed, 4u);
+  const Dataset browsed = Dataset::open(other, {.cache = cache(5)});
+  // The least recently used are the trainer's, all of which it will read again.
+  for (const std::uint64_t shard : {0u, 1u, 2u, 3u}) {
+    const Sample sample = browsed[shard * kSamples];
+    EXPECT_EQ(sample["txt"].size(), 3000u);
+  }
+  const std::uint64_t before = total_gets();
+  while (trainer.step(diary)) {
+  }
+  EXPECT_LE(total_gets() - before, 1u);
+}
+
+TEST_F(SharedCacheTest, TheEndOfAnOlderPrefetcherLeavesTheFutureOfANewerOne) {
+  const std::string index = make_index(2);
+  const Dataset data = Dataset::open(index, {.cache = cache(2)});
+  const auto sampler = make_sampler(data, {.kind = Sequential{}}, {});
+  const auto current = [&] { return detail::DatasetAccess::impl(data).current_future(); };
+  auto older = std::make_unique<ShardPrefetcher>(data, *sampler);
+  ASSERT_NE(current(), nullptr);
+  auto newer = std::make_unique<ShardPrefetcher>(data, *sampler);
+  const auto of_newer = current();
+  older.reset();
+  EXPECT_EQ(current(), of_newer);
+  newer.reset();
+  EXPECT_EQ(current(), nullptr);
 }
 
 /// Ranks of one order, each of which goes on by some steps at a time.

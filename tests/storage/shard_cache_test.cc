@@ -147,6 +147,40 @@ TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   EXPECT_EQ(server_.gets("/away.tar"), 1) << "nothing came";
 }
 
+// faults.md 13
+TEST_F(ShardCacheTest, AProxysPageIsFetchedAgainOnceWhateverIsWrongWithIt) {
+  const auto cache = ShardCache::open(options());
+  const auto require_again = [&](int i, const std::string& page, const std::string& page_etag,
+                                 CacheRequest wanted) {
+    int gets = 0;
+    server_.serve(
+        path(i),
+        {.body = body(i), .has_if_match = false, .before_get = [&, i](test::ServedFile& file) {
+           const bool is_page = ++gets == 1;
+           file.body = is_page ? page : body(i);
+           file.etag = is_page ? page_etag : "\"v1\"";
+         }});
+    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(i)) << i;
+    EXPECT_EQ(gets, 2) << i;
+  };
+  CacheRequest known = request(0);
+  known.source.validator = "\"v1\"";
+  require_again(0, "<html>log in</html>", "\"page\"", known);
+  require_again(1, std::string(2 * kShardBytes, 'x'), "\"v1\"", request(1));
+  require_again(2, "<html>log in</html>", "\"v1\"", request(2));
+  int which = 3;
+  for (const ErrorCode code : {ErrorCode::kMismatch, ErrorCode::kUnsupported}) {
+    CacheRequest checked = request(which);
+    checked.admission.check = [&](const std::string& file) {
+      if (std::filesystem::file_size(file) != kShardBytes) throw Error(code, "a page", "", "");
+    };
+    checked.source.size_bytes.reset();
+    checked.source.source_bytes.reset();
+    require_again(which, "<html>log in</html>", "\"v1\"", checked);
+    ++which;
+  }
+}
+
 TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   const auto cache = ShardCache::open(options());
   CacheRequest wanted = request(0);
@@ -630,6 +664,31 @@ TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
   EXPECT_EQ(cache->stats().fetched, 3u);
 }
 
+TEST_F(ShardCacheTest, AShardThatAnotherHoldsForLongIsPassedOver) {
+  ShardCache::Options quick = options(2);
+  quick.room_timeout = std::chrono::milliseconds(1);
+  const auto cache = ShardCache::open(quick);
+  read(*cache, 0);
+  read(*cache, 1);
+  const auto another = ShardCache::open(quick);
+  const CachedShard held = CacheAccess::get(*another, request(1));
+  const auto next_use = [&](const std::string& name) {
+    return NextUse{.kind = NextUse::Kind::kAt,
+                   .position = name == CacheAccess::name_of(request(1)) ? 50U : 40U};
+  };
+  std::optional<ShardFetch> fetch;
+  const auto begin = [&] {
+    return CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch);
+  };
+  EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is in use";
+  Ahead answer = Ahead::kNotNow;
+  while ((answer = begin()) == Ahead::kNotNow) std::this_thread::yield();
+  ASSERT_EQ(answer, Ahead::kFetch);
+  fetch->run();
+  EXPECT_EQ(test::read_file(held.path()), body(1));
+  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
+}
+
 TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
   const auto cache = ShardCache::open(options(2));
   read(*cache, 0);
@@ -932,7 +991,9 @@ TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
 struct SmallDisk {
   static inline std::string folder;
   static void handle(const char* point) {
-    if (std::string_view(point) != "shard_cache.temporary_made") return;
+    if (std::string_view(point) == "shard_cache.temporary_made") require_space();
+  }
+  static void require_space() {
     int shards = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       shards += entry.path().extension() == ".tar" ? 1 : 0;
@@ -957,6 +1018,75 @@ TEST_F(ShardCacheTest, AFullDiskMakesRoomAndTheRunGoesOn) {
                     HasSubstr(dir_ / "cache"), HasSubstr("free space")));
   set_fault_handler(nullptr);
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
+}
+
+// faults.md 5
+TEST_P(CompressedShardCacheTest, AFullDiskMakesRoomForTheCompressedFileToo) {
+  const auto cache = ShardCache::open(options());
+  for (int i = 0; i < 3; ++i) read(*cache, i);
+  static std::string full_at;
+  SmallDisk::folder = dir_ / "cache/shards";
+  const std::string stored = test::compress(body(4), GetParam());
+  server_.serve("/x", {.body = stored});
+  for (const bool is_known : {true, false}) {
+    for (const char* point : {"shard_cache.stored", "shard_cache.record"}) {
+      full_at = point;
+      set_fault_handler([](const char* reached) {
+        if (full_at == reached) SmallDisk::require_space();
+      });
+      CacheRequest wanted{.source = {.url = server_.url("/x"),
+                                     .compression = GetParam(),
+                                     .size_bytes = kShardBytes}};
+      if (is_known) wanted.source.source_bytes = stored.size();
+      EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(4)) << point;
+      set_fault_handler(nullptr);
+      EXPECT_THAT(cache->entries(), SizeIs(testing::AllOf(testing::Ge(1), testing::Le(3))));
+      EXPECT_TRUE(cache->remove(CacheAccess::name_of(wanted)));
+      for (int i = 0; i < 3; ++i) read(*cache, i);
+    }
+  }
+}
+
+TEST_F(ShardCacheTest, OpeningWaitsForNobodyWhoMakesRoom) {
+  ShardCache::Options quick = options();
+  quick.wait_timeout = std::chrono::milliseconds(1);
+  read(*ShardCache::open(quick), 0);
+  File stopped = File::open_or_create(dir_ / "cache/locks");
+  ASSERT_TRUE(stopped.try_lock_byte(0, true));
+  const auto cache = ShardCache::open(quick);
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_THAT(error_text([&] { read(*cache, 1); }), HasSubstr("does not finish making room"));
+  stopped.unlock_byte(0);
+  EXPECT_EQ(read(*cache, 1), body(1));
+}
+
+TEST_F(ShardCacheTest, WhatComesWhileItIsListedIsCounted) {
+  const auto large = ShardCache::open(options(5));
+  for (const int i : {0, 1, 2}) read(*large, i);
+  const auto small = ShardCache::open(options(2));
+  bool is_first = true;
+  CacheAccess::get(*small, request(0), [&](const std::string&) {
+    if (std::exchange(is_first, false)) {
+      read(*large, 3);
+      read(*large, 4);
+    }
+    return NextUse{};
+  });
+  ASSERT_FALSE(is_first);
+  for (const int i : {5, 6, 7}) read(*large, i);
+  EXPECT_LE(large->used_bytes(), 5 * kShardBytes);
+}
+
+TEST_F(ShardCacheTest, WhatComesWhileTheCountCannotBeOpenedIsCountedAgain) {
+  const std::string count = dir_ / "cache/used";
+  const auto cache = ShardCache::open(options(3));
+  read(*cache, 0);
+  // As without a descriptor: it cannot be opened for writing, which follows no link.
+  std::filesystem::rename(count, dir_ / "count");
+  std::filesystem::create_symlink(dir_ / "count", count);
+  read(*cache, 1);
+  for (const int i : {2, 3, 4}) read(*cache, i);
+  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
 }
 
 TEST_F(ShardCacheTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain) {
