@@ -247,7 +247,7 @@ std::string redacted_url(std::string_view url) {
   }
   const std::string scheme = scheme_of(url);
   if (!is_remote_url(url)) {
-    const bool meant = scheme == "http" || scheme == "https" || scheme == "s3";
+    const bool meant = scheme == "http" || scheme == "https" || is_object_url(url);
     return meant ? scheme + ":***" : std::string(url);
   }
   const auto raw = split_url(url);

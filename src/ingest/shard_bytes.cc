@@ -153,7 +153,7 @@ Hash128 ShardBytes::stored_hash() const {
 void ShardBytes::done() const {
   if (stopped_) {
     throw CorruptShard("a header that cannot be read ended the expansion, but not the scan",
-                       in_quotes(place_.path), "repack the shard");
+                       in_quotes(without_secrets(place_.path)), "repack the shard");
   }
   if (!copy_ || compression_ == Compression::kNone) return;
   place_.remote->keep_expanded(place_.path, place_.state, copy_->path, compression_,

@@ -173,7 +173,8 @@ class Expander {
   /// A URL: of a shard or a descriptor; of a folder, with a slash at its end; or a glob.
   void add_remote(const std::string& url) {
     const std::size_t glob = glob_in(url);
-    if (glob == std::string::npos && !url.ends_with('/')) {
+    const std::string path = is_object_url(url) ? url : url.substr(0, url.find('?'));
+    if (glob == std::string::npos && !path.ends_with('/')) {
       add_path(resolve_reference(url, "", ""));
       return;
     }

@@ -14,6 +14,7 @@ struct AccessToken {
   std::optional<std::chrono::system_clock::time_point> expires = {};
 
   bool are_there() const { return !text.empty(); }
+  const std::string& id() const { return text; }
 };
 
 /// The token in an answer of a service: JSON with "access_token" and "expires_in" (RFC 6749,

@@ -156,7 +156,7 @@ std::optional<AwsKeyChain::Origin> AwsKeyChain::find_origin() {
   return instance_origin();
 }
 
-AwsKeys AwsKeyChain::find(bool refused, const CancelToken& cancel) {
+AwsKeys AwsKeyChain::find(const Refused& refused, const CancelToken& cancel) {
   if (options_.anonymous) return {};
   const std::optional<Origin> origin = find_origin();
   if (!origin) return {};

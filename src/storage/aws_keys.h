@@ -21,9 +21,9 @@ class AwsKeyChain {
       : options_(options.s3), services_(options) {}
 
   /// The keys; none if nobody has any.
-  /// @param refused  the server refused those of the last call, so that new ones are needed.
+  /// @param refused  the server refused these, so that others are needed.
   /// Errors: those of AwsServices; InvalidArgument for settings that contradict each other.
-  AwsKeys find(bool refused, const CancelToken& cancel);
+  AwsKeys find(const Refused& refused, const CancelToken& cancel);
 
  private:
   /// Somebody who has keys.

@@ -17,6 +17,7 @@
 #include "storage/fetch_failure.h"
 #include "storage/json_text.h"
 #include "storage/pipe_fetcher.h"
+#include "storage/this_machine.h"
 #include "storage/token_file.h"
 #include "storage/xml_text.h"
 
@@ -25,12 +26,6 @@ namespace {
 
 using std::chrono::system_clock;
 using ServiceJson = nlohmann::json;
-
-Fetchers::Options for_near_services(Fetchers::Options options) {
-  options.connect_timeout = std::min(options.connect_timeout, std::chrono::milliseconds(1000));
-  options.max_retries = std::min(options.max_retries, 1);
-  return options;
-}
 
 /// "2026-01-02T03:04:05Z", also with a fraction or an offset. Nothing if it is no time.
 std::optional<system_clock::time_point> parse_time(const std::string& text) {
@@ -154,8 +149,7 @@ std::string sso_token(const std::string& session) {
 
 }  // namespace
 
-AwsServices::AwsServices(const Fetchers::Options& options)
-    : client_(options), near_client_(for_near_services(options)) {}
+AwsServices::AwsServices(const Fetchers::Options& options) : client_(options), machine_(options) {}
 
 std::string AwsServices::ask(HttpClient& client, const HttpTarget& target, const HttpQuery& query,
                              const std::string& remedy, const CancelToken& cancel) {
@@ -261,8 +255,7 @@ AwsKeys AwsServices::container(const CancelToken& cancel) {
   const std::string url = relative.empty() ? environment("AWS_CONTAINER_CREDENTIALS_FULL_URI")
                                            : "http://169.254.170.2" + relative;
   const Url parsed = parse_url(url);
-  const bool is_near = parsed.host == "localhost" || parsed.host.starts_with("127.") ||
-                       parsed.host == "[::1]" || parsed.host == "169.254.170.2" ||
+  const bool is_near = is_this_machine(parsed.host) || parsed.host == "169.254.170.2" ||
                        parsed.host == "169.254.170.23" || parsed.host == "[fd00:ec2::23]";
   if (parsed.scheme != "https" && !is_near) {
     throw InvalidArgument("the service for container credentials is not trusted",
@@ -292,16 +285,9 @@ AwsKeys AwsServices::instance(const CancelToken& cancel) {
                     .follows_redirects = false};
   const auto text_at = [&](const std::string& path, const HttpQuery& query) -> std::string {
     target.url = base + path;
-    auto [result, text] =
-        near_client_.ask_for_text(target, query, {.url = target.url, .cancel = cancel});
-    return result.has_file() ? std::move(text) : std::string();
+    return machine_.ask(target, query, cancel).value_or("");
   };
-  std::string token;
-  try {
-    token = std::string(trimmed(text_at("/latest/api/token", {.method = "PUT"})));
-  } catch (const FetchError&) {
-    return {};  // this machine is none of EC2
-  }
+  const std::string token(trimmed(text_at("/latest/api/token", {.method = "PUT"})));
   if (token.empty()) return {};
   target.headers = {"X-aws-ec2-metadata-token: " + token};
   const std::string path = "/latest/meta-data/iam/security-credentials/";

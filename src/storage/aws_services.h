@@ -9,6 +9,7 @@
 #include "shardwise/storage/fetcher.h"
 #include "storage/aws_profile.h"
 #include "storage/http_client.h"
+#include "storage/machine_service.h"
 
 namespace shardwise {
 
@@ -22,6 +23,7 @@ struct AwsKeys {
   std::optional<std::chrono::system_clock::time_point> expires = {};
 
   bool are_there() const { return !access_key_id.empty(); }
+  const std::string& id() const { return access_key_id; }
 };
 
 /// A role to assume.
@@ -64,7 +66,7 @@ class AwsServices {
                   const std::string& remedy, const CancelToken& cancel);
 
   HttpClient client_;
-  HttpClient near_client_;  ///< for services on this machine: they answer at once, or are not there
+  MachineService machine_;
 };
 
 }  // namespace shardwise

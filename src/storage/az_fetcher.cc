@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <initializer_list>
 #include <map>
 #include <string_view>
 
@@ -42,6 +43,14 @@ struct Container {
   std::string key;     ///< of the blob
 };
 
+/// True for hosts that only Azure gives to accounts.
+bool is_of_azure(const std::string& host) {
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{
+          ".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net"},
+      [&](std::string_view end) { return host.ends_with(end) && host.size() > end.size(); });
+}
+
 /// The account, the container and the blob (or the beginning of blobs) that a URL names.
 Container container_of(const std::string& url, bool may_be_start) {
   ObjectUrl parts = parse_object_url(url, kAzForm, may_be_start);
@@ -58,10 +67,10 @@ Container container_of(const std::string& url, bool may_be_start) {
   }
   // The URL names the account's host. Keys of another account are not for it.
   const std::string host = to_lower(parts.bucket);
-  const std::string name = host.substr(0, host.find('.'));
-  if (name != account.name) account = {.name = name, .endpoint = {}};
-  if (account.endpoint.empty() || account.endpoint.find("//" + host) == std::string::npos) {
-    account.endpoint = "https://" + host;
+  if (account.endpoint.empty() || parse_url(account.endpoint).host != host) {
+    account = {.name = host.substr(0, host.find('.')),
+               .endpoint = "https://" + host,
+               .may_get_token = is_of_azure(host)};
   }
   const std::size_t slash = parts.key.find('/');
   if (slash == std::string::npos || slash == 0 ||
@@ -120,14 +129,14 @@ class AzFetcher : public Fetcher {
   HttpTarget target(const AzureAccount& account, const std::string& path, const std::string& query,
                     const Fetcher::Request& request) {
     HttpTarget target{.url = account.endpoint + path};
-    target.renew = [this, account, path, query, &request](bool refused) {
+    target.renew = [this, account, path, query, &request](const Refused& refused) {
       return target_now(account, path, query, refused, request);
     };
     return target;
   }
 
   HttpTarget target_now(const AzureAccount& account, const std::string& path, std::string query,
-                        bool refused, const Fetcher::Request& request) {
+                        const Refused& refused, const Fetcher::Request& request) {
     HttpTarget target{.url = {}, .follows_redirects = false};
     target.headers = {std::string("x-ms-version: ") + kAzureVersion};
     target.login_remedy = "check the account's key or signature, and what it permits";
@@ -144,8 +153,13 @@ class AzFetcher : public Fetcher {
       };
     } else if (!account.sas.empty()) {
       query += (query.empty() ? "" : "&") + account.sas;
+    } else if (!account.may_get_token) {
+      target.login_remedy =
+          "the host is none of Azure's, so the request was anonymous: name the account in "
+          "AZURE_STORAGE_CONNECTION_STRING (BlobEndpoint=...) if you trust it";
     } else if (const AccessToken token = tokens_.find(refused, request.cancel); token.are_there()) {
       target.headers.push_back("Authorization: Bearer " + token.text);
+      target.credential = token.id();
       target.login_remedy = "check what " + token.source + " may read";
     } else {
       target.login_remedy =

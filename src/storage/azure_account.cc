@@ -53,12 +53,6 @@ AzureAccount of_connection_string(const std::string& text) {
   return account;
 }
 
-Fetchers::Options for_identity_service(Fetchers::Options options) {
-  options.connect_timeout = std::min(options.connect_timeout, std::chrono::milliseconds(1000));
-  options.max_retries = std::min(options.max_retries, 1);
-  return options;
-}
-
 }  // namespace
 
 AzureAccount find_azure_account() {
@@ -79,8 +73,7 @@ AzureAccount find_azure_account() {
   return account;
 }
 
-AzureTokens::AzureTokens(const Fetchers::Options& options)
-    : client_(options), near_client_(for_identity_service(options)) {}
+AzureTokens::AzureTokens(const Fetchers::Options& options) : client_(options), machine_(options) {}
 
 AccessToken AzureTokens::of_principal(const CancelToken& cancel) {
   const std::string authority = environment("AZURE_AUTHORITY_HOST");
@@ -122,16 +115,11 @@ AccessToken AzureTokens::of_machine(const CancelToken& cancel) {
                           .headers = {"Metadata: true"},
                           .bypasses_proxy = true,
                           .follows_redirects = false};
-  try {
-    const auto [result, text] =
-        near_client_.ask_for_text(target, {}, {.url = target.url, .cancel = cancel});
-    return result.has_file() ? parse_access_token(text, "the machine's identity") : AccessToken{};
-  } catch (const FetchError&) {
-    return {};  // this machine is none of Azure's
-  }
+  const auto text = machine_.ask(target, {}, cancel);
+  return text ? parse_access_token(*text, "the machine's identity") : AccessToken{};
 }
 
-AccessToken AzureTokens::find(bool refused, const CancelToken& cancel) {
+AccessToken AzureTokens::find(const Refused& refused, const CancelToken& cancel) {
   const std::string tenant = environment("AZURE_TENANT_ID"),
                     client = environment("AZURE_CLIENT_ID");
   const bool is_principal =

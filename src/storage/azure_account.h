@@ -6,6 +6,7 @@
 #include "storage/access_token.h"
 #include "storage/http_client.h"
 #include "storage/kept_credentials.h"
+#include "storage/machine_service.h"
 
 namespace shardwise {
 
@@ -15,6 +16,7 @@ struct AzureAccount {
   std::string endpoint;  ///< "https://name.blob.core.windows.net"; empty where the URL names it
   std::string key = {};  ///< secret, in base64; empty: none
   std::string sas = {};  ///< secret, a query without its question mark; empty: none
+  bool may_get_token = true;  ///< its host is Azure's, or the environment's
 };
 
 /// What the environment says: AZURE_STORAGE_CONNECTION_STRING; else AZURE_STORAGE_ACCOUNT with
@@ -31,16 +33,16 @@ class AzureTokens {
  public:
   explicit AzureTokens(const Fetchers::Options& options);
 
-  /// @param refused  the server refused the last one.
+  /// @param refused  the server refused it, so that another is needed.
   /// Errors: InvalidArgument, FetchError, Cancelled. No text holds a secret.
-  AccessToken find(bool refused, const CancelToken& cancel);
+  AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:
   AccessToken of_principal(const CancelToken& cancel);
   AccessToken of_machine(const CancelToken& cancel);
 
   HttpClient client_;
-  HttpClient near_client_;
+  MachineService machine_;
   KeptCredentials<AccessToken> kept_;
 };
 

@@ -3,7 +3,19 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/base/error.h"
+
 namespace shardwise {
+
+/// The host's name is not known, or no connection to it came about in time.
+class NotReached : public FetchError {
+ public:
+  using FetchError::FetchError;
+};
+
+/// Throws NotReached, as throw_fetch_error().
+[[noreturn]] void throw_not_reached(std::string_view url, std::string_view reason,
+                                    std::string_view remedy);
 
 /// Throws FetchError "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
 [[noreturn]] void throw_fetch_error(std::string_view url, std::string_view reason,

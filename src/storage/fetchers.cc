@@ -185,6 +185,15 @@ Fetcher::Stat Fetchers::fetch(const Fetcher::Request& request, Fetcher::Sink& si
 }
 
 std::vector<std::string> Fetchers::list(const Fetcher::Request& request) const {
+  for (const Options::Moved& move : impl_->moved) {
+    const auto today = rebased_url(request.url, move.from, move.to);
+    if (!today) continue;
+    Fetcher::Request moved = request;
+    moved.url = *today;
+    std::vector<std::string> urls = impl_->find_for(*today)->list(moved);
+    for (std::string& url : urls) url = rebased_url(url, move.to, move.from).value_or(url);
+    return urls;
+  }
   return impl_->find_for(request.url)->list(request);
 }
 

@@ -39,12 +39,6 @@ std::string required(const nlohmann::json& json, const char* name, const std::st
                         "make it again: gcloud auth application-default login");
 }
 
-Fetchers::Options for_metadata(Fetchers::Options options) {
-  options.connect_timeout = std::min(options.connect_timeout, std::chrono::milliseconds(1000));
-  options.max_retries = std::min(options.max_retries, 1);
-  return options;
-}
-
 }  // namespace
 
 std::string signed_jwt(const std::string& json_header, const std::string& json_claims,
@@ -54,7 +48,7 @@ std::string signed_jwt(const std::string& json_header, const std::string& json_c
 }
 
 GoogleTokens::GoogleTokens(const Fetchers::Options& options)
-    : client_(options), near_client_(for_metadata(options)) {}
+    : client_(options), machine_(options) {}
 
 AccessToken GoogleTokens::exchanged(const std::string& url, const std::string& form,
                                     const std::string& source, const CancelToken& cancel) {
@@ -116,17 +110,11 @@ AccessToken GoogleTokens::of_machine(const CancelToken& cancel) {
       .headers = {"Metadata-Flavor: Google"},
       .bypasses_proxy = true,
       .follows_redirects = false};
-  try {
-    const auto [result, text] =
-        near_client_.ask_for_text(target, {}, {.url = target.url, .cancel = cancel});
-    if (!result.has_file()) return {};
-    return parse_access_token(text, "the machine's service");
-  } catch (const FetchError&) {
-    return {};  // this machine is none of Google's
-  }
+  const auto text = machine_.ask(target, {}, cancel);
+  return text ? parse_access_token(*text, "the machine's service") : AccessToken{};
 }
 
-AccessToken GoogleTokens::find(bool refused, const CancelToken& cancel) {
+AccessToken GoogleTokens::find(const Refused& refused, const CancelToken& cancel) {
   const std::string path = credentials_file();
   return kept_.get(
       path, refused,

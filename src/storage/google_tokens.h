@@ -6,6 +6,7 @@
 #include "storage/access_token.h"
 #include "storage/http_client.h"
 #include "storage/kept_credentials.h"
+#include "storage/machine_service.h"
 
 namespace shardwise {
 
@@ -19,10 +20,10 @@ class GoogleTokens {
  public:
   explicit GoogleTokens(const Fetchers::Options& options);
 
-  /// @param refused  the server refused the last one.
+  /// @param refused  the server refused it, so that another is needed.
   /// Errors: InvalidArgument (a file that is malformed), Unsupported (credentials of another kind),
   ///   FetchError, Cancelled. No text holds a key or a token.
-  AccessToken find(bool refused, const CancelToken& cancel);
+  AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:
   AccessToken of_file(const std::string& path, const CancelToken& cancel);
@@ -31,7 +32,7 @@ class GoogleTokens {
                         const CancelToken& cancel);
 
   HttpClient client_;
-  HttpClient near_client_;
+  MachineService machine_;
   KeptCredentials<AccessToken> kept_;
 };
 

@@ -6,6 +6,7 @@
 #include "storage/json_text.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
+#include "storage/this_machine.h"
 
 namespace shardwise {
 namespace {
@@ -59,12 +60,17 @@ class GsFetcher : public Fetcher {
   /// The address `url`, with a token of each attempt's time. REQUIRES: `request` outlives it.
   HttpTarget target(const std::string& url, const Fetcher::Request& request) {
     HttpTarget target{.url = url};
-    target.renew = [this, url, &request](bool refused) {
-      const AccessToken token = tokens_.find(refused, request.cancel);
-      HttpTarget now{.url = url, .follows_redirects = false};
+    target.renew = [this, url, &request](const Refused& refused) {
+      const Url parsed = parse_url(url);
+      const bool is_safe = parsed.scheme == "https" || is_this_machine(parsed.host);
+      const AccessToken token = is_safe ? tokens_.find(refused, request.cancel) : AccessToken{};
+      HttpTarget now{.url = url, .follows_redirects = false, .credential = token.id()};
       if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);
       now.login_remedy =
-          token.are_there()
+          !is_safe
+              ? "STORAGE_EMULATOR_HOST is not encrypted, so the request was anonymous: name it "
+                "by https"
+          : token.are_there()
               ? "check the bucket's policy and " + token.source
               : "no credentials were found, so the request was anonymous: set "
                 "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`";

@@ -41,6 +41,13 @@ bool is_passing(const HttpResult& result) {
   }
 }
 
+/// True if nobody answered. A timeout too: some networks let what they do not carry vanish.
+bool is_not_reached(const HttpResult& result) {
+  return !result.was_stopped &&
+         (result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_CONNECT ||
+          result.code == CURLE_OPERATION_TIMEDOUT);
+}
+
 /// What to do if a server's certificate, or the authorities' themselves, are not accepted.
 std::string trust_remedy(CURLcode code, const Authorities& authorities) {
   const std::string& path = authorities.file.empty() ? authorities.folder : authorities.file;
@@ -111,6 +118,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
   if (result.answer.status == 404 || result.answer.status == 410) {
     throw_not_found(request.url, reason, remedy);
   }
+  if (is_not_reached(result)) throw_not_reached(request.url, reason, remedy);
   throw_fetch_error(request.url, reason, remedy);
 }
 
@@ -138,7 +146,7 @@ class TextBody : public HttpBody {
   std::string text_;
 };
 
-HttpTarget renewed(const HttpTarget& target, bool refused) {
+HttpTarget renewed(const HttpTarget& target, const Refused& refused) {
   return target.renew ? target.renew(refused) : target;
 }
 
@@ -186,6 +194,7 @@ HttpResult HttpClient::exchange(const HttpTarget& target, const HttpQuery& query
   const HostGate::Turn turn = gate_.enter(parse_url(target.url).origin(), request);
   HttpResult result = http_exchange(pool_, options_, target, query, request, body);
   result.login_remedy = target.login_remedy;
+  result.credential = target.credential;
   return result;
 }
 
@@ -206,11 +215,15 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
 HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
                                      const Fetcher::Request& request, HttpBody& body) {
   Backoff backoff(options_, request);
-  bool refused = false;
+  bool was_refused = false;
+  Refused refused;  // by the last attempt
   for (;;) {
     backoff.begin_attempt();
-    HttpResult result = ask(renewed(target, refused), query, request, body);
-    if (is_refused(result, target) && !std::exchange(refused, true)) continue;
+    HttpResult result = ask(renewed(target, std::exchange(refused, {})), query, request, body);
+    if (is_refused(result, target) && !std::exchange(was_refused, true)) {
+      refused = result.credential;
+      continue;
+    }
     if (result.was_stopped || !is_passing(result)) {
       if (result.code == CURLE_OK || result.was_stopped) return result;
       throw_failure(result, target, request, options_, backoff.attempts());
@@ -274,13 +287,17 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
 
   Backoff backoff(options_, request);
   HttpDownload download(request, sink);
-  bool was_other = false, refused = false;
+  bool was_other = false, was_refused = false;
+  Refused refused;  // by the last attempt
   for (;;) {
     backoff.begin_attempt();
     const HttpResult result =
-        ask(renewed(target, refused), download.next_query(), request, download);
+        ask(renewed(target, std::exchange(refused, {})), download.next_query(), request, download);
     if (download.finish(result)) return download.file();
-    if (is_refused(result, target) && !std::exchange(refused, true)) continue;
+    if (is_refused(result, target) && !std::exchange(was_refused, true)) {
+      refused = result.credential;
+      continue;
+    }
     const HttpAnswer& answer = result.answer;
     if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
@@ -295,7 +312,10 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());
     }
-    if (download.has_progress()) backoff.made_progress();
+    if (download.has_progress()) {
+      backoff.made_progress();
+      was_refused = false;  // credentials may expire again
+    }
     if (!backoff.wait_for_next(answer.retry_after)) {
       throw_failure(result, target, request, options_, backoff.attempts());
     }

@@ -10,6 +10,7 @@
 #include "shardwise/storage/fetcher.h"
 #include "storage/curl_pool.h"
 #include "storage/http_answer.h"
+#include "storage/kept_credentials.h"
 
 namespace shardwise {
 
@@ -35,9 +36,10 @@ struct HttpTarget {
   std::function<std::vector<std::string>(const HttpQuery&)> sign = nullptr;
   bool follows_redirects = true;
   std::string login_remedy = {};  ///< what to do if the server refuses access
-  /// Makes it anew for each attempt, with credentials of that time; `refused`: the server refused
-  /// those of the last one. Null: it stays.
-  std::function<HttpTarget(bool refused)> renew = nullptr;
+  std::string credential = {};    ///< secret, tells the credentials from others; empty: none
+  /// Makes it anew for each attempt, with credentials of that time; `refused`: the `credential`
+  /// that the server just refused, nothing if it did not. Null: it stays.
+  std::function<HttpTarget(const Refused& refused)> renew = nullptr;
 };
 
 /// Takes the body of a 200 or 206. An exception from it ends the exchange and reaches its caller.
@@ -58,6 +60,7 @@ struct HttpResult {
   std::string redirect_url;  ///< absolute
   std::string error_name;    ///< S3's word for what is wrong
   std::string login_remedy;  ///< of the target that was asked
+  std::string credential;    ///< of the target that was asked
   bool was_stopped = false;  ///< by the body, which has all
   bool has_excess = false;   ///< more bytes arrived than were announced
 

@@ -10,6 +10,7 @@
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
 #include "storage/http_client.h"
+#include "storage/this_machine.h"
 #include "storage/token_file.h"
 
 namespace shardwise {
@@ -28,10 +29,6 @@ std::string find_netrc(const std::string& named) {
   std::string path = environment("NETRC");
   if (path.empty()) path = environment("HOME") + "/.netrc";
   return is_readable(path) ? path : std::string();
-}
-
-bool is_this_machine(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
 }
 
 bool has_authorization(const std::vector<std::string>& headers) {
@@ -76,7 +73,7 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options) {
   target.password = *password;
   identify(target, parsed, options);
   if (!options.bearer_token_file.empty()) {  // it may have been renewed
-    target.renew = [url, &options](bool) { return target_of(url, options); };
+    target.renew = [url, &options](const Refused&) { return target_of(url, options); };
   }
   return target;
 }

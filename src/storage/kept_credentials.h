@@ -14,11 +14,14 @@
 
 namespace shardwise {
 
+/// The id() of credentials that a server just refused; nothing: it did not.
+using Refused = std::optional<std::string>;
+
 /// Credentials that a service gave, kept until a quarter of their time is left, 5 minutes at most.
 ///
 /// From then on one thread asks for new ones while the others go on with these. If that fails,
 /// these are used up to their end, and the failure is the error from then on. A `Credentials` has
-/// are_there(), and `expires`: when they are void; nothing: never, as far as is known.
+/// are_there(), id(), and `expires`: when they are void; nothing: never, as far as is known.
 ///
 /// Threads: internally synchronised. Processes: a forked child keeps what its parent had.
 template <class Credentials>
@@ -28,9 +31,10 @@ class KeptCredentials {
 
   /// Those that are kept, or what `ask` gives.
   /// @param name     tells whose they are: those of another are asked for anew.
-  /// @param refused  the server refused the last ones, so that new ones are needed.
+  /// @param refused  the server refused these, so that others are needed.
   /// Errors: those of `ask`; Cancelled.
-  Credentials get(const std::string& name, bool refused, const Ask& ask, const CancelToken& cancel);
+  Credentials get(const std::string& name, Refused refused, const Ask& ask,
+                  const CancelToken& cancel);
 
  private:
   using Clock = std::chrono::system_clock;
@@ -79,15 +83,15 @@ void KeptCredentials<Credentials>::finish(const std::string& name, const Credent
 }
 
 template <class Credentials>
-Credentials KeptCredentials<Credentials>::get(const std::string& name, bool refused, const Ask& ask,
-                                              const CancelToken& cancel) {
+Credentials KeptCredentials<Credentials>::get(const std::string& name, Refused refused,
+                                              const Ask& ask, const CancelToken& cancel) {
   constexpr std::chrono::milliseconds kLookAtCancel{50};
   std::optional<Credentials> before;
   {
     const Lock lock(mutex_);
     for (;;) {
-      const bool is_usable =
-          kept_ && kept_->name == name && !refused && !are_void(kept_->credentials);
+      const bool is_usable = kept_ && kept_->name == name && !are_void(kept_->credentials) &&
+                             refused != kept_->credentials.id();
       const bool is_renewing = renewing_ == process_generation() + 1;
       if (is_usable && (is_renewing || Clock::now() < kept_->renew_at)) return kept_->credentials;
       if (!is_renewing) {
@@ -96,7 +100,7 @@ Credentials KeptCredentials<Credentials>::get(const std::string& name, bool refu
       }
       cancel.throw_if_cancelled();
       renewed_.wait_for(mutex_, kLookAtCancel);
-      refused = refused && renewing_ != 0;  // what another thread brought is new
+      if (renewing_ == 0) refused.reset();  // what another thread brought is new
     }
     renewing_ = process_generation() + 1;
   }

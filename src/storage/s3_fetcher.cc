@@ -103,8 +103,13 @@ class S3Fetcher : public Fetcher {
     const std::string bucket = "s3://" + parse_object_url(request.url, kS3Form, true).bucket + "/";
     return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
       const std::string text = list_page(request, page);
+      const bool is_encoded = xml_text(text, "EncodingType") == "url";  // not all servers do it
       for (const std::string_view entry : xml_elements(text, "Contents")) {
         std::string key = xml_text(entry, "Key");
+        if (!is_encoded) {
+          urls.push_back(bucket + key);
+          continue;
+        }
         std::ranges::replace(key, '+', ' ');  // so it is encoded, and a plus as %2B
         const auto bytes = percent_decoded(key);
         if (!bytes) throw_no_list(request.url);
@@ -118,7 +123,7 @@ class S3Fetcher : public Fetcher {
  private:
   std::string list_page(const Fetcher::Request& request, const std::string& page) {
     HttpTarget target{.url = request.url, .is_aws = true};
-    target.renew = [this, &request, &page](bool refused) {
+    target.renew = [this, &request, &page](const Refused& refused) {
       return s3_list_target(request.url, page, options_,
                             resolve_s3_access(options_, keys_.find(refused, request.cancel)));
     };
@@ -127,7 +132,7 @@ class S3Fetcher : public Fetcher {
 
   /// The target, with keys as they are at each attempt. REQUIRES: `request` outlives it.
   HttpTarget target_of(const Fetcher::Request& request) {
-    const auto signed_now = [this, &request](bool refused) {
+    const auto signed_now = [this, &request](const Refused& refused) {
       return s3_target(request.url, options_,
                        resolve_s3_access(options_, keys_.find(refused, request.cancel)));
     };
@@ -152,6 +157,7 @@ HttpTarget in_bucket(const std::string& bucket, const std::string& rest,
                endpoint.path + (is_in_path ? "/" + bucket : "") + "/" + rest;
   target.is_aws = true;
   target.follows_redirects = false;  // another host would need another signature
+  target.credential = access.keys.id();
   target.user = access.keys.access_key_id;
   target.password = access.keys.secret_access_key;
   if (access.keys.are_there()) {

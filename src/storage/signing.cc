@@ -24,6 +24,9 @@ const unsigned char* bytes_of(std::string_view text) {
                         "copy it again from where it was made");
 }
 
+/// Without it OpenSSL asks for the password of an encrypted key at the terminal.
+int no_password(char*, int, int, void*) { return -1; }
+
 }  // namespace
 
 std::string base64(std::string_view bytes) {
@@ -65,7 +68,7 @@ std::string rs256(const std::string& key_pem, std::string_view text, std::string
   const std::unique_ptr<BIO, int (*)(BIO*)> memory(
       BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())), BIO_free);
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(
-      memory ? PEM_read_bio_PrivateKey(memory.get(), nullptr, nullptr, nullptr) : nullptr,
+      memory ? PEM_read_bio_PrivateKey(memory.get(), nullptr, &no_password, nullptr) : nullptr,
       EVP_PKEY_free);
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);

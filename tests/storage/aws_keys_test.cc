@@ -72,7 +72,7 @@ class AwsKeysTest : public ::testing::Test {
     return keys.access_key_id + "|" + keys.secret_access_key + "|" + keys.session_token + "|" +
            keys.source;
   }
-  std::string found() { return shown(AwsKeyChain(options_).find(false, {})); }
+  std::string found() { return shown(AwsKeyChain(options_).find({}, {})); }
 
   test::AwsEnvironment environment_;
   std::map<std::string, std::function<std::pair<int, std::string>()>> answers_;
@@ -215,13 +215,15 @@ TEST_F(AwsKeysTest, KeysOfAServiceAreKeptAndRenewedBeforeTheyExpire) {
   environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
   AwsKeyChain chain(options_);
   answer("GET /ecs", json_answer("ONE", kLong));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain.find(false, {}).access_key_id, "ONE");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(chain.find({}, {}).access_key_id, "ONE");
   EXPECT_EQ(num_asked_, 1);
 
   answer("GET /ecs", json_answer("TWO", std::chrono::seconds(-1)));
-  EXPECT_EQ(chain.find(true, {}).access_key_id, "TWO") << "the server refused the first";
+  EXPECT_EQ(chain.find("ONE", {}).access_key_id, "TWO") << "the server refused the first";
   answer("GET /ecs", json_answer("THREE", kLong));
-  EXPECT_EQ(chain.find(false, {}).access_key_id, "THREE") << "the second had expired";
+  EXPECT_EQ(chain.find({}, {}).access_key_id, "THREE") << "the second had expired";
+  EXPECT_EQ(num_asked_, 3);
+  EXPECT_EQ(chain.find("ONE", {}).access_key_id, "THREE") << "what is refused is no longer kept";
   EXPECT_EQ(num_asked_, 3);
 }
 
@@ -230,14 +232,14 @@ TEST_F(AwsKeysTest, AServiceThatIsAwayDoesNotTakeKeysThatAreStillValid) {
   AwsKeyChain chain(options_);
   // Expired already: to be renewed at each use.
   answer("GET /ecs", json_answer("ONE", std::chrono::seconds(-1)));
-  EXPECT_EQ(chain.find(false, {}).access_key_id, "ONE");
+  EXPECT_EQ(chain.find({}, {}).access_key_id, "ONE");
   answer("GET /ecs", "", 404);
-  EXPECT_THAT(error_text([&] { chain.find(false, {}); }), HasSubstr("(HTTP status 404)"));
+  EXPECT_THAT(error_text([&] { chain.find({}, {}); }), HasSubstr("(HTTP status 404)"));
   // Valid for an hour, and refused by nobody: the service is not asked.
   answer("GET /ecs", json_answer("TWO", kLong));
-  EXPECT_EQ(chain.find(false, {}).access_key_id, "TWO");
+  EXPECT_EQ(chain.find({}, {}).access_key_id, "TWO");
   answer("GET /ecs", "", 404);
-  EXPECT_EQ(chain.find(false, {}).access_key_id, "TWO");
+  EXPECT_EQ(chain.find({}, {}).access_key_id, "TWO");
 }
 
 TEST_F(AwsKeysTest, ManyThreadsAskOnce) {
@@ -249,7 +251,7 @@ TEST_F(AwsKeysTest, ManyThreadsAskOnce) {
   threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      if (chain.find(false, {}).access_key_id == "ONE") ++num_right;
+      if (chain.find({}, {}).access_key_id == "ONE") ++num_right;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -276,6 +278,16 @@ TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpire
   EXPECT_EQ(sink.bytes, "here");
   fetchers.fetch({.url = "s3://bucket/x"}, sink);
   EXPECT_EQ(num_keys, 2);
+
+  int num_failures = 0;  // after a refusal; they are not refusals
+  answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
+    const bool is_old = last_.header("authorization").find("KEY2/") != std::string::npos;
+    if (is_old) return {400, "<Error><Code>ExpiredToken</Code></Error>"};
+    if (++num_failures <= 2) return {503, ""};
+    return {200, "here"};
+  };
+  fetchers.fetch({.url = "s3://bucket/x"}, sink);
+  EXPECT_EQ(num_keys, 3);
 
   answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
     return {400, "<Error><Code>ExpiredToken</Code></Error>"};

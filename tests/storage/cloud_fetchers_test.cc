@@ -17,6 +17,7 @@
 #include "storage/http_answer.h"
 #include "storage/signing.h"
 #include "storage/test_http_server.h"
+#include "storage/this_machine.h"
 #include "support/environment.h"
 #include "support/support.h"
 
@@ -225,6 +226,27 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
                     Not(HasSubstr("s&"))));
 }
 
+TEST_F(CloudTest, AMachinesServiceThatStumblesDoesNotMakeRequestsAnonymous) {
+  server_.serve("/bucket/x", {.body = "here"});
+  const std::string path = "/computeMetadata/v1/instance/service-accounts/default/token";
+  const Fetchers fetchers(options_);
+  StringSink sink;
+  answer("GET " + path, "", 503);
+  EXPECT_THAT(error_text([&] { fetchers.fetch({.url = "gs://bucket/x"}, sink); }),
+              HasSubstr("(HTTP status 503, after 3 attempts)"));
+  EXPECT_EQ(server_.count("GET", "/bucket/x"), 0);
+  answer("GET " + path, R"({"access_token":"machine","expires_in":"3600"})");
+  fetchers.fetch({.url = "gs://bucket/x"}, sink);
+  EXPECT_EQ(sent("authorization"), "Bearer machine");
+}
+
+TEST_F(CloudTest, NoTokenGoesToAnotherMachineWithoutEncryption) {
+  environment_.set("STORAGE_EMULATOR_HOST", "http://127.invalid");
+  options_.max_retries = 0;
+  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("cannot fetch: "));
+  EXPECT_EQ(server_.requests().size(), 0U) << "no token is asked for";
+}
+
 TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "none.json");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
@@ -301,6 +323,41 @@ TEST_F(CloudTest, AzureIsReadByASignatureOrAToken) {
   answer("POST /login/t/oauth2/v2.0/token", R"({"access_token":"principal","expires_in":3600})");
   EXPECT_EQ(fetched("az://box/x.tar"), "here");
   EXPECT_EQ(sent("authorization"), "Bearer principal");
+}
+
+TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
+  options_.max_retries = 0;
+  // Its first label is the account's name, but it is another host.
+  environment_.set("AZURE_STORAGE_ACCOUNT", "127");
+  environment_.set("AZURE_STORAGE_KEY", "%");
+  EXPECT_THAT(error_text([&] { fetched("az://127.0.0.1/box/x.tar"); }),
+              AllOf(HasSubstr("cannot fetch: "), Not(HasSubstr("key of the Azure account"))));
+  EXPECT_THAT(error_text([&] { fetched("az://127.blob.core.windows.net/box/x.tar"); }),
+              HasSubstr("the key of the Azure account is malformed"));
+
+  environment_.set("AZURE_TENANT_ID", "t");
+  environment_.set("AZURE_CLIENT_ID", "c");
+  environment_.set("AZURE_CLIENT_SECRET", "s");
+  answer("POST /login/t/oauth2/v2.0/token", R"({"access_token":"sesame","expires_in":3600})");
+  EXPECT_THAT(error_text([&] { fetched("az://127.0.0.1/box/x.tar"); }),
+              HasSubstr("cannot fetch: "));
+  EXPECT_EQ(server_.count("POST", "/login/t/oauth2/v2.0/token"), 0) << "no token is asked for";
+
+  // The host of the endpoint gets them, whatever the account is called.
+  environment_.set("AZURE_STORAGE_CONNECTION_STRING",
+                   "BlobEndpoint=" + server_.url("/acc") + ";SharedAccessSignature=sig=sesame");
+  server_.serve("/acc/box/x.tar", {.body = "here"});
+  EXPECT_EQ(fetched("az://127.0.0.1/box/x.tar"), "here");
+  EXPECT_EQ(server_.requests().back().target, "/acc/box/x.tar?sig=sesame");
+}
+
+TEST(ThisMachineTest, ANameThatLooksLikeItsNumberIsAnother) {
+  for (const char* host : {"localhost", "[::1]", "127.0.0.1", "127.1"}) {
+    EXPECT_TRUE(is_this_machine(host)) << host;
+  }
+  for (const char* host : {"127.example.com", "127.0.0.1.nip.io", "128.0.0.1", "localhost.com"}) {
+    EXPECT_FALSE(is_this_machine(host)) << host;
+  }
 }
 
 TEST_F(CloudTest, AzureNeedsAnAccount) {

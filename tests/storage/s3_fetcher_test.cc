@@ -196,7 +196,7 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
   const auto found = [](const Fetchers::S3Options& options = {}) {
     Fetchers::Options all;
     all.s3 = options;
-    const AwsKeys keys = AwsKeyChain(all).find(false, {});
+    const AwsKeys keys = AwsKeyChain(all).find({}, {});
     const S3Access access = resolve_s3_access(options, keys);
     return keys.access_key_id + "|" + keys.secret_access_key + "|" + keys.session_token + "|" +
            access.region + "|" + access.endpoint + "|" + keys.source;
@@ -250,7 +250,9 @@ std::pair<int, std::string> list_answer(const std::string& target,
   }
   const std::size_t begin = page.empty() ? 0 : std::stoul(page);
   const std::size_t end = std::min(begin + page_size, found.size());
-  std::string text = "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><IsTruncated>";
+  std::string text =
+      "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><EncodingType>url</EncodingType>"
+      "<IsTruncated>";
   text += end < found.size() ? "true</IsTruncated><NextContinuationToken>p" + std::to_string(end) +
                                    "</NextContinuationToken>"
                              : "false</IsTruncated>";
@@ -284,7 +286,20 @@ TEST_F(S3FetcherTest, KeysAreListedPageByPage) {
   EXPECT_EQ(fetchers.list({.url = "s3://bucket/e/"}),
             std::vector<std::string>{"s3://bucket/e/other.tar"});
   EXPECT_EQ(fetchers.list({.url = "s3://bucket/none/"}), std::vector<std::string>{});
+  Fetchers::Options moved = options_;
+  moved.moved = {{"s3://old/a", "s3://bucket/e"}};
+  EXPECT_EQ(Fetchers(moved).list({.url = "s3://old/a/"}),
+            std::vector<std::string>{"s3://old/a/other.tar"});
   EXPECT_EQ(fetchers.list({.url = "s3://bucket/"}).size(), keys.size());
+}
+
+TEST_F(S3FetcherTest, KeysThatTheServerDidNotEncodeAreTakenAsTheyAre) {
+  server_.set_gate([&](const test::LoggedRequest&) {
+    return std::pair(200, std::string("<ListBucketResult><Contents><Key>d/a+b%41&amp;.tar</Key>"
+                                      "</Contents></ListBucketResult>"));
+  });
+  EXPECT_EQ(Fetchers(options_).list({.url = "s3://bucket/d/"}),
+            std::vector<std::string>{"s3://bucket/d/a+b%41&.tar"});
 }
 
 TEST_F(S3FetcherTest, WhatIsNoListIsAnError) {

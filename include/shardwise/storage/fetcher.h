@@ -106,7 +106,7 @@ class SHARDWISE_EXPORT Fetchers {
   ///   1. these options; 2. the environment, unless `profile` is given;
   ///   3. a web identity (AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN), unless `profile` is given;
   ///   4. the profile: a role to assume (role_arn, with source_profile, credential_source or
-  ///      web_identity_token_file), keys, SSO (the token that `aws sso login` left), or
+  ///      web_identity_token_file), SSO (the token that `aws sso login` left), keys, or
   ///      credential_process, a command that is run without a shell;
   ///   5. the service for containers (AWS_CONTAINER_CREDENTIALS_*); 6. that of EC2 (IMDSv2, unless
   ///      AWS_EC2_METADATA_DISABLED is "true").
@@ -155,11 +155,14 @@ class SHARDWISE_EXPORT Fetchers {
     std::string ca_file = {};
 
     /// "Name: value": headers of every http and https request, as a token or the name of a tenant.
-    /// As credentials they do not go along with a redirect to another host, port or scheme.
+    /// As credentials they do not go along with a redirect to another host, port or scheme. But
+    /// every host that a URL names gets them, also one that a descriptor, a list or an index names:
+    /// give them only where you trust whoever wrote these.
     std::vector<std::string> headers = {};
     /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
     /// ..."). It is read for each file that is fetched, so a renewed token is found. Over http it
-    /// is sent to this machine alone; for other hosts the request is InvalidArgument.
+    /// is sent to this machine alone; for other hosts the request is InvalidArgument. Over https
+    /// every host that a URL names gets it, as it gets `headers`.
     std::string bearer_token_file = {};
     /// Users and passwords by host, as curl and wget read them, for http and https URLs without a
     /// user. Empty: the file that the environment names (NETRC), or ~/.netrc, if it is there. It is
@@ -169,13 +172,15 @@ class SHARDWISE_EXPORT Fetchers {
     int max_connections_per_host = 0;
     S3Options s3 = {};
     /// Where files are today: a URL that begins with `from` is fetched from `to` and what follows
-    /// `from`; the query of `to`, say a signature, comes last. The first that fits is taken.
+    /// `from`; the query of `to`, say a signature, comes last. The first that fits is taken. What
+    /// lies below such a URL is listed below `to`, and given back as below `from`.
     struct Moved {
       std::string from, to;
     };
     std::vector<Moved> moved = {};
     /// Gives the URL from which a URL is fetched, say one that is signed anew; after `moved`.
-    /// Called on the threads that fetch, before each fetch. What it throws reaches the caller.
+    /// Called on the threads that fetch, before each fetch. What it throws reaches the caller. It
+    /// is not asked where URLs are listed.
     std::function<std::string(const std::string& url)> resolve = nullptr;
     /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose
     /// the URL can execute arbitrary commands.

@@ -14,7 +14,7 @@ from ..building import index as build
 from ..building import merge
 from ..opening import _absolute
 from ..records import BuildReport
-from .spec import naming_the_node
+from .spec import cluster_cpus, naming_the_node
 
 
 def _build_part(path: str, sources: list[str], part: tuple[int, int], content: Any) -> None:
@@ -58,8 +58,7 @@ def index(
     output = os.path.abspath(path_of(output))
     named = [_absolute(path_of(source)) for source in sources]
     if parts is None:
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        parts = max(1, int(resources.get("CPU", 1)))
+        parts = cluster_cpus()
     if whole_number("parts", parts) < 1:
         refuse("parts", parts, "give a number of tasks, 1 or more")
     content = {

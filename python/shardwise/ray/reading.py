@@ -21,7 +21,16 @@ from ..errors import InvalidArgument, Unsupported
 from ..opening import open as open_dataset
 from .blocks import Column, Part, chosen_columns, layout_of, row_bytes, schema_of
 from .predicates import to_sql
-from .spec import Numbers, Reading, chosen, dataset_of, numbers_of, reference_of, sampler_of
+from .spec import (
+    Numbers,
+    Reading,
+    chosen,
+    cluster_cpus,
+    dataset_of,
+    numbers_of,
+    reference_of,
+    sampler_of,
+)
 
 PLACE = "shardwise.place"
 """The entry of a DataContext that says which rank's samples of which epoch are read: a dict of the
@@ -66,7 +75,7 @@ class Planned:
         return [run for run in runs if self.rows(*run) > 0]
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=2)
 def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None) -> Planned:
     """Goes through the order once: some 0.2 us a sample, and 16 bytes."""
     data, slots = dataset_of(reading.reference), len(sampler_of(reading))
@@ -182,11 +191,11 @@ class IndexSource(ray.data.Datasource):
         if self._deal > 1 and not context.get_config(PLACE):
             runs = self._dealt(reading, parallelism, target)
         else:
-            runs = [(reading, *run) for run in self._planned(reading).cut(max(1, parallelism))]
+            plan = self._planned(reading)
+            runs = [(reading, plan, *run) for run in plan.cut(max(1, parallelism))]
         limits = {} if per_task_row_limit is None else {"per_task_row_limit": per_task_row_limit}
         tasks: list[Any] = []
-        for rank, first, last in runs or [(reading, 0, 0)]:
-            plan = self._planned(rank)
+        for rank, plan, first, last in runs or [(reading, self._planned(reading), 0, 0)]:
             part: Any = Part(rank, first, last - first, self._columns, self._condition, target)
             metadata = BlockMetadata(
                 num_rows=plan.rows(first, last),
@@ -201,7 +210,9 @@ class IndexSource(ray.data.Datasource):
     def _planned(self, reading: Reading) -> Planned:
         return planned(reading, self._columns, self._condition)
 
-    def _dealt(self, reading: Reading, parts: int, target: int) -> list[tuple[Reading, int, int]]:
+    def _dealt(
+        self, reading: Reading, parts: int, target: int
+    ) -> list[tuple[Reading, Planned, int, int]]:
         """Runs of equal rows, one of each rank in turn: streaming_split(equal=False) gives each to
         the consumer that has the fewest rows, so to the rank that it is of."""
         ranks = [
@@ -213,7 +224,7 @@ class IndexSource(ray.data.Datasource):
         while width > 1 and max(plan.most_bytes(width) for plan in plans) > target:
             width = -(-width // 2)
         return [
-            (rank, first, min(first + width, plan.num_slots))
+            (rank, plan, first, min(first + width, plan.num_slots))
             for first in range(0, slots, width)
             for rank, plan in zip(ranks, plans, strict=True)
             if first < plan.num_slots
@@ -330,10 +341,7 @@ def read(
 
 def _few_tasks() -> int:
     """Two for each CPU: Ray itself would ask for 200, or one a MiB, of 20 ms each."""
-    if not ray.is_initialized():
-        ray.init()
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return max(2, 2 * int(resources.get("CPU", 1)))
+    return max(2, 2 * cluster_cpus())
 
 
 def _epoch_of(data: _core.Dataset, reading: Reading, given: int) -> int:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import ray
 from numpy.typing import NDArray
 
 from .. import _core
@@ -76,6 +77,14 @@ def chosen(reference: bytes, condition: str) -> NDArray[np.bool_]:
     mask = np.zeros(len(data), np.bool_)
     mask[found] = True
     return mask
+
+
+def cluster_cpus() -> int:
+    """Of all nodes. Ray begins here, if it has not yet."""
+    if not ray.is_initialized():
+        ray.init()
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return max(1, int(resources.get("CPU", 1)))
 
 
 @contextmanager

@@ -61,6 +61,15 @@ def _holding(data: Any, bundles: Iterator[Any]) -> Iterator[Any]:
 
 
 def _rows(batch: Any) -> int:
+    is_known = isinstance(batch, dict) or any(
+        hasattr(batch, name) for name in ("shape", "iloc", "slice")
+    )
+    if not is_known:  # a tuple's length is not the number of its rows
+        raise InvalidArgument(
+            f"the rows of a batch that is a {type(batch).__name__} cannot be counted, so that "
+            "ranks cannot be given the same number of batches: have collate_fn return a dict of "
+            "tensors, or give ExactDataConfig(even=False)"
+        )
     return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
 
 
@@ -77,8 +86,9 @@ def _slice(batch: Any, first: int, last: int) -> Any:
 
 def _numbers(batch: Any) -> list[int] | None:
     """The samples of a batch, if it says which they are."""
-    names = getattr(batch, "column_names", batch)
-    if not hasattr(names, "__contains__") or INDEX not in names:
+    is_named = isinstance(batch, dict) or hasattr(batch, "iloc")
+    names = batch if is_named else getattr(batch, "column_names", ())
+    if INDEX not in names:
         return None
     values = batch[INDEX]
     numbers: list[int] = values.tolist() if hasattr(values, "tolist") else values.to_pylist()
@@ -106,7 +116,8 @@ class ExactShard(ray.data.DataIterator):
         self._even = even
         self._next = reading
         self._before: _Counted = [0] * 10  # what others delivered before `_next` begins
-        self._rule = (1, False, False)  # of batches
+        # Of batches: size, drop_last, even. None: their sizes are not known.
+        self._rule: tuple[int, bool, bool] | None = (1, False, False)
         self._done = 0  # batches that were delivered since `_next` began
         self._pass: _Pass | None = None  # the one that was begun last
 
@@ -155,7 +166,11 @@ class ExactShard(ray.data.DataIterator):
         being read; by default after those that this rank was given. The same on all ranks, if
         these step together, and no batch is taken ahead of the training."""
         done = self._done if batches is None else whole_number("batches", batches)
-        size, drop_last, even = self._rule
+        if self._rule is None and done > 0:
+            raise InvalidArgument(
+                "where a pass without a batch size stands is not known: give batch_size"
+            )
+        size, drop_last, even = self._rule or (1, False, False)
         return self.sampler.token_after_batches(done, size, drop_last, even)
 
     def state_dict(self, add_up: Sum = _sum_by_torch) -> dict[str, Any]:
@@ -195,6 +210,11 @@ class ExactShard(ray.data.DataIterator):
     # A pass.
 
     def _iter_batches(self, **options: Any) -> Iterable[Any]:
+        if options.get("local_shuffle_buffer_size") is not None:
+            raise InvalidArgument(
+                "a local shuffle would give other samples than those that a token counts: leave "
+                "out local_shuffle_buffer_size, and shuffle by the order of shardwise.ray.read()"
+            )
         batches = super()._iter_batches(**options)
         rule = (options.get("batch_size"), bool(options.get("drop_last")), self._even)
         return _Restartable(lambda: self._walk(batches, *rule))
@@ -205,9 +225,9 @@ class ExactShard(ray.data.DataIterator):
         self._done = 0
         self._pass = at = _Pass(self._next, self._before)
         given = iter(batches)
-        if size is not None:
-            self._rule = (size, drop_last, even)
-            given = self._even_batches(given, sampler_of(at.reading))
+        self._rule = None if size is None else (size, drop_last, even)
+        if self._rule is not None and even:
+            given = self._even_batches(given, sampler_of(at.reading), *self._rule)
         for batch in given:
             self._done += 1
             at.count(batch)
@@ -216,9 +236,11 @@ class ExactShard(ray.data.DataIterator):
             self._next = at.reading._replace(epoch=at.reading.epoch + 1, token=None)
             self._before, self._done = [0] * 10, 0
 
-    def _even_batches(self, batches: Iterator[Any], sampler: _core.Sampler) -> Iterator[Any]:
+    @staticmethod
+    def _even_batches(
+        batches: Iterator[Any], sampler: _core.Sampler, size: int, drop_last: bool, even: bool
+    ) -> Iterator[Any]:
         """The batches; the last sample in one of its own, where other ranks have a batch more."""
-        size, drop_last, even = self._rule
         own = sampler.num_batches(size, drop_last)
         wanted = sampler.num_batches(size, drop_last, even)
         left = len(sampler)
@@ -341,8 +363,10 @@ class ExactDataConfig(ray.train.DataConfig):
         for name, data in datasets.items():
             options = self._options_of(name)
             if self._split != "all" and name not in self._split:
+                whole = data.copy(data)
+                whole.context.execution_options = options
                 for given in output:
-                    given[name] = data.iterator()
+                    given[name] = whole.iterator()
                 continue
             reading = source_of(data).placed()
             for rank, given in enumerate(output):

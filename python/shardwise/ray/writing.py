@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -67,8 +67,12 @@ class ShardSink(Datasink[_Written]):
         return max(self._max_bytes // 2, self._max_bytes - block)
 
     def there_already(self) -> list[str]:
-        pattern = os.path.join(glob.escape(self._directory), f"{glob.escape(self._prefix)}-*.tar")
-        return sorted(glob.glob(pattern))
+        """Shards of this prefix; those of "a-b" are not of "a"."""
+        if not os.path.isdir(self._directory):
+            return []
+        own = re.compile(re.escape(self._prefix) + r"-[0-9]{6,}\.tar", re.DOTALL)
+        names = sorted(name for name in os.listdir(self._directory) if own.fullmatch(name))
+        return [os.path.join(self._directory, name) for name in names]
 
     def on_write_start(self, schema: Any = None) -> None:
         os.makedirs(self._aside, exist_ok=True)

@@ -172,6 +172,40 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     assert alone.prove() == f"epoch 5: {NUM_SAMPLES} samples, each exactly once: proven"
 
 
+def test_a_token_is_given_only_where_the_place_is_known(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
+    shard = sr.ExactDataConfig().configure({"train": data}, 1)[0]["train"]
+    assert shard.token() == shard.token(0)
+    with pytest.raises(errors.InvalidArgument, match="leave out local_shuffle_buffer_size"):
+        next(iter(shard.iter_batches(batch_size=10, local_shuffle_buffer_size=100)))
+    batches = iter(shard.iter_batches(batch_size=None))
+    next(batches)
+    with pytest.raises(errors.InvalidArgument, match="is not known: give batch_size"):
+        shard.token()
+
+
+def test_batches_whose_rows_cannot_be_counted_need_even_false(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
+
+    def batches(config: Any) -> Any:
+        shard = config.configure({"train": data}, 1)[0]["train"]
+        collate = lambda batch: (batch["__index__"], 0)  # noqa: E731
+        return shard.iter_torch_batches(batch_size=100, collate_fn=collate)
+
+    with pytest.raises(errors.InvalidArgument, match=r"a tuple cannot .*even=False"):
+        next(iter(batches(sr.ExactDataConfig())))
+    counts = [len(numbers) for numbers, _ in batches(sr.ExactDataConfig(even=False))]
+    assert sum(counts) == NUM_SAMPLES
+
+
+def test_execution_options_are_for_datasets_that_are_not_split_too() -> None:
+    options = ray.data.ExecutionOptions(verbose_progress=False)
+    options.resource_limits = options.resource_limits.copy(cpu=3)
+    config = sr.ExactDataConfig(datasets_to_split=[], execution_options=options)
+    given = config.configure({"eval": ray.data.range(10)}, 2)[1]["eval"]
+    assert given.get_context().execution_options.resource_limits.cpu == 3
+
+
 def test_tasks_of_a_rank_may_be_kept_on_its_node(train: Path) -> None:
     data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
     node = ray.get_runtime_context().get_node_id()

@@ -94,6 +94,16 @@ def test_shards_that_are_there_stay_unless_they_are_to_be_replaced(
     assert shardwise.open(index).column("cls") == list(range(30))
 
 
+def test_shards_of_a_prefix_that_begins_as_this_one_stay(train: Path, tmp_path: Path) -> None:
+    few = sr.read(train, where="sample < 3", override_num_blocks=1)
+    sr.write(few, tmp_path, prefix="a-b", fields={"bin": "data"})
+    (tmp_path / "a-old.tar").write_bytes(b"kept")
+    for replace in (False, True):
+        sr.write(few, tmp_path, prefix="a", fields={"bin": "data"}, replace=replace)
+    names = [name for name in sorted(os.listdir(tmp_path)) if name.endswith(".tar")]
+    assert names == ["a-000000.tar", "a-b-000000.tar", "a-old.tar"]
+
+
 def test_a_task_that_was_done_twice_leaves_nothing_twice(tmp_path: Path) -> None:
     class Task:
         def __init__(self, number: int) -> None:

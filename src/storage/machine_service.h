@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "storage/http_client.h"
+
+namespace shardwise {
+
+/// The service of a cloud that tells a machine who it is, at an address that no other machine has.
+///
+/// Threads: internally synchronised.
+class MachineService {
+ public:
+  explicit MachineService(const Fetchers::Options& options);
+
+  /// What it answers; nothing if there is no such service here, or it knows nobody.
+  /// Errors: FetchError, if it is there, and cannot answer now (429, 5xx), also after retries.
+  std::optional<std::string> ask(const HttpTarget& target, const HttpQuery& query,
+                                 const CancelToken& cancel);
+
+ private:
+  HttpClient near_client_;
+  HttpClient client_;
+};
+
+}  // namespace shardwise
