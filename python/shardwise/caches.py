@@ -5,13 +5,26 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from typing import Any
 
 from . import _core
 
+# Directory, budget, and the other options that are not as by default.
+Name = tuple[Any, ...]
+
 _lock = threading.Lock()
-_caches: weakref.WeakValueDictionary[tuple[str, int], _core.ShardCache] = (
-    weakref.WeakValueDictionary()
-)
+_caches: weakref.WeakValueDictionary[Name, _core.ShardCache] = weakref.WeakValueDictionary()
+_DEFAULTS = {
+    "bypass_large": False,
+    "allow_pipe": False,
+    "http_headers": (),
+    "bearer_token_file": "",
+    "netrc_file": "",
+    "ca_file": "",
+    "host_connections": 0,
+    "no_sign_request": False,
+    "url_base": (),
+}
 
 
 def _after_fork() -> None:
@@ -22,17 +35,31 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def cache_at(directory: str, budget_bytes: int) -> _core.ShardCache:
-    """The cache in a directory, with this budget."""
+def cache_at(*name: Any) -> _core.ShardCache:
+    """The cache that remember() gave this name, or another one as it."""
+    directory, budget_bytes, *given = name
     with _lock:
-        cache = _caches.get((directory, budget_bytes))
+        cache = _caches.get(name)
         if cache is None:
-            cache = _core.ShardCache(directory, budget_bytes)
-            _caches[directory, budget_bytes] = cache
+            options = dict(given)
+            if "url_base" in options:
+                options["url_base"] = dict(options["url_base"])
+            cache = _core.ShardCache(directory, budget_bytes, **options)
+            _caches[name] = cache
         return cache
 
 
-def remember(name: tuple[str, int], cache: _core.ShardCache) -> None:
-    """Has cache_at() give this cache, so that what is unpickled shares it."""
+def remember(cache: _core.ShardCache) -> Name | None:
+    """The cache's name, by which cache_at() gives it here, and the same in other processes, so that
+    what is unpickled shares it; None if there cannot be the same."""
+    if cache._given is None:
+        return None
+    given = (
+        (option, os.path.abspath(value) if option.endswith("_file") else value)
+        for option, value in cache._given
+        if value != _DEFAULTS[option]
+    )
+    name = (os.path.abspath(cache.directory), cache.budget_bytes, *given)
     with _lock:
         _caches.setdefault(name, cache)
+    return name

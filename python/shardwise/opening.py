@@ -47,8 +47,9 @@ def open_as(
 
         cache = cache_at(*named_cache)
     columns = list(options.pop("columns"))
+    again = opening if cache is None or named_cache is not None else None
     return _core.open_dataset(
-        sources, cache=cache, columns=columns, threads=threads, opening=opening, **options
+        sources, cache=cache, columns=columns, threads=threads, opening=again, **options
     )
 
 
@@ -105,12 +106,11 @@ def open(
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else source
     paths = [path_of(_absolute(path_of(path))) for path in sources]
-    named_cache: tuple[str, int] | None = None
+    named_cache: tuple[Any, ...] | None = None
     if isinstance(cache, _core.ShardCache):
-        named_cache = (os.path.abspath(cache.directory), cache.budget_bytes)
         from .caches import remember
 
-        remember(named_cache, cache)
+        named_cache = remember(cache)
     elif cache is not None:
         named_cache = (path_of(os.path.abspath(path_of(cache))), cache_bytes)
         from .caches import cache_at

@@ -85,7 +85,10 @@ void add_caches(nb::module_& module) {
       "that "
       "begin with a key are fetched from its value. resolve: a function that is given a URL, and "
       "gives the one to fetch it from, as one that it signs; called before each fetch, by any "
-      "thread. What is in the cache is found by the URLs in the index, wherever they were fetched.")
+      "thread. What is in the cache is found by the URLs in the index, wherever they were "
+      "fetched.\n\n"
+      "A dataset over it can be pickled, and takes these options along, headers included; not with "
+      "resolve.")
       .def(
           "__init__",
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
@@ -104,6 +107,20 @@ void add_caches(nb::module_& module) {
             for (const auto& [from, to] : url_base) {
               fetching.moved.push_back({nb::cast<std::string>(from), nb::cast<std::string>(to)});
             }
+            nb::object given = nb::none();
+            if (resolve.is_none()) {
+              nb::list pairs;
+              pairs.append(nb::make_tuple("bypass_large", bypass_large));
+              pairs.append(nb::make_tuple("allow_pipe", allow_pipe));
+              pairs.append(nb::make_tuple("http_headers", nb::tuple(nb::cast(http_headers))));
+              pairs.append(nb::make_tuple("bearer_token_file", bearer_token_file));
+              pairs.append(nb::make_tuple("netrc_file", netrc_file));
+              pairs.append(nb::make_tuple("ca_file", ca_file));
+              pairs.append(nb::make_tuple("host_connections", host_connections));
+              pairs.append(nb::make_tuple("no_sign_request", no_sign_request));
+              pairs.append(nb::make_tuple("url_base", nb::tuple(url_base.items())));
+              given = nb::tuple(pairs);
+            }
             fetching.resolve = resolver_of(std::move(resolve));
             const ShardCache::Options options{
                 .directory = directory,
@@ -111,7 +128,8 @@ void add_caches(nb::module_& module) {
                 .bypass_large = bypass_large,
                 .fetchers = std::make_shared<const Fetchers>(std::move(fetching))};
             new (self) CacheObject{
-                without_gil([&](const CancelToken&) { return ShardCache::open(options); })};
+                without_gil([&](const CancelToken&) { return ShardCache::open(options); }),
+                std::move(given)};
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
           "bypass_large"_a = false, "allow_pipe"_a = false,
@@ -129,6 +147,10 @@ void add_caches(nb::module_& module) {
                    [](const CacheObject& self) { return self.cache->options().directory; })
       .def_prop_ro("budget_bytes",
                    [](const CacheObject& self) { return self.cache->options().budget_bytes; })
+      .def_prop_ro(
+          "_given", [](const CacheObject& self) { return self.given; },
+          nb::sig("def _given(self) -> tuple[tuple[str, typing.Any], ...] | None"),
+          "Of what another process makes the same cache, beside directory and budget.")
       .def_prop_ro(
           "used_bytes", [](const CacheObject& self) { return self.cache->used_bytes(); },
           "Bytes of all shards in it, those that are being fetched included.")

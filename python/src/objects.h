@@ -33,6 +33,8 @@ struct SampleObject {
 /// What `shardwise.ShardCache` holds.
 struct CacheObject {
   std::shared_ptr<ShardCache> cache;
+  /// Pairs of names and values, of which another process makes the same cache; None: it cannot.
+  nanobind::object given;
 };
 
 /// A Python object for a sample of `dataset`. A new reference; null with Python's error set.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.server
+import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 from conftest import write_shards
 
 import shardwise
-from shardwise.errors import FetchError, InvalidArgument
+from shardwise.errors import FetchError, InvalidArgument, Unsupported
 
 
 class Asking(http.server.SimpleHTTPRequestHandler):
@@ -99,6 +102,35 @@ def test_shards_are_found_where_they_are_today(server: Server, tmp_path: Path) -
     assert len(shardwise.open(index, cache=signing)[4].key) > 0
     assert set(asked) == {old + "/train-000000.tar"}
     assert server.asked[-1] == "/train-000000.tar?signature=sesame"
+
+
+AGAIN = """
+import pickle, sys
+import shardwise
+data = pickle.load(open(sys.argv[1], "rb"))
+print(len(data[4].key) > 0)
+"""
+
+
+def test_another_process_fetches_as_this_one_does(server: Server, tmp_path: Path) -> None:
+    index, old = tmp_path / "x.idx", "http://old.example/data"
+    options = {"http_headers": ["Authorization: Bearer sesame"], "url_base": {old: server.url}}
+    cache = shardwise.ShardCache(str(tmp_path / "cache"), **options)  # type: ignore[arg-type]
+    shardwise.index(index, old + "/train-000000.tar", cache=cache)
+    data = shardwise.open(index, cache=cache)
+    (tmp_path / "data.pickle").write_bytes(pickle.dumps(data))
+    again = subprocess.run(
+        [sys.executable, "-c", AGAIN, str(tmp_path / "data.pickle")], capture_output=True, text=True
+    )
+    assert again.stdout == "True\n", again.stderr
+    # Of one directory and budget, but asking for nothing: it is not the other one.
+    plain = shardwise.open(index, cache=str(tmp_path / "cache"))
+    assert plain[4].key == data[4].key  # it is there already
+    assert pickle.loads(pickle.dumps(plain))[4].key == data[4].key
+
+    other = shardwise.ShardCache(str(tmp_path / "other"), resolve=lambda url: url)
+    with pytest.raises(Unsupported, match="cannot be pickled"):
+        pickle.dumps(shardwise.open(index, cache=other))
 
 
 def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
