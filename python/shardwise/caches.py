@@ -52,11 +52,11 @@ def cache_at(*name: Any) -> _core.ShardCache:
 def remember(cache: _core.ShardCache) -> Name | None:
     """The cache's name, by which cache_at() gives it here, and the same in other processes, so that
     what is unpickled shares it; None if there cannot be the same."""
-    if cache._given is None:
+    if cache.options is None:
         return None
     given = (
         (option, os.path.abspath(value) if option.endswith("_file") else value)
-        for option, value in cache._given
+        for option, value in cache.options
         if value != _DEFAULTS[option]
     )
     name = (os.path.abspath(cache.directory), cache.budget_bytes, *given)

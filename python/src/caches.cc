@@ -148,9 +148,10 @@ void add_caches(nb::module_& module) {
       .def_prop_ro("budget_bytes",
                    [](const CacheObject& self) { return self.cache->options().budget_bytes; })
       .def_prop_ro(
-          "_given", [](const CacheObject& self) { return self.given; },
-          nb::sig("def _given(self) -> tuple[tuple[str, typing.Any], ...] | None"),
-          "Of what another process makes the same cache, beside directory and budget.")
+          "options", [](const CacheObject& self) { return self.given; },
+          nb::sig("def options(self) -> tuple[tuple[str, typing.Any], ...] | None"),
+          "Of what another process makes the same cache, beside directory and budget, as pairs of "
+          "names and values; None if it cannot, for the sake of `resolve`.")
       .def_prop_ro(
           "used_bytes", [](const CacheObject& self) { return self.cache->used_bytes(); },
           "Bytes of all shards in it, those that are being fetched included.")
