@@ -105,8 +105,9 @@ TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
   EXPECT_EQ(failure({"index", "--quiet", "-o", shards_.index(), shards_.server.url("/none.tar")}),
             "shardwise: error: cannot fetch: '" + shards_.server.url("/none.tar") +
                 "' (HTTP status 404, after 1 attempt); check the URL\n");
-  EXPECT_THAT(failure({"index", "--quiet", "-o", shards_.index(), "ftp://x/0.tar"}),
-              AllOf(HasSubstr("the scheme 'ftp'"), HasSubstr("use http, https, s3 or file")));
+  EXPECT_THAT(
+      failure({"index", "--quiet", "-o", shards_.index(), "ftp://x/0.tar"}),
+      AllOf(HasSubstr("the scheme 'ftp'"), HasSubstr("use http, https, s3, gs, az, hf or file")));
   EXPECT_THAT(shards_.dir.list(), IsEmpty());
 }
 
