@@ -205,7 +205,7 @@ class Trainer {
   Decoder decoder_;
   sl::CheckpointFile file_;
   Loader loader_;
-  torch::Tensor weight_ = torch::zeros({1000});
+  torch::Tensor weight_ = torch::zeros({1000}).requires_grad_();
   sl::GradientAverager averager_;
   std::uint64_t step_ = 0;
 };
@@ -366,7 +366,7 @@ void count(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[1]);
   sl::StopGuard guard;
   const auto group = sl::init_process_group({.guard = &guard});
-  auto weight = torch::zeros({1000});
+  auto weight = torch::zeros({1000}).requires_grad_();
   sl::GradientAverager averager({weight});
   Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 2, .threads = 1},
                 sl::make_reducer(group));
@@ -428,7 +428,8 @@ int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
       {"lives", lives}, {"count", count}, {"saves", saves}, {"second", second}};
   torch::set_num_threads(1);
-  std::signal(SIGINT, SIG_DFL);  // a job in the background ignores it
+  const torch::NoGradGuard no_grad;  // gradients are made by hand
+  std::signal(SIGINT, SIG_DFL);      // a job in the background ignores it
   try {
     for (const auto& [name, run] : cases) {
       if (!arguments.empty() && arguments[0] == name) {
