@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr const char* kGreeting = "shardwise letter 1";
-constexpr std::size_t kMostLetter = 64 * 1024;
+constexpr std::size_t kMostLetter = 65'536;
 
 struct Letter {
   int rank = -1;

@@ -134,14 +134,13 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
     if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
   }
   found.shards.reserve(contents.shards.size());
-  for (auto& shard : contents.shards) {
+  for (const auto& shard : contents.shards) {
     found.used_bytes += shard.size_bytes;
     if (shard.name == name) continue;
     found.bytes += shard.size_bytes;
-    found.shards.push_back({{.size_bytes = shard.size_bytes,
-                             .last_use = shard.last_use_ns,
-                             .next = next_use ? next_use(shard.name) : NextUse{}},
-                            std::move(shard)});
+    const NextUse next = next_use ? next_use(shard.name) : NextUse{};
+    found.shards.push_back(
+        {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next}, shard});
   }
   std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
     return leaves_before(a, b, Replacement::kNextUse);

@@ -22,7 +22,7 @@ constexpr char kTokenUrl[] = "https://oauth2.googleapis.com/token";
 
 /// The file of credentials; empty if there is none.
 std::string credentials_file() {
-  const std::string named = environment("GOOGLE_APPLICATION_CREDENTIALS");
+  std::string named = environment("GOOGLE_APPLICATION_CREDENTIALS");
   if (!named.empty()) return named;
   std::string folder = environment("CLOUDSDK_CONFIG");
   if (folder.empty()) folder = environment("HOME") + "/.config/gcloud";

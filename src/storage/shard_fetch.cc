@@ -293,7 +293,7 @@ CachedShard ShardFetch::Impl::run() {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
-    uncounted.release();
+    static_cast<void>(uncounted.release());
     return std::move(held);
   }
   struct NewRecord {
@@ -332,7 +332,7 @@ CachedShard ShardFetch::Impl::run() {
       file->keep_as(held.path());
       return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
     });
-    uncounted.release();
+    static_cast<void>(uncounted.release());
     new_record.stays = true;
   }
   SHARDWISE_FAULT_POINT("shard_cache.named");

@@ -28,7 +28,7 @@ std::string read_token(const std::string& path, std::string_view what) {
                           in_quotes(path) + " (" + reason + ")", "check the file's path");
   }
   line.resize(static_cast<std::size_t>(file.gcount()));
-  const std::string token(trimmed(std::string_view(line).substr(0, line.find('\n'))));
+  std::string token(trimmed(std::string_view(line).substr(0, line.find('\n'))));
   const bool is_word = std::ranges::all_of(
       token, [](char c) { return static_cast<unsigned char>(c) - 0x21U < 94U; });
   if (token.empty() || !is_word || line.size() == kMostTokenBytes) {
