@@ -91,7 +91,7 @@ class SHARDWISE_EXPORT MessageBuffer {
 };
 
 /// A file descriptor. Moved from, or closed, it is -1.
-class Socket {
+class SHARDWISE_EXPORT Socket {
  public:
   explicit Socket(int fd = -1) noexcept : fd_(fd) {}
   ~Socket() { close(); }
