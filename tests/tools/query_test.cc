@@ -270,7 +270,8 @@ TEST(QueryCommandTest, ShardsAreNamedAsLsNamesThem) {
   const SmallIndex index;
   std::vector<std::string> listed;
   for (const auto& member : json_lines(shardwise_output({"ls", "--json", index.path()}))) {
-    if (listed.empty() || listed.back() != member["url"]) listed.push_back(member["url"]);
+    const auto url = member["url"].get<std::string>();
+    if (listed.empty() || listed.back() != url) listed.push_back(url);
   }
   EXPECT_EQ(lines_of(shardwise_output({"query", index.path(), "SELECT url FROM shards"})), listed);
 }
