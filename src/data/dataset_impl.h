@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -81,6 +82,7 @@ struct Dataset::Impl {
                                reader.require_first_block(info);
                              }};
     const auto known = current_future();
+    close_beside(known.get());
     if (cache && known) {
       how.next_use = [known, number](const std::string& name) {
         return known->next_use_for(number, name);
@@ -96,10 +98,28 @@ struct Dataset::Impl {
       {
         const Lock lock(mutex);
         cached[shard->cached.name()] = number;
+        if (shard->cached.is_beside()) beside.insert(number);
       }
       if (!known) keep_to_share(shard->size_bytes());
     }
     return shard;
+  }
+
+  /// Closes idle shards that lie beside the cache's budget, unless this is the time of their use:
+  /// room that no other process can make.
+  void close_beside(const detail::ShardFuture* known) {
+    std::set<std::uint64_t> left;
+    {
+      const Lock lock(mutex);
+      left.swap(beside);
+    }
+    std::erase_if(left, [&](std::uint64_t number) {
+      if (const auto shard = pool.find(number); !shard || !shard->cached.is_beside()) return true;
+      if (known && known->uses().in_use_until(number, known->now())) return false;
+      return pool.close(number);
+    });
+    const Lock lock(mutex);
+    beside.merge(left);
   }
 
   /// Closes idle shards of a dataset whose order nobody knows, so that all processes together keep
@@ -176,6 +196,7 @@ struct Dataset::Impl {
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
+  std::set<std::uint64_t> beside SHARDWISE_GUARDED_BY(mutex);  // of them, in files of their own
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
   // What tells others that this dataset reads, though not what; once a shard was opened so.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);

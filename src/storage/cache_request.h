@@ -82,6 +82,8 @@ class SHARDWISE_EXPORT CachedShard {
   /// A plain tar, to be opened or mapped; never written to.
   const std::string& path() const noexcept { return path_; }
   bool is_held() const noexcept { return hold_ != nullptr; }
+  /// True if it lies in a file of its own, which goes with it: the cache had no room.
+  bool is_beside() const noexcept;
   /// Marks this as used by children that are forked from now on. A child's copy is a hold of its
   /// own, from the time on at which the child first asks the cache for a shard.
   void keep() noexcept;

@@ -94,6 +94,7 @@ const std::string& CachedShard::name() const noexcept {
   SHARDWISE_ASSERT(is_held());
   return hold_->name;
 }
+bool CachedShard::is_beside() const noexcept { return hold_ && hold_->own_file != nullptr; }
 void CachedShard::keep() noexcept {
   if (hold_) hold_->cache->uses.keep(hold_->name, hold_->use);
 }
@@ -377,7 +378,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
 }
 
 std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
-  if (!shard.is_held() || shard.hold_->own_file != nullptr) return std::nullopt;
+  if (!shard.is_held() || shard.is_beside()) return std::nullopt;
   const CacheDirectory& directory = shard.hold_->cache->directory;
   const auto record = directory.read_record(shard.name()).record;
   if (!record) return std::nullopt;
@@ -385,7 +386,7 @@ std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
 }
 
 void CacheAccess::keep_note(const CachedShard& shard, std::string_view bytes) {
-  if (!shard.is_held() || shard.hold_->own_file != nullptr) return;
+  if (!shard.is_held() || shard.is_beside()) return;
   const ShardCache::Impl& cache = *shard.hold_->cache;
   const auto record = cache.directory.read_record(shard.name()).record;
   if (record) cache.write_note(shard.name(), record->hash, bytes);

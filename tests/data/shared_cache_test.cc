@@ -231,6 +231,28 @@ TEST_F(SharedCacheTest, AReaderOfUnknownOrderLeavesWhatOthersAreAboutToRead) {
   EXPECT_LE(total_gets() - before, 1u);
 }
 
+// faults.md 52
+TEST_F(SharedCacheTest, ShardsWithoutRoomAreLetGoOfWhenTheNextIsRead) {
+  const std::string index = make_index(5);
+  const Dataset other = Dataset::open(index, {.cache = cache(1)});
+  const Sample held = other[0];  // all the room that there is
+  const Dataset data = Dataset::open(index, {.cache = cache(1)});
+  const auto num_files = [&] {
+    const auto all = std::filesystem::directory_iterator(dir_ / "cache/shards");
+    return std::count_if(begin(all), end(all), [](const std::filesystem::directory_entry& file) {
+      return file.file_size() >= 10 * 3000;
+    });
+  };
+  for (const std::uint64_t shard : {1u, 2u, 3u, 4u}) {
+    const Sample sample = data[shard * kSamples];
+    EXPECT_EQ(sample["txt"].size(), 3000u);
+    EXPECT_EQ(num_files(), 2);
+  }
+  const Sample third = data[3 * kSamples], fourth = data[4 * kSamples];
+  const Sample again = data[2 * kSamples];
+  EXPECT_EQ(num_files(), 4) << "what somebody holds stays";
+}
+
 TEST_F(SharedCacheTest, TheEndOfAnOlderPrefetcherLeavesTheFutureOfANewerOne) {
   const std::string index = make_index(2);
   const Dataset data = Dataset::open(index, {.cache = cache(2)});

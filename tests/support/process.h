@@ -48,7 +48,8 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void kill() const noexcept { ::kill(pid_, SIGKILL); }
+  void signal(int number) const noexcept { ::kill(pid_, number); }
+  void kill() const noexcept { signal(SIGKILL); }
 
   /// What `body` said; "killed by signal N" or "exit status N" if it did not come to its end.
   std::string wait() {
