@@ -199,9 +199,11 @@ class CacheChaosTest : public ::testing::Test {
 TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) {
   std::mt19937_64 random(test::seed_of("SHARDWISE_CHAOS_SEED", 20'261'125));
   const auto all = duration();
-  // An outage lasts at most a quarter of the run, a stop an eighth.
-  const auto up_to = [&](int part) {
-    return milliseconds(random() % std::max<std::uint64_t>(1, 1000 * all.count() / part));
+  // Mostly short; one in `rarely` may take as large a part of the run as this.
+  const auto some_time = [&](unsigned rarely, std::uint64_t part) {
+    const auto most = static_cast<std::uint64_t>(1000 * all.count()) / part;
+    return milliseconds(random() %
+                        (random() % rarely == 0 ? most : std::min<std::uint64_t>(most, 300)));
   };
   cache(kMostShards);
 
@@ -259,12 +261,12 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
         if (chosen.is_stopped) break;
         chosen.child->signal(SIGSTOP);
         chosen.is_stopped = true;
-        chosen.stopped_until = now + up_to(8);
+        chosen.stopped_until = now + some_time(60, 8);
         ++done["stopped"];
         break;
       case 4:
         if (is_away) break;
-        away_until = now + up_to(random() % 4 == 0 ? 4 : 100);
+        away_until = now + some_time(40, 4);
         is_away = true;
         ++done["outages"];
         break;
@@ -272,7 +274,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
         if (!disk_->is_there() || full_until != steady_clock::time_point{}) break;
         // Room for what is in use and being fetched, but not for all that the cache may hold.
         disk_->fill(kProcesses * (shard_bytes_ + original_bytes_));
-        full_until = now + up_to(20);
+        full_until = now + some_time(40, 20);
         ++done["full disks"];
         break;
       case 6:
