@@ -46,7 +46,7 @@ struct Dataset::Impl {
             [this](std::uint64_t number) {
               return reader.with_descriptor([&] { return open(number); });
             },
-            pool_options(options)) {}
+            pool_options(options, [this](std::uint64_t number) { return is_beside(number); })) {}
 
   static std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
     if (options.fetchers || !options.cache) return options.fetchers;
@@ -64,10 +64,12 @@ struct Dataset::Impl {
     return how;
   }
 
-  static ShardPoolOptions pool_options(const Dataset::Options& options) {
+  static ShardPoolOptions pool_options(const Dataset::Options& options,
+                                       std::function<bool(std::uint64_t)> is_beside) {
     ShardPoolOptions pool{.max_shards = options.max_open_shards,
                           .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
+      pool.stays_open = std::move(is_beside);
       pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
     }
     return pool;
@@ -105,8 +107,14 @@ struct Dataset::Impl {
     return shard;
   }
 
-  /// Closes idle shards that lie beside the cache's budget, unless this is the time of their use:
-  /// room that no other process can make.
+  /// True for an open shard that lies beside the cache's budget: to open it again is to fetch it.
+  bool is_beside(std::uint64_t number) const {
+    const Lock lock(mutex);
+    return beside.contains(number);
+  }
+
+  /// Closes idle ones of these, unless this is the time of their use: no other process can make
+  /// room of them.
   void close_beside(const detail::ShardFuture* known) {
     std::set<std::uint64_t> left;
     {

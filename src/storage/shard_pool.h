@@ -24,6 +24,8 @@ struct ShardPoolOptions {
   std::size_t max_shards = 4096;
   /// Address space kept mapped at most, in bytes of shards.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
+  /// True for an open shard that only close() closes. Called under the pool's lock; may be empty.
+  std::function<bool(std::uint64_t number)> stays_open = nullptr;
 };
 
 struct ShardPoolStats {
@@ -236,7 +238,8 @@ class ShardPool {
       for (auto it = open_.begin(); it != open_.end(); ++it) {
         const Slot& slot = *slots_[*it];
         const std::uint64_t last_use = slot.last_use.load(std::memory_order_relaxed);
-        if (slot.state.load(std::memory_order_relaxed) == kIdle && last_use < oldest) {
+        if (slot.state.load(std::memory_order_relaxed) == kIdle && last_use < oldest &&
+            !(options_.stays_open && options_.stays_open(*it))) {
           oldest = last_use;
           best = it;
         }
