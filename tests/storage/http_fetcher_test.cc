@@ -1,19 +1,15 @@
 #include <gmock/gmock.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 #include <atomic>
 #include <csignal>
-#include <iterator>
 #include <limits>
 #include <thread>
 
 #include "shardwise/storage/fetcher.h"
 #include "storage/backoff.h"
 #include "storage/fetch_support.h"
+#include "storage/late_server.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -23,6 +19,7 @@ namespace {
 
 using test::error_code;
 using test::error_text;
+using test::LateServer;
 using test::quick_options;
 using test::same;
 using test::ServedFile;
@@ -301,44 +298,6 @@ TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 1 attempt)"));
 }
 
-/// A server that refuses connections until it is opened, and then answers each with "here".
-class LateServer {
- public:
-  LateServer() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(socket_, any, size), 0);
-    EXPECT_EQ(::getsockname(socket_, any, &size), 0);
-    url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/x.tar";
-  }
-  ~LateServer() {
-    ::shutdown(socket_, SHUT_RDWR);
-    if (answering_.joinable()) answering_.join();
-    ::close(socket_);
-  }
-  const std::string& url() const { return url_; }
-  void open() {
-    ::listen(socket_, 8);
-    answering_ = std::thread([this] {
-      for (int asked = 0; (asked = ::accept(socket_, nullptr, nullptr)) >= 0; ::close(asked)) {
-        char request[4096];
-        constexpr std::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere";
-        if (::read(asked, request, sizeof request) > 0) {
-          EXPECT_EQ(::write(asked, kAnswer.data(), kAnswer.size()), std::ssize(kAnswer));
-        }
-      }
-    });
-  }
-
- private:
-  const int socket_;
-  std::string url_;
-  std::thread answering_;
-};
-
 // faults.md 53
 TEST_F(HttpFetcherTest, AServerThatRefusesConnectionsIsTriedUntilItIsThere) {
   LateServer server;
@@ -349,7 +308,7 @@ TEST_F(HttpFetcherTest, AServerThatRefusesConnectionsIsTriedUntilItIsThere) {
     server.open();
   };
   fetchers_ = Fetchers(options);
-  EXPECT_EQ(fetched({.url = server.url()}), "here");
+  EXPECT_EQ(fetched({.url = server.url("/x.tar")}), "here");
 }
 
 TEST_F(HttpFetcherTest, AHostThatHasNeverAnsweredAndMayBeMisspeltIsNotTriedForLong) {
@@ -363,7 +322,7 @@ TEST_F(HttpFetcherTest, AHostThatHasNeverAnsweredAndMayBeMisspeltIsNotTriedForLo
   fetchers_ = Fetchers(options);
   LateServer server;
   server.open();
-  const std::string url = "https" + server.url().substr(4);  // it speaks no TLS
+  const std::string url = "https" + server.url("/x.tar").substr(4);  // it speaks no TLS
   EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
 }
 

@@ -48,7 +48,15 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void kill() const noexcept { ::kill(pid_, SIGKILL); }
+  void kill() const noexcept { send(SIGKILL); }
+  void send(int signal) const noexcept { ::kill(pid_, signal); }
+  pid_t pid() const noexcept { return pid_; }
+  /// Stops it, and returns once it has stopped.
+  void stop() const noexcept {
+    send(SIGSTOP);
+    int status = 0;
+    ::waitpid(pid_, &status, WUNTRACED);
+  }
 
   /// What `body` said; "killed by signal N" or "exit status N" if it did not come to its end.
   std::string wait() {

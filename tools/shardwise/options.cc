@@ -53,11 +53,11 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
 }
 
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
-  struct Unit {
+  struct TimeUnit {
     std::string_view name;
     std::chrono::milliseconds length;
   };
-  constexpr std::array<Unit, 5> kUnits{{{"ms", std::chrono::milliseconds(1)},
+  constexpr std::array<TimeUnit, 5> kUnits{{{"ms", std::chrono::milliseconds(1)},
                                         {"s", std::chrono::seconds(1)},
                                         {"m", std::chrono::minutes(1)},
                                         {"h", std::chrono::hours(1)},
@@ -68,7 +68,7 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   if (error != std::errc() || number < 0) return std::nullopt;
   const std::string_view name(stop, static_cast<std::size_t>(end - stop));
   if (name.empty() && number == 0) return std::chrono::milliseconds::zero();
-  for (const Unit& unit : kUnits) {
+  for (const TimeUnit& unit : kUnits) {
     const bool fits = number <= std::chrono::milliseconds::max() / unit.length;
     if (unit.name == name && fits) return number * unit.length;
   }
