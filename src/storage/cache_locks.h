@@ -40,8 +40,8 @@ class [[nodiscard]] ByteLock {
 
 /// Watches who holds a lock that a thread waits for. One thread.
 ///
-/// Times are of this thread's waiting: while it is stopped itself, as all processes of a job may be,
-/// no time passes.
+/// Times are of this thread's waiting: while it is stopped itself, as all processes of a job may
+/// be, no time passes.
 class LockWatch {
  public:
   LockWatch(const CacheDirectory& directory, std::uint64_t byte)

@@ -154,8 +154,8 @@ struct SHARDWISE_EXPORT CacheAccess {
   /// Cost: O(shards) if there is such a shard, else some ns.
   static void settle(ShardCache& cache, const NextUseOf& next_use);
 
-  /// Whom a cache asks when room is needed. Called on any thread, while it makes room: they must not
-  /// ask the cache for a shard.
+  /// Whom a cache asks when room is needed. Called on any thread, while it makes room: they must
+  /// not ask the cache for a shard.
   struct Releaser {
     /// Unmaps a shard if it is idle, and returns true if it did.
     std::function<bool(const std::string& name)> release;

@@ -298,14 +298,15 @@ void ShardCache::Impl::settle(const NextUseOf& next_use) {
 }
 
 Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make) {
-  for (std::uint64_t budget_bytes = options.budget_bytes;;) {
+  std::uint64_t budget_bytes = options.budget_bytes;
+  for (bool is_first = true;; is_first = false) {
     try {
       return make_room_within(budget_bytes, wanted, need, make);
     } catch (const Error& full) {
       if (!is_full_disk(full, wanted.size_bytes)) throw;
       // The disk holds less than the budget: what is there now is all that it holds.
       const std::uint64_t used = survey(wanted.name, nullptr).used_bytes;
-      const bool is_vain = used < wanted.size_bytes || used >= budget_bytes;
+      const bool is_vain = used < wanted.size_bytes || (!is_first && used >= budget_bytes);
       if (is_vain) throw;
       budget_bytes = used;
     }

@@ -52,8 +52,9 @@ struct EvictionCandidate {
 
 /// True if `x` leaves before `y`. Under kNextUse: first those whose next use is not known, the
 /// least recently used first; then those whose next use is farthest away; then those that are
-/// spared, the least recently used first; at last those that are in use. For a pair of different known shards either this or the reverse is true: if their uses
-/// do not decide, the larger one leaves first, then the one of lower number.
+/// spared, the least recently used first; at last those that are in use. For a pair of different
+/// known shards either this or the reverse is true: if their uses do not decide, the larger one
+/// leaves first, then the one of lower number.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 

@@ -219,12 +219,12 @@ ShardCache::Impl::RoomLock ShardCache::Impl::lock_room(const CacheRequest& reque
                    [&] { return ByteLock::try_take(directory, kRoomByte); })};
 }
 
-// Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the shard
-// is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of its
-// own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as long as
-// it is seen to live; what ends the wait is a holder that was stopped for wait_timeout. One that
-// cannot be seen, as in another container, is judged by its files, and given the same patience as a
-// fetch of this process has.
+// Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
+// shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
+// its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
+// long as it is seen to live; what ends the wait is a holder that was stopped for wait_timeout. One
+// that cannot be seen, as in another container, is judged by its files, and given the same patience
+// as a fetch of this process has.
 ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
   const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
   Pause pause;

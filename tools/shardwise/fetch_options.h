@@ -12,8 +12,8 @@ class App;
 namespace shardwise::tools {
 
 /// Adds the options of how files are brought from servers: as whom, whom to trust, how many at a
-/// time, how patiently; and --allow-pipe. Without --quiet it is said when a server is away. The same for every command that fetches. `fetching` must live as long as
-/// `command` does.
+/// time, how patiently; and --allow-pipe. Without --quiet it is said when a server is away. The
+/// same for every command that fetches. `fetching` must live as long as `command` does.
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching);
 
 /// Says on standard error that a file cannot be fetched now, as Fetchers::Options::on_retry.

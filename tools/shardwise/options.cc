@@ -58,10 +58,10 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
     std::chrono::milliseconds length;
   };
   constexpr std::array<TimeUnit, 5> kUnits{{{"ms", std::chrono::milliseconds(1)},
-                                        {"s", std::chrono::seconds(1)},
-                                        {"m", std::chrono::minutes(1)},
-                                        {"h", std::chrono::hours(1)},
-                                        {"d", std::chrono::hours(24)}}};
+                                            {"s", std::chrono::seconds(1)},
+                                            {"m", std::chrono::minutes(1)},
+                                            {"h", std::chrono::hours(1)},
+                                            {"d", std::chrono::hours(24)}}};
   const char* const end = text.data() + text.size();
   std::int64_t number = 0;
   const auto [stop, error] = std::from_chars(text.data(), end, number);

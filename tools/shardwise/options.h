@@ -30,8 +30,8 @@ inline constexpr const char* kAccessHelp =
 /// size, or does not fit.
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
 
-/// A time: "30s", "15m", "2h", "1d", "500ms", or "0". Nothing if `text` is no such time, or does not
-/// fit.
+/// A time: "30s", "15m", "2h", "1d", "500ms", or "0". Nothing if `text` is no such time, or does
+/// not fit.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 /// Adds an option that is a size, as parse_byte_size() takes it. `value` must live as long as

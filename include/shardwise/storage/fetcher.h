@@ -138,14 +138,14 @@ class SHARDWISE_EXPORT Fetchers {
     std::chrono::seconds low_speed_time{30};
 
     /// How long an outage may last, at most 30 days. For so long after a failure that may pass, a
-    /// fetch is tried again: the server answered 408, 429 or 5xx (but 501 and 505), its name was not
-    /// found, or the connection was refused, reset, cut or too slow. New bytes start the time anew,
-    /// unless they come slower than `low_speed_bytes_per_second`. 0: one attempt.
+    /// fetch is tried again: the server answered 408, 429 or 5xx (but 501 and 505), its name was
+    /// not found, or the connection was refused, reset, cut or too slow. New bytes start the time
+    /// anew, unless they come slower than `low_speed_bytes_per_second`. 0: one attempt.
     ///
-    /// What came wrong, as a proxy's page does, is fetched again under the same rule, until it comes
-    /// wrong in the same way twice: then the source has nothing else. A host that has never answered
-    /// is given 30 seconds at most where its name is not found, or it does not speak TLS: so does a
-    /// URL that is misspelt.
+    /// What came wrong, as a proxy's page does, is fetched again under the same rule, until it
+    /// comes wrong in the same way twice: then the source has nothing else. A host that has never
+    /// answered is given 30 seconds at most where its name is not found, or it does not speak TLS:
+    /// so a misspelt URL fails soon.
     std::chrono::milliseconds retry_for{std::chrono::minutes(15)};
     /// Attempts after one that delivered no new byte, at most, however much of the time is left.
     int max_retries = std::numeric_limits<int>::max();
