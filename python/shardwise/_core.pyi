@@ -20,12 +20,12 @@ class ShardCache:
 
     The directory is made if there is none. budget_bytes: what the shards in it may take together. bypass_large: a shard that is larger than the budget is fetched each time, instead of being an error. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote yourself.
 
-    How files are fetched, by index(), update() and verify() too, which take the cache for this: http_headers ("Name: value"), bearer_token_file (read again for each shard) and netrc_file say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to one host at a time; no_sign_request: s3:// is read without keys. url_base: a dict; URLs that begin with a key are fetched from its value. resolve: a function that is given a URL, and gives the one to fetch it from, as one that it signs; called before each fetch, by any thread. What is in the cache is found by the URLs in the index, wherever they were fetched.
+    How files are fetched, by index(), update() and verify() too, which take the cache for this: http_headers ("Name: value"), bearer_token_file (read again for each shard) and netrc_file say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to one host at a time; retry_for: seconds for which a fetch is tried again while its server is away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read without keys. url_base: a dict; URLs that begin with a key are fetched from its value. resolve: a function that is given a URL, and gives the one to fetch it from, as one that it signs; called before each fetch, by any thread. What is in the cache is found by the URLs in the index, wherever they were fetched.
 
     A dataset over it can be pickled, and takes these options along, headers included; not with resolve.
     """
 
-    def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, allow_pipe: bool = False, http_headers: Sequence[str] = (), bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', host_connections: int = 0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: Callable[[str], str] | None = None) -> None: ...
+    def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, allow_pipe: bool = False, http_headers: Sequence[str] = (), bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', host_connections: int = 0, retry_for: float = 900.0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: Callable[[str], str] | None = None) -> None: ...
 
     @property
     def directory(self) -> str: ...

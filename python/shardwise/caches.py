@@ -22,6 +22,7 @@ _DEFAULTS = {
     "netrc_file": "",
     "ca_file": "",
     "host_connections": 0,
+    "retry_for": 900.0,
     "no_sign_request": False,
     "url_base": (),
 }

@@ -2,6 +2,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -49,6 +53,13 @@ std::function<std::string(const std::string&)> resolver_of(nb::object function) 
   };
 }
 
+/// Seconds, as they were given: what no time can be is refused as an option, below 0.
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  constexpr double kMost = 1e12;  // ms, more than the option may be
+  const double ms = std::ceil(seconds * 1000.0);
+  return std::chrono::milliseconds(ms >= 0.0 ? static_cast<std::int64_t>(std::min(ms, kMost)) : -1);
+}
+
 nb::dict stats(const CacheObject& self) {
   const ShardCache::Stats stats = self.cache->stats();
   nb::dict all;
@@ -81,7 +92,9 @@ void add_caches(nb::module_& module) {
       "http_headers (\"Name: value\"), bearer_token_file (read again for each shard) and "
       "netrc_file "
       "say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to "
-      "one host at a time; no_sign_request: s3:// is read without keys. url_base: a dict; URLs "
+      "one host at a time; retry_for: seconds for which a fetch is tried again while its server is "
+      "away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read "
+      "without keys. url_base: a dict; URLs "
       "that "
       "begin with a key are fetched from its value. resolve: a function that is given a URL, and "
       "gives the one to fetch it from, as one that it signs; called before each fetch, by any "
@@ -94,8 +107,8 @@ void add_caches(nb::module_& module) {
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
              bool bypass_large, bool allow_pipe, const std::vector<std::string>& http_headers,
              const std::string& bearer_token_file, const std::string& netrc_file,
-             const std::string& ca_file, int host_connections, bool no_sign_request,
-             const nb::dict& url_base, nb::object resolve) {
+             const std::string& ca_file, int host_connections, double retry_for,
+             bool no_sign_request, const nb::dict& url_base, nb::object resolve) {
             Fetchers::Options fetching;
             fetching.allow_pipe = allow_pipe;
             fetching.headers = http_headers;
@@ -103,6 +116,7 @@ void add_caches(nb::module_& module) {
             fetching.netrc_file = netrc_file;
             fetching.ca_file = ca_file;
             fetching.max_connections_per_host = host_connections;
+            fetching.retry_for = milliseconds_of(retry_for);
             fetching.s3.anonymous = no_sign_request;
             for (const auto& [from, to] : url_base) {
               fetching.moved.push_back({nb::cast<std::string>(from), nb::cast<std::string>(to)});
@@ -117,6 +131,7 @@ void add_caches(nb::module_& module) {
               pairs.append(nb::make_tuple("netrc_file", netrc_file));
               pairs.append(nb::make_tuple("ca_file", ca_file));
               pairs.append(nb::make_tuple("host_connections", host_connections));
+              pairs.append(nb::make_tuple("retry_for", retry_for));
               pairs.append(nb::make_tuple("no_sign_request", no_sign_request));
               pairs.append(nb::make_tuple("url_base", nb::tuple(url_base.items())));
               given = nb::tuple(pairs);
@@ -134,13 +149,14 @@ void add_caches(nb::module_& module) {
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
           "bypass_large"_a = false, "allow_pipe"_a = false,
           "http_headers"_a = std::vector<std::string>(), "bearer_token_file"_a = "",
-          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0,
+          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0, "retry_for"_a = 900.0,
           "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
           nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
                   "bypass_large: bool = False, allow_pipe: bool = False, "
                   "http_headers: collections.abc.Sequence[str] = (), "
                   "bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', "
-                  "host_connections: int = 0, no_sign_request: bool = False, "
+                  "host_connections: int = 0, retry_for: float = 900.0, "
+                  "no_sign_request: bool = False, "
                   "url_base: dict[str, str] = {}, "
                   "resolve: collections.abc.Callable[[str], str] | None = None) -> None"))
       .def_prop_ro("directory",

@@ -27,8 +27,9 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"(Dataset::Options::allow_part, --allow-part)", "(allow_part=True)"},
     {"(--cache-bypass-large)", "(ShardCache(bypass_large=True))"},
     {"Fetchers::Options::allow_pipe (--allow-pipe)", "ShardCache(allow_pipe=True)"},
-    {", or allow more retries (Fetchers::Options::max_retries)", ""},
-    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
+    {"(Fetchers::Options::retry_for)", "(ShardCache(retry_for=))"},
+    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, retry_for)",
+     ", or for longer (ShardCache(retry_for=))"},
     {"(SSL_CERT_FILE, Fetchers::Options::ca_file)", "(SSL_CERT_FILE)"},
     {"(Fetchers::S3Options::region or AWS_REGION)", "(AWS_REGION)"},
     {", or add a fetcher (Fetchers::add)", ""},
@@ -57,6 +58,7 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"`--on-link skip`", "on_bad={\"link\": \"skip\"}"},
     {"Fetchers::Options::headers", "http_headers"},
     {"Fetchers::Options::moved", "url_base"},
+    {"Fetchers::Options::retry_for", "retry_for"},
     {"Fetchers::Options::max_connections_per_host", "host_connections"},
 };
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/hasher.h"
+#include "base/process_stat.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -377,16 +378,6 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// The fields of /proc/<pid>/stat behind the program's name: state, parent, ... nothing if the
-/// process cannot be seen.
-std::vector<std::string> stat_fields(const std::string& pid) {
-  const std::string stat = contents("/proc/" + pid + "/stat");
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream rest(stat.substr(name_end + 1));
-  return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
-}
-
 }  // namespace
 
 RankEnvironment rank_environment() { return rank_environment(variable_of_process); }
@@ -404,7 +395,7 @@ std::string launching_process(std::string_view rank_variable, int process) {
   std::string pid = std::to_string(process == 0 ? ::getpid() : process);
   constexpr int kMostAncestors = 64;
   for (int i = 0; i < kMostAncestors && pid != "0"; ++i) {
-    const std::vector<std::string> stat = stat_fields(pid);
+    const std::vector<std::string> stat = detail::process_stat(pid);
     if (stat.size() <= kStartTime) return {};
     if (i == 0) {  // itself
       pid = stat[kParent];

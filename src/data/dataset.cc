@@ -88,7 +88,8 @@ Dataset::Dataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {
   if (!impl_->cache) return;
   detail::CacheAccess::add_releaser(
       *impl_->cache, impl_,
-      [impl = impl_.get()](const std::string& name) { return impl->release(name); });
+      {.release = [impl = impl_.get()](const std::string& name) { return impl->release(name); },
+       .holds = [impl = impl_.get()](const std::string& name) { return impl->holds(name); }});
 }
 
 std::uint64_t Dataset::size() const noexcept {

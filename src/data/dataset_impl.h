@@ -149,7 +149,8 @@ struct Dataset::Impl {
       if (unknown_user && unknown_process == process_generation()) return unknown_user;
     }
     auto user = std::make_shared<detail::CacheUser>(
-        cache->options().directory, std::vector<detail::PostedUse>(), detail::UserPace());
+        cache->options().directory, std::vector<detail::PostedUse>(),
+        detail::UserPace{.began_ns = detail::monotonic_ns()});
     const Lock lock(mutex);
     before = std::exchange(unknown_user, user);
     unknown_process = process_generation();
@@ -182,16 +183,21 @@ struct Dataset::Impl {
     return segments;
   }
 
+  /// The number of a shard that was mapped, by its name in the cache.
+  std::optional<std::uint64_t> find_mapped(const std::string& name) const {
+    const Lock lock(mutex);
+    const auto found = cached.find(name);
+    return found == cached.end() ? std::nullopt : std::optional(found->second);
+  }
   /// Closes a shard for a cache that needs room.
   bool release(const std::string& name) {
-    std::uint64_t number = 0;
-    {
-      const Lock lock(mutex);
-      const auto found = cached.find(name);
-      if (found == cached.end()) return false;
-      number = found->second;
-    }
-    return pool.close(number);
+    const auto number = find_mapped(name);
+    return number && pool.close(*number);
+  }
+  /// True if samples of a shard are held.
+  bool holds(const std::string& name) const {
+    const auto number = find_mapped(name);
+    return number && pool.is_held(*number);
   }
 
   const std::shared_ptr<const Index> index;

@@ -130,9 +130,10 @@ struct ShardPrefetcher::Impl {
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
     // The cache's rule has then chosen a shard that is needed later than the one that is asked for.
-    CacheAccess::add_releaser(*data.cache(), held, [all = held.get()](const std::string& name) {
-      return all->let_go([&](std::uint64_t, const CachedShard& s) { return s.name() == name; });
-    });
+    CacheAccess::add_releaser(
+        *data.cache(), held, {.release = [all = held.get()](const std::string& name) {
+          return all->let_go([&](std::uint64_t, const CachedShard& s) { return s.name() == name; });
+        }});
     try {
       begin_epoch(sampler);
     } catch (...) {
@@ -183,6 +184,10 @@ struct ShardPrefetcher::Impl {
   void run(Crew& of);
   bool has_work() const SHARDWISE_REQUIRES(mutex);
   bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
+  std::shared_ptr<const detail::ShardFuture> current() SHARDWISE_EXCLUDES(mutex) {
+    const Lock lock(mutex);
+    return future;
+  }
   bool fetch_next(Crew& of) SHARDWISE_EXCLUDES(of.deciding, mutex);
   struct Decision {
     bool is_made = true;  ///< false: it cannot be fetched yet
@@ -340,6 +345,9 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
                          DatasetAccess::close_shard(data, at->first) || --at->second == 0;
     at = is_done ? to_close.erase(at) : std::next(at);
   }
+  CacheAccess::settle(*data.cache(), [known = current(), slot](const std::string& name) {
+    return known ? known->next_use(name, slot) : NextUse{};
+  });
   changed.notify_all();
 }
 

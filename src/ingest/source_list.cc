@@ -183,7 +183,7 @@ class Expander {
                         "give BuildOptions::remote");
     }
     may_name_others_ = true;
-    const std::vector<std::string> files = remote_->list(url.substr(0, glob));
+    const std::vector<std::string> files = list(url, glob);
     std::vector<std::string> others;
     std::size_t num_shards = 0;
     for (const std::string& file : files) {
@@ -210,6 +210,19 @@ class Expander {
                          std::to_string(others.size()) + " other files");
     }
     list_.left_out.insert(list_.left_out.end(), others.begin(), others.end());
+  }
+
+  /// What begins as the URL of a folder or a glob does.
+  std::vector<std::string> list(const std::string& url, std::size_t glob) const {
+    try {
+      return remote_->list(url.substr(0, glob));
+    } catch (const Unsupported&) {
+      if (glob == std::string::npos || is_object_url(url)) throw;
+      throw Unsupported("a * in a URL stands for many files, which this scheme cannot list",
+                        in_quotes(redacted_url(url)),
+                        "name the shards: by a pattern in braces, as train-{000000..000146}.tar, "
+                        "or by a list (@list.txt); write a * in a file's own name as %2A");
+    }
   }
 
   /// Where the first character of a glob stands in a URL. What is no key of an object store may

@@ -276,7 +276,9 @@ AwsKeys AwsServices::container(const CancelToken& cancel) {
 
 AwsKeys AwsServices::instance(const CancelToken& cancel) {
   const std::string source = "the machine's service";
-  std::string base = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  constexpr const char* kEndpoint = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
+  std::string base = environment(kEndpoint);
+  std::string promised_by = base.empty() ? "" : kEndpoint;
   if (base.empty()) base = "http://169.254.169.254";
   while (base.ends_with('/')) base.pop_back();
   HttpTarget target{.url = base + "/latest/api/token",
@@ -285,10 +287,11 @@ AwsKeys AwsServices::instance(const CancelToken& cancel) {
                     .follows_redirects = false};
   const auto text_at = [&](const std::string& path, const HttpQuery& query) -> std::string {
     target.url = base + path;
-    return machine_.ask(target, query, cancel).value_or("");
+    return machine_.ask(target, query, promised_by, cancel).value_or("");
   };
   const std::string token(trimmed(text_at("/latest/api/token", {.method = "PUT"})));
   if (token.empty()) return {};
+  promised_by = "its answer before";
   target.headers = {"X-aws-ec2-metadata-token: " + token};
   const std::string path = "/latest/meta-data/iam/security-credentials/";
   const std::string roles = text_at(path, {});

@@ -104,7 +104,9 @@ AccessToken AzureTokens::of_principal(const CancelToken& cancel) {
 }
 
 AccessToken AzureTokens::of_machine(const CancelToken& cancel) {
-  std::string base = environment("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+  constexpr const char* kHost = "AZURE_POD_IDENTITY_AUTHORITY_HOST";
+  std::string base = environment(kHost);
+  const std::string promised_by = base.empty() ? "" : kHost;
   if (base.empty()) base = "http://169.254.169.254";
   while (base.ends_with('/')) base.pop_back();
   const std::string client = environment("AZURE_CLIENT_ID");
@@ -115,7 +117,7 @@ AccessToken AzureTokens::of_machine(const CancelToken& cancel) {
                           .headers = {"Metadata: true"},
                           .bypasses_proxy = true,
                           .follows_redirects = false};
-  const auto text = machine_.ask(target, {}, cancel);
+  const auto text = machine_.ask(target, {}, promised_by, cancel);
   return text ? parse_access_token(*text, "the machine's identity") : AccessToken{};
 }
 

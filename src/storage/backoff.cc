@@ -12,6 +12,15 @@ namespace shardwise {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+constexpr std::chrono::hours kMostPatience{24 * 30};  // as Fetchers::Options::retry_for says
+// When whoever waits for the file should hear of it.
+constexpr int kManyFailures = 3;
+constexpr std::chrono::seconds kLongSilence{2};
+
+}  // namespace
+
 bool is_cancelled(const Fetcher::Request& request) noexcept {
   return request.cancel.is_cancelled();
 }
@@ -21,31 +30,60 @@ void check_cancelled(const Fetcher::Request& request) {
   throw Cancelled("the fetch was cancelled", in_quotes(redacted_url(request.url)), "");
 }
 
-milliseconds Backoff::delay(std::optional<std::chrono::seconds> retry_after) const {
+void Backoff::reached(std::uint64_t bytes) noexcept {
+  if (bytes <= most_bytes_) return;
+  most_bytes_ = bytes;
+  heard_ = Clock::now();
+  if (failing_since_) {
+    const std::chrono::duration<double> time = heard_ - *failing_since_;
+    const double least = time.count() * static_cast<double>(options_.low_speed_bytes_per_second);
+    if (static_cast<double>(bytes - bytes_when_it_failed_) < least) return;
+  }
+  failing_since_.reset();
+  failures_ = 0;
+}
+
+Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retry_after) const {
   const milliseconds most = options_.retry_max_delay;
   milliseconds ceiling = std::min(options_.retry_base_delay, most);
   for (int i = 1; i < failures_ && ceiling < most; ++i) ceiling = std::min(ceiling * 2, most);
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
   // Compared in seconds: a server may ask for more than a count of milliseconds can hold.
-  if (retry_after) {
-    const bool too_long = *retry_after > std::chrono::ceil<std::chrono::seconds>(most);
-    chosen = std::max(chosen, too_long ? most : std::min<milliseconds>(*retry_after, most));
-  }
+  constexpr std::chrono::seconds kMostSeconds = kMostPatience;
+  if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMostSeconds));
   return chosen;
 }
 
-bool Backoff::wait_for_next(std::optional<std::chrono::seconds> retry_after) {
+bool Backoff::wait_for_next(const Failure& failure) {
+  const auto now = Clock::now();
+  if (!failing_since_) {
+    failing_since_ = now;
+    bytes_when_it_failed_ = most_bytes_;
+  }
   ++failures_;
-  if (failures_ > options_.max_retries || attempts_ >= options_.max_attempts) return false;
-  const auto end = std::chrono::steady_clock::now() + delay(retry_after);
+  const Clock::duration left =
+      std::min(options_.retry_for, failure.most.value_or(options_.retry_for)) -
+      (now - *failing_since_);
+  if (left <= left.zero() || failures_ > options_.max_retries) return false;
+  const Clock::duration wait = std::min(delay(failure.retry_after), left);
+  const bool is_long = now - heard_ >= kLongSilence || wait >= kLongSilence;
+  if (failure.tell && (failures_ >= kManyFailures || is_long)) {
+    failure.tell(std::chrono::duration_cast<milliseconds>(left));
+  }
+  const auto end = now + wait;
   for (;;) {
     check_cancelled(request_);
-    const auto left = end - std::chrono::steady_clock::now();
-    if (left <= left.zero()) return true;
-    std::this_thread::sleep_for(
-        std::min<std::chrono::steady_clock::duration>(left, milliseconds(50)));
+    const auto rest = end - Clock::now();
+    if (rest <= rest.zero()) return true;
+    std::this_thread::sleep_for(std::min<Clock::duration>(rest, milliseconds(50)));
   }
+}
+
+bool Backoff::wait_after_wrong(std::string_view what) {
+  if (what == wrong_) return false;
+  wrong_ = what;
+  return wait_for_next({});
 }
 
 }  // namespace shardwise

@@ -1,13 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "shardwise/storage/fetcher.h"
 
 namespace shardwise {
 
-/// Counts the attempts of one fetch, and waits between them. One thread.
+/// How long one fetch is tried again, as Fetchers::Options::retry_for says, and the waits between
+/// its attempts. One thread.
 class Backoff {
  public:
   Backoff(const Fetchers::Options& options, const Fetcher::Request& request)
@@ -15,20 +20,35 @@ class Backoff {
 
   int attempts() const noexcept { return attempts_; }
   void begin_attempt() noexcept { ++attempts_; }
-  /// The attempt delivered bytes: failures are counted from 0 again.
-  void made_progress() noexcept { failures_ = 0; }
-  /// Waits for the time of the next attempt. False: there are to be no more.
-  /// @param retry_after  what the server asked for.
-  /// Errors: Cancelled.
-  bool wait_for_next(std::optional<std::chrono::seconds> retry_after);
+  /// So many bytes have come by now. If that is more than ever, and not too slow, failures are
+  /// counted and timed anew.
+  void reached(std::uint64_t bytes) noexcept;
+
+  struct Failure {
+    std::optional<std::chrono::seconds> retry_after = {};  ///< what the server asked for
+    std::optional<std::chrono::milliseconds> most = {};    ///< in place of retry_for, if it is less
+    /// Called before the wait with the time that is left, once the fetch has failed some times.
+    std::function<void(std::chrono::milliseconds left)> tell = nullptr;
+  };
+  /// Waits for the time of the next attempt. False: there are to be no more. Errors: Cancelled.
+  bool wait_for_next(const Failure& failure);
+  /// The same, if what came was not what was asked for. False too if the attempt before ended in
+  /// the same way.
+  /// @param what  tells one wrong answer from another.
+  bool wait_after_wrong(std::string_view what);
 
  private:
-  std::chrono::milliseconds delay(std::optional<std::chrono::seconds> retry_after) const;
+  using Clock = std::chrono::steady_clock;
+  Clock::duration delay(std::optional<std::chrono::seconds> retry_after) const;
 
   const Fetchers::Options& options_;
   const Fetcher::Request& request_;
   int attempts_ = 0;
-  int failures_ = 0;  ///< since the last progress
+  int failures_ = 0;                                     ///< since the last progress
+  Clock::time_point heard_ = Clock::now();               ///< when it began, or the last progress
+  std::optional<Clock::time_point> failing_since_ = {};  ///< nothing: no failure since then
+  std::uint64_t most_bytes_ = 0, bytes_when_it_failed_ = 0;
+  std::string wrong_;
 };
 
 /// True if the request was cancelled.

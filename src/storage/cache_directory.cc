@@ -161,6 +161,7 @@ std::string CacheDirectory::locks_path() const { return path_ + "/" + std::strin
 std::string CacheDirectory::ledger_path() const { return path_ + "/" + std::string(kLedgerName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
+  SHARDWISE_FAULT_POINT("shard_cache.listing");
   constexpr int kTries = 100;  // shards never appear so fast that all of these are needed
   for (int i = 1;; ++i) {
     bool moved = false;

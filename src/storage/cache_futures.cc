@@ -99,9 +99,11 @@ std::uint64_t to_slot(double slot) noexcept {
 /// Others are looked at again after this time.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
-std::string folder_of(const std::string& cache_directory) { return cache_directory + "/futures"; }
-
 }  // namespace
+
+std::string futures_folder(const std::string& cache_directory) {
+  return cache_directory + "/futures";
+}
 
 UserFuture::UserFuture(std::vector<PostedUse> uses)
     : uses_(sorted(std::move(uses))), hash_(hash64(bytes_of(uses_))) {}
@@ -249,10 +251,13 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
 
 CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses,
                      const UserPace& pace)
-    : future_(std::move(uses)), begun_(pace), now_(pace.now), board_(folder_of(cache_directory)) {
+    : future_(std::move(uses)),
+      begun_(pace),
+      now_(pace.now),
+      board_(futures_folder(cache_directory)) {
   try {
-    make_directory(folder_of(cache_directory));
-    posted_ = std::make_unique<PostedFuture>(folder_of(cache_directory), future_, pace);
+    make_directory(futures_folder(cache_directory));
+    posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
   } catch (const Error&) {  // the others then take it for one of whom nothing is known
   }
 }

@@ -23,6 +23,9 @@
 
 namespace shardwise::detail {
 
+/// The folder of a cache in which users tell what they will need.
+std::string futures_folder(const std::string& cache_directory);
+
 /// A shard that a user needs in the slots [begin, end).
 struct PostedUse {
   Hash128 name;  ///< CacheAccess::name_of(), as a number

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
 
@@ -117,7 +118,9 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
     forget();
   }
   if (!used_bytes) used_bytes = before.used_bytes;
+  SHARDWISE_FAULT_POINT("shard_cache.in_doubt");
   const std::int64_t grown = change();
+  SHARDWISE_FAULT_POINT("shard_cache.not_counted");
   if (file.fd() < 0) return;
   try {
     const bool is_known = used_bytes.has_value();

@@ -1,5 +1,8 @@
 #include "storage/cache_locks.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "base/hasher.h"
@@ -24,6 +27,26 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
     // The file was unlinked before it was locked: other processes lock a new one.
   }
 }
+
+bool LockWatch::look() {
+  constexpr std::chrono::seconds kLookEvery{1};
+  const auto now = Clock::now();
+  const Clock::duration passed = std::min<Clock::duration>(now - last_, kLookEvery);
+  last_ = now;
+  waited_ += passed;
+  if (holder_ && holder_->is_stopped) stopped_ += passed;
+  if (waited_ < next_look_) return false;
+  next_look_ = waited_ + kLookEvery;
+  look_now();
+  return true;
+}
+
+void LockWatch::look_now() {
+  holder_ = find_lock_holder(directory_.locks_path(), byte_);
+  if (!holder_ || !holder_->is_stopped) stopped_ = {};
+}
+
+bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == ::getpid(); }
 
 bool ByteLocks::try_take(std::uint64_t byte) {
   for (;;) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/fork.h"
+#include "base/lock_holder.h"
 #include "storage/cache_directory.h"
 
 // The locks of a shard cache: bytes of its locks file, as docs/formats/cache-directory.md lists
@@ -34,6 +36,38 @@ class [[nodiscard]] ByteLock {
  private:
   explicit ByteLock(File file) : file_(std::move(file)) {}
   File file_;  // of its own: closing it frees the lock
+};
+
+/// Watches who holds a lock that a thread waits for. One thread.
+///
+/// Times are of this thread's waiting: while it is stopped itself, as all processes of a job may
+/// be, no time passes.
+class LockWatch {
+ public:
+  LockWatch(const CacheDirectory& directory, std::uint64_t byte)
+      : directory_(directory), byte_(byte) {}
+
+  /// To be called between tries. About once a second it looks who holds the lock, and returns true.
+  bool look();
+  void look_now();
+  std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }
+  /// For how long the holder has been seen stopped, up to the last look.
+  std::chrono::milliseconds stopped_for() const noexcept { return rounded(stopped_); }
+  /// As it was at the last look; nothing if it cannot be seen.
+  const std::optional<LockHolder>& holder() const noexcept { return holder_; }
+  bool is_own() const noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static std::chrono::milliseconds rounded(Clock::duration time) noexcept {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time);
+  }
+
+  const CacheDirectory& directory_;
+  const std::uint64_t byte_;
+  Clock::time_point last_ = Clock::now();
+  Clock::duration waited_{}, stopped_{}, next_look_ = std::chrono::seconds(1);
+  std::optional<LockHolder> holder_;
 };
 
 /// Exclusive locks on any number of bytes of the locks file, with one descriptor; freed when this

@@ -152,11 +152,20 @@ struct SHARDWISE_EXPORT CacheAccess {
   static Ahead begin_ahead(ShardCache& cache, const CacheRequest& request, std::uint64_t needed_at,
                            const NextUseOf& next_use, std::optional<ShardFetch>& fetch);
 
-  /// Registers `release`, which is asked to unmap an idle shard when room is needed, and returns
-  /// true if it did. Kept while `owner` lives. Called on any thread, while the cache makes room: it
-  /// must not ask the cache for a shard.
-  static void add_releaser(ShardCache& cache, std::weak_ptr<void> owner,
-                           std::function<bool(const std::string& name)> release);
+  /// Evicts what get() left beyond the budget because it was in use, and no longer is.
+  /// Cost: O(shards) if there is such a shard, else some ns.
+  static void settle(ShardCache& cache, const NextUseOf& next_use);
+
+  /// Whom a cache asks when room is needed. Called on any thread, while it makes room: they must
+  /// not ask the cache for a shard.
+  struct Releaser {
+    /// Unmaps a shard if it is idle, and returns true if it did.
+    std::function<bool(const std::string& name)> release;
+    /// True if the shard is in use; null: none is.
+    std::function<bool(const std::string& name)> holds = nullptr;
+  };
+  /// Registers one, kept while `owner` lives.
+  static void add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Releaser releaser);
 };
 
 }  // namespace shardwise::detail

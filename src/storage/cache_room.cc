@@ -1,12 +1,16 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <ctime>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
+#include "storage/cache_futures.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
 #include "storage/eviction.h"
@@ -50,6 +54,12 @@ namespace {
 /// chosen goes all the same; the count is then as exact as the ledger's.
 constexpr int kMostListings = 5;
 
+std::int64_t realtime_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 /// True if a file of this size is refused for the disk's sake, and not by a limit of this process.
 bool is_full_disk(const Error& error, std::uint64_t size_bytes) {
   rlimit limit{};
@@ -69,19 +79,29 @@ void ShardCache::Impl::require_within_budget(const CacheRequest& request,
                   " bytes at least, or let large shards bypass it (--cache-bypass-large)");
 }
 
-bool ShardCache::Impl::ask_to_release(const std::string& name) {
-  std::vector<std::pair<std::shared_ptr<void>, std::function<bool(const std::string&)>>> living;
-  {
-    const Lock lock(mutex);
-    std::erase_if(releasers, [](const Releaser& r) { return r.owner.expired(); });
-    for (const Releaser& r : releasers) {
-      if (auto owner = r.owner.lock()) living.emplace_back(std::move(owner), r.release);
-    }
+std::vector<std::pair<std::shared_ptr<void>, CacheAccess::Releaser>>
+ShardCache::Impl::living_releasers() {
+  std::vector<std::pair<std::shared_ptr<void>, CacheAccess::Releaser>> living;
+  const Lock lock(mutex);
+  std::erase_if(releasers, [](const Releaser& r) { return r.owner.expired(); });
+  for (const Releaser& r : releasers) {
+    if (auto owner = r.owner.lock()) living.emplace_back(std::move(owner), r.ask);
   }
+  return living;
+}
+
+bool ShardCache::Impl::ask_to_release(const std::string& name) {
   // Without the mutex, since a releaser takes locks of its own.
   bool released = false;
-  for (const auto& [owner, release] : living) released |= release(name);
+  for (const auto& [owner, ask] : living_releasers()) released |= ask.release(name);
   return released;
+}
+
+bool ShardCache::Impl::is_used_here(const std::string& name) {
+  for (const auto& [owner, ask] : living_releasers()) {
+    if (ask.holds && ask.holds(name)) return true;
+  }
+  return false;
 }
 
 bool ShardCache::Impl::try_to_remove(const std::string& name, ByteLocks& locks) {
@@ -106,11 +126,26 @@ bool ShardCache::Impl::clear(const ByteLock&, const CacheRequest& request, const
   }
 }
 
-bool ShardCache::Impl::has_room(const std::string& name) const {
+bool ShardCache::Impl::has_room(const std::string& name) {
+  const auto before = ledger.read();
+  {
+    // No file is made without a change of the ledger.
+    const Lock lock(mutex);
+    const auto at = without_room.find(name);
+    if (at != without_room.end() && before.doubt != 0 && at->second == before) return false;
+  }
   const auto contents = directory.scan();
   const auto is_it = [&](const auto& file) { return file.name == name; };
-  return std::any_of(contents.temporaries.begin(), contents.temporaries.end(), is_it) ||
-         std::any_of(contents.shards.begin(), contents.shards.end(), is_it);
+  const bool is_there =
+      std::any_of(contents.temporaries.begin(), contents.temporaries.end(), is_it) ||
+      std::any_of(contents.shards.begin(), contents.shards.end(), is_it);
+  const Lock lock(mutex);
+  if (is_there) {
+    without_room.erase(name);
+  } else {
+    without_room.insert_or_assign(name, before);
+  }
+  return is_there;
 }
 
 std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
@@ -123,6 +158,25 @@ std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Sha
     s.evicted_bytes += *size_bytes;
   });
   return static_cast<std::int64_t>(*size_bytes);
+}
+
+void ShardCache::Impl::spare_unknown(Survey& found) const {
+  const auto users = board.others("");
+  std::uint64_t num_unknown = 0;
+  std::int64_t began_ns = std::numeric_limits<std::int64_t>::max();
+  for (const detail::OtherUser& user : users) {
+    if (!user.future->uses().empty()) continue;
+    ++num_unknown;
+    began_ns = std::min(began_ns, user.pace.began_ns);
+  }
+  // Among themselves the least recently used leaves first.
+  if (num_unknown == 0 || num_unknown == users.size()) return;
+  const std::uint64_t share = options.budget_bytes / users.size() * num_unknown;
+  std::vector<detail::EvictionCandidate*> candidates;
+  for (Candidate& candidate : found.shards) candidates.push_back(&candidate);
+  // Users tell the monotonic clock's time, files the real one's.
+  const std::int64_t since = realtime_ns() - (detail::monotonic_ns() - began_ns);
+  detail::spare_share(candidates, share, since);
 }
 
 ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
@@ -142,6 +196,7 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
     found.shards.push_back(
         {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next}, shard});
   }
+  spare_unknown(found);
   std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
     return leaves_before(a, b, Replacement::kNextUse);
   });
@@ -193,44 +248,65 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
 }
 
 std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
-                                                        std::uint64_t max_bytes, ByteLocks& locks) {
+                                                        std::uint64_t max_bytes, ByteLocks& locks,
+                                                        bool spares_what_is_in_use) {
   std::vector<std::size_t> victims;
   std::uint64_t left = found.bytes;
   for (std::size_t i = 0; i < found.shards.size() && left > max_bytes; ++i) {
-    if (!try_to_remove(found.shards[i].shard.name, locks)) continue;
-    victims.push_back(i);
-    left -= found.shards[i].size_bytes;
+    const Candidate& candidate = found.shards[i];
+    const bool is_spared =
+        spares_what_is_in_use && candidate.next.is_known() && !candidate.next.may_go_now;
+    if (!is_spared && try_to_remove(candidate.shard.name, locks)) {
+      victims.push_back(i);
+    } else if (!spares_what_is_in_use || candidate.is_stuck) {
+      continue;
+    }
+    left -= candidate.size_bytes;
   }
   return victims;
 }
 
-void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
-  if (has_come_down) return;
+bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_use,
+                                 bool spares_what_is_in_use) {
   try {
     Survey found = survey(held, next_use);
-    const std::uint64_t own_bytes = detail::find_size(directory.shard_path(held)).value_or(0);
+    const std::uint64_t own_bytes =
+        held.empty() ? 0 : detail::find_size(directory.shard_path(held)).value_or(0);
     const std::uint64_t most = options.budget_bytes - std::min(options.budget_bytes, own_bytes);
-    if (found.bytes > most) {
-      ByteLocks locks(directory);
-      const auto victims = lock_surplus(found, most, locks);
+    if (found.bytes <= most) return true;
+    ByteLocks locks(directory);
+    const auto victims = lock_surplus(found, most, locks, spares_what_is_in_use);
+    std::uint64_t left = found.bytes;
+    for (const std::size_t victim : victims) left -= found.shards[victim].size_bytes;
+    if (!victims.empty()) {
       auto taken = ByteLock::try_take(directory, kRoomByte);
-      if (!taken) return;
+      if (!taken) return false;
       remove(RoomLock{*std::move(taken)}, found, victims);
     }
-    has_come_down = true;
-  } catch (const Error&) {  // the shard can be read all the same, and the next call tries again
+    return !spares_what_is_in_use || left <= most;
+  } catch (const Error&) {  // the shards can be read all the same, and the next call tries again
+    return false;
   }
 }
 
+void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
+  if (!has_come_down && come_down(held, next_use, false)) has_come_down = true;
+}
+
+void ShardCache::Impl::settle(const NextUseOf& next_use) {
+  if (has_overrun.exchange(false) && !come_down("", next_use, true)) has_overrun = true;
+}
+
 Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make) {
-  for (std::uint64_t budget_bytes = options.budget_bytes;;) {
+  std::uint64_t budget_bytes = options.budget_bytes;
+  for (bool is_first = true;; is_first = false) {
     try {
       return make_room_within(budget_bytes, wanted, need, make);
     } catch (const Error& full) {
       if (!is_full_disk(full, wanted.size_bytes)) throw;
       // The disk holds less than the budget: what is there now is all that it holds.
       const std::uint64_t used = survey(wanted.name, nullptr).used_bytes;
-      const bool is_vain = used < wanted.size_bytes || used >= budget_bytes;
+      const bool is_vain = used < wanted.size_bytes || (!is_first && used >= budget_bytes);
       if (is_vain) throw;
       budget_bytes = used;
     }
@@ -271,28 +347,34 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
       return Room::kMade;
     }
   }
+  // On a full disk there is no more than is there.
+  const bool may_overrun = need.may_overrun && budget_bytes == options.budget_bytes;
   for (int listing = 1;; ++listing) {
     Survey found = survey(wanted.name, wanted.next_use);
-    // Shards that were kept under a larger budget go first, whenever they are needed. Otherwise no
-    // fetch would find room for as long as they stay.
+    mark_stuck(found);
+    // Shards that were kept under a larger budget, or while they were in use, go first. In the end
+    // they do so whenever they are needed: otherwise no fetch would find room while they stay.
     if (found.bytes > options.budget_bytes) {
       ByteLocks locks(directory);
-      const auto victims = lock_surplus(found, options.budget_bytes, locks);
+      const auto victims = lock_surplus(found, options.budget_bytes, locks, may_overrun);
       remove(lock_room(wanted.request), found, victims);
       found = survey(wanted.name, wanted.next_use);
+      mark_stuck(found);
     }
-    mark_stuck(found);
     ByteLocks locks(directory);  // until the victims are gone
-    const Eviction eviction =
-        choose_victims(found.shards,
-                       {.size_bytes = wanted.size_bytes,
-                        .budget_bytes = budget_bytes,
-                        .used_bytes = found.used_bytes,
-                        .freeable_bytes = found.used_bytes,
-                        .ahead_for = need.ahead_for,
-                        .is_patient = need.is_patient},
-                       [&](const Candidate& candidate) { return try_victim(candidate, locks); });
+    const Eviction eviction = choose_victims(
+        found.shards,
+        {.size_bytes = wanted.size_bytes,
+         .budget_bytes = budget_bytes,
+         .used_bytes = found.used_bytes,
+         .freeable_bytes = found.used_bytes,
+         .ahead_for = need.ahead_for,
+         .is_patient = need.is_patient,
+         .may_overrun = may_overrun},
+        [&](const Candidate& candidate) { return try_victim(candidate, locks); },
+        [&](const Candidate& candidate) { return is_used_here(candidate.shard.name); });
     const bool may_bypass = !need.ahead_for;
+    if (eviction.has_overrun) has_overrun = true;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
     if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;
     if (eviction.room == Room::kNone && budget_bytes < options.budget_bytes) {

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_futures.h"
 #include "storage/cache_ledger.h"
 #include "storage/cache_locks.h"
 #include "storage/cache_request.h"
@@ -65,6 +66,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
       : options(wanted),
         directory(wanted.directory, wanted.create),
         ledger(directory),
+        board(detail::futures_folder(wanted.directory)),
         uses(directory),
         fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()) {}
 
@@ -72,6 +74,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   struct Urgency {
     std::optional<std::uint64_t> ahead_for = {};
     bool is_patient = false;
+    bool may_overrun = false;
   };
   /// A shard that room is wanted for.
   struct Wanted {
@@ -93,10 +96,11 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   void write_note(const std::string& name, const Hash128& shard_hash, std::string_view text) const;
   /// Writes the record of a shard that is there, if no other process does and the disk has room.
   void renew(const std::string& name, const Record& record) const;
-  /// Waits for a lock that others hold briefly: calls `attempt` until it returns a value.
+  /// Waits for the lock on a byte that others hold briefly: calls `attempt` until it returns a
+  /// value.
   /// Errors: kIo; Cancelled.
   template <class Attempt>
-  auto wait_for(const CacheRequest& request, std::string_view who_is_stuck,
+  auto wait_for(const CacheRequest& request, std::uint64_t byte, std::string_view who_is_stuck,
                 const Attempt& attempt) const;
   /// The lock on kRoomByte. What takes one as its first argument is called with it held.
   struct RoomLock {
@@ -110,8 +114,13 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// @param fetching  the lock to fetch the shard.
   bool clear(const detail::ByteLock& fetching, const CacheRequest& request, const std::string& name,
              std::chrono::milliseconds patience);
-  /// Waits for the lock to fetch the shard, for as long as its owner's fetch makes progress.
+  /// Waits for the lock to fetch the shard, for as long as its owner may fetch.
   detail::ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
+  /// When a temporary file of the shard was written to; 0: there is none. Cost: O(shards).
+  std::int64_t latest_write_ns(const std::string& name) const;
+  /// Calls on_wait, once a shard, and once more if the process that is waited for is stopped.
+  void tell_of_wait(const CacheRequest& request, const std::string& name,
+                    const detail::LockWatch& watch);
   std::uint64_t size_wanted(const CacheRequest& request) const;
   /// Holds the shard's name, and finds out how much room it takes. Makes none yet.
   /// @param lock  the one to fetch the shard.
@@ -132,6 +141,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   };
   /// Lists all that is there, and asks when each shard besides `name` is needed.
   Survey survey(const std::string& name, const NextUseOf& next_use) const;
+  /// Marks what users of unknown order are to keep: together as much of the budget as others have.
+  void spare_unknown(Survey& found) const;
   /// Marks the candidates that others have held for room_timeout although they may go.
   void mark_stuck(Survey& found);
   /// Tries to get the right to remove a candidate, and notes since when it was tried in vain.
@@ -142,8 +153,18 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   void remove(const RoomLock&, Survey& found, const std::vector<std::size_t>& victims);
   /// Locks those that should leave until the found shards take `max_bytes` together, or all that
   /// are left are mapped.
+  /// @param spares_what_is_in_use  those that should leave, but are mapped or needed before, stay
+  ///                               for now, and count as gone.
   std::vector<std::size_t> lock_surplus(const Survey& found, std::uint64_t max_bytes,
-                                        detail::ByteLocks& locks);
+                                        detail::ByteLocks& locks,
+                                        bool spares_what_is_in_use = false);
+  /// Comes down to the budget, but for the shard that is held now ("": none). True: it has done so,
+  /// or all that is beyond it is mapped.
+  /// @param spares_what_is_in_use  as lock_surplus() has it; false then, as long as any does.
+  bool come_down(const std::string& held, const NextUseOf& next_use, bool spares_what_is_in_use);
+  /// Comes down from what was taken beyond the budget for the sake of shards in use, as far as
+  /// these were let go.
+  void settle(const NextUseOf& next_use);
   /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
   /// Makes room for a shard, and calls `make` under the room lock: unless the answer is kNotNow, or
@@ -156,10 +177,15 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// that take as much, and it is run again. Errors: kNoSpace if none may go.
   void with_disk_space(const Wanted& wanted, const std::function<void()>& take);
   bool ask_to_release(const std::string& name);
+  /// True if somebody in this process uses the shard now, as a batch does that has samples of it.
+  bool is_used_here(const std::string& name);
+  /// Those whose owners live, by copies that are called without the mutex.
+  std::vector<std::pair<std::shared_ptr<void>, detail::CacheAccess::Releaser>> living_releasers();
   /// Adds the right to remove a shard to `locks`, if nobody needs it mapped.
   [[nodiscard]] bool try_to_remove(const std::string& name, detail::ByteLocks& locks);
-  /// True if room was made for the shard, or it is there.
-  bool has_room(const std::string& name) const;
+  /// True if room was made for the shard, or it is there. Cost: O(shards) where that may have
+  /// changed since the last call.
+  bool has_room(const std::string& name);
   /// Removes a shard whose use byte is locked, and returns its bytes. The caller tells the ledger.
   std::int64_t remove(const RoomLock&, const detail::CacheDirectory::Shard& shard);
   /// Removes a shard that no process uses; false if one does.
@@ -177,17 +203,16 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   const ShardCache::Options options;
   const detail::CacheDirectory directory;
   const detail::CacheLedger ledger;
+  mutable detail::FutureBoard board;
   detail::UseTable uses;
   std::atomic<bool> has_come_down{false};
+  std::atomic<bool> has_overrun{false};
   const std::shared_ptr<const Fetchers> fetchers;
 
   struct Releaser {
     std::weak_ptr<void> owner;
-    std::function<bool(const std::string&)> release;
+    detail::CacheAccess::Releaser ask;
   };
-  /// Notes that this process fetches the shard, for as long as what is returned lives.
-  std::shared_ptr<void> note_fetch(const std::string& name);
-  bool is_fetched_here(const std::string& name) const;
 
   bool is_running() const {
     const Lock lock(mutex);
@@ -201,8 +226,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   // Shards that may go, but are held: since when, by name.
   std::map<std::string, std::chrono::steady_clock::time_point> stuck_since
       SHARDWISE_GUARDED_BY(mutex);
-  mutable PerProcess<std::multiset<std::string>> fetched_here
-      SHARDWISE_GUARDED_BY(mutex);  // by name
+  /// Shards that had no room, and the ledger then, by name.
+  std::map<std::string, detail::CacheLedger::Count> without_room SHARDWISE_GUARDED_BY(mutex);
+  /// Shards that on_wait was called for, and whether their process was stopped then.
+  std::set<std::pair<std::string, bool>> told_of SHARDWISE_GUARDED_BY(mutex);
 };
 
 struct CachedShard::Hold {
@@ -256,7 +283,6 @@ struct ShardFetch::Impl {
   NextUseOf next_use;
   CachedShard held;
   detail::ByteLock lock;
-  std::shared_ptr<void> noted = nullptr;  // see note_fetch
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
   /// Casts doubt on the ledger, unless the shard came into the cache.

@@ -43,16 +43,26 @@ struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
   std::int64_t last_use = 0;  ///< slots or ns: when its latest use began
   NextUse next = {};
+  /// Its next use is not known, but it is of the fair share of users that read in an order which
+  /// nobody knows.
+  bool is_spared = false;
   /// It could have gone for long, but somebody holds it: whoever wants room waits for it no more.
   bool is_stuck = false;
 };
 
 /// True if `x` leaves before `y`. Under kNextUse: first those whose next use is not known, the
-/// least recently used first; then those whose next use is farthest away; at last those that are
-/// in use. For a pair of different known shards either this or the reverse is true: if their uses
-/// do not decide, the larger one leaves first, then the one of lower number.
+/// least recently used first; then those whose next use is farthest away; then those that are
+/// spared, the least recently used first; at last those that are in use. For a pair of different
+/// known shards either this or the reverse is true: if their uses do not decide, the larger one
+/// leaves first, then the one of lower number.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
+
+/// Marks as spared what users of unknown order used last, up to their fair share.
+/// @param share_bytes  of the budget.
+/// @param since        what was last used before counts as nobody's.
+SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,
+                                  std::uint64_t share_bytes, std::int64_t since);
 
 /// What room is wanted for.
 struct EvictionNeed {
@@ -64,6 +74,10 @@ struct EvictionNeed {
   std::optional<std::uint64_t> ahead_for = {};
   /// It is needed now, but may wait until its victim is free.
   bool is_patient = false;
+  /// What should leave, and is held, counts as gone: it is in use, as by a batch that spans shards,
+  /// and leaves with the next that needs room. So the cache is beyond its budget by what is in use,
+  /// and nobody waits for it.
+  bool may_overrun = false;
 };
 
 enum class Room : std::uint8_t {
@@ -77,6 +91,7 @@ enum class Room : std::uint8_t {
 struct Eviction {
   Room room = Room::kNone;
   std::vector<std::size_t> victims = {};
+  bool has_overrun = false;  ///< something that is in use counts as gone
 };
 
 /// Once anything leaves, more leaves as long as the cache stays above its budget less these bytes,
@@ -86,13 +101,19 @@ constexpr std::uint64_t low_water_bytes(std::uint64_t budget_bytes) noexcept {
   return budget_bytes / 256;
 }
 
+struct NobodyHolds {
+  bool operator()(const EvictionCandidate&) const noexcept { return false; }
+};
+
 /// Chooses victims.
 /// @param in_order  the candidates, in the order of leaves_before().
 /// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
 ///                  as it takes.
-template <class InOrder, class TryTake>
-Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need,
-                        const TryTake& try_take) {
+/// @param is_held   is given one that is needed before the new shard, and says whether it is in use
+///                  now, which it does not end.
+template <class InOrder, class TryTake, class IsHeld = NobodyHolds>
+Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
+                        const IsHeld& is_held = {}) {
   if (need.size_bytes > need.budget_bytes) return {.room = Room::kNone};
   const std::uint64_t allowed = need.budget_bytes - need.size_bytes;
   if (need.used_bytes <= allowed) return {.room = Room::kMade};
@@ -116,6 +137,13 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need,
         (need.ahead_for && next.kind == NextUse::Kind::kAt && next.position <= *need.ahead_for);
     if (must_wait || !try_take(candidate)) {
       if (is_enough) break;
+      const bool is_in_use = next.is_known() && (!must_wait || is_held(candidate));
+      if (need.may_overrun && is_in_use && !candidate.is_stuck) {
+        used -= candidate.size_bytes;
+        eviction.has_overrun = true;
+        ++at;
+        continue;
+      }
       const bool is_waited_for = next.is_known() && can_wait && !candidate.is_stuck;
       if (must_wait || is_waited_for) return {.room = Room::kNotNow};
       ++at;

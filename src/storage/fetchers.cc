@@ -58,8 +58,10 @@ void check_options(const Fetchers::Options& options) {
       options.low_speed_bytes_per_second > 1'000'000'000) {
     refuse_option("low_speed_bytes_per_second", "give 1 to 1,000,000,000");
   }
+  if (options.retry_for < zero || options.retry_for > std::chrono::hours(24 * 30)) {
+    refuse_option("retry_for", "give 0 (one attempt) to 30 days");
+  }
   if (options.max_retries < 0) refuse_option("max_retries", "give 0 or more");
-  if (options.max_attempts < 1) refuse_option("max_attempts", "give 1 or more");
   if (options.max_redirects < 0) refuse_option("max_redirects", "give 0 or more");
   if (!in_range(options.retry_base_delay)) refuse_option("retry_base_delay", "give 0 to 24 hours");
   if (!in_range(options.retry_max_delay)) refuse_option("retry_max_delay", "give 0 to 24 hours");
@@ -95,7 +97,7 @@ std::vector<std::string> Fetcher::list(const Request& request) {
 }
 
 struct Fetchers::Impl {
-  explicit Impl(const Options& options) : moved(options.moved), resolve(options.resolve) {}
+  explicit Impl(const Options& wanted) : options(wanted) {}
 
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
     const Lock lock(mutex);
@@ -107,8 +109,7 @@ struct Fetchers::Impl {
   /// The request for where its file is today.
   Fetcher::Request located(const Fetcher::Request& request) const;
 
-  const std::vector<Options::Moved> moved;
-  const std::function<std::string(const std::string&)> resolve;
+  const Options options;
   mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
@@ -131,16 +132,16 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
 }
 
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
-  if (moved.empty() && !resolve) return request;
+  if (options.moved.empty() && !options.resolve) return request;
   Fetcher::Request today = request;
   std::string url = unsigned_url(request.url);  // an old signature does not go along
-  for (const Options::Moved& move : moved) {
+  for (const Options::Moved& move : options.moved) {
     const auto rebased = rebased_url(url, move.from, move.to);
     if (!rebased) continue;
     url = today.url = *rebased;
     break;
   }
-  if (resolve) today.url = resolve(url);
+  if (options.resolve) today.url = options.resolve(url);
   return today;
 }
 
@@ -172,6 +173,8 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
   impl_->by_scheme[scheme] = std::move(fetcher);
 }
 
+const Fetchers::Options& Fetchers::options() const noexcept { return impl_->options; }
+
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
 
 Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
@@ -185,7 +188,7 @@ Fetcher::Stat Fetchers::fetch(const Fetcher::Request& request, Fetcher::Sink& si
 }
 
 std::vector<std::string> Fetchers::list(const Fetcher::Request& request) const {
-  for (const Options::Moved& move : impl_->moved) {
+  for (const Options::Moved& move : impl_->options.moved) {
     const auto today = rebased_url(request.url, move.from, move.to);
     if (!today) continue;
     Fetcher::Request moved = request;

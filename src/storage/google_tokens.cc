@@ -103,14 +103,16 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
 }
 
 AccessToken GoogleTokens::of_machine(const CancelToken& cancel) {
-  std::string host = environment("GCE_METADATA_HOST");
+  constexpr const char* kHost = "GCE_METADATA_HOST";
+  std::string host = environment(kHost);
+  const std::string promised_by = host.empty() ? "" : kHost;
   if (host.empty()) host = "metadata.google.internal";
   const HttpTarget target{
       .url = "http://" + host + "/computeMetadata/v1/instance/service-accounts/default/token",
       .headers = {"Metadata-Flavor: Google"},
       .bypasses_proxy = true,
       .follows_redirects = false};
-  const auto text = machine_.ask(target, {}, cancel);
+  const auto text = machine_.ask(target, {}, promised_by, cancel);
   return text ? parse_access_token(*text, "the machine's service") : AccessToken{};
 }
 

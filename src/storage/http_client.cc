@@ -23,9 +23,11 @@ bool is_redirect(const HttpResult& result) {
 /// True if the same request may succeed later.
 bool is_passing(const HttpResult& result) {
   switch (result.code) {
-    case CURLE_OK:
-      return result.answer.status == 408 || result.answer.status == 429 ||
-             result.answer.status / 100 == 5;
+    case CURLE_OK: {
+      const int status = result.answer.status;
+      const bool is_for_good = status == 501 || status == 505;  // it does not know such requests
+      return status == 408 || status == 429 || (status / 100 == 5 && !is_for_good);
+    }
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
@@ -47,6 +49,15 @@ bool is_not_reached(const HttpResult& result) {
          (result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_CONNECT ||
           result.code == CURLE_OPERATION_TIMEDOUT);
 }
+
+/// True if that, with a host that has never answered, tells that the URL is wrong.
+bool may_be_misspelt(const HttpResult& result) {
+  return result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_RESOLVE_PROXY ||
+         result.code == CURLE_SSL_CONNECT_ERROR;
+}
+
+constexpr std::string_view kTryLater =
+    "try again later, or for longer (Fetchers::Options::retry_for)";
 
 /// What to do if a server's certificate, or the authorities' themselves, are not accepted.
 std::string trust_remedy(CURLcode code, const Authorities& authorities) {
@@ -78,15 +89,13 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
       return "check the proxy in the environment (http_proxy, https_proxy, no_proxy)";
     case CURLE_OPERATION_TIMEDOUT:
       return "try again later, or be more patient (Fetchers::Options: connect_timeout, "
-             "low_speed_time, "
-             "max_retries)";
+             "low_speed_time, retry_for)";
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
       return trust_remedy(result.code, find_authorities(options.ca_file, target.is_aws));
     default:
-      return is_passing(result)
-                 ? "try again later, or allow more retries (Fetchers::Options::max_retries)"
-                 : "check that this is the address of a web server";
+      return is_passing(result) ? std::string(kTryLater)
+                                : "check that this is the address of a web server";
   }
   const int status = result.answer.status;
   if (!result.answer.bucket_region.empty() && (status / 100 == 3 || status == 400)) {
@@ -96,23 +105,24 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
   if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
   if (status == 416) return "the file is shorter than it was: index it again";
-  if (is_passing(result)) {
-    return "try again later, or allow more retries (Fetchers::Options::max_retries)";
-  }
+  if (is_passing(result)) return std::string(kTryLater);
   return "check the URL and the server";
+}
+
+std::string reason_of(const HttpResult& result) {
+  if (result.code != CURLE_OK) {
+    return result.was_stopped ? "the file keeps changing" : result.reason;
+  }
+  if (result.has_file()) return "the server did not send what it announced";
+  std::string reason = "HTTP status " + std::to_string(result.answer.status);
+  if (!result.error_name.empty()) reason += ", " + result.error_name;
+  return reason;
 }
 
 [[noreturn]] void throw_failure(const HttpResult& result, const HttpTarget& target,
                                 const Fetcher::Request& request, const Fetchers::Options& options,
                                 int attempts) {
-  std::string reason = result.reason;
-  if (result.code == CURLE_OK) {
-    reason = "HTTP status " + std::to_string(result.answer.status);
-    if (!result.error_name.empty()) reason += ", " + result.error_name;
-    if (result.has_file()) reason = "the server did not send what it announced";
-  } else if (result.was_stopped) {
-    reason = "the file keeps changing";
-  }
+  std::string reason = reason_of(result);
   reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
   const std::string remedy = remedy_for(result, target, options);
   if (result.answer.status == 404 || result.answer.status == 410) {
@@ -128,6 +138,9 @@ class NoBody : public HttpBody {
   void begin(const HttpAnswer&) override {}
   bool write(std::string_view) override { return false; }
 };
+
+/// How long a host that has never answered is asked again where its URL may be misspelt.
+constexpr std::chrono::milliseconds kFirstContact{30'000};
 
 constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 
@@ -191,8 +204,16 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
 
 HttpResult HttpClient::exchange(const HttpTarget& target, const HttpQuery& query,
                                 const Fetcher::Request& request, HttpBody& body) {
-  const HostGate::Turn turn = gate_.enter(parse_url(target.url).origin(), request);
+  const std::string origin = parse_url(target.url).origin();
+  const HostGate::Turn turn = gate_.enter(origin, request);
   HttpResult result = http_exchange(pool_, options_, target, query, request, body);
+  result.origin = origin;
+  if (result.code == CURLE_OK || result.was_stopped) {
+    const Lock lock(mutex_);
+    Host& host = hosts_[origin];
+    host.has_answered = true;
+    if (!is_passing(result)) host.is_said_to_fail = false;
+  }
   result.login_remedy = target.login_remedy;
   result.credential = target.credential;
   return result;
@@ -212,6 +233,27 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
   }
 }
 
+bool HttpClient::try_again(Backoff& backoff, const HttpResult& result,
+                           const Fetcher::Request& request) {
+  std::chrono::milliseconds most = options_.retry_for;
+  if (may_be_misspelt(result)) {
+    const Lock lock(mutex_);
+    if (!hosts_[result.origin].has_answered) most = std::min(most, kFirstContact);
+  }
+  return backoff.wait_for_next({.retry_after = result.answer.retry_after,
+                                .most = most,
+                                .tell = [&](std::chrono::milliseconds left) {
+                                  if (!options_.on_retry) return;
+                                  {
+                                    const Lock lock(mutex_);
+                                    if (std::exchange(hosts_[result.origin].is_said_to_fail, true))
+                                      return;
+                                  }
+                                  options_.on_retry(redacted_url(request.url), reason_of(result),
+                                                    left);
+                                }});
+}
+
 HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
                                      const Fetcher::Request& request, HttpBody& body) {
   Backoff backoff(options_, request);
@@ -228,7 +270,7 @@ HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& 
       if (result.code == CURLE_OK || result.was_stopped) return result;
       throw_failure(result, target, request, options_, backoff.attempts());
     }
-    if (!backoff.wait_for_next(result.answer.retry_after)) {
+    if (!try_again(backoff, result, request)) {
       throw_failure(result, target, request, options_, backoff.attempts());
     }
   }
@@ -291,9 +333,15 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
   Refused refused;  // by the last attempt
   for (;;) {
     backoff.begin_attempt();
-    const HttpResult result =
-        ask(renewed(target, std::exchange(refused, {})), download.next_query(), request, download);
-    if (download.finish(result)) return download.file();
+    HttpResult result;
+    try {
+      result = ask(renewed(target, std::exchange(refused, {})), download.next_query(), request,
+                   download);
+      if (download.finish(result)) return download.file();
+    } catch (const FetchError& wrong) {  // no file came, but say a proxy's page
+      if (!download.start_over() || !backoff.wait_after_wrong(wrong.what())) throw;
+      continue;
+    }
     if (is_refused(result, target) && !std::exchange(was_refused, true)) {
       refused = result.credential;
       continue;
@@ -313,10 +361,10 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
       throw_failure(result, target, request, options_, backoff.attempts());
     }
     if (download.has_progress()) {
-      backoff.made_progress();
+      backoff.reached(download.position() - range.begin);
       was_refused = false;  // credentials may expire again
     }
-    if (!backoff.wait_for_next(answer.retry_after)) {
+    if (!try_again(backoff, result, request)) {
       throw_failure(result, target, request, options_, backoff.attempts());
     }
   }

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <map>
+#include <string>
+
+#include "base/fork.h"
 #include "shardwise/storage/fetcher.h"
+#include "storage/backoff.h"
 #include "storage/curl_pool.h"
 #include "storage/host_gate.h"
 #include "storage/http_exchange.h"
@@ -40,12 +45,21 @@ class HttpClient {
   /// Makes attempts until one does not fail for a transient reason.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body);
+  /// Waits for the time of the next attempt after this one. False: there are to be no more.
+  bool try_again(Backoff& backoff, const HttpResult& result, const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
 
   const Fetchers::Options options_;
   CurlPool pool_;
   HostGate gate_;
+
+  struct Host {
+    bool has_answered = false;
+    bool is_said_to_fail = false;  ///< on_retry was called, and it does not work again yet
+  };
+  Mutex mutex_;
+  std::map<std::string, Host> hosts_ SHARDWISE_GUARDED_BY(mutex_);  // by origin
 };
 
 }  // namespace shardwise

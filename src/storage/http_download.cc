@@ -37,13 +37,16 @@ HttpQuery HttpDownload::next_query() {
 }
 
 void HttpDownload::restart(std::string_view why) {
+  if (!start_over()) throw_fetch_error(request_.url, why, "fetch it again from its start");
+}
+
+bool HttpDownload::start_over() {
   buffer_.clear();
-  if (!sink_.restart()) {
-    throw_fetch_error(request_.url, why, "fetch it again from its start");
-  }
+  if (position_ > request_.range.begin && !sink_.restart()) return false;
   position_ = request_.range.begin;
   validator_.clear();
   file_ = {};
+  return true;
 }
 
 void HttpDownload::begin(const HttpAnswer& answer) {

@@ -26,6 +26,8 @@ class HttpDownload : public HttpBody {
   void stop_matching() noexcept { matches_ = false; }
   /// Takes the result of an exchange. True if everything has arrived.
   bool finish(const HttpResult& result);
+  /// Discards what was taken, to ask for all of it again. False if the sink cannot do that.
+  bool start_over();
   /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
   std::uint64_t position() const noexcept { return position_; }

@@ -56,6 +56,7 @@ class HttpBody {
 struct HttpResult {
   HttpAnswer answer;
   CURLcode code = CURLE_OK;
+  std::string origin;        ///< of the target that was asked last
   std::string reason;        ///< why it failed, in libcurl's words, without secrets
   std::string redirect_url;  ///< absolute
   std::string error_name;    ///< S3's word for what is wrong

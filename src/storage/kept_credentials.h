@@ -24,7 +24,8 @@ using Refused = std::optional<std::string>;
 /// are_there(), id(), and `expires`: when they are void; nothing: never, as far as is known.
 ///
 /// Threads: internally synchronised. Processes: a forked child keeps what its parent had.
-template <class Credentials>
+/// @tparam Clock  whose times `expires` has; tests have one of their own.
+template <class Credentials, class Clock = std::chrono::system_clock>
 class KeptCredentials {
  public:
   using Ask = std::function<Credentials(const CancelToken&)>;
@@ -37,17 +38,16 @@ class KeptCredentials {
                   const CancelToken& cancel);
 
  private:
-  using Clock = std::chrono::system_clock;
   struct Kept {
     std::string name;
     Credentials credentials;
-    Clock::time_point renew_at;
+    typename Clock::time_point renew_at;
   };
 
   static bool are_void(const Credentials& credentials) {
     return credentials.expires && *credentials.expires <= Clock::now();
   }
-  static Clock::time_point renewal_of(const Credentials& credentials);
+  static typename Clock::time_point renewal_of(const Credentials& credentials);
   void finish(const std::string& name, const Credentials* credentials, bool has_before);
 
   Mutex mutex_;
@@ -57,20 +57,21 @@ class KeptCredentials {
   std::uint64_t renewing_ SHARDWISE_GUARDED_BY(mutex_) = 0;
 };
 
-template <class Credentials>
-auto KeptCredentials<Credentials>::renewal_of(const Credentials& credentials) -> Clock::time_point {
+template <class Credentials, class Clock>
+auto KeptCredentials<Credentials, Clock>::renewal_of(const Credentials& credentials) ->
+    typename Clock::time_point {
   constexpr std::chrono::minutes kRenewBefore{5};
   constexpr std::chrono::minutes kNoneFor{5};  // that there are none is believed for so long
   const auto now = Clock::now();
   if (!credentials.are_there()) return now + kNoneFor;
   if (!credentials.expires) return Clock::time_point::max();
   const auto left = *credentials.expires - now;
-  return *credentials.expires - std::min<Clock::duration>(kRenewBefore, left / 4);
+  return *credentials.expires - std::min<typename Clock::duration>(kRenewBefore, left / 4);
 }
 
-template <class Credentials>
-void KeptCredentials<Credentials>::finish(const std::string& name, const Credentials* credentials,
-                                          bool has_before) {
+template <class Credentials, class Clock>
+void KeptCredentials<Credentials, Clock>::finish(const std::string& name,
+                                                 const Credentials* credentials, bool has_before) {
   constexpr std::chrono::seconds kAskAgain{30};  // after a failure
   const Lock lock(mutex_);
   renewing_ = 0;
@@ -82,9 +83,9 @@ void KeptCredentials<Credentials>::finish(const std::string& name, const Credent
   renewed_.notify_all();
 }
 
-template <class Credentials>
-Credentials KeptCredentials<Credentials>::get(const std::string& name, Refused refused,
-                                              const Ask& ask, const CancelToken& cancel) {
+template <class Credentials, class Clock>
+Credentials KeptCredentials<Credentials, Clock>::get(const std::string& name, Refused refused,
+                                                     const Ask& ask, const CancelToken& cancel) {
   constexpr std::chrono::milliseconds kLookAtCancel{50};
   std::optional<Credentials> before;
   {

@@ -14,12 +14,20 @@ Fetchers::Options impatient(Fetchers::Options options) {
   return options;
 }
 
+/// What is away for longer, on this very machine, does not come back soon.
+Fetchers::Options patient_for_a_minute(Fetchers::Options options) {
+  options.retry_for =
+      std::min<std::chrono::milliseconds>(options.retry_for, std::chrono::minutes(1));
+  return options;
+}
+
 }  // namespace
 
 MachineService::MachineService(const Fetchers::Options& options)
-    : near_client_(impatient(options)), client_(options) {}
+    : near_client_(impatient(options)), client_(patient_for_a_minute(options)) {}
 
 std::optional<std::string> MachineService::ask(const HttpTarget& target, const HttpQuery& query,
+                                               std::string_view promised_by,
                                                const CancelToken& cancel) {
   const Fetcher::Request request{.url = target.url, .cancel = cancel};
   const auto text_of = [](HttpClient::Text&& answer) {
@@ -28,9 +36,15 @@ std::optional<std::string> MachineService::ask(const HttpTarget& target, const H
   try {
     return text_of(near_client_.ask_for_text(target, query, request));
   } catch (const NotReached&) {
-    return std::nullopt;
+    if (promised_by.empty()) return std::nullopt;
   } catch (const FetchError&) {  // it is there, and stumbled
+  }
+  try {
     return text_of(client_.ask_for_text(target, query, request));
+  } catch (const NotReached& away) {
+    if (promised_by.empty()) throw;
+    throw FetchError("the service that gives this machine credentials is not reached",
+                     std::string(promised_by) + " says that there is one: " + away.what(), "");
   }
 }
 

@@ -66,6 +66,17 @@ using std::chrono::milliseconds;
 /// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
 constexpr int kMostRoomTimeouts = 10;
 
+/// A shard that is held is waited for so long before the cache goes beyond its budget for it: a
+/// thread that is done with a sample lets go at once, and then the run does what was planned.
+constexpr Clock::duration kGrace = milliseconds(5);
+
+std::string remedy_for_stuck(const detail::LockWatch& watch) {
+  if (!watch.holder()) return "look for a process that is stopped, and end it";
+  const std::string process = std::to_string(watch.holder()->process);
+  return watch.holder()->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
+                                    : "end it if it hangs";
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> detail::find_size(const std::string& path) {
@@ -103,23 +114,28 @@ CachedShard& CachedShard::operator=(CachedShard&&) noexcept = default;
 
 /// Calls `attempt` until it returns a value, and returns that.
 template <class Attempt>
-auto ShardCache::Impl::wait_for(const CacheRequest& request, std::string_view who_is_stuck,
-                                const Attempt& attempt) const {
+auto ShardCache::Impl::wait_for(const CacheRequest& request, std::uint64_t byte,
+                                std::string_view who_is_stuck, const Attempt& attempt) const {
   Pause pause;
-  for (const auto start = Clock::now();;) {
+  for (detail::LockWatch watch(directory, byte);;) {
     if (auto got = attempt()) return *std::move(got);
     request.cancel.throw_if_cancelled();
-    if (Clock::now() - start > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()),
-                  "look for a process that is stopped, and end it");
+    watch.look();
+    if (watch.waited() > options.wait_timeout) {
+      watch.look_now();
+      throw Error(
+          ErrorCode::kIo, who_is_stuck,
+          in_quotes(directory.path()) + (watch.holder() ? " (" + watch.holder()->text() + ")" : ""),
+          remedy_for_stuck(watch));
     }
     pause();
   }
 }
 
 CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::string& name) {
-  const auto use = wait_for(request, "a process does not finish evicting a shard",
-                            [&] { return uses.try_hold(name); });
+  const auto use =
+      wait_for(request, detail::use_byte(name), "a process does not finish evicting a shard",
+               [&] { return uses.try_hold(name); });
   return CachedShard(std::make_unique<CachedShard::Hold>(shared_from_this(), name, use),
                      directory.shard_path(name));
 }
@@ -200,66 +216,71 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
 }
 
 ShardCache::Impl::RoomLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
-  return {wait_for(request, "a process does not finish making room in the shard cache",
+  return {wait_for(request, kRoomByte, "a process does not finish making room in the shard cache",
                    [&] { return ByteLock::try_take(directory, kRoomByte); })};
 }
 
-std::shared_ptr<void> ShardCache::Impl::note_fetch(const std::string& name) {
-  {
-    const Lock lock(mutex);
-    fetched_here.get().insert(name);
-  }
-  return {nullptr, [self = shared_from_this(), name](void*) {
-            const Lock lock(self->mutex);
-            auto& fetched = self->fetched_here.get();
-            if (const auto at = fetched.find(name); at != fetched.end()) fetched.erase(at);
-          }};
-}
-
-bool ShardCache::Impl::is_fetched_here(const std::string& name) const {
-  const Lock lock(mutex);
-  return fetched_here.get().contains(name);
-}
-
+// Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
+// shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
+// its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
+// long as it is seen to live; what ends the wait is a holder that was stopped for wait_timeout. One
+// that cannot be seen, as in another container, is judged by its files, and given the same patience
+// as a fetch of this process has.
 ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
+  const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
   Pause pause;
-  const auto start = Clock::now();
-  auto last_growth = start, last_word = start;
+  detail::LockWatch watch(directory, fetch_byte(name));
+  milliseconds last_growth{};
   std::int64_t mtime_ns = 0;
-  bool waited = false;
-  for (;;) {
+  for (bool waits = false;; waits = true) {
     if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
-    if (!std::exchange(waited, true)) count([](ShardCache::Stats& s) { ++s.waits; });
+    if (!waits) count([](ShardCache::Stats& s) { ++s.waits; });
     request.cancel.throw_if_cancelled();
-    const auto now = Clock::now();
-    if (now - last_word >= std::chrono::seconds(1)) {
-      last_word = now;
-      // on_wait is for what other processes do, so fetches of this one are not reported.
-      if (options.on_wait && !is_fetched_here(name)) {
-        options.on_wait(redacted_url(request.source.url),
-                        std::chrono::duration_cast<milliseconds>(now - start));
+    if (watch.look()) {
+      tell_of_wait(request, name, watch);
+      if (!watch.holder()) {
+        const std::int64_t latest_ns = latest_write_ns(name);
+        if (std::exchange(mtime_ns, latest_ns) != latest_ns) last_growth = watch.waited();
+      } else {
+        last_growth = watch.waited();
       }
-      // Progress is seen in the temporary files' time: their size is reserved from the start. A
-      // compressed shard has two, of which one rests while the other grows.
-      std::int64_t latest_ns = mtime_ns;
-      for (const auto& temporary : directory.scan().temporaries) {
-        if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
-      }
-      if (latest_ns != mtime_ns) last_growth = now;
-      mtime_ns = latest_ns;
     }
-    if (now - last_growth > options.wait_timeout) {
-      throw Error(
-          ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
-          in_quotes(redacted_url(request.source.url)) + " (no bytes arrived for " +
-              std::to_string(std::chrono::duration_cast<milliseconds>(now - last_growth).count() /
-                             1000) +
-              " s)",
-          "see whether a process that uses " + in_quotes(directory.path()) +
-              " is stopped, and end it");
+    if (watch.stopped_for() > options.wait_timeout) {
+      throw Error(ErrorCode::kIo, "another process is fetching the shard, and is stopped",
+                  url() + " (" + watch.holder()->text() + ", for " +
+                      std::to_string(watch.stopped_for().count() / 1000) + " s)",
+                  remedy_for_stuck(watch));
+    }
+    const milliseconds silent = watch.waited() - last_growth;
+    if (silent > options.wait_timeout + fetchers->options().retry_for) {
+      throw Error(ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
+                  url() + " (no bytes arrived for " + std::to_string(silent.count() / 1000) + " s)",
+                  "see whether a process that uses " + in_quotes(directory.path()) +
+                      " is stopped, and end it");
     }
     pause();
   }
+}
+
+std::int64_t ShardCache::Impl::latest_write_ns(const std::string& name) const {
+  // Sizes are reserved from the start. A compressed shard has two files, of which one rests.
+  std::int64_t latest_ns = 0;
+  for (const auto& temporary : directory.scan().temporaries) {
+    if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
+  }
+  return latest_ns;
+}
+
+void ShardCache::Impl::tell_of_wait(const CacheRequest& request, const std::string& name,
+                                    const detail::LockWatch& watch) {
+  if (!options.on_wait || watch.is_own()) return;
+  const bool is_stopped = watch.holder() && watch.holder()->is_stopped;
+  {
+    const Lock lock(mutex);
+    if (!told_of.emplace(name, is_stopped).second) return;
+  }
+  options.on_wait(redacted_url(request.source.url), watch.waited(),
+                  watch.holder() ? watch.holder()->text() : "another process");
 }
 
 std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
@@ -285,8 +306,7 @@ std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
                                                                    .name = name,
                                                                    .next_use = next_use,
                                                                    .held = std::move(held),
-                                                                   .lock = std::move(lock),
-                                                                   .noted = note_fetch(name)});
+                                                                   .lock = std::move(lock)});
   begun->reserved_bytes = size_wanted(request);
   require_within_budget(request, begun->reserved_bytes);
   return begun;
@@ -362,15 +382,19 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   Pause pause;
   // The preferred victim is still needed by work that began earlier. While fetches of this process
   // run, that work gets on, and the victim will be free. If none runs for room_timeout, that work
-  // may be waiting for this very shard: stop being patient, or both wait for ever.
+  // may be waiting for this very shard: stop being patient, or both wait for ever. A victim that is
+  // held may be so by whoever waits here, as by a batch that spans shards: nobody waits for that.
   const auto start = Clock::now();
   auto quiet_since = start;
-  for (bool patient = true; fetch.file == nullptr;) {
+  const Clock::duration timeout = cache.impl_->options.room_timeout;
+  const auto grace = std::min(kGrace, timeout / 40);
+  for (bool patient = true, may_overrun = false; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
-    if (fetch.make_room({.is_patient = patient}) != Room::kNotNow) break;
+    const Room room = fetch.make_room({.is_patient = patient, .may_overrun = may_overrun});
+    if (room != Room::kNotNow) break;
     pause();
     const auto now = Clock::now();
-    const auto timeout = cache.impl_->options.room_timeout;
+    may_overrun = now - start >= grace;
     if (cache.impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
     patient = now - quiet_since < timeout;
   }
@@ -410,10 +434,13 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
   return Ahead::kFetch;
 }
 
-void CacheAccess::add_releaser(ShardCache& cache, std::weak_ptr<void> owner,
-                               std::function<bool(const std::string&)> release) {
+void CacheAccess::settle(ShardCache& cache, const NextUseOf& next_use) {
+  cache.impl_->settle(next_use);
+}
+
+void CacheAccess::add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Releaser releaser) {
   const Lock lock(cache.impl_->mutex);
-  cache.impl_->releasers.push_back({std::move(owner), std::move(release)});
+  cache.impl_->releasers.push_back({std::move(owner), std::move(releaser)});
 }
 
 }  // namespace detail

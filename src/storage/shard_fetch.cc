@@ -12,6 +12,7 @@
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
+#include "storage/backoff.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
 #include "storage/fetch_failure.h"
@@ -250,7 +251,8 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
-  for (bool is_second = false;; is_second = true) {
+  const Fetcher::Request asked{.url = request.source.url, .cancel = request.cancel};
+  for (Backoff backoff(cache->fetchers->options(), asked);;) {
     try {
       Source source = transfer(sink);
       cache->count([&](ShardCache::Stats& s) {
@@ -264,7 +266,9 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
     } catch (const Error& e) {
       const bool is_fetched =
           request.source.local_copy.empty() && is_fetched_url(request.source.url);
-      if (is_second || !is_fetched || !may_be_wrong_bytes(e.code())) throw;
+      if (!is_fetched || !may_be_wrong_bytes(e.code()) || !backoff.wait_after_wrong(e.what())) {
+        throw;
+      }
       // What came may have been shorter, and the file was cut to it.
       with_disk_space(reserved_bytes, [&] { file->file().reserve(reserved_bytes); });
       sink.restart();

@@ -103,6 +103,13 @@ class ShardPool {
     return victim != nullptr;
   }
 
+  /// True if this shard is open, and somebody holds it. REQUIRES: number < num_shards.
+  bool is_held(std::uint64_t number) const noexcept {
+    SHARDWISE_ASSERT(number < slots_.size());
+    const auto state = slots_[number]->state.load(std::memory_order_relaxed);
+    return (state & Slot::kOpen) != 0 && state != kIdle;
+  }
+
   ShardPoolStats stats() const {
     const Lock lock(mutex_);
     return stats_;

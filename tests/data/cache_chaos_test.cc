@@ -233,7 +233,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
     std::this_thread::sleep_for(milliseconds(random() % 40));
     for (Reader& stopped : readers) {
       if (stopped.is_stopped && now >= stopped.stopped_until) {
-        stopped.child->signal(SIGCONT);
+        stopped.child->send(SIGCONT);
         stopped.is_stopped = false;
       }
     }
@@ -259,7 +259,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
       }
       case 3:
         if (chosen.is_stopped) break;
-        chosen.child->signal(SIGSTOP);
+        chosen.child->send(SIGSTOP);
         chosen.is_stopped = true;
         chosen.stopped_until = now + some_time(60, 8);
         ++done["stopped"];
@@ -300,7 +300,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
   is_away = false;
   if (disk_->is_there()) disk_->empty();
   board_->is_over = true;
-  for (Reader& left : readers) left.child->signal(SIGCONT);
+  for (Reader& left : readers) left.child->send(SIGCONT);
   for (Reader& left : readers) EXPECT_EQ(left.child->wait(), "");
   EXPECT_EQ(wrong, "");
   EXPECT_LE(most, bound);

@@ -146,6 +146,28 @@ TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1u);
 }
 
+TEST(EvictionRuleTest, WhatUsersOfUnknownOrderUsedLastIsSparedUpToTheirShare) {
+  const NextUse known{.kind = NextUse::Kind::kAt, .position = 9};
+  std::vector<EvictionCandidate> all{{.size_bytes = 2, .last_use = 1},
+                                     {.size_bytes = 2, .last_use = 5},
+                                     {.size_bytes = 2, .last_use = 6},
+                                     {.size_bytes = 2, .last_use = 7},
+                                     {.size_bytes = 2, .last_use = 8, .next = known}};
+  std::vector<EvictionCandidate*> candidates;
+  for (EvictionCandidate& candidate : all) candidates.push_back(&candidate);
+  detail::spare_share(candidates, 5, 2);
+  std::sort(all.begin(), all.end(), [](const auto& x, const auto& y) {
+    return leaves_before(x, y, Replacement::kNextUse);
+  });
+  std::vector<std::int64_t> order;
+  for (const EvictionCandidate& candidate : all) order.push_back(candidate.last_use);
+  EXPECT_THAT(order, testing::ElementsAre(1, 5, 8, 6, 7)) << "2 shards of 2 bytes fit into 5";
+  for (EvictionCandidate& candidate : all) candidate.is_spared = false;
+  detail::spare_share(candidates, 100, 6);
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const auto& c) { return c.is_spared; }), 2)
+      << "what was used before they came is nobody's";
+}
+
 TEST(EvictionRuleTest, SaysNotNowAndNone) {
   const auto yes = [](const EvictionCandidate&) { return true; };
   const auto no = [](const EvictionCandidate&) { return false; };
@@ -161,7 +183,18 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still";
   all[0].next.may_go_now = true;
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNotNow) << "held";
+  need.may_overrun = true;
+  const auto first_held = [](const EvictionCandidate& c) { return c.next.position != 9; };
+  EXPECT_EQ(choose_victims(all, need, first_held).room, Room::kMade) << "nobody waits for it";
+  EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::IsEmpty());
+  all[0].next.may_go_now = false;
+  EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still, and not in use";
+  EXPECT_EQ(choose_victims(all, need, yes, [](const auto&) { return true; }).room, Room::kMade)
+      << "in use, as by a batch";
+  all[0].next.may_go_now = true;
   all[0].is_stuck = true;
+  EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::ElementsAre(1));
+  need.may_overrun = false;
   const auto second = [](const EvictionCandidate& c) { return !c.is_stuck; };
   EXPECT_THAT(choose_victims(all, need, second).victims, testing::ElementsAre(1))
       << "held for long";

@@ -384,6 +384,30 @@ TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
   EXPECT_EQ(data.cache()->stats().evicted, std::uint64_t{kShards - kShards / 2});
 }
 
+TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  // Who waited for a shard of its own batch would wait for an hour.
+  const auto data =
+      Dataset::open(index_path(), {.cache = cache(3 * shard_bytes_, std::chrono::hours(1))});
+  const auto sampler = make_sampler(data, {.kind = Sequential{}});
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
+  std::vector<Sample> held;  // two batches, each of three shards or four
+  std::uint64_t samples = 0;
+  while (const auto number = sampler->next()) {
+    held.push_back(data[*number]);
+    ASSERT_EQ(held.back()["txt"], "text " + std::string(held.back().key()));
+    if (++samples % 120 != 0) continue;
+    if (samples > 120) held.erase(held.begin(), held.begin() + 120);
+    prefetcher.reached(samples);
+    EXPECT_LE(data.cache()->used_bytes(), (3 + 6) * shard_bytes_);
+  }
+  EXPECT_EQ(samples, data.size());
+  held.clear();
+  prefetcher.reached(samples);
+  EXPECT_LE(data.cache()->used_bytes(), 3 * shard_bytes_) << "what is let go leaves";
+  EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
+}
+
 TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data = Dataset::open(index_path());

@@ -169,6 +169,28 @@ TEST(SourceListTest, ARemoteGlobThatMatchesNothingIsAnError) {
       << "a query is no glob";
 }
 
+TEST(SourceListTest, AStarInAUrlThatCannotBeListedIsAnErrorThatSaysHowToWriteIt) {
+  class NoList : public ListedShards {
+   public:
+    using ListedShards::ListedShards;
+    std::vector<std::string> list(const std::string& url) override {
+      throw Unsupported("no list", url, "none");
+    }
+  };
+  const auto store = std::make_shared<NoList>(std::vector<std::string>{});
+  const auto text = [&](const std::string& source) {
+    return test::error_text([&] { expand_sources({source}, store); });
+  };
+  EXPECT_EQ(text("http://h/train-*.tar?key=sesame"),
+            "a * in a URL stands for many files, which this scheme cannot list: "
+            "'http://h/train-*.tar?key=***'; name the shards: by a pattern in braces, as "
+            "train-{000000..000146}.tar, or by a list (@list.txt); write a * in a file's own name "
+            "as %2A");
+  EXPECT_THAT(expand_sources({"http://h/train-%2A.tar"}, store),
+              ElementsAre("http://h/train-%2A.tar"));
+  EXPECT_THAT(text("http://h/data/"), HasSubstr("no list"));
+}
+
 TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   const test::TempDir dir;
   const auto text = [](const std::string& source) {

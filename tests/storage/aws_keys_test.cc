@@ -12,6 +12,8 @@
 #include "base/text.h"
 #include "storage/aws_environment.h"
 #include "storage/fetch_support.h"
+#include "storage/late_server.h"
+#include "storage/machine_service.h"
 #include "storage/test_http_server.h"
 #include "storage/xml_text.h"
 #include "support/support.h"
@@ -201,6 +203,19 @@ TEST_F(AwsKeysTest, TheMachinesServiceComesLast) {
   EXPECT_EQ(last_.header("x-aws-ec2-metadata-token"), "sesame");
   config("[default]\naws_access_key_id = FILE\naws_secret_access_key = s\n");
   EXPECT_EQ(found(), "FILE|s||the profile 'default'");
+}
+
+TEST_F(AwsKeysTest, AMachinesServiceThatTheEnvironmentPromisesAndIsAwayIsAnError) {
+  environment_.set("AWS_EC2_METADATA_DISABLED", "false");
+  const test::LateServer closed;
+  environment_.set("AWS_EC2_METADATA_SERVICE_ENDPOINT", closed.url(""));
+  EXPECT_THAT(error_text([&] { found(); }),
+              AllOf(HasSubstr("the service that gives this machine credentials is not reached"),
+                    HasSubstr("AWS_EC2_METADATA_SERVICE_ENDPOINT says that there is one"),
+                    HasSubstr(closed.url(""))));
+  MachineService service(options_);
+  EXPECT_EQ(service.ask({.url = closed.url("")}, {}, "", {}), std::nullopt)
+      << "nothing promises it";
 }
 
 TEST_F(AwsKeysTest, ACommandPrintsKeys) {

@@ -3,10 +3,13 @@
 #include <sys/time.h>
 #include <atomic>
 #include <csignal>
+#include <limits>
 #include <thread>
 
 #include "shardwise/storage/fetcher.h"
+#include "storage/backoff.h"
 #include "storage/fetch_support.h"
+#include "storage/late_server.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -16,6 +19,7 @@ namespace {
 
 using test::error_code;
 using test::error_text;
+using test::LateServer;
 using test::quick_options;
 using test::same;
 using test::ServedFile;
@@ -233,15 +237,19 @@ TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTim
     url = serve({.body = "here", .statuses = {status, status, status}});
     EXPECT_THAT(text_of({.url = url}), AllOf(HasSubstr("(HTTP status " + std::to_string(status) +
                                                        ", after 3 attempts); try again later"),
-                                             HasSubstr("max_retries")));
+                                             HasSubstr("retry_for")));
+  }
+  for (const int status : {501, 505}) {
+    EXPECT_THAT(text_of({.url = serve({.body = "here", .statuses = {status}})}),
+                HasSubstr("after 1 attempt)"));
   }
   serve({.body = "here", .statuses = {503}});
   EXPECT_EQ(fetchers_.stat({.url = server_.url("/x.tar")}).size_bytes, 4U);
 }
 
-TEST_F(HttpFetcherTest, RetryAfterIsHeldToAndCapped) {
+TEST_F(HttpFetcherTest, RetryAfterIsHeldToForAsLongAsTheFetchMayTry) {
   Fetchers::Options options = quick_options();
-  options.retry_max_delay = std::chrono::milliseconds(300);
+  options.retry_for = std::chrono::milliseconds(300);  // longer than the longest own delay
   fetchers_ = Fetchers(options);
   for (const char* when : {"1", "99999999999999999", "Fri, 31 Dec 2100 23:59:59 GMT"}) {
     const std::string url = serve({.body = "here",
@@ -253,6 +261,114 @@ TEST_F(HttpFetcherTest, RetryAfterIsHeldToAndCapped) {
     EXPECT_GE(time, std::chrono::milliseconds(295)) << when;
     EXPECT_LT(time, std::chrono::seconds(20)) << when;
   }
+}
+
+// faults.md 53
+TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
+  Fetchers::Options options;
+  options.retry_base_delay = options.retry_max_delay = std::chrono::milliseconds(1);
+  std::vector<std::string> said;
+  options.on_retry = [&](const std::string& url, const std::string& reason,
+                         std::chrono::milliseconds left) {
+    said.push_back(url + " " + reason);
+    EXPECT_GT(left, std::chrono::minutes(14));
+    EXPECT_LE(left, std::chrono::minutes(15));
+  };
+  fetchers_ = Fetchers(options);
+  for (const int outages : {1, 2}) {
+    const std::string url = serve({.body = "here", .statuses = std::vector<int>(40, 503)});
+    EXPECT_EQ(fetched({.url = url + "?key=sesame"}), "here");
+    ASSERT_EQ(said.size(), static_cast<std::size_t>(outages));
+    EXPECT_EQ(said.back(), url + "?key=*** HTTP status 503");
+  }
+  serve({.body = "here", .statuses = {503, 503}});
+  EXPECT_EQ(fetched({.url = server_.url("/x.tar")}), "here");
+  EXPECT_EQ(said.size(), 2U) << "a server may stumble";
+
+  options.on_retry = nullptr;
+  options.retry_for = std::chrono::milliseconds(30);
+  fetchers_ = Fetchers(options);
+  const auto start = std::chrono::steady_clock::now();
+  const std::string url = serve({.statuses = std::vector<int>(100'000, 503)});
+  EXPECT_THAT(text_of({.url = url}), HasSubstr("or for longer (Fetchers::Options::retry_for)"));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(30));
+  EXPECT_GT(server_.gets("/x.tar"), 2);
+  options.retry_for = std::chrono::milliseconds::zero();
+  fetchers_ = Fetchers(options);
+  EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 1 attempt)"));
+}
+
+// faults.md 53
+TEST_F(HttpFetcherTest, AServerThatRefusesConnectionsIsTriedUntilItIsThere) {
+  LateServer server;
+  Fetchers::Options options = quick_options();
+  options.max_retries = std::numeric_limits<int>::max();
+  options.on_retry = [&](const std::string&, const std::string&, std::chrono::milliseconds left) {
+    EXPECT_GT(left, std::chrono::minutes(14)) << "it may be away, though it has never answered";
+    server.open();
+  };
+  fetchers_ = Fetchers(options);
+  EXPECT_EQ(fetched({.url = server.url("/x.tar")}), "here");
+}
+
+TEST_F(HttpFetcherTest, AHostThatHasNeverAnsweredAndMayBeMisspeltIsNotTriedForLong) {
+  std::atomic<bool> cancel{false};
+  Fetchers::Options options = quick_options();
+  options.max_retries = std::numeric_limits<int>::max();
+  options.on_retry = [&](const std::string&, const std::string&, std::chrono::milliseconds left) {
+    EXPECT_LE(left, std::chrono::seconds(30));
+    cancel = true;
+  };
+  fetchers_ = Fetchers(options);
+  LateServer server;
+  server.open();
+  const std::string url = "https" + server.url("/x.tar").substr(4);  // it speaks no TLS
+  EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
+}
+
+// faults.md 11: a proxy's page, or half a file, comes once.
+TEST_F(HttpFetcherTest, Row11_WhatComesWrongIsFetchedAgainUntilItIsWrongInTheSameWay) {
+  const std::string body = some_bytes(300'000);
+  ServedFile file{.body = body, .excess = "more"};
+  file.before_get = [count = 0](ServedFile& it) mutable {
+    if (++count == 2) it.excess.clear();
+  };
+  StringSink sink;
+  fetchers_.fetch({.url = serve(file)}, sink);
+  EXPECT_TRUE(same(sink.bytes, body));
+  EXPECT_EQ(sink.num_restarts, 1);
+  StringSink stubborn(false);
+  EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
+              HasSubstr("more bytes than it announced"));
+
+  const int before = server_.gets("/x.tar");
+  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
+              HasSubstr("more bytes than it announced"));
+  EXPECT_EQ(server_.gets("/x.tar") - before, 2);
+}
+
+TEST(BackoffTest, OnlyBytesThatAreNewAndNotTooSlowStartTheTimeAnew) {
+  Fetchers::Options options = quick_options();
+  const Fetcher::Request request{.url = "http://a/x"};
+  Backoff backoff(options, request);  // of two retries
+  EXPECT_TRUE(backoff.wait_for_next({}));
+  backoff.reached(1'000'000);
+  EXPECT_TRUE(backoff.wait_for_next({}));
+  backoff.reached(900'000);  // again from the start
+  EXPECT_TRUE(backoff.wait_for_next({}));
+  EXPECT_FALSE(backoff.wait_for_next({}));
+  options.low_speed_bytes_per_second = 1'000'000'000;
+  backoff.reached(1'000'001);
+  EXPECT_FALSE(backoff.wait_for_next({}));
+}
+
+TEST(BackoffTest, WhatIsWrongInAnotherWayEachTimeIsTriedAgain) {
+  const Fetchers::Options options = quick_options();
+  const Fetcher::Request request{.url = "http://a/x"};
+  Backoff backoff(options, request);
+  EXPECT_TRUE(backoff.wait_after_wrong("hash 1"));
+  EXPECT_TRUE(backoff.wait_after_wrong("hash 2"));
+  EXPECT_FALSE(backoff.wait_after_wrong("hash 2"));
 }
 
 // faults.md 11
@@ -278,11 +394,11 @@ TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
 // faults.md 11
 TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   Fetchers::Options options = quick_options();
-  options.max_attempts = 7;
+  options.low_speed_bytes_per_second = 1'000'000'000;  // a byte a try is no progress
   fetchers_ = Fetchers(options);
   const std::string url = serve({.body = some_bytes(1000), .cut_after = 1});
   EXPECT_THAT(text_of({.url = url}), AllOf(StartsWith("cannot fetch: '" + url + "' ("),
-                                           HasSubstr(", after 7 attempts); try again later")));
+                                           HasSubstr(", after 3 attempts); try again later")));
   serve({.body = some_bytes(1000), .cut_after = 0});
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
 }
@@ -410,7 +526,6 @@ TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
 
 TEST_F(HttpFetcherTest, CancelEndsTheWaitBetweenAttempts) {
   Fetchers::Options options = quick_options();
-  options.retry_max_delay = std::chrono::hours(1);
   fetchers_ = Fetchers(options);
   const std::string url =
       serve({.body = "x", .statuses = {503}, .extra_headers = "Retry-After: 3600\r\n"});

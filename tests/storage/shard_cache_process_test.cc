@@ -1,4 +1,5 @@
 // Many processes over one cache: exactly one fetch a shard, whoever is killed when.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
@@ -23,6 +25,7 @@ namespace {
 
 using test::Child;
 using test::TempDir;
+using ::testing::AllOf;
 using ::testing::IsEmpty;
 
 constexpr std::size_t kShardBytes = 50'000;
@@ -121,6 +124,113 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   admin.join();
 }
 
+// faults.md 53
+TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
+  const auto hangs = std::make_shared<std::atomic<bool>>(true);
+  server_.serve(path(0), {.body = body(0), .hangs = hangs});
+  const auto get = [&](const ShardCache::Options& with) {
+    return test::read_file(CacheAccess::get(*ShardCache::open(with), request(0)).path());
+  };
+  ShardCache::Options impatient = options(2 * kShardBytes);
+  Fetchers::Options patient = test::quick_options();
+  patient.low_speed_time = std::chrono::seconds(60);
+  impatient.fetchers = std::make_shared<const Fetchers>(patient);
+  Child fetching([&]() -> std::string { return get(impatient) == body(0) ? "" : "wrong bytes"; });
+  while (server_.gets(path(0)) == 0) std::this_thread::yield();
+  impatient.wait_timeout = std::chrono::milliseconds(1);
+  std::vector<std::string> words;
+  impatient.on_wait = [&](const std::string& url, std::chrono::milliseconds waited,
+                          const std::string& holder) {
+    EXPECT_THAT(url, ::testing::HasSubstr(path(0)));
+    EXPECT_GE(waited, std::chrono::seconds(1));
+    words.push_back(holder);
+    *hangs = false;
+  };
+  EXPECT_EQ(get(impatient), body(0));
+  EXPECT_EQ(fetching.wait(), "");
+  EXPECT_EQ(server_.gets(path(0)), 1);
+  ASSERT_THAT(words, ::testing::SizeIs(1));
+  EXPECT_THAT(words[0], ::testing::MatchesRegex("process [0-9]+ \\(.*\\)"));
+}
+
+// faults.md 53
+TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled) {
+  server_.serve(path(0), {.body = body(0), .stall_after = 1000});
+  Fetchers::Options patient = test::quick_options();
+  patient.low_speed_time = std::chrono::seconds(60);
+  ShardCache::Options first = options(2 * kShardBytes);
+  first.fetchers = std::make_shared<const Fetchers>(patient);
+  Child fetching([&]() -> std::string {
+    CacheAccess::get(*ShardCache::open(first), request(0));
+    return "";
+  });
+  while (server_.gets(path(0)) == 0) std::this_thread::yield();
+  fetching.stop();
+
+  const std::string who = "process " + std::to_string(fetching.pid()) + " (";
+  ShardCache::Options impatient = options(2 * kShardBytes);
+  impatient.wait_timeout = std::chrono::milliseconds(500);
+  std::vector<std::string> words;
+  impatient.on_wait = [&](const std::string&, std::chrono::milliseconds,
+                          const std::string& holder) { words.push_back(holder); };
+  const auto cache = ShardCache::open(impatient);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        test::error_text([&] { CacheAccess::get(*cache, request(0)); }),
+        AllOf(::testing::HasSubstr("another process is fetching the shard, and is stopped"),
+              ::testing::HasSubstr(path(0) + "' (" + who), ::testing::HasSubstr("which is stopped"),
+              ::testing::HasSubstr("kill -CONT " + std::to_string(fetching.pid()))));
+  }
+  EXPECT_EQ(cache->stats().waits, 2U);
+  ASSERT_THAT(words, ::testing::SizeIs(1)) << "it is said once a shard";
+  EXPECT_THAT(words[0], AllOf(::testing::StartsWith(who), ::testing::HasSubstr("stopped")));
+
+  std::atomic<bool> cancel{false};
+  ShardCache::Options cancelling = options(2 * kShardBytes);
+  cancelling.on_wait = [&](const std::string&, std::chrono::milliseconds, const std::string&) {
+    cancel = true;
+  };
+  CacheRequest wanted = request(0);
+  wanted.cancel = &cancel;
+  EXPECT_EQ(test::error_code([&] { CacheAccess::get(*ShardCache::open(cancelling), wanted); }),
+            ErrorCode::kCancelled);
+  fetching.kill();
+  fetching.wait();
+}
+
+// faults.md 53: one that cannot be seen, as in another container, is judged by its files.
+TEST_F(ShardCacheProcessTest, AFetchThatCannotBeSeenIsGivenThePatienceOfThisProcess) {
+  Fetchers::Options quick = test::quick_options();
+  quick.retry_for = std::chrono::milliseconds(200);
+  ShardCache::Options impatient = options(2 * kShardBytes);
+  impatient.fetchers = std::make_shared<const Fetchers>(quick);
+  impatient.wait_timeout = std::chrono::milliseconds(1);
+  std::vector<std::string> words;
+  impatient.on_wait = [&](const std::string&, std::chrono::milliseconds,
+                          const std::string& holder) { words.push_back(holder); };
+  const auto cache = ShardCache::open(impatient);
+  // A POSIX lock keeps others out as well, and is not shown among those of open files.
+  struct Held {
+    std::atomic<bool> is{false};
+  };
+  const test::Shared<Held> held;
+  Child holder([&]() -> std::string {
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = static_cast<off_t>(detail::fetch_byte(CacheAccess::name_of(request(0))));
+    lock.l_len = 1;
+    const File locks = File::open_or_create(dir_ / "cache/locks");
+    if (::fcntl(locks.fd(), F_SETLK, &lock) != 0) return "no lock";
+    held->is = true;
+    for (;;) ::pause();
+  });
+  while (!held->is) std::this_thread::yield();
+  EXPECT_THAT(test::error_text([&] { CacheAccess::get(*cache, request(0)); }),
+              ::testing::HasSubstr("another process is fetching the shard, and makes no progress"));
+  EXPECT_THAT(words, ::testing::IsEmpty()) << "it took less than a second";
+}
+
 /// Kills the process where it comes by the n-th time.
 struct KillPoint {
   static inline std::string name;
@@ -136,7 +246,8 @@ TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
   for (const char* point :
        {"shard_cache.temporary_made", "shard_cache.written", "shard_cache.checked",
         "shard_cache.before_sync", "shard_cache.before_rename", "shard_cache.named",
-        "shard_cache.before_unlink", "shard_cache.between_unlinks"}) {
+        "shard_cache.before_unlink", "shard_cache.between_unlinks", "shard_cache.in_doubt",
+        "shard_cache.not_counted"}) {
     for (int n = 1; n < 50; ++n) {
       std::filesystem::remove_all(dir_ / "cache");
       Child child([&]() -> std::string {

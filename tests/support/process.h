@@ -48,8 +48,15 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void signal(int number) const noexcept { ::kill(pid_, number); }
-  void kill() const noexcept { signal(SIGKILL); }
+  void kill() const noexcept { send(SIGKILL); }
+  void send(int signal) const noexcept { ::kill(pid_, signal); }
+  pid_t pid() const noexcept { return pid_; }
+  /// Stops it, and returns once it has stopped.
+  void stop() const noexcept {
+    send(SIGSTOP);
+    int status = 0;
+    ::waitpid(pid_, &status, WUNTRACED);
+  }
 
   /// What `body` said; "killed by signal N" or "exit status N" if it did not come to its end.
   std::string wait() {

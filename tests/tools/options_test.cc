@@ -93,9 +93,9 @@ TEST(OptionNamesTest, TextsOfTheLibraryNameOptionsAsTheyAreTyped) {
             "--rank is 3 with --world 3; ranks are in [0, 3)");
   EXPECT_EQ(with_option_names("chunk_size is 0 samples; it is at least 1"),
             "--chunk is 0 samples; it is at least 1");
-  EXPECT_EQ(with_option_names("cannot fetch: 'http://h/a.tar' (cut); try again later, or allow "
-                              "more retries (Fetchers::Options::max_retries)"),
-            "cannot fetch: 'http://h/a.tar' (cut); try again later");
+  EXPECT_EQ(with_option_names("cannot fetch: 'http://h/a.tar' (cut); try again later, or for "
+                              "longer (Fetchers::Options::retry_for)"),
+            "cannot fetch: 'http://h/a.tar' (cut); try again later, or for longer (--retry-for)");
   EXPECT_EQ(with_option_names("name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
             "name it with --ca-file");
   EXPECT_EQ(with_option_names("give a cache (Dataset::Options::cache, --cache DIR), or read single "
@@ -122,7 +122,8 @@ TEST(OptionNamesTest, ErrorsOfTheProgramHoldNoNameOfCpp) {
       {{"index", "-o", dir / "x.idx", "pipe:cat a.tar"}, "--allow-pipe"},
       {{"index", "-o", dir / "x.idx", dir / "odd.tar"},
        "or leave it out with `--on-no-field skip`\n"},
-      {{"index", "-o", dir / "x.idx", "http://127.0.0.1:1/a.tar"}, "check the host's name"},
+      {{"index", "-o", dir / "x.idx", "http://127.0.0.1:1/a.tar", "--retry-for", "0"},
+       "check the host's name"},
       {{"order", "--size", "10", "--world", "3", "--streams", "2"}, "--world"},
       {{"order", "--size", "10", "--world", "3", "--rank", "5"}, "--rank"},
   };

@@ -101,6 +101,62 @@ TEST_F(RemoteCommandTest, ADescriptorBehindTheServerIsIndexedAndItsClaimsChecked
 }
 
 // faults.md 10
+TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
+  const std::string url = shards_.server.url("/away.tar");
+  const auto index = [&](const std::vector<int>& statuses, std::vector<std::string> more) {
+    shards_.server.serve("/away.tar", {.body = ServedShards::body(0), .statuses = statuses});
+    more.insert(more.begin(), {"index", "-o", shards_.dir / "away.idx", url});
+    const Finished finished = shardwise(std::move(more));
+    fs::remove_all(shards_.dir / "away.idx");
+    return finished;
+  };
+  const std::vector<int> outage(5, 503);
+  const Finished told = index(outage, {"--retry-for", "10m"});
+  EXPECT_EQ(told.code, 0) << told.err;
+  const std::string word = "shardwise: waiting: '" + url +
+                           "' cannot be fetched now (HTTP status 503); it is tried again, for 10 "
+                           "min at most (--retry-for)\n";
+  const std::size_t at = told.err.find(word);
+  ASSERT_NE(at, std::string::npos) << told.err;
+  EXPECT_EQ(told.err.find("waiting", at + word.size()), std::string::npos) << told.err;
+  EXPECT_THAT(index(outage, {"--quiet"}).err, IsEmpty());
+
+  const Finished once = index({503}, {"--quiet", "--retry-for", "0"});
+  EXPECT_EQ(once.code, 1);
+  EXPECT_THAT(once.err, AllOf(HasSubstr("(HTTP status 503, after 1 attempt); try again later, or "
+                                        "for longer (--retry-for)")));
+  for (const char* wrong : {"15", "-1s", "1 h", "5y", "99999999999999d", "s", ""}) {
+    const Finished refused = index({}, {"--retry-for", wrong});
+    EXPECT_EQ(refused.code, 2) << wrong;
+    EXPECT_THAT(refused.err, HasSubstr("--retry-for: ")) << wrong;
+  }
+  EXPECT_THAT(index({}, {"--retry-for", "15"}).err,
+              HasSubstr("'15' is not a time: write a number with a unit, as 30s, 15m or 2h, or 0"));
+  EXPECT_THAT(index({}, {"--retry-for", "31d"}).err,
+              HasSubstr("the option is not valid: --retry-for; give 0 (one attempt) to 30 days"));
+}
+
+TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
+  build();
+  const auto fetched = [&](const char* nodes) {
+    epoch({"--prefetch", "0"});  // all are there
+    return epoch({"--world", "2", "--rank", "0", "--streams", "2", "--no-shuffle", "--nodes", nodes,
+                  "--cache-bytes", "60%", "--threads", "0", "--prefetch", "0"})["cache"]["fetched"];
+  };
+  EXPECT_EQ(fetched("2"), 0) << "those that this rank needs stay";
+  EXPECT_EQ(fetched("1"), 2) << "those that both need first stay";
+
+  const std::vector<std::string> rank = {"epoch", shards_.index(), "--world", "2"};
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), rank.begin(), rank.end());
+    return failure(std::move(more), 2);
+  };
+  EXPECT_THAT(refused({"--rank", "0", "--nodes", "3"}),
+              HasSubstr("--nodes: --world 2 is not divisible by --nodes 3"));
+  EXPECT_THAT(refused({"--nodes", "1"}),
+              HasSubstr("--nodes: without --rank all ranks are loaded here, one after another"));
+}
+
 TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
   EXPECT_EQ(failure({"index", "--quiet", "-o", shards_.index(), shards_.server.url("/none.tar")}),
             "shardwise: error: cannot fetch: '" + shards_.server.url("/none.tar") +

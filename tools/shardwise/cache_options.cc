@@ -102,6 +102,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
                 "fetch a shard that is larger than the cache anew at each use, instead of failing")
       ->group(kGroup)
       ->needs(cache);
+  arguments.command = &command;
   add_fetch_options(command, arguments.fetching);
 }
 
@@ -121,9 +122,11 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                            .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),
                            .bypass_large = arguments.bypass_large,
                            .fetchers = make_fetchers(arguments),
-                           .on_wait = [](const std::string& url, std::chrono::milliseconds waited) {
-                             say("waiting", fmt::format("{} s for another process that fetches {}",
-                                                        waited.count() / 1000, in_quotes(url)));
+                           .on_wait = [command = arguments.command](const std::string& url, auto,
+                                                                    const std::string& holder) {
+                             if (command != nullptr && is_quiet(*command)) return;
+                             say("waiting",
+                                 fmt::format("for {} to fetch {}", holder, in_quotes(url)));
                            }});
 }
 

@@ -37,6 +37,7 @@ struct CacheArguments {
   CacheBytes budget = {.bytes = ShardCache::Options{}.budget_bytes};
   bool bypass_large = false;
   Fetchers::Options fetching = {};
+  const CLI::App* command = nullptr;  ///< whose --quiet counts
 };
 
 /// Adds --root and --accept-times, for commands that open shards. `lookup` must live as long as

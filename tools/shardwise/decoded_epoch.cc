@@ -30,17 +30,22 @@ constexpr std::size_t kMaxEvents = 100'000;
 /// agreed on: the command proves the epoch by itself.
 class OneRank final : public Reducer {
  public:
-  OneRank(std::uint64_t rank, std::uint64_t world_size) : rank_(rank), world_size_(world_size) {}
+  /// @param node  the ranks that share its cache; count 0: it does not share it.
+  OneRank(std::uint64_t rank, std::uint64_t world_size, const RankOptions::Range& node)
+      : rank_(rank), world_size_(world_size), node_(node) {
+    if (node_.count == 0) node_ = {.first = rank, .count = 1};
+  }
 
   [[nodiscard]] std::uint64_t rank() const noexcept override { return rank_; }
   [[nodiscard]] std::uint64_t world_size() const noexcept override { return world_size_; }
-  [[nodiscard]] std::uint64_t local_rank() const noexcept override { return 0; }
-  [[nodiscard]] std::uint64_t local_world_size() const noexcept override { return 1; }
+  [[nodiscard]] std::uint64_t local_rank() const noexcept override { return rank_ - node_.first; }
+  [[nodiscard]] std::uint64_t local_world_size() const noexcept override { return node_.count; }
   void add(std::span<std::int64_t>) override {}
 
  private:
   const std::uint64_t rank_;
   const std::uint64_t world_size_;
+  RankOptions::Range node_;
 };
 
 std::optional<ImageTransform> transform_of(const DecodeArguments& arguments) {
@@ -123,15 +128,15 @@ struct DecodedEpoch::Impl {
   /// A loader that stands where `sampler` does.
   std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler,
                                     const std::optional<EpochAudit::Sum>& delivered_before) const {
-    auto loader =
-        std::make_unique<Loader>(data,
-                                 Loader::Options{.columns = {column_of(arguments)},
-                                                 .order = sampler.order(),
-                                                 .batch_size = settings.batch_size,
-                                                 .replicas = sampler.replicas(),
-                                                 .threads = settings.threads,
-                                                 .fetch_threads = settings.fetch_threads},
-                                 std::make_shared<OneRank>(sampler.rank(), sampler.world_size()));
+    auto loader = std::make_unique<Loader>(
+        data,
+        Loader::Options{.columns = {column_of(arguments)},
+                        .order = sampler.order(),
+                        .batch_size = settings.batch_size,
+                        .replicas = sampler.replicas(),
+                        .threads = settings.threads,
+                        .fetch_threads = settings.fetch_threads},
+        std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);
     token.audit = delivered_before;
     loader->restore(token);

@@ -44,6 +44,8 @@ class DecodedEpoch {
     std::uint64_t batch_size = 1;
     unsigned threads = 0;
     unsigned fetch_threads = 0;
+    /// The ranks that share this node's cache; count 0: the one that is loaded.
+    RankOptions::Range node = {.first = 0, .count = 0};
   };
   /// What one batch was.
   struct Loaded {

@@ -38,6 +38,7 @@ struct EpochOptions {
   Index::Lookup lookup;
   CacheArguments cache;
   ShardPrefetcher::Options prefetch;
+  std::optional<std::uint64_t> nodes;
   bool json = false;
 };
 
@@ -78,7 +79,8 @@ struct EpochReport {
 
 /// Loads all that `sampler` gives, from where it stands.
 void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& sampler,
-               std::uint64_t num_samples, Progress& progress, EpochReport& report) {
+               const RankOptions::Range& node, std::uint64_t num_samples, Progress& progress,
+               EpochReport& report) {
   const auto next_batch = [&]() -> std::optional<Batch> {
     throw_if_interrupted();
     Batch batch(options.batch);
@@ -88,7 +90,9 @@ void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& s
   };
   // What several data sets need from one cache is not known ahead.
   std::optional<ShardPrefetcher> prefetcher;
-  if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, options.prefetch);
+  ShardPrefetcher::Options prefetch = options.prefetch;
+  prefetch.node = node;
+  if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, prefetch);
   std::uint64_t delivered = sampler.position();
   OrderedPipeline<Batch, LoadedBatch> loader(next_batch,
                                              [&](const Batch& batch) { return load(data, batch); },
@@ -117,6 +121,23 @@ void load_decoded_rank(DecodedEpoch& decoded, const Run& run, const Sampler& sam
   });
   report.bytes = decoded.bytes_read();
   report.waited = decoded.waited();
+}
+
+/// The ranks that read at the same time through this node's cache; none but the one that is loaded,
+/// if nothing is said of others. Errors: wrong usage.
+RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
+  const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
+  if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
+  if (!options.run.rank) {
+    throw CLI::ValidationError("--nodes",
+                               "without --rank all ranks are loaded here, one after another");
+  }
+  if (world % *options.nodes != 0) {
+    throw CLI::ValidationError(
+        "--nodes", fmt::format("--world {} is not divisible by --nodes {}", world, *options.nodes));
+  }
+  const std::uint64_t count = world / *options.nodes;
+  return {.first = rank / count * count, .count = count};
 }
 
 /// The ranks whose parts are loaded: one of each group of replicas.
@@ -246,10 +267,13 @@ Run open_epoch(const EpochOptions& options) {
   return open_run(arguments, {.batch_size = options.batch}, open);
 }
 
-DecodedEpoch::Settings decode_settings(const EpochOptions& options) {
+/// @param node  the ranks of this node; count 0: those that are loaded are alone.
+DecodedEpoch::Settings decode_settings(const EpochOptions& options,
+                                       const RankOptions::Range& node) {
   return {.batch_size = options.batch,
           .threads = options.threads,
-          .fetch_threads = options.prefetch.fetch_threads};
+          .fetch_threads = options.prefetch.fetch_threads,
+          .node = node};
 }
 
 double per_second(std::uint64_t count, double seconds) {
@@ -263,7 +287,7 @@ void print_images(std::uint64_t images, double seconds, Output& out) {
 
 /// --replay: of one rank, its first batch.
 void replay(const EpochOptions& options, const Run& run, Output& out) {
-  DecodedEpoch decoded(options.decode, decode_settings(options));
+  DecodedEpoch decoded(options.decode, decode_settings(options, {.first = 0, .count = 0}));
   const std::uint64_t times = *options.decode.replay;
   EpochReport report(run.data->fingerprint());
   const double seconds = decoded
@@ -309,11 +333,13 @@ void run(const EpochOptions& options, Output& out) {
   const Sampler* const first = run.sampler.get();
   const bool whole = !options.run.rank;
   const std::vector<std::uint64_t> ranks = ranks_to_load(*first, whole);
+  const RankOptions::Range node = node_of(options, *first), alone{.first = 0, .count = 0};
   std::uint64_t num_samples = 0;
   for (const std::uint64_t rank : ranks) num_samples += first->for_rank(rank)->size();
   if (data.num_parts() == 1) {
-    const RankOptions::Range node = {.first = 0, .count = first->world_size()};
-    if (const auto warning = small_cache_warning(data.part(0), *first, node)) {
+    const bool is_known = options.nodes || options.run.node;
+    const RankOptions::Range all = {.first = 0, .count = first->world_size()};
+    if (const auto warning = small_cache_warning(data.part(0), *first, is_known ? node : all)) {
       say("warning", *warning);
     }
   }
@@ -321,13 +347,16 @@ void run(const EpochOptions& options, Output& out) {
   Progress progress("loading", Unit::kSamples, options.run.first_use.quiet);
   EpochReport report(data.fingerprint());
   std::optional<DecodedEpoch> decoded;
-  if (options.decode.is_on()) decoded.emplace(options.decode, decode_settings(options));
+  if (options.decode.is_on()) {
+    decoded.emplace(options.decode, decode_settings(options, whole ? alone : node));
+  }
   for (const std::uint64_t rank : ranks) {
     const auto sampler = first->for_rank(rank);
     if (decoded) {
       load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
     } else {
-      load_rank(options, data, *sampler, num_samples, progress, report);
+      load_rank(options, data, *sampler, whole ? RankOptions::Range{rank, 1} : node, num_samples,
+                progress, report);
     }
   }
   const double seconds = progress.seconds();
@@ -427,6 +456,13 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->type_name("N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
+  command
+      ->add_option(
+          "--nodes", options->nodes,
+          "number of nodes that the ranks run on, in equal blocks, each with a cache: what "
+          "other ranks of this node still need stays in it")
+      ->check(kPositiveNumber)
+      ->type_name("N");
   command->footer(
       "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
       "launcher's rank.\n\n"

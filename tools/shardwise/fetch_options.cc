@@ -1,5 +1,7 @@
 #include "fetch_options.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include "base/ascii.h"
 #include "base/text.h"
 #include "options.h"
+#include "output.h"
 
 namespace shardwise::tools {
 namespace {
@@ -48,9 +51,42 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
                              "write OLD=NEW, two URLs, as https://old/data=s3://bucket/data");
 }
 
+/// Errors: wrong usage.
+std::chrono::milliseconds parse_retry_time(const std::string& given) {
+  if (const auto time = parse_duration(given)) return *time;
+  throw CLI::ValidationError("--retry-for", in_quotes(given) +
+                                                " is not a time: write a number with a unit, as "
+                                                "30s, 15m or 2h, or 0");
+}
+
+/// "15 min", "1 h 40 min", "20 s".
+std::string shown_time(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
+  if (seconds < 100) return fmt::format("{} s", seconds);
+  const auto minutes = (seconds + 59) / 60;
+  if (minutes < 100) return fmt::format("{} min", minutes);
+  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
+}
+
 }  // namespace
 
+void say_what_is_tried_again(const std::string& url, const std::string& reason,
+                             std::chrono::milliseconds left) {
+  say("waiting", fmt::format("{} cannot be fetched now ({}); it is tried again, for {} at most "
+                             "(--retry-for)",
+                             in_quotes(url), reason, shown_time(left)));
+}
+
+bool is_quiet(const CLI::App& command) {
+  const CLI::Option* const quiet = command.get_option_no_throw("--quiet");
+  return quiet != nullptr && quiet->count() > 0;
+}
+
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
+  fetching.on_retry = [&command](const std::string& url, const std::string& reason,
+                                 std::chrono::milliseconds left) {
+    if (!is_quiet(command)) say_what_is_tried_again(url, reason, left);
+  };
   command
       .add_option_function<std::vector<std::string>>(
           "--http-header",
@@ -91,6 +127,15 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           "a fresh signature (NEW?SIGNATURE); may be given several times")
       ->type_name("OLD=NEW")
       ->allow_extra_args(false)
+      ->group(kFetchGroup);
+  command
+      .add_option_function<std::string>(
+          "--retry-for",
+          [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
+          "how long a fetch is tried again while a server is away, refuses for now, or sends what "
+          "is wrong, as 30s, 15m or 2h; 0: one try")
+      ->type_name("DURATION")
+      ->default_str("15m")
       ->group(kFetchGroup);
   command
       .add_option("--host-connections", fetching.max_connections_per_host,

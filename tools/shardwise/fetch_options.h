@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <string>
+
 #include "shardwise/storage/fetcher.h"
 
 namespace CLI {
@@ -9,8 +12,15 @@ class App;
 namespace shardwise::tools {
 
 /// Adds the options of how files are brought from servers: as whom, whom to trust, how many at a
-/// time; and --allow-pipe. The same for every command that fetches. `fetching` must live as long as
-/// `command` does.
+/// time, how patiently; and --allow-pipe. Without --quiet it is said when a server is away. The
+/// same for every command that fetches. `fetching` must live as long as `command` does.
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching);
+
+/// Says on standard error that a file cannot be fetched now, as Fetchers::Options::on_retry.
+void say_what_is_tried_again(const std::string& url, const std::string& reason,
+                             std::chrono::milliseconds left);
+
+/// True if the command has an option --quiet, which was given.
+bool is_quiet(const CLI::App& command);
 
 }  // namespace shardwise::tools

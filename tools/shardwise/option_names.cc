@@ -13,8 +13,9 @@ namespace {
 /// longer ones come first.
 constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::string_view>>({
     // Sentences.
-    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, max_retries)", ""},
-    {", or allow more retries (Fetchers::Options::max_retries)", ""},
+    {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, retry_for)",
+     ", or for longer (--retry-for)"},
+    {"(Fetchers::Options::retry_for)", "(--retry-for)"},
     {" (SSL_CERT_FILE, Fetchers::Options::ca_file)", " with --ca-file"},
     {"name it (Fetchers::S3Options::region or AWS_REGION)",
      "name it in the environment: AWS_REGION"},
@@ -52,6 +53,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"Fetchers::Options::ca_file", "--ca-file"},
     {"Fetchers::Options::headers", "--http-header"},
     {"Fetchers::Options::moved", "--url-base"},
+    {"Fetchers::Options::retry_for", "--retry-for"},
     {"ShardCache::Options::budget_bytes", "--cache-bytes"},
     {"ShardCache::Options::bypass_large", "--cache-bypass-large"},
     {"BuildOptions::drop_missing", "--drop-missing"},

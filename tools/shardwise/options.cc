@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include <array>
 #include <charconv>
 #include <limits>
 
@@ -49,6 +50,29 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
       unit_bytes({stop, static_cast<std::size_t>(end - stop)});
   if (!bytes || number > std::numeric_limits<std::uint64_t>::max() / *bytes) return std::nullopt;
   return number * *bytes;
+}
+
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  struct TimeUnit {
+    std::string_view name;
+    std::chrono::milliseconds length;
+  };
+  constexpr std::array<TimeUnit, 5> kUnits{{{"ms", std::chrono::milliseconds(1)},
+                                            {"s", std::chrono::seconds(1)},
+                                            {"m", std::chrono::minutes(1)},
+                                            {"h", std::chrono::hours(1)},
+                                            {"d", std::chrono::hours(24)}}};
+  const char* const end = text.data() + text.size();
+  std::int64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  const std::string_view name(stop, static_cast<std::size_t>(end - stop));
+  if (name.empty() && number == 0) return std::chrono::milliseconds::zero();
+  for (const TimeUnit& unit : kUnits) {
+    const bool fits = number <= std::chrono::milliseconds::max() / unit.length;
+    if (unit.name == name && fits) return number * unit.length;
+  }
+  return std::nullopt;
 }
 
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& value,

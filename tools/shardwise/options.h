@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,10 @@ inline constexpr const char* kAccessHelp =
 /// with "B" it is a power of 1,000. Upper and lower case are the same. Nothing if `text` is no such
 /// size, or does not fit.
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
+
+/// A time: "30s", "15m", "2h", "1d", "500ms", or "0". Nothing if `text` is no such time, or does
+/// not fit.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 /// Adds an option that is a size, as parse_byte_size() takes it. `value` must live as long as
 /// `command` does.

@@ -348,6 +348,8 @@ void go_by_launcher(RunArguments& arguments) {
   if (found.world_size == 1) return;
   arguments.rank = static_cast<std::uint64_t>(found.rank);
   arguments.world_size = static_cast<std::uint64_t>(found.world_size);
+  arguments.node = {.first = static_cast<std::uint64_t>(found.rank - found.local_rank),
+                    .count = static_cast<std::uint64_t>(found.local_world_size)};
   if (!arguments.first_use.quiet) {
     say("note", fmt::format("this is {}, by {}; --world and --rank would say otherwise",
                             describe(found), found.launcher));

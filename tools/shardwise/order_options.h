@@ -77,6 +77,8 @@ struct RunArguments {
   std::optional<std::uint64_t> size;
   std::uint64_t world_size = 1;
   std::optional<std::uint64_t> rank;
+  /// The ranks of this node, as go_by_launcher() found them; nothing: they are not known.
+  std::optional<RankOptions::Range> node = {};
   std::optional<std::uint64_t> epoch;
   std::string token;
   std::string checkpoint;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,8 @@ namespace shardwise {
 ///
 /// Threads: all calls are safe concurrently.
 /// Errors of stat and fetch:
-///   FetchError       the source refused, failed, lied about lengths, or went silent, as often as
-///                    the options allow; what the sink has by then is not the file.
+///   FetchError       the source refused, failed, lied about lengths, or went silent, for as long
+///                    as the options allow; what the sink has by then is not the file.
 ///   NotFound         the server says that there is no such file (404, 410).
 ///   StaleIndex       the file is not the one that `validator` stands for.
 ///   Cancelled        `cancel` said so.
@@ -136,15 +137,27 @@ class SHARDWISE_EXPORT Fetchers {
     std::uint64_t low_speed_bytes_per_second = 1024;
     std::chrono::seconds low_speed_time{30};
 
-    /// Attempts after one that delivered no new byte: the server answered 429 or 5xx, or the
-    /// connection failed, was cut or too slow. An attempt that delivered bytes restarts the count.
-    int max_retries = 5;
-    /// Attempts of one fetch in all, whatever they delivered.
-    int max_attempts = 30;
+    /// How long an outage may last, at most 30 days. For so long after a failure that may pass, a
+    /// fetch is tried again: the server answered 408, 429 or 5xx (but 501 and 505), its name was
+    /// not found, or the connection was refused, reset, cut or too slow. New bytes start the time
+    /// anew, unless they come slower than `low_speed_bytes_per_second`. 0: one attempt.
+    ///
+    /// What came wrong, as a proxy's page does, is fetched again under the same rule, until it
+    /// comes wrong in the same way twice: then the source has nothing else. A host that has never
+    /// answered is given 30 seconds at most where its name is not found, or it does not speak TLS:
+    /// so a misspelt URL fails soon.
+    std::chrono::milliseconds retry_for{std::chrono::minutes(15)};
+    /// Attempts after one that delivered no new byte, at most, however much of the time is left.
+    int max_retries = std::numeric_limits<int>::max();
     /// Retry n waits for a random time, evenly from [0, min(max, base * 2^n)], or for the server's
-    /// Retry-After if that is longer, but never longer than the maximum.
+    /// Retry-After if that is longer, but never for longer than what is left of `retry_for`.
     std::chrono::milliseconds retry_base_delay{250};
     std::chrono::milliseconds retry_max_delay{20'000};
+    /// Called once an outage of a host, when a fetch has failed some times: with its URL without
+    /// secrets, the reason, and how long it is still tried again. On the threads that fetch.
+    std::function<void(const std::string& url, const std::string& reason,
+                       std::chrono::milliseconds left)>
+        on_retry = nullptr;
 
     /// Redirects go to http and https only, never from https to http; credentials do not go along
     /// to another host, port or scheme.
@@ -197,6 +210,8 @@ class SHARDWISE_EXPORT Fetchers {
   /// Registers `fetcher` for URLs of this scheme, in place of the one that was registered.
   /// Errors: InvalidArgument if `scheme` is not valid (valid is "gs"), or `fetcher` is null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
+
+  [[nodiscard]] const Options& options() const noexcept;
 
   /// True if a fetcher is registered for this scheme. For "pipe", true if pipes are allowed.
   [[nodiscard]] bool brings(const std::string& scheme) const;

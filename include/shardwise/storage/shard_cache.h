@@ -65,12 +65,20 @@ class SHARDWISE_EXPORT ShardCache {
     /// How long get() waits, while no fetch of this process is running, for the preferred victim to
     /// fall out of use before evicting it anyway; at most ten times this in total.
     std::chrono::milliseconds room_timeout{200};
-    /// How long to wait for another process that fetches a shard without its file growing.
+    /// How long to wait for a process that holds a lock of the cache, and is stopped, as by Ctrl-Z.
+    /// One that fetches a shard is waited for, for as long as it may try (its
+    /// Fetchers::Options::retry_for); if it cannot be seen, as in another container, for so long
+    /// and this process's own `retry_for` after it last wrote.
     std::chrono::milliseconds wait_timeout{120'000};
     /// The fetchers for remote shards; null: the standard ones with their default options.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
-    /// Called about once a second while a caller waits for another process that fetches its shard.
-    std::function<void(const std::string& url, std::chrono::milliseconds waited)> on_wait = nullptr;
+    /// Called, on the thread that waits, when a shard has been waited for a second that another
+    /// process fetches: once a shard, and once more if that process is stopped.
+    /// @param holder  which process, as "process 17 (python3)"; "another process" if it cannot be
+    ///                seen.
+    std::function<void(const std::string& url, std::chrono::milliseconds waited,
+                       const std::string& holder)>
+        on_wait = nullptr;
   };
 
   /// Counts of what this process did with a cache. Bytes are of shards as they lie in the cache,
