@@ -80,6 +80,9 @@ void check_options(const Fetchers::Options& options) {
   if (options.max_connections_per_host < 0) {
     refuse_option("max_connections_per_host", "give 0 (no limit) or more");
   }
+  if (options.max_connections_per_shard < 1 || options.max_connections_per_shard > 64) {
+    refuse_option("max_connections_per_shard", "give 1 to 64");
+  }
 }
 
 }  // namespace
@@ -95,7 +98,13 @@ std::vector<std::string> Fetcher::list(const Request& request) {
 }
 
 struct Fetchers::Impl {
-  explicit Impl(const Options& options) : moved(options.moved), resolve(options.resolve) {}
+  explicit Impl(const Options& options)
+      : moved(options.moved),
+        resolve(options.resolve),
+        connections_per_shard(
+            options.max_connections_per_host == 0
+                ? options.max_connections_per_shard
+                : std::min(options.max_connections_per_shard, options.max_connections_per_host)) {}
 
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
     const Lock lock(mutex);
@@ -109,6 +118,7 @@ struct Fetchers::Impl {
 
   const std::vector<Options::Moved> moved;
   const std::function<std::string(const std::string&)> resolve;
+  const int connections_per_shard;
   mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
@@ -173,6 +183,8 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
 }
 
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
+
+int Fetchers::max_connections_per_shard() const noexcept { return impl_->connections_per_shard; }
 
 Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
   const Fetcher::Request today = impl_->located(request);
