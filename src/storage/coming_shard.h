@@ -36,7 +36,7 @@ class SHARDWISE_EXPORT ComingShard {
 
   /// True if there is nothing to follow: the shard is to be asked for as a whole.
   bool is_over() const;
-  /// Waits until the fetch has begun, and maps the whole shard; nothing if it is over. Its bytes are
+  /// Waits until the fetch began, and maps the whole shard; nothing if it is over. The bytes are
   /// those of the shard only where wait_for() says so. Errors: CannotMap; Cancelled.
   std::optional<MappedFile> map(const CancelToken& cancel);
   /// Waits until these bytes are there. False: the fetch failed, or began anew. Errors: Cancelled.
