@@ -84,7 +84,6 @@ class EarlyShards {
   const std::shared_ptr<ShardCache> cache_;
   const CancelToken cancel_;
   std::atomic<bool> stop_{false};
-  std::atomic<std::size_t> num_followed_{0};  // of followed_: mostly there is none
   Mutex mutex_;
   Condition changed_;
   std::map<std::uint64_t, Handle> followed_ SHARDWISE_GUARDED_BY(mutex_);

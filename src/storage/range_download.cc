@@ -37,7 +37,7 @@ using detail::ByteRanges;
 /// who wants something else waits for it. Of very large files the pieces are larger.
 constexpr std::uint64_t kLeastPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMostPieceBytes = std::uint64_t{32} << 20;
-constexpr std::uint64_t kPieces = 64;
+constexpr std::uint64_t kPieces = 32;
 /// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
 constexpr std::uint64_t kAlignment = 4096;
 /// How soon the calling thread sees that it was cancelled.
@@ -54,7 +54,8 @@ class Download {
   void run() {
     Threads threads(*this);
     const std::uint64_t num_pieces = (what_.size_bytes + piece_bytes_ - 1) / piece_bytes_;
-    const auto num = std::min<std::uint64_t>(num_pieces, std::max(1, what_.num_connections));
+    const auto num =
+        std::min(num_pieces, static_cast<std::uint64_t>(std::max(1, what_.num_connections)));
     for (std::uint64_t i = 0; i < num; ++i) threads.start();
     follow();
     threads.join();

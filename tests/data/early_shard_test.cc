@@ -1,3 +1,4 @@
+// faults.md 65
 // Samples of a remote shard that is still coming.
 #include <sys/wait.h>
 

@@ -1,3 +1,4 @@
+// faults.md 66
 // Large shards that come in parts, by several requests at a time.
 #include "storage/range_download.h"
 
