@@ -147,11 +147,10 @@ nb::list verify(const std::string& path, bool full, nb::object progress, nb::obj
     options.remote = make_remote_access(fetchers, nullptr, cancel);
     const auto index = Index::open(path);
     std::vector<Finding> found;
-    for (std::uint64_t shard = 0; shard < index->num_shards(); ++shard) {
-      if (auto finding = verify_shard(*index, shard, options)) {
-        found.emplace_back(shard, *std::move(finding));
-      }
-    }
+    verify_shards(*index, options,
+                  [&](std::uint64_t shard, const std::optional<std::string>& finding) {
+                    if (finding) found.emplace_back(shard, *finding);
+                  });
     return found;
   });
   nb::list all;

@@ -196,7 +196,11 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
                    std::optional<unsigned> threads, nb::object opening) {
   Dataset::Options options;
   options.access = parse_access(access);
-  if (cache != nullptr) options.cache = cache->cache;
+  if (cache != nullptr) {
+    options.cache = cache->cache;
+    // A thread that fetches beside the readers must not want the GIL when the interpreter ends.
+    options.wait_for_whole_shards = cache->given.is_none();
+  }
   options.max_open_shards = max_open_shards;
   options.root = root;
   options.accept_times = accept_times;

@@ -121,9 +121,25 @@ std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
   return sample;
 }
 
+/// A sample of a shard that is not open and is coming; nothing if the shard is to be opened.
+std::optional<Sample> Dataset::early_sample(std::uint64_t number) const {
+  const std::uint64_t shard_number = impl_->index->shard_of(number);
+  auto shard = impl_->early.follow(shard_number, [&] { return impl_->next_use_of(shard_number); });
+  if (!shard) return std::nullopt;
+  std::optional<Sample> sample(Sample(std::move(shard), number));
+  sample->own_ = impl_->early.bytes_of(shard_number, *sample->shard_, sample->local_);
+  if (!sample->own_) return std::nullopt;
+  return sample;
+}
+
 inline Sample Dataset::sample_at(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
-  auto shard = impl_->pool.get(shard_number);
+  auto shard = impl_->pool.find(shard_number);
+  if (!shard) [[unlikely]] {
+    if (auto early = early_sample(number)) return *std::move(early);
+    shard = impl_->pool.get(shard_number);
+    impl_->early.forget(shard_number);
+  }
   const bool is_mapped = shard->data != nullptr;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {

@@ -17,6 +17,7 @@
 #include "base/hasher.h"
 #include "data/checked_segments.h"
 #include "data/claimed_shards.h"
+#include "data/early_shards.h"
 #include "data/open_shard.h"
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
@@ -40,6 +41,8 @@ struct Dataset::Impl {
         cache(options.cache),
         cancel(options.cancel),
         max_open_shards(options.max_open_shards),
+        early(index, claimed || options.wait_for_whole_shards ? nullptr : options.cache,
+              options.cancel),
         reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
         pool(
             index->num_shards(),
@@ -76,25 +79,14 @@ struct Dataset::Impl {
   }
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
-    detail::ShardOpening how{.access = access,
-                             .cache = cache,
-                             .next_use = nullptr,
-                             .cancel = detail::CancelScope::joined(cancel),
-                             .require_first_block = [this](const Index::Shard& info) {
-                               reader.require_first_block(info);
-                             }};
-    const auto known = current_future();
-    close_beside(known.get());
-    if (cache && known) {
-      how.next_use = [known, number](const std::string& name) {
-        return known->next_use_for(number, name);
-      };
-    } else if (cache) {
-      // Of its own uses nothing is known: it goes by those of others.
-      how.next_use = [user = require_unknown_user()](const std::string& name) {
-        return user->joint({}, name, 0);
-      };
-    }
+    close_beside(current_future().get());
+    const detail::ShardOpening how{.access = access,
+                                   .cache = cache,
+                                   .next_use = cache ? next_use_of(number) : nullptr,
+                                   .cancel = detail::CancelScope::joined(cancel),
+                                   .require_first_block = [this](const Index::Shard& info) {
+                                     reader.require_first_block(info);
+                                   }};
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
     if (shard->cached.is_held()) {
       {
@@ -102,7 +94,7 @@ struct Dataset::Impl {
         cached[shard->cached.name()] = number;
         if (shard->cached.is_beside()) beside.insert(number);
       }
-      if (!known) keep_to_share(shard->size_bytes());
+      if (!current_future()) keep_to_share(shard->size_bytes());
     }
     return shard;
   }
@@ -128,6 +120,17 @@ struct Dataset::Impl {
     });
     const Lock lock(mutex);
     beside.merge(left);
+  }
+
+  /// What is known now of the next uses of the cache's shards, for one that reads this shard.
+  NextUseOf next_use_of(std::uint64_t number) {
+    if (const auto known = current_future()) {
+      return [known, number](const std::string& name) { return known->next_use_for(number, name); };
+    }
+    // Of its own uses nothing is known: it goes by those of others.
+    return [user = require_unknown_user()](const std::string& name) {
+      return user->joint({}, name, 0);
+    };
   }
 
   /// Closes idle shards of a dataset whose order nobody knows, so that all processes together keep
@@ -191,8 +194,9 @@ struct Dataset::Impl {
   }
   /// Closes a shard for a cache that needs room.
   bool release(const std::string& name) {
+    const bool was_early = early.release(name);
     const auto number = find_mapped(name);
-    return number && pool.close(*number);
+    return (number && pool.close(*number)) || was_early;
   }
   /// True if samples of a shard are held.
   bool holds(const std::string& name) const {
@@ -206,6 +210,7 @@ struct Dataset::Impl {
   const std::shared_ptr<ShardCache> cache;
   const CancelToken cancel;
   const std::size_t max_open_shards;
+  detail::EarlyShards early;
   detail::ShardReader reader;
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache.

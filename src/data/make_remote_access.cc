@@ -52,6 +52,7 @@ class FetchedShards : public RemoteShards {
         {.url = url, .range = {begin, end}, .validator = state.validator, .cancel = cancel_}, sink);
   }
 
+  bool makes_copies() const override { return keep_ != nullptr; }
   std::optional<Copy> copy(const std::string& url, const State& state) override {
     if (!keep_) return std::nullopt;
     auto kept = std::make_shared<KeptShard>(

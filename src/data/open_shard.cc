@@ -90,7 +90,37 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
       "hashes (--hash)");
 }
 
+/// Fills in what is in the index. Errors: CorruptIndex. REQUIRES: it has its segment.
+void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
+             const Index::Shard& info) {
+  if (!shard.segment.fits_shard(info.expanded_bytes)) {
+    throw CorruptIndex("the index is damaged",
+                       in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
+                           ": a member lies outside it)",
+                       "build the index again with `shardwise index`");
+  }
+  shard.index = index;
+  shard.first_sample = info.first_sample;
+  shard.path = info.path;
+  shard.stored_bytes = info.size_bytes;
+}
+
 }  // namespace
+
+std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>& index,
+                                             const Index::Shard& info, CachedShard held,
+                                             std::shared_ptr<ComingShard> coming,
+                                             const CancelToken& cancel) {
+  auto shard = std::make_unique<OpenShard>();
+  shard->segment = segment_of(*index, info.number);
+  fill_in(*shard, index, info);
+  shard->cached = std::move(held);
+  shard->map = coming->map(cancel);
+  if (!shard->map) return nullptr;
+  shard->coming = std::move(coming);
+  shard->cached.keep();
+  return shard;
+}
 
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number) {
@@ -140,16 +170,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     if (how.require_first_block) how.require_first_block(info);
   }
   if (shard->map) shard->data = shard->map->bytes().data();
-  if (!shard->segment.fits_shard(info.expanded_bytes)) {
-    throw CorruptIndex("the index is damaged",
-                       in_quotes(index->path()) + " (shard " + std::to_string(number) +
-                           ": a member lies outside it)",
-                       "build the index again with `shardwise index`");
-  }
-  shard->index = index;
-  shard->first_sample = info.first_sample;
-  shard->path = info.path;
-  shard->stored_bytes = info.size_bytes;
+  fill_in(*shard, index, info);
   return shard;
 }
 

@@ -35,6 +35,9 @@ struct OpenShard {
   std::uint64_t stored_bytes = 0;
   CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
   std::optional<MappedFile> map;
+  /// Not null if `map` is of a shard that is being fetched: then its bytes are not all there, and
+  /// there is no `data`.
+  std::shared_ptr<ComingShard> coming;
   std::shared_ptr<const void> own_records;  // owns what `segment` points into, if not the index
   /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};
@@ -42,10 +45,11 @@ struct OpenShard {
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };
 
-/// The bytes of a sample whose shard is not mapped.
+/// Where the bytes of a sample are, whose shard has no `data`.
 struct OwnBytes {
-  std::unique_ptr<char[]> bytes;
-  std::vector<std::size_t> starts;  // of each member in `bytes`
+  const char* at = nullptr;
+  std::vector<std::size_t> starts;  // of each member, from `at` on
+  std::unique_ptr<char[]> bytes;    // what `at` points to, if the shard is not mapped
 };
 
 /// How shards are opened.
@@ -61,6 +65,13 @@ struct ShardOpening {
 /// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                             std::uint64_t number, const ShardOpening& how);
+
+/// A shard that is coming, its records checked. Null if it is over. Waits until its fetch began.
+/// Errors: CorruptIndex; CannotMap; Cancelled.
+std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>& index,
+                                             const Index::Shard& info, CachedShard held,
+                                             std::shared_ptr<ComingShard> coming,
+                                             const CancelToken& cancel);
 
 /// The request by which a cache is asked for a shard; nothing if it is a local, plain file.
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,

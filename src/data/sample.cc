@@ -71,7 +71,7 @@ std::string_view Sample::key() const& noexcept { return shard_->segment.key(loca
 inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
   const MemberRecord& member = members_[i];
   if (own_) [[unlikely]]
-    return {own_->bytes.get() + own_->starts[i], member.size_bytes};
+    return {own_->at + own_->starts[i], member.size_bytes};
   // The range was checked against the mapping when the shard was opened.
   return {shard_->data + member.data_offset(), member.size_bytes};
 }

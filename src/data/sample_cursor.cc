@@ -117,11 +117,15 @@ void SampleCursor::open_into(Run& run) {
     const std::uint64_t shard = finder_.shard_of(number);
     Held& place = place_of(shard);
     place.shard = {};
-    auto opened = data_.impl_->pool.get(shard);
-    if (opened->data == nullptr) {
-      run.samples[0] = data_[index];  // it has bytes of its own
-      run.size = 1;
-      return;
+    auto opened = data_.impl_->pool.find(shard);
+    if (!opened || opened->data == nullptr) {
+      Sample sample = data_[index];
+      if (sample.own_) {  // it has bytes of its own, or its shard is coming
+        run.samples[0] = std::move(sample);
+        run.size = 1;
+        return;
+      }
+      opened = data_.impl_->pool.get(shard);
     }
     if (opened->cached.is_held()) from_cache_ = &place;
     place = {std::move(opened), shard};

@@ -126,6 +126,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
     total += run.size;
   }
   result->bytes = allocate(total, sample);
+  result->at = result->bytes.get();
   if (is_fetched_url(sample.shard_path())) {
     fetch(*result, runs, number);
     require_hashes(*result, sample, segment, members);

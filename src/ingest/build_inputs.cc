@@ -25,8 +25,9 @@ bool scans_alike(const Index::Content& a, const Index::Content& b) {
 
 /// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; InvalidArgument if it
 /// is among `named`; those of `remote`.
+/// @param states  remembers the states of remote shards; null if `remote` is.
 Rescan look_at(const std::string& shard, const std::string& index_path, const RemoteAccess& remote,
-               DistinctShards& named) {
+               const RemoteAccess& states, DistinctShards& named) {
   Rescan source;
   source.place.path = shard;
   source.url = url_of_path(index_path, shard);
@@ -43,7 +44,7 @@ Rescan look_at(const std::string& shard, const std::string& index_path, const Re
   }
   named.add_url(shard);
   source.place.remote = remote.get();
-  source.place.state = remote->state(shard);
+  source.place.state = states->state(shard);
   source.size_bytes = source.place.state.size_bytes.value_or(0);
   return source;
 }
@@ -153,10 +154,12 @@ std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const 
                                  const BuildOptions& options, DistinctShards& named,
                                  std::vector<std::string>& missing) {
   std::vector<Rescan> found;
+  RemoteAccess states;
+  if (options.remote) states = remembering_states(options.remote, shards);
   for (const std::string& shard : shards) {
     options.cancel.throw_if_cancelled();
     try {
-      found.push_back(look_at(shard, index_path, options.remote, named));
+      found.push_back(look_at(shard, index_path, options.remote, states, named));
     } catch (const NotFound&) {
       if (is_fetched_url(shard) && !options.drop_missing) throw;
       missing.push_back(shard);

@@ -16,6 +16,7 @@
 #include "index/offset_table.h"
 #include "ingest/assembly.h"
 #include "ingest/build_journal.h"
+#include "ingest/remote_shards.h"
 #include "ingest/rewrite_catalogue.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/index/query.h"
@@ -134,13 +135,22 @@ class BuildRun {
     if (options_.progress) options_.progress(progress_);
   }
 
+  /// A thread for each core; more, if most of the time is spent waiting for servers.
+  unsigned num_threads() const {
+    const bool waits = options_.remote && !options_.remote->makes_copies() && !content_.hashes &&
+                       std::ranges::any_of(inputs_.sources, [](const Source& source) {
+                         const auto* const rescan = std::get_if<Rescan>(&source);
+                         return rescan != nullptr && rescan->place.remote != nullptr;
+                       });
+    return std::max({1U, std::thread::hardware_concurrency(), waits ? detail::kAskedAtOnce : 1U});
+  }
+
   /// Scans on all threads, and appends the parts in shard order.
   void assemble(BuildJournal& journal) {
     const std::vector<Source>& sources = inputs_.sources;
     Assembly assembly(path_, content_, inputs_.part, inputs_.words, holds_secrets(),
                       journal.begin_table(sources));
-    const unsigned wanted =
-        options_.threads.value_or(std::max(1U, std::thread::hardware_concurrency()));
+    const unsigned wanted = options_.threads.value_or(num_threads());
     const auto threads = static_cast<unsigned>(std::min<std::size_t>(sources.size(), wanted));
     std::size_t next = 0;
     OrderedPipeline<const Source*, ShardPart> pipeline(

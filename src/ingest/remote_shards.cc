@@ -1,6 +1,8 @@
 #include "ingest/remote_shards.h"
 
+#include <exception>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "base/error_types.h"
@@ -13,24 +15,33 @@
 namespace shardwise::detail {
 namespace {
 
-/// Requests at once: many, since most of the time is spent waiting for the network.
-constexpr unsigned kAskedAtOnce = 16;
-
 class RememberedStates : public RemoteShards {
  public:
   explicit RememberedStates(RemoteAccess remote) : remote_(std::move(remote)) {}
 
   bool runs_commands() const override { return remote_->runs_commands(); }
   std::vector<std::string> list(const std::string& url) override { return remote_->list(url); }
+  bool makes_copies() const override { return remote_->makes_copies(); }
   State state(const std::string& url) override {
-    {
+    Answer answer;
+    if (const auto known = find(url)) {
+      answer = *known;
+    } else {
+      try {
+        answer.state = remote_->state(url);
+      } catch (const Cancelled&) {
+        throw;
+      } catch (const Error&) {
+        answer.failure = std::current_exception();
+      }
       const Lock lock(mutex_);
-      if (const auto it = states_.find(url); it != states_.end()) return it->second;
+      answers_.emplace(url, answer);
     }
-    State state = remote_->state(url);
-    const Lock lock(mutex_);
-    return states_.emplace(url, std::move(state)).first->second;
+    if (answer.failure) std::rethrow_exception(answer.failure);
+    return answer.state;
   }
+  /// Asks for the states that are not known yet, several at a time.
+  void ask_for(std::span<const std::string> shards);
   void read(const std::string& url, const State& state, std::uint64_t begin,
             std::optional<std::uint64_t> end,
             const std::function<void(std::string_view)>& take) override {
@@ -45,10 +56,49 @@ class RememberedStates : public RemoteShards {
   }
 
  private:
+  struct Answer {
+    State state;
+    std::exception_ptr failure;
+  };
+  std::optional<Answer> find(const std::string& url) {
+    const Lock lock(mutex_);
+    const auto known = answers_.find(url);
+    return known == answers_.end() ? std::nullopt : std::optional(known->second);
+  }
+
   const RemoteAccess remote_;
   Mutex mutex_;
-  std::map<std::string, State> states_ SHARDWISE_GUARDED_BY(mutex_);
+  std::map<std::string, Answer> answers_ SHARDWISE_GUARDED_BY(mutex_);
 };
+
+void RememberedStates::ask_for(std::span<const std::string> shards) {
+  std::vector<const std::string*> asked;
+  for (const std::string& shard : shards) {
+    if (is_fetched_url(shard) && !find(shard)) asked.push_back(&shard);
+  }
+  if (asked.empty()) return;
+  std::size_t next = 0;
+  OrderedPipeline<const std::string*, bool> pipeline(
+      [&]() -> std::optional<const std::string*> {
+        if (next == asked.size()) return std::nullopt;
+        return asked[next++];
+      },
+      [&](const std::string* const& url) {
+        try {
+          state(*url);
+        } catch (const Cancelled&) {
+          throw;
+        } catch (const NotFound&) {  // that one is not there: its server answers
+        } catch (const Error&) {
+          return false;
+        }
+        return true;
+      },
+      {.threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
+  while (const auto is_known = pipeline.next()) {
+    if (!*is_known) break;  // do not ask a server that is down a thousand times
+  }
+}
 
 }  // namespace
 
@@ -59,33 +109,10 @@ std::vector<std::string> RemoteShards::list(const std::string& url) {
                     in_quotes(redacted_url(url)), "name the shards one by one");
 }
 
-RemoteAccess remembering_states(RemoteAccess remote, const std::vector<std::string>& shards) {
-  auto remembered = std::make_shared<RememberedStates>(std::move(remote));
-  std::vector<const std::string*> asked;
-  for (const std::string& shard : shards) {
-    if (is_fetched_url(shard)) asked.push_back(&shard);
-  }
-  if (asked.empty()) return remembered;
-  std::size_t next = 0;
-  OrderedPipeline<const std::string*, bool> pipeline(
-      [&]() -> std::optional<const std::string*> {
-        if (next == asked.size()) return std::nullopt;
-        return asked[next++];
-      },
-      [&](const std::string* const& url) {
-        try {
-          remembered->state(*url);
-          return true;
-        } catch (const Cancelled&) {
-          throw;
-        } catch (const Error&) {
-          return false;  // state() will ask again, and report it
-        }
-      },
-      {.threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
-  while (const auto is_known = pipeline.next()) {
-    if (!*is_known) break;  // do not ask a server that is down a thousand times
-  }
+RemoteAccess remembering_states(RemoteAccess remote, std::span<const std::string> shards) {
+  auto remembered = std::dynamic_pointer_cast<RememberedStates>(remote);
+  if (!remembered) remembered = std::make_shared<RememberedStates>(std::move(remote));
+  remembered->ask_for(shards);
   return remembered;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "shardwise/ingest/remote_access.h"
 
 namespace shardwise::detail {
+
+/// Requests at once where most of the time is spent waiting for the network.
+inline constexpr unsigned kAskedAtOnce = 16;
 
 /// Access to shards that are no local files, for building and verifying indexes. The standard
 /// implementation is made by make_remote_access() of data/make_remote_access.h.
@@ -51,6 +55,8 @@ class SHARDWISE_EXPORT RemoteShards {
     std::string path;
     std::shared_ptr<void> hold;
   };
+  /// True if copy() makes copies: then whole shards are fetched.
+  virtual bool makes_copies() const { return false; }
   /// Makes a local copy of a shard. Returns nothing if shards are not to be copied: then they are
   /// read in one pass, and nothing is kept.
   virtual std::optional<Copy> copy(const std::string& url, const State& state) = 0;
@@ -62,10 +68,11 @@ class SHARDWISE_EXPORT RemoteShards {
 
 /// Wraps `remote` so that each shard's state is asked for once and then remembered: for one piece
 /// of work that looks at its shards several times. The states of the remote ones among `shards` are
-/// asked for now, 16 at a time. A state that cannot be had now is asked for again when it is
-/// wanted, and is an error then.
+/// asked for now, kAskedAtOnce at a time, until a server fails. A state that could not be had is an
+/// error when it is wanted, the same each time; what was not asked for now is asked for then.
+/// If `remote` remembers already, it is returned. Errors: Cancelled.
 SHARDWISE_EXPORT RemoteAccess remembering_states(RemoteAccess remote,
-                                                 const std::vector<std::string>& shards);
+                                                 std::span<const std::string> shards);
 
 }  // namespace shardwise::detail
 

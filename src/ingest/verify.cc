@@ -1,10 +1,14 @@
 #include "shardwise/ingest/verify.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/hasher.h"
+#include "base/ordered_pipeline.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/claimed_index.h"
@@ -206,7 +210,65 @@ std::optional<std::string> problem_of(const Compare& compare) {
   }
 }
 
+/// Of remote shards in full, what is compared lies in temporary files of no more than this, unless
+/// one shard is larger.
+constexpr std::uint64_t kMostTemporaryBytes = std::uint64_t{1} << 30;
+
+/// How many threads verify: none, but the caller's, if all shards are local.
+unsigned num_threads(const Index& index, const VerifyOptions& options) {
+  std::uint64_t num_remote = 0, largest = 1;
+  for (std::uint64_t number = 0; number < index.num_shards(); ++number) {
+    const Index::Shard info = index.shard(number);
+    if (!is_fetched_url(info.path)) continue;
+    ++num_remote;
+    largest = std::max(largest, info.expanded_bytes);
+  }
+  std::uint64_t most = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
+  if (options.full)
+    most = std::min(most, std::max(kMostTemporaryBytes / largest, std::uint64_t{1}));
+  return static_cast<unsigned>(most);
+}
+
 }  // namespace
+
+void verify_shards(const Index& index, const VerifyOptions& options,
+                   const std::function<void(std::uint64_t shard,
+                                            const std::optional<std::string>& problem)>& report) {
+  require_hashes(index, options);
+  const Index::Summary summary = index.summary();
+  LongMutex mutex;  // held while the user's functions are called
+  Progress whole{.num_bytes = summary.shard_bytes, .num_shards = summary.num_shards};
+  const auto add = [&](std::uint64_t bytes) {
+    const Lock lock(mutex);
+    whole.bytes_done += bytes;
+    if (options.progress) options.progress(whole);
+  };
+  std::uint64_t next = 0;
+  OrderedPipeline<std::uint64_t, std::optional<std::string>> pipeline(
+      [&]() -> std::optional<std::uint64_t> {
+        if (next == summary.num_shards) return std::nullopt;
+        return next++;
+      },
+      [&](std::uint64_t number) {
+        std::uint64_t counted = 0;
+        VerifyOptions one = options;
+        one.progress = [&](const Progress& at) {
+          add(at.bytes_done - std::min(counted, at.bytes_done));
+          counted = std::max(counted, at.bytes_done);
+        };
+        auto problem = verify_shard(index, number, one);
+        const std::uint64_t size_bytes = index.shard(number).size_bytes;
+        add(size_bytes - std::min(counted, size_bytes));
+        return problem;
+      },
+      {.threads = num_threads(index, options)});
+  for (std::uint64_t number = 0; number < summary.num_shards; ++number) {
+    const auto problem = pipeline.next();
+    const Lock lock(mutex);
+    whole.shards_done = number + 1;
+    report(number, *problem);
+  }
+}
 
 std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                         const VerifyOptions& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/coming_shard.h"
 #include "storage/eviction.h"
 
 namespace shardwise::detail {
@@ -117,6 +119,13 @@ class SHARDWISE_EXPORT ShardFetch {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A shard that is read while it comes.
+struct Followed {
+  std::shared_ptr<ComingShard> coming = nullptr;  ///< null: it is to be asked for as a whole
+  CachedShard held = {};                 ///< keeps it from being evicted, once it is in the cache
+  std::optional<ShardFetch> fetch = {};  ///< to be run by another thread of the caller
+};
+
 /// What became of a shard that was to be fetched ahead.
 enum class Ahead : std::uint8_t {
   kFetch,    ///< the caller is to run what came with it
@@ -137,6 +146,16 @@ struct SHARDWISE_EXPORT CacheAccess {
   ///   disk is full); kIo (waited too long); Cancelled.
   static CachedShard get(ShardCache& cache, const CacheRequest& request,
                          const NextUseOf& next_use = nullptr);
+
+  /// Follows a plain shard that this process is fetching, for whoever needs some of its bytes and
+  /// can tell whether they are right: they were not checked. Of a shard that is there, that another
+  /// process fetches, or that has no room, get() knows more.
+  /// @param may_begin  begin to fetch it, if nobody does.
+  /// Errors: as get(), but for what fetching throws.
+  static Followed follow(ShardCache& cache, const CacheRequest& request, const NextUseOf& next_use,
+                         bool may_begin);
+  /// Counts time that a caller waited for a shard that it follows.
+  static void add_wait(ShardCache& cache, std::chrono::nanoseconds waited);
 
   /// The note that was made of the very bytes of this shard. Nothing if there is none that is
   /// intact, or if the shard is in a file of its own. Errors: NoDescriptor, CannotMap.
@@ -175,6 +194,7 @@ using detail::Ahead;
 using detail::CacheAccess;
 using detail::CachedShard;
 using detail::CacheRequest;
+using detail::Followed;
 using detail::local_validator;
 using detail::NextUseOf;
 using detail::Note;

@@ -22,6 +22,7 @@
 #include "storage/cache_ledger.h"
 #include "storage/cache_locks.h"
 #include "storage/cache_request.h"
+#include "storage/coming_shard.h"
 #include "storage/eviction.h"
 
 // The state that the parts of the shard cache share: shard_cache.cc finds a shard or has it
@@ -213,6 +214,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::weak_ptr<void> owner;
     detail::CacheAccess::Releaser ask;
   };
+  /// What this process is fetching under this name, if it can be followed; else null.
+  std::shared_ptr<detail::ComingShard> find_coming(const std::string& name) const;
 
   bool is_running() const {
     const Lock lock(mutex);
@@ -230,6 +233,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::map<std::string, detail::CacheLedger::Count> without_room SHARDWISE_GUARDED_BY(mutex);
   /// Shards that on_wait was called for, and whether their process was stopped then.
   std::set<std::pair<std::string, bool>> told_of SHARDWISE_GUARDED_BY(mutex);
+  mutable PerProcess<std::map<std::string, std::weak_ptr<detail::ComingShard>>> coming
+      SHARDWISE_GUARDED_BY(mutex);  // by name
 };
 
 struct CachedShard::Hold {
@@ -276,6 +281,8 @@ struct ShardFetch::Impl {
   Source fetch_to(FileSink& sink);
   void require_source_hash(const Hash128& hash) const;
   void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
+  std::optional<std::string> fetch_parts(Fetcher::Request asked, FileSink& sink);
+  File& renew_file();
 
   std::shared_ptr<ShardCache::Impl> cache;
   CacheRequest request;
@@ -291,6 +298,20 @@ struct ShardFetch::Impl {
   };
   std::unique_ptr<const detail::CacheLedger, Uncounted> uncounted = nullptr;
   std::unique_ptr<AtomicFile> file = nullptr;
+  bool is_one_stream = false;  // it was tried in parts
+  /// Ends before the file goes.
+  struct Coming {
+    std::shared_ptr<detail::ComingShard> shard = nullptr;
+    Coming() = default;
+    Coming(Coming&&) noexcept = default;
+    Coming& operator=(Coming&&) noexcept = default;
+    ~Coming() {
+      if (shard) shard->end(false);
+    }
+    detail::ComingShard* operator->() const noexcept { return shard.get(); }
+    detail::ComingShard& operator*() const noexcept { return *shard; }
+    explicit operator bool() const noexcept { return shard != nullptr; }
+  } coming = {};  // none: it cannot be followed
 };
 
 }  // namespace shardwise

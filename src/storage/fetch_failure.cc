@@ -16,6 +16,11 @@ void throw_not_reached(std::string_view url, std::string_view reason, std::strin
                    remedy);
 }
 
+void throw_bad_part(std::string_view url, std::string_view reason, std::string_view remedy) {
+  throw BadPart("cannot fetch", in_quotes(redacted_url(url)) + " (" + std::string(reason) + ")",
+                remedy);
+}
+
 void throw_not_found(std::string_view url, std::string_view reason, std::string_view remedy) {
   throw NotFound("cannot fetch", in_quotes(redacted_url(url)) + " (" + std::string(reason) + ")",
                  remedy);

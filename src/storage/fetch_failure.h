@@ -13,6 +13,16 @@ class NotReached : public FetchError {
   using FetchError::FetchError;
 };
 
+/// The server does not send parts of a file as it should. The whole may be had.
+class BadPart : public FetchError {
+ public:
+  using FetchError::FetchError;
+};
+
+/// Throws BadPart, as throw_fetch_error().
+[[noreturn]] void throw_bad_part(std::string_view url, std::string_view reason,
+                                 std::string_view remedy);
+
 /// Throws NotReached, as throw_fetch_error().
 [[noreturn]] void throw_not_reached(std::string_view url, std::string_view reason,
                                     std::string_view remedy);

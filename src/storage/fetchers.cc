@@ -82,6 +82,9 @@ void check_options(const Fetchers::Options& options) {
   if (options.max_connections_per_host < 0) {
     refuse_option("max_connections_per_host", "give 0 (no limit) or more");
   }
+  if (options.max_connections_per_shard < 1 || options.max_connections_per_shard > 64) {
+    refuse_option("max_connections_per_shard", "give 1 to 64");
+  }
 }
 
 }  // namespace
@@ -97,7 +100,12 @@ std::vector<std::string> Fetcher::list(const Request& request) {
 }
 
 struct Fetchers::Impl {
-  explicit Impl(const Options& wanted) : options(wanted) {}
+  explicit Impl(const Options& wanted)
+      : options(wanted),
+        connections_per_shard(
+            options.max_connections_per_host == 0
+                ? options.max_connections_per_shard
+                : std::min(options.max_connections_per_shard, options.max_connections_per_host)) {}
 
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
     const Lock lock(mutex);
@@ -110,6 +118,7 @@ struct Fetchers::Impl {
   Fetcher::Request located(const Fetcher::Request& request) const;
 
   const Options options;
+  const int connections_per_shard;
   mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
@@ -176,6 +185,8 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
 const Fetchers::Options& Fetchers::options() const noexcept { return impl_->options; }
 
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
+
+int Fetchers::max_connections_per_shard() const noexcept { return impl_->connections_per_shard; }
 
 Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
   const Fetcher::Request today = impl_->located(request);

@@ -37,7 +37,7 @@ HttpQuery HttpDownload::next_query() {
 }
 
 void HttpDownload::restart(std::string_view why) {
-  if (!start_over()) throw_fetch_error(request_.url, why, "fetch it again from its start");
+  if (!start_over()) throw_bad_part(request_.url, why, "fetch it again from its start");
 }
 
 bool HttpDownload::start_over() {
@@ -83,9 +83,8 @@ void HttpDownload::begin(const HttpAnswer& answer) {
 void HttpDownload::begin_whole(const HttpAnswer& answer) {
   const Fetcher::Range& range = request_.range;
   if (range.begin > 0) {
-    throw_fetch_error(
-        request_.url, "the server sent the whole file where a part was asked for",
-        "read it through a shard cache, or from a server that supports range requests");
+    throw_bad_part(request_.url, "the server sent the whole file where a part was asked for",
+                   "read it through a shard cache, or from a server that supports range requests");
   }
   if (position_ > 0) {
     restart("the transfer was cut, and the server cannot send the rest alone");
@@ -115,26 +114,25 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
   }
   const auto& part = answer.range;
   if (!part || part->begin != position_ || part->begin == part->end) {
-    throw_fetch_error(request_.url, "the server sent another part than was asked for",
-                      kLyingServer);
+    throw_bad_part(request_.url, "the server sent another part than was asked for", kLyingServer);
   }
   if (part->total && range.end && *range.end > *part->total) {
-    throw_fetch_error(request_.url,
-                      "the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
-                          human_count(*range.end),
-                      "index it again");
+    throw_bad_part(request_.url,
+                   "the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
+                       human_count(*range.end),
+                   "index it again");
   }
   if (file_.size_bytes && part->total && *part->total != *file_.size_bytes) {
-    throw_fetch_error(request_.url,
-                      "the server first said " + bytes_text(*file_.size_bytes) + ", then " +
-                          bytes_text(*part->total),
-                      kLyingServer);
+    throw_bad_part(request_.url,
+                   "the server first said " + bytes_text(*file_.size_bytes) + ", then " +
+                       bytes_text(*part->total),
+                   kLyingServer);
   }
   const auto wanted = range.end ? range.end : part->total;
   if (!wanted || part->end != *wanted ||
       (answer.length && *answer.length != part->end - part->begin)) {
-    throw_fetch_error(request_.url, "the server sent a shorter or longer part than was asked for",
-                      kLyingServer);
+    throw_bad_part(request_.url, "the server sent a shorter or longer part than was asked for",
+                   kLyingServer);
   }
   end_ = part->end;
 }

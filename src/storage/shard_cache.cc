@@ -220,6 +220,14 @@ ShardCache::Impl::RoomLock ShardCache::Impl::lock_room(const CacheRequest& reque
                    [&] { return ByteLock::try_take(directory, kRoomByte); })};
 }
 
+std::shared_ptr<detail::ComingShard> ShardCache::Impl::find_coming(const std::string& name) const {
+  const Lock lock(mutex);
+  const auto& all = coming.get();
+  const auto found = all.find(name);
+  auto shard = found == all.end() ? nullptr : found->second.lock();
+  return shard && !shard->is_over() ? shard : nullptr;
+}
+
 // Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
 // shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
 // its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
@@ -307,6 +315,13 @@ std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
                                                                    .next_use = next_use,
                                                                    .held = std::move(held),
                                                                    .lock = std::move(lock)});
+  if (request.source.compression == Compression::kNone && request.source.source_bytes) {
+    begun->coming.shard = std::make_shared<detail::ComingShard>();
+    const Lock changed(mutex);
+    auto& all = coming.get();
+    std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+    all[name] = begun->coming.shard;
+  }
   begun->reserved_bytes = size_wanted(request);
   require_within_budget(request, begun->reserved_bytes);
   return begun;
@@ -399,6 +414,36 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
     patient = now - quiet_since < timeout;
   }
   return fetch.run();
+}
+
+Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
+                             const NextUseOf& next_use, bool may_begin) {
+  ShardCache::Impl& impl = *cache.impl_;
+  const std::string name = name_of(request);
+  Followed followed;
+  const auto find = [&] {
+    followed.coming = impl.find_coming(name);
+    if (followed.coming) followed.held = impl.hold(request, name);
+    return followed.coming != nullptr;
+  };
+  const auto is_there = [&] { return find_size(impl.directory.shard_path(name)).has_value(); };
+  if (find() || !may_begin || is_there()) return followed;
+  auto lock = ByteLock::try_take(impl.directory, fetch_byte(name));
+  if (!lock || is_there()) {
+    find();
+    return followed;
+  }
+  auto begun = impl.begin_fetch(*std::move(lock), request, name, next_use);
+  if (!begun->coming || begun->make_room({.is_patient = true}) != Room::kMade) return followed;
+  impl.count([](ShardCache::Stats& s) { ++s.misses; });
+  followed.coming = begun->coming.shard;
+  followed.held = impl.hold(request, name);
+  followed.fetch.emplace(ShardFetch(std::move(begun)));
+  return followed;
+}
+
+void CacheAccess::add_wait(ShardCache& cache, std::chrono::nanoseconds waited) {
+  cache.impl_->count([&](ShardCache::Stats& s) { s.waited += waited; });
 }
 
 std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {

@@ -15,11 +15,14 @@
 #include "storage/backoff.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
+#include "storage/coming_shard.h"
 #include "storage/fetch_failure.h"
+#include "storage/range_download.h"
 
 namespace shardwise {
 
 using detail::ByteLock;
+using detail::ComingShard;
 using detail::kCachePieceBytes;
 
 // How a shard comes into the cache: Fetch::Impl::run(), step by step. The fetch byte and a shared
@@ -42,6 +45,10 @@ using detail::kCachePieceBytes;
 // If a step throws, the members of Fetch::Impl go in reverse order: the temporary file first, then
 // the fetch byte, then the hold. Whoever waits for the fetch byte so finds nothing of this attempt.
 //
+// While the bytes of a plain shard come, readers of this process may map the temporary file and see
+// what is there (ComingShard). So bytes that were written are never written again: where the
+// transfer begins anew, renew_file() puts another temporary file in the place of a mapped one.
+//
 // A fetch that bypasses the cache stops after the check. Its shard is the temporary file, which
 // gets no name and no record, stays locked while the CachedShard lives, and goes with it.
 
@@ -52,6 +59,9 @@ constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 /// More than a record takes of the disk.
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
+
+/// A shard below this size comes in one stream: asking for parts would cost more than it gains.
+constexpr std::uint64_t kLeastPartedBytes = std::uint64_t{32} << 20;
 
 /// True if other bytes may come if it is fetched again: of a proxy's page, or of what was changed
 /// on the way, anything may be said.
@@ -67,22 +77,42 @@ bool may_be_wrong_bytes(ErrorCode code) noexcept {
 class FileSink : public Fetcher::Sink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;
-  FileSink(File& file, Grow grow) : file_(file), grow_(std::move(grow)) {}
+  FileSink(File& file, Grow grow) : file_(&file), grow_(std::move(grow)) {}
+  /// @param coming  is told what came, until the transfer begins anew.
+  /// @param renew   makes the file that it then goes to, if the first one is mapped.
+  FileSink(File& file, Grow grow, ComingShard& coming, std::function<File&()> renew)
+      : file_(&file), grow_(std::move(grow)), coming_(&coming), renew_(std::move(renew)) {}
 
   void write(std::string_view bytes) override {
     if (grow_) grow_(size_ + bytes.size());
-    file_.write_at(size_, bytes);
-    hasher_.update(bytes);
-    size_ += bytes.size();
-    if (size_ - written_back_ >= kWriteBackBytes) {
-      // The sync at the end then finds little left to do.
-      ::sync_file_range(file_.fd(), static_cast<off_t>(written_back_),
-                        static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
-      written_back_ = size_;
-    }
+    write_part(size_, bytes);
+    add(bytes);
+  }
+  /// Writes what lies anywhere. Several threads, but not beside write().
+  void write_part(std::uint64_t offset, std::string_view bytes) {
+    file_->write_at(offset, bytes);
+    if (coming_ != nullptr) coming_->came(offset, offset + bytes.size());
     SHARDWISE_FAULT_POINT("shard_cache.written");
   }
+  /// Takes into account that all bytes before `end` were written by write_part().
+  void advance(std::uint64_t end) {
+    std::string piece;
+    while (size_ < end) {
+      piece.resize(std::min<std::uint64_t>(end - size_, kCachePieceBytes));
+      piece.resize(file_->read_at(size_, piece.data(), piece.size()));
+      if (piece.empty()) {
+        throw Error(ErrorCode::kIo, "the temporary file was cut while it was written",
+                    in_quotes(file_->path()), "leave the cache's files alone, then run again");
+      }
+      add(piece);
+    }
+  }
+  /// What readers that wait lack, the most urgent first.
+  std::vector<std::uint64_t> wanted() const {
+    return coming_ == nullptr ? std::vector<std::uint64_t>() : coming_->wanted();
+  }
   bool restart() override {
+    if (coming_ != nullptr && std::exchange(coming_, nullptr)->end(false)) file_ = &renew_();
     size_ = written_back_ = 0;
     hasher_ = Hasher128();
     return true;
@@ -92,8 +122,21 @@ class FileSink : public Fetcher::Sink {
   Hash128 hash() const noexcept { return hasher_.digest(); }
 
  private:
-  File& file_;
+  void add(std::string_view bytes) {
+    hasher_.update(bytes);
+    size_ += bytes.size();
+    if (size_ - written_back_ >= kWriteBackBytes) {
+      // The sync at the end then finds little left to do.
+      ::sync_file_range(file_->fd(), static_cast<off_t>(written_back_),
+                        static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
+      written_back_ = size_;
+    }
+  }
+
+  File* file_;
   const Grow grow_;
+  ComingShard* coming_ = nullptr;
+  const std::function<File&()> renew_;
   Hasher128 hasher_;
   std::uint64_t size_ = 0;
   std::uint64_t written_back_ = 0;
@@ -114,6 +157,15 @@ void ShardFetch::Impl::make_file() {
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
   made->file().reserve(reserved_bytes);
   file = std::move(made);
+}
+
+/// Goes on in a new file: what readers have mapped stays as it is.
+File& ShardFetch::Impl::renew_file() {
+  cache->ledger.doubt();
+  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  with_disk_space(reserved_bytes, [&] { made->file().reserve(reserved_bytes); });
+  file = std::move(made);
+  return file->file();
 }
 
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
@@ -163,14 +215,45 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                    "run `shardwise index` again");
 }
 
+/// Fetches the file by several requests at a time, if it is large and its server allows that.
+/// Returns nothing if one request is to bring it from its start.
+std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked, FileSink& sink) {
+  const auto size_bytes = request.source.source_bytes;
+  const int num_connections = cache->fetchers->max_connections_per_shard();
+  if (!size_bytes || *size_bytes < kLeastPartedBytes || num_connections < 2 || is_one_stream) {
+    return std::nullopt;
+  }
+  is_one_stream = true;  // if it has to begin anew
+  const Fetcher::Stat found = cache->fetchers->stat(asked);
+  if (!found.has_ranges || found.validator.empty() || found.size_bytes != *size_bytes) {
+    return std::nullopt;
+  }
+  asked.validator = found.validator;
+  try {
+    download_ranges({.fetchers = *cache->fetchers,
+                     .request = asked,
+                     .size_bytes = *size_bytes,
+                     .num_connections = num_connections,
+                     .write = [&](std::uint64_t offset,
+                                  std::string_view bytes) { sink.write_part(offset, bytes); },
+                     .advance = [&](std::uint64_t end) { sink.advance(end); },
+                     .wanted = [&] { return sink.wanted(); }});
+  } catch (const BadPart&) {
+    sink.restart();
+    return std::nullopt;
+  }
+  return found.validator;
+}
+
 /// Fetches the file as it is at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
-  const Fetcher::Stat found = cache->fetchers->fetch(
-      {.url = request.source.url, .validator = request.source.validator, .cancel = request.cancel},
-      sink);
+  const Fetcher::Request asked{
+      .url = request.source.url, .validator = request.source.validator, .cancel = request.cancel};
+  std::optional<std::string> validator = fetch_parts(asked, sink);
+  if (!validator) validator = cache->fetchers->fetch(asked, sink).validator;
   require_source_hash(sink.hash());
   require_size(request.source.source_bytes, sink.size_bytes());
-  return {sink.size_bytes(), sink.hash(), found.validator};
+  return {sink.size_bytes(), sink.hash(), *std::move(validator)};
 }
 
 void ShardFetch::Impl::expand(FileSink& sink, std::string_view compressed,
@@ -290,7 +373,16 @@ CachedShard ShardFetch::Impl::run() {
       in.num_running.get() += number;
     }
   } const running(*cache);
-  FileSink sink(file->file(), [this](std::uint64_t size_bytes) { grow(size_bytes); });
+  const auto grow_file = [this](std::uint64_t size_bytes) { grow(size_bytes); };
+  std::optional<FileSink> to;
+  if (coming && !bypass) {
+    coming->begin(file->file());
+    to.emplace(file->file(), grow_file, *coming, [this]() -> File& { return renew_file(); });
+  } else {
+    if (coming) coming->end(false);
+    to.emplace(file->file(), grow_file);
+  }
+  FileSink& sink = *to;
   const Source source = fetch_checked(sink);
   SHARDWISE_FAULT_POINT("shard_cache.checked");
   if (bypass) {
@@ -339,6 +431,7 @@ CachedShard ShardFetch::Impl::run() {
     static_cast<void>(uncounted.release());
     new_record.stays = true;
   }
+  if (coming) coming->end(true);
   SHARDWISE_FAULT_POINT("shard_cache.named");
   sync_directory_of(held.path());
   file.reset();

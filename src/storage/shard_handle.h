@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "base/assert.h"
@@ -66,6 +67,21 @@ class ShardHandle {
     std::swap(pin_, other.pin_);
     std::swap(shard_, other.shard_);
     return *this;
+  }
+
+  /// The only handle of a shard that is in no pool.
+  static ShardHandle of_one(std::unique_ptr<const Shard> shard) {
+    struct Lone : ShardPin {
+      explicit Lone(std::unique_ptr<const Shard> of)
+          : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Lone*>(pin); }),
+            shard(std::move(of)) {
+        state = kOpen | kHolder;
+      }
+      const std::unique_ptr<const Shard> shard;
+    };
+    auto lone = std::make_unique<Lone>(std::move(shard));
+    const Shard* const held = lone->shard.get();
+    return {lone.release(), held};
   }
 
   const Shard& operator*() const noexcept { return *shard_; }

@@ -625,6 +625,68 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
   EXPECT_EQ(error_code([&] { unhashed[7]; }), ErrorCode::kUnsupported);
 }
 
+TEST_F(RemoteDatasetTest, ServersAreAskedInParallelAndAnswersComeInOrder) {
+  const auto urls = serve();
+  const auto slow = [&](int shard, test::ServedFile file) {
+    file.delay = std::chrono::milliseconds(20 + 5 * (shard % 3));
+    server_.serve("/" + std::to_string(shard) + ".tar", std::move(file));
+  };
+  TarBuilder tar;
+  tar.file("a.txt", "a").end();
+  for (int shard = 0; shard < kShards; ++shard) slow(shard, {.body = tar.bytes()});
+  server_.remove("/13.tar");
+  server_.remove("/4.tar");
+  EXPECT_THAT(error_text([&] { build_index(index_path(), urls, {.remote = remote()}); }),
+              HasSubstr("/4.tar"));
+
+  // One connection would do for one request at a time.
+  const int before = server_.num_connections();
+  const int heads = server_.count("HEAD", "/13.tar");
+  fetchers_ = std::make_shared<const Fetchers>(test::quick_options());
+  const BuildReport report =
+      build_index(index_path(), urls, {.drop_missing = true, .remote = remote()});
+  EXPECT_EQ(report.dropped, (std::vector<std::string>{urls[4], urls[13]}));
+  EXPECT_EQ(server_.count("HEAD", "/13.tar"), heads + 1);
+  EXPECT_GE(server_.num_connections() - before, 4);
+
+  const int between = server_.num_connections();
+  slow(7, {.body = tar.bytes(), .etag = "\"v2\""});
+  slow(9, {.body = tar.bytes() + std::string(512, '\0')});
+  fetchers_ = std::make_shared<const Fetchers>(test::quick_options());
+  const auto index = Index::open(index_path());
+  std::vector<std::string> different;
+  std::uint64_t next = 0, bytes_done = 0;
+  verify_shards(*index,
+                {.remote = remote(),
+                 .progress =
+                     [&](const Progress& at) {
+                       EXPECT_GE(at.bytes_done, bytes_done);
+                       bytes_done = at.bytes_done;
+                     }},
+                [&](std::uint64_t shard, const std::optional<std::string>& problem) {
+                  EXPECT_EQ(shard, next++);
+                  if (problem) different.push_back(index->shard(shard).path);
+                });
+  EXPECT_EQ(next, index->num_shards());
+  EXPECT_EQ(bytes_done, index->summary().shard_bytes);
+  EXPECT_EQ(different, (std::vector<std::string>{urls[7], urls[9]}));
+  EXPECT_GE(server_.num_connections() - between, 4);
+}
+
+TEST_F(RemoteDatasetTest, NoMoreRequestsAreAskedAtATimeThanAHostMayHave) {
+  const auto urls = serve();
+  for (int shard = 0; shard < kShards; ++shard) {
+    server_.serve("/" + std::to_string(shard) + ".tar",
+                  {.body = TarBuilder().file("a.txt", "a").end().bytes(),
+                   .delay = std::chrono::milliseconds(5)});
+  }
+  Fetchers::Options options = test::quick_options();
+  options.max_connections_per_host = 2;
+  fetchers_ = std::make_shared<const Fetchers>(options);
+  build_index(index_path(), urls, {.remote = remote()});
+  EXPECT_LE(server_.num_connections(), 2);
+}
+
 TEST_F(RemoteDatasetTest, VerifyReadsRemoteShards) {
   build_index(index_path(), serve(), {.content = {.hashes = true}, .remote = remote()});
   const auto index = Index::open(index_path());

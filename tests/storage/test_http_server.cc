@@ -213,6 +213,7 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
     }
     file = entry.file;
   }
+  if (file.delay.count() > 0) sleep(file.delay);
   while (request.method == "GET" && file.hangs && *file.hangs && !stops) {
     sleep(std::chrono::milliseconds(1));
   }
@@ -274,7 +275,12 @@ bool TestHttpServer::Impl::send_file(int fd, const LoggedRequest& request, Serve
       return false;
     }
     if (sent >= body.size()) break;
-    const std::size_t limit = std::min({body.size(), cut_after, stall_after});
+    const std::size_t pause = std::max(file.pause_at, begin) - begin;
+    while (sent >= pause && file.pauses && *file.pauses && !stops) {
+      sleep(std::chrono::milliseconds(1));
+    }
+    const std::size_t until_pause = sent < pause ? pause : std::string::npos;
+    const std::size_t limit = std::min({body.size(), cut_after, stall_after, until_pause});
     const std::string_view piece = body.substr(sent, std::min(whole, limit - sent));
     if (file.drip_bytes > 0) sleep(file.drip_wait);
     if (file.is_chunked) {

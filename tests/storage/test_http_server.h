@@ -34,6 +34,11 @@ struct ServedFile {
   int num_stalls = 1 << 20;
   /// While it is true, answers to GET do not begin.
   std::shared_ptr<const std::atomic<bool>> hangs = {};
+  /// While `pauses` is true, no byte of the file from this one on is sent.
+  std::size_t pause_at = 0;
+  std::shared_ptr<const std::atomic<bool>> pauses = {};
+  /// Before each answer, to HEAD too, so much time goes by.
+  std::chrono::milliseconds delay{0};
   /// The body comes in pieces of so many bytes with a wait before each.
   std::size_t drip_bytes = 0;
   std::chrono::milliseconds drip_wait{0};

@@ -131,13 +131,15 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
 }
 
 Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
-                     const CacheArguments& arguments, bool allow_part, const CancelToken& cancel) {
+                     const CacheArguments& arguments, bool allow_part, const CancelToken& cancel,
+                     bool wait_for_whole_shards) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) {
     data_bytes = cached_bytes(Dataset::open(index, {.allow_part = allow_part}));
   }
   return Dataset::open(index, {.access = access,
                                .cache = open_cache(arguments, data_bytes),
+                               .wait_for_whole_shards = wait_for_whole_shards,
                                .fetchers = make_fetchers(arguments),
                                .cancel = cancel,
                                .root = lookup.root,

@@ -53,9 +53,9 @@ std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
 /// Errors: wrong usage, where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {});
-/// A data set with its cache. `allow_part` and `cancel` as Dataset::Options has them.
+/// A data set with its cache. The last three arguments as Dataset::Options has them.
 Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
-                     const CancelToken& cancel = {});
+                     const CancelToken& cancel = {}, bool wait_for_whole_shards = false);
 
 }  // namespace shardwise::tools

@@ -102,7 +102,9 @@ void run(const CatOptions& options, Output& out) {
   first_use.fetching = options.cache.fetching;
   const Dataset data = open_dataset(index_path(options.index, first_use), options.lookup,
                                     parse_access(options.access), options.cache,
-                                    /*allow_part=*/true, interrupt_token());
+                                    /*allow_part=*/true, interrupt_token(),
+                                    // What comes is to stay in the cache for the next one.
+                                    /*wait_for_whole_shards=*/true);
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);

@@ -145,6 +145,14 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       ->check(kWholeNumber)
       ->group(kFetchGroup);
   command
+      .add_option("--shard-connections", fetching.max_connections_per_shard,
+                  "requests at a time for one large shard that goes into the cache; 1: one for all "
+                  "of it")
+      ->type_name("N")
+      ->default_str("4")
+      ->check(kWholeNumber)
+      ->group(kFetchGroup);
+  command
       .add_flag("--no-sign-request", fetching.s3.anonymous,
                 "read s3:// without keys, as public buckets are read; none are looked for")
       ->group(kFetchGroup);

@@ -53,7 +53,6 @@ void run(const VerifyArguments& options, Output& out) {
   index->validate();
   const Index::Summary summary = index->summary();
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);
-  std::uint64_t bytes_done = 0;
   std::uint64_t num_different = 0;
   std::uint64_t num_missing = 0;
   std::optional<Index::Shard> first_missing;
@@ -62,18 +61,15 @@ void run(const VerifyArguments& options, Output& out) {
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
   if (options.header && !tabular && !options.json) out.print("state    shard\n");
-  for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
+  const auto show = [&](const shardwise::Progress& at) {
+    progress.update(at.bytes_done, at.num_bytes, [&] {
+      return fmt::format("{} of {}", human_count(at.shards_done), counted(at.num_shards, "shard"));
+    });
+  };
+  show({.num_bytes = summary.shard_bytes, .num_shards = summary.num_shards});
+  const auto report = [&](std::uint64_t number, std::optional<std::string> problem) {
     throw_if_interrupted();
     const Index::Shard shard = index->shard(number);
-    const auto show = [&](const auto& at) {
-      progress.update(bytes_done + at.bytes_done, summary.shard_bytes, [&] {
-        return fmt::format("{} of {}", human_count(number), counted(summary.num_shards, "shard"));
-      });
-    };
-    show(shardwise::Progress());
-    std::optional<std::string> problem = verify_shard(
-        *index, number,
-        {.full = options.full, .cancel = interrupt_token(), .remote = remote, .progress = show});
     if (problem) problem = with_option_names(*problem);
     num_different += problem ? 1 : 0;
     if (problem && is_missing(shard)) {
@@ -87,11 +83,11 @@ void run(const VerifyArguments& options, Output& out) {
     } else {
       print_result(shard, problem, options.json, out);
     }
-    bytes_done += shard.size_bytes;
-    progress.update(bytes_done, summary.shard_bytes, [&] {
-      return fmt::format("{} of {}", human_count(number + 1), counted(summary.num_shards, "shard"));
-    });
-  }
+  };
+  verify_shards(
+      *index,
+      {.full = options.full, .cancel = interrupt_token(), .remote = remote, .progress = show},
+      report);
   progress.clear();
   if (tabular) table.finish();
   const std::string shards = counted(summary.num_shards, "shard");

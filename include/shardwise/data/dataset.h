@@ -75,6 +75,16 @@ class SHARDWISE_EXPORT Dataset {
     /// The cache for shards that cannot be read where they lie: remote ones and compressed ones.
     /// Shards in it are mapped whatever `access` says, for nobody writes to them.
     std::shared_ptr<ShardCache> cache = nullptr;
+    /// A remote shard that comes into the cache is waited for until it is whole and checked.
+    /// Otherwise samples of a plain one of 8 MiB or more can be had while this process fetches it,
+    /// each as soon as its bytes are there. Such a sample was held against the index alone: the
+    /// headers of its members (names, sizes, places) and, where the index has them (--hash), the
+    /// hashes of their bytes. They are of the version that the index names, as their server says.
+    /// They never change, also if the shard turns out to be wrong at its end; who asks for a sample
+    /// then sees the error. Where the index has no hashes, bytes within a member that were changed
+    /// on the way are not noticed, now or later. A fetch that a reader began goes on beside it, and
+    /// is dropped if the dataset ends before.
+    bool wait_for_whole_shards = false;
     /// The fetchers for remote samples with Access::kRange; null: the cache's, or the standard
     /// ones.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
@@ -270,6 +280,7 @@ class SHARDWISE_EXPORT Dataset {
   void gather_as_read(std::span<const std::uint64_t> numbers, const std::string& field,
                       std::span<std::int64_t> offsets,
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
+  [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
   inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,7 @@ struct VerifyOptions {
   CancelToken cancel = {};
   /// Brings remote shards; none: they cannot be verified.
   RemoteAccess remote = nullptr;
-  /// Called with the progress of this one shard.
+  /// Called with the progress of this one shard; by verify_shards() with that of all of them.
   ProgressCallback progress = {};
 };
 
@@ -33,6 +34,17 @@ struct VerifyOptions {
 ///   hashes.
 SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                                          const VerifyOptions& options = {});
+
+/// Holds all shards against the index, and reports on each, in their order, what verify_shard()
+/// returns. Of remote shards up to 16 are looked at at a time; in full fewer, so that temporary
+/// files take no more than 1 GiB, or a shard.
+///
+/// @param report  is called on this thread, never beside `options.progress`.
+/// Errors: as verify_shard; what `report` throws ends it.
+SHARDWISE_EXPORT void verify_shards(
+    const Index& index, const VerifyOptions& options,
+    const std::function<void(std::uint64_t shard, const std::optional<std::string>& problem)>&
+        report);
 
 /// As verify_shard(), for a copy of the shard at `path`: of the file as it is stored, or, if the
 /// shard is compressed, of what it expands to. The copy's time is not looked at; nor, in full, what

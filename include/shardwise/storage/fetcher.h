@@ -183,6 +183,9 @@ class SHARDWISE_EXPORT Fetchers {
     std::string netrc_file = {};
     /// Transfers that talk to one host at a time; others wait. 0: as many as there are.
     int max_connections_per_host = 0;
+    /// Requests at a time for one shard of 32 MiB or more that goes into a cache, if its server
+    /// gives parts of it and says its version (an ETag or Last-Modified). 1: one, for the whole.
+    int max_connections_per_shard = 4;
     S3Options s3 = {};
     /// Where files are today: a URL that begins with `from` is fetched from `to` and what follows
     /// `from`; the query of `to`, say a signature, comes last. The first that fits is taken. What
@@ -220,6 +223,8 @@ class SHARDWISE_EXPORT Fetchers {
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
   [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;
+  /// As the options say, and no more than they let talk to one host.
+  [[nodiscard]] int max_connections_per_shard() const noexcept;
 
  private:
   struct Impl;

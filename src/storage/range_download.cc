@@ -1,0 +1,202 @@
+#include "storage/range_download.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/fork.h"
+#include "base/text.h"
+#include "storage/backoff.h"
+#include "storage/byte_ranges.h"
+#include "storage/fetch_failure.h"
+
+// Each thread takes the next piece of what nobody has asked for, fetches it with a request of its
+// own, and takes another. So the pieces come nearly in order, which is what a reader of the shard
+// wants and what the hash of the whole needs: the calling thread follows behind the first gap.
+//
+//   |== there ==|-- coming, piece 5 --|== there (6) ==|-- coming, 7 --|   left_   |
+//               ^ advance(end)                                        ^ the next piece
+//
+// A reader that waits for a byte far ahead has the next piece begin there.
+//
+// A piece is never begun anew by itself once it has delivered bytes: its thread resumes it where it
+// was cut, or fails. So what was written is never written again, and readers may map it.
+//
+// The first failure stops the others, by a flag that all their requests look at.
+
+namespace shardwise {
+namespace {
+
+using detail::ByteRanges;
+
+/// A piece takes a connection long enough that asking for it costs little, and not so long that one
+/// who wants something else waits for it. Of very large files the pieces are larger.
+constexpr std::uint64_t kLeastPieceBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kMostPieceBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kPieces = 32;
+/// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
+constexpr std::uint64_t kAlignment = 4096;
+/// How soon the calling thread sees that it was cancelled.
+constexpr std::chrono::milliseconds kCancelSeenWithin{50};
+
+class Download {
+ public:
+  explicit Download(const RangeDownload& what)
+      : what_(what),
+        piece_bytes_(std::clamp(what.size_bytes / kPieces, kLeastPieceBytes, kMostPieceBytes)) {
+    left_.add(0, what.size_bytes);
+  }
+
+  void run() {
+    Threads threads(*this);
+    const std::uint64_t num_pieces = (what_.size_bytes + piece_bytes_ - 1) / piece_bytes_;
+    const auto num =
+        std::min(num_pieces, static_cast<std::uint64_t>(std::max(1, what_.num_connections)));
+    for (std::uint64_t i = 0; i < num; ++i) threads.start();
+    follow();
+    threads.join();
+    const Lock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  using Piece = std::pair<std::uint64_t, std::uint64_t>;
+
+  /// Those that fetch. None is left when this goes.
+  class Threads {
+   public:
+    explicit Threads(Download& of) : of_(of) {}
+    ~Threads() {
+      of_.stop_ = true;
+      threads_.join();
+    }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+    void start() {
+      {
+        const Lock lock(of_.mutex_);
+        ++of_.num_running_;
+      }
+      try {
+        threads_.start([&of = of_] { of.work(); }, "sw-part");
+      } catch (...) {
+        const Lock lock(of_.mutex_);
+        if (--of_.num_running_ == 0) throw;  // otherwise those that are there do it all
+      }
+    }
+    void join() { threads_.join(); }
+
+   private:
+    Download& of_;
+    WorkerThreads threads_;
+  };
+
+  /// Passes a piece on, and keeps count of what came.
+  class PieceSink : public Fetcher::Sink {
+   public:
+    PieceSink(Download& to, const Piece& piece) : to_(to), begin_(piece.first), at_(piece.first) {}
+    void write(std::string_view bytes) override {
+      to_.what_.write(at_, bytes);
+      {
+        const Lock lock(to_.mutex_);
+        to_.there_.add(at_, at_ + bytes.size());
+      }
+      at_ += bytes.size();
+      to_.changed_.notify_all();
+    }
+    bool restart() override { return at_ == begin_; }
+
+   private:
+    Download& to_;
+    const std::uint64_t begin_;
+    std::uint64_t at_;
+  };
+
+  std::optional<Piece> take() {
+    const std::vector<std::uint64_t> wanted = what_.wanted();
+    const Lock lock(mutex_);
+    if (stop_ || left_.empty()) return std::nullopt;
+    Piece piece = left_.first();
+    for (const std::uint64_t byte : wanted) {
+      const auto gap = left_.find(byte);
+      if (!gap) continue;  // it is coming already
+      piece = {std::max(gap->first, byte - byte % kAlignment), gap->second};
+      break;
+    }
+    piece.second = std::min(piece.second, piece.first + piece_bytes_);
+    left_.remove(piece.first, piece.second);
+    return piece;
+  }
+
+  void fetch(const Piece& piece) {
+    PieceSink sink(*this, piece);
+    Fetcher::Request request = what_.request;
+    request.range = {piece.first, piece.second};
+    request.cancel = &stop_;
+    const Fetcher::Stat file = what_.fetchers.fetch(request, sink);
+    if (!file.size_bytes || *file.size_bytes == what_.size_bytes) return;
+    throw_bad_part(request.url,
+                   "the file has " + human_count(*file.size_bytes) + " bytes, and not " +
+                       human_count(what_.size_bytes),
+                   "index it again");
+  }
+
+  void work() noexcept {
+    std::exception_ptr failure;
+    try {
+      while (const auto piece = take()) fetch(*piece);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      const Lock lock(mutex_);
+      // That of those which were stopped for it comes later.
+      if (failure && !failure_) failure_ = failure;
+      if (failure) stop_ = true;
+      --num_running_;
+    }
+    changed_.notify_all();
+  }
+
+  /// Follows behind what came, until no thread is at work.
+  void follow() {
+    for (std::uint64_t done = 0;;) {
+      std::uint64_t end = 0;
+      bool is_over = false;
+      {
+        const Lock lock(mutex_);
+        end = there_.first_missing(0);
+        is_over = num_running_ == 0;
+        if (end == done && !is_over) {
+          changed_.wait_for(mutex_, kCancelSeenWithin);
+          end = there_.first_missing(0);
+        }
+      }
+      check_cancelled(what_.request);
+      if (end > done) what_.advance(end);
+      done = end;
+      if (is_over) return;
+    }
+  }
+
+  const RangeDownload& what_;
+  const std::uint64_t piece_bytes_;
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  Condition changed_;
+  ByteRanges left_ SHARDWISE_GUARDED_BY(mutex_);   // that nobody has asked for
+  ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);  // that were written
+  std::uint64_t num_running_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::exception_ptr failure_ SHARDWISE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void download_ranges(const RangeDownload& what) { Download(what).run(); }
+
+}  // namespace shardwise

@@ -1,0 +1,414 @@
+// faults.md 65
+// Samples of a remote shard that is still coming.
+#include <sys/wait.h>
+
+#include <atomic>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "base/fork.h"
+#include "data/early_shards.h"
+#include "index/segment_of.h"
+#include "ingest/sample_check.h"
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/make_remote_access.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/index/defect_policies.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/order/sampler.h"
+#include "storage/fetch_support.h"
+#include "storage/test_http_server.h"
+#include "support/process.h"
+#include "support/support.h"
+
+namespace shardwise {
+namespace {
+
+using test::error_code;
+using test::error_text;
+using test::TempDir;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kSamples = 72;
+constexpr std::size_t kSampleBytes = 128 << 10;
+constexpr std::size_t kPauseAt = 4 << 20;
+
+std::string name_of(std::uint64_t i) { return "sample" + std::to_string(100 + i); }
+std::string content(std::uint64_t i) {
+  return test::some_bytes(kSampleBytes, static_cast<std::uint32_t>(i + 1));
+}
+/// A sample of which no byte has come while the server pauses.
+constexpr std::uint64_t kLate = kSamples - 1;
+
+class EarlyShardTest : public ::testing::Test {
+ protected:
+  EarlyShardTest() {
+    test::TarBuilder tar;
+    for (std::uint64_t i = 0; i < kSamples; ++i) {
+      headers_.push_back(tar.size());
+      tar.file(name_of(i) + ".bin", content(i)).file(name_of(i) + ".cls", std::to_string(i));
+    }
+    body_ = tar.end().bytes();
+  }
+
+  /// Serves the shard, indexes it, and has the server pause in it from now on.
+  void serve(bool hashes = false, test::ServedFile how = {}) {
+    how.body = body_;
+    server_.serve(kPath, how);
+    build_index(dir_ / "x.idx", {server_.url(kPath)},
+                {.content = {.hashes = hashes}, .remote = make_remote_access()});
+    gets_before_ = server_.gets(kPath);
+    how_ = how;
+    pause();
+  }
+  void pause() {
+    *pauses_ = true;
+    how_.pause_at = kPauseAt;
+    how_.pauses = pauses_;
+    server_.serve(kPath, how_);
+  }
+  void go_on() { *pauses_ = false; }
+  int gets() const { return server_.gets(kPath) - gets_before_; }
+
+  std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
+    Fetchers::Options options = test::quick_options();
+    options.low_speed_time = std::chrono::seconds(60);
+    return ShardCache::open({.directory = dir_ / "cache",
+                             .budget_bytes = budget_bytes,
+                             .fetchers = std::make_shared<const Fetchers>(options)});
+  }
+  Dataset open(std::shared_ptr<ShardCache> in, Dataset::Options options = {}) const {
+    options.cache = std::move(in);
+    return Dataset::open(dir_ / "x.idx", options);
+  }
+  static void wait_for_the_whole(const ShardCache& cache) {
+    while (cache.stats().fetched == 0) std::this_thread::yield();
+  }
+  /// True if the shard has its name in the cache.
+  bool is_in_cache() const {
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
+      if (entry.path().extension() == ".tar") return true;
+    }
+    return false;
+  }
+
+  static constexpr char kPath[] = "/a.tar";
+  TempDir dir_;
+  test::TestHttpServer server_;
+  std::string body_;
+  std::vector<std::size_t> headers_;  // where each sample's first header is
+  test::ServedFile how_;
+  int gets_before_ = 0;
+  std::shared_ptr<std::atomic<bool>> pauses_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+void expect_sample(const Dataset& data, std::uint64_t i) {
+  const Sample sample = data[i];
+  EXPECT_EQ(sample.key(), name_of(i));
+  EXPECT_TRUE(test::same(sample["bin"], content(i)));
+  EXPECT_EQ(sample.integer("cls"), static_cast<std::int64_t>(i));
+  EXPECT_TRUE(test::same(sample.copy("bin"), content(i)));
+}
+
+TEST_F(EarlyShardTest, ASampleIsReadBeforeItsShardIsWhole) {
+  serve();
+  const auto in = cache();
+  const Dataset data = open(in);
+  const Sample first = data[0];
+  expect_sample(data, 0);
+  expect_sample(data, 3);
+  EXPECT_EQ(in->stats().fetched, 0U);
+  EXPECT_FALSE(is_in_cache());
+  EXPECT_EQ(data.try_get(0), std::nullopt) << "what may have to be waited for";
+  const std::vector<std::uint64_t> some = {2, 0, 1};
+  std::size_t next = 0;
+  for (const Sample& sample : data.samples(some)) EXPECT_EQ(sample.key(), name_of(some[next++]));
+  EXPECT_EQ(next, some.size());
+
+  go_on();
+  expect_sample(data, kLate);
+  wait_for_the_whole(*in);
+  for (std::uint64_t i = 0; i < kSamples; ++i) expect_sample(data, i);
+  EXPECT_TRUE(data.try_get(0).has_value());
+  EXPECT_TRUE(test::same(first["bin"], content(0)));
+  EXPECT_EQ(gets(), 1);
+  EXPECT_EQ(in->stats().misses, 1U);
+}
+
+TEST_F(EarlyShardTest, AnotherReaderOfTheProcessFollowsTheFetchThatIsThere) {
+  serve();
+  const auto in = cache();
+  const Dataset data = open(in), other = open(in);
+  expect_sample(data, 0);
+  expect_sample(other, 1);
+  go_on();
+  expect_sample(other, kLate);
+  expect_sample(data, kLate);
+  EXPECT_EQ(gets(), 1);
+}
+
+TEST_F(EarlyShardTest, AReaderFollowsWhatIsFetchedAhead) {
+  serve();
+  const auto in = cache();
+  const Dataset data = open(in);
+  const auto order = make_sampler(data, {.kind = Sharded{}});
+  const ShardPrefetcher ahead(data, *order);
+  while (gets() == 0) std::this_thread::yield();
+  expect_sample(data, 0);
+  EXPECT_FALSE(is_in_cache());
+  go_on();
+  expect_sample(data, kLate);
+  EXPECT_EQ(gets(), 1);
+}
+
+TEST_F(EarlyShardTest, ViewsOfAShardThatCameAreUses) {
+  serve();
+  const auto in = cache(body_.size());
+  const Dataset data = open(in);
+  std::optional<Sample> sample = data[0];
+  go_on();
+  while (!is_in_cache()) std::this_thread::yield();
+  wait_for_the_whole(*in);
+  server_.serve("/b", {.body = "another"});
+  const auto make_room = [&] {
+    CacheAccess::get(*in, {.source = {.url = server_.url("/b"), .source_bytes = 7}});
+  };
+  make_room();
+  EXPECT_EQ(in->stats().evicted, 0U);
+  EXPECT_EQ(in->stats().bypassed, 1U);
+  EXPECT_TRUE(test::same((*sample)["bin"], content(0)));
+  sample.reset();
+  make_room();
+  EXPECT_EQ(in->stats().evicted, 1U) << "an idle one is let go of";
+}
+
+TEST_F(EarlyShardTest, WhoWaitsForWholeShardsGetsThem) {
+  serve();
+  const auto in = cache();
+  const Dataset data = open(in, {.wait_for_whole_shards = true});
+  std::thread server([&] {
+    while (gets() == 0) std::this_thread::yield();
+    go_on();
+  });
+  expect_sample(data, 0);
+  EXPECT_EQ(in->stats().fetched, 1U);
+  server.join();
+}
+
+TEST_F(EarlyShardTest, OfAShardWithAWrongHeaderTheSamplesBeforeItComeAndItIsAnError) {
+  serve();
+  constexpr std::uint64_t kWrong = 10;
+  how_.body[headers_[kWrong]] ^= 1;  // its name
+  test::TarBuilder::fix_checksum(how_.body.data() + headers_[kWrong]);
+  pause();
+  const auto in = cache();
+  const Dataset data = open(in);
+  expect_sample(data, kWrong - 1);
+  go_on();
+  const std::string text = error_text([&] { static_cast<void>(data[kWrong]); });
+  EXPECT_THAT(text, AllOf(HasSubstr("a.tar"), HasSubstr(name_of(kWrong)),
+                          HasSubstr("not the shard that was indexed")));
+  EXPECT_EQ(error_code([&] { static_cast<void>(data[kWrong]); }), ErrorCode::kStaleIndex);
+  EXPECT_FALSE(is_in_cache());
+}
+
+TEST_F(EarlyShardTest, WithHashesNoWrongByteOfAMemberIsGivenOut) {
+  serve(/*hashes=*/true);
+  constexpr std::uint64_t kWrong = 10;
+  how_.body[headers_[kWrong] + 5000] ^= 1;
+  pause();
+  const auto in = cache();
+  const Dataset data = open(in);
+  expect_sample(data, kWrong - 1);
+  go_on();
+  EXPECT_THAT(error_text([&] { static_cast<void>(data[kWrong]); }),
+              AllOf(HasSubstr("a.tar"), HasSubstr("not those that were indexed")));
+  EXPECT_FALSE(is_in_cache());
+}
+
+TEST_F(EarlyShardTest, WhatCameWrongOnceIsFetchedAgainAndRead) {
+  serve();
+  const auto wrong = std::make_shared<std::atomic<int>>(0);
+  how_.before_get = [wrong, at = headers_[10]](test::ServedFile& file) {
+    if ((*wrong)++ < 2) file.body[at] ^= 1;  // the first time, and back
+  };
+  pause();
+  go_on();
+  const Dataset data = open(cache());
+  expect_sample(data, 10);
+  EXPECT_EQ(gets(), 2);
+}
+
+// A server without ranges begins anew where it was cut.
+TEST_F(EarlyShardTest, ViewsStayAsTheyAreIfTheTransferBeginsAnew) {
+  serve(false, {.has_ranges = false});
+  const auto begun = std::make_shared<std::atomic<int>>(0);
+  how_.cut_after = kPauseAt + (1 << 20);
+  how_.num_cuts = 1;
+  how_.before_get = [begun, at = headers_[0] + 5000](test::ServedFile& file) {
+    if (++*begun == 2) file.body[at] ^= 1;  // a byte of the first member, which no header shows
+  };
+  pause();
+  const Dataset data = open(cache());
+  const Sample early = data[0];
+  EXPECT_TRUE(test::same(early["bin"], content(0)));
+  go_on();
+  expect_sample(data, kLate);
+  EXPECT_EQ(gets(), 2);
+  EXPECT_TRUE(test::same(early["bin"], content(0))) << "it is of the first transfer";
+}
+
+TEST_F(EarlyShardTest, ACutTransferGoesOnAndNothingIsWaitedForTwice) {
+  serve();
+  how_.cut_after = kPauseAt + 1000;
+  how_.num_cuts = 1;
+  pause();
+  const Dataset data = open(cache());
+  expect_sample(data, 0);
+  go_on();
+  for (std::uint64_t i = 0; i < kSamples; ++i) expect_sample(data, i);
+  EXPECT_EQ(gets(), 2);
+}
+
+TEST_F(EarlyShardTest, WhatEndsTheFetchIsToldToWhoWaitsAndNotTriedAgain) {
+  serve();
+  how_.cut_after = kPauseAt + 1000;
+  pause();
+  const auto in = cache();
+  const Dataset data = open(in);
+  expect_sample(data, 0);
+  server_.remove(kPath);  // the answer that began goes on, to where it is cut
+  go_on();
+  EXPECT_THAT(error_text([&] { static_cast<void>(data[kLate]); }),
+              AllOf(HasSubstr("a.tar"), HasSubstr("404")));
+  EXPECT_EQ(gets(), 2);
+  EXPECT_FALSE(is_in_cache());
+}
+
+TEST_F(EarlyShardTest, CancellingEndsWaitingAndADatasetEndsWithoutItsShard) {
+  serve();
+  std::atomic<bool> cancel{false};
+  {
+    const Dataset data = open(cache(), {.cancel = &cancel});
+    expect_sample(data, 0);
+    std::thread user([&] {
+      while (gets() == 0) std::this_thread::yield();
+      cancel = true;
+    });
+    EXPECT_EQ(error_code([&] { static_cast<void>(data[kLate]); }), ErrorCode::kCancelled);
+    user.join();
+  }
+  {
+    const Dataset data = open(cache());
+    expect_sample(data, 0);
+  }  // its shard never comes
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
+    ADD_FAILURE() << entry.path() << " is left";
+  }
+}
+
+TEST_F(EarlyShardTest, ManyThreadsReadWhileItComes) {
+  how_.drip_bytes = 256 << 10;
+  how_.drip_wait = std::chrono::milliseconds(1);
+  serve(/*hashes=*/true, how_);
+  go_on();
+  const auto in = cache();
+  const Dataset data = open(in);
+  std::deque<std::thread> readers;
+  std::atomic<int> num_wrong{0};
+  for (std::uint32_t thread = 0; thread < 4; ++thread) {
+    readers.emplace_back([&, thread] {
+      std::minstd_rand random(thread + 1);
+      for (int n = 0; n < 100; ++n) {
+        const std::uint64_t i = random() % kSamples;
+        const Sample sample = data[i];
+        if (sample["bin"] != content(i)) ++num_wrong;
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(num_wrong, 0);
+  EXPECT_EQ(gets(), 1);
+}
+
+#ifndef __SANITIZE_THREAD__  // it lets no thread begin in a child of a process with threads
+
+TEST_F(EarlyShardTest, WhenTheFetchingProcessIsKilledAnotherFetchesTheShard) {
+  serve();
+  struct Told {
+    std::atomic<bool> has_read{false};
+  };
+  const test::Shared<Told> told;
+  test::Child child([&]() -> std::string {
+    const Dataset data = open(cache());
+    const Sample sample = data[0];
+    if (sample["bin"] != content(0)) return "wrong bytes";
+    told->has_read = true;
+    const Sample late = data[kLate];
+    return late["bin"] == content(kLate) ? "" : "wrong bytes";
+  });
+  while (!told->has_read) std::this_thread::yield();
+  const auto in = cache();
+  const Dataset data = open(in);
+  std::thread reader([&] { expect_sample(data, 0); });  // it waits for the other process
+  while (in->stats().waits == 0) std::this_thread::yield();
+  child.kill();
+  EXPECT_EQ(child.wait(), "killed by signal 9");
+  go_on();
+  reader.join();
+  expect_sample(data, kLate);
+  EXPECT_EQ(gets(), 2);
+}
+
+TEST_F(EarlyShardTest, AForkedChildReadsWhatItsParentFollows) {
+  serve();
+  const auto in = cache();
+  const Dataset data = open(in);
+  const Sample early = data[0];
+  test::Child child([&]() -> std::string {
+    if (early["bin"] != content(0)) return "wrong bytes";
+    const Sample late = data[kLate];  // it waits for the parent, as another process does
+    return late["bin"] == content(kLate) ? "" : "wrong bytes";
+  });
+  go_on();
+  expect_sample(data, kLate);
+  EXPECT_EQ(child.wait(), "");
+  EXPECT_EQ(gets(), 1);
+}
+
+#endif
+
+// The check of a sample against its part of a shard, for every single bit that could be wrong.
+TEST(SampleCheckTest, NoFlippedBitOfAHeaderPasses) {
+  const TempDir dir;
+  test::TarBuilder tar;
+  tar.file("a/x.txt", "one").file("a/x.cls", "1").entry("d/", '5', "");
+  tar.pax({{"path", std::string(120, 'n') + ".txt"}}).file("short", "two").end();
+  const std::string path = dir / "0.tar";
+  test::write_file(path, tar.bytes());
+  build_index(dir / "x.idx", {path}, {.content = {.hashes = true}});
+  const auto index = Index::open(dir / "x.idx");
+  const SegmentView segment = segment_of(*index, 0);
+  ASSERT_EQ(segment.num_samples(), 2U);
+  for (std::uint32_t local = 0; local < 2; ++local) {
+    const auto part = detail::part_of_sample(segment, local);
+    ASSERT_TRUE(part);
+    std::string bytes = tar.bytes().substr(part->first, part->second - part->first);
+    EXPECT_TRUE(detail::holds_sample(segment, local, bytes, part->first, false));
+    for (const MemberRecord& member : segment.members(local)) {
+      const std::size_t data_at = member.data_offset() - part->first;
+      for (std::size_t i = data_at - 512; i < data_at + member.size_bytes; ++i) {
+        bytes[i] ^= 1;
+        EXPECT_FALSE(detail::holds_sample(segment, local, bytes, part->first, false)) << i;
+        bytes[i] ^= 1;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardwise
