@@ -23,11 +23,36 @@ constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{64} << 20;
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
-/// SQLite's authorizer: permits reading, and nothing else.
-int authorize(void*, int action, const char*, const char* second, const char*, const char*) {
+/// The tables that may be queried: ours, and SQLite's own over JSON and numbers.
+constexpr const char* kTables[] = {"samples", "members",   "shards",    "fields",
+                                   "skipped", "json_each", "json_tree", "generate_series"};
+
+/// Names of the tables that SQLite has of its own, as it was built; some tell of this process.
+using OtherTables = std::vector<std::string>;
+
+OtherTables other_tables(const sqlite::Database& db) {
+  OtherTables others;
+  sqlite::Statement modules = db.prepare("PRAGMA module_list");
+  while (modules.step()) {
+    const std::string name = modules.bytes(0);
+    const auto is_it = [&](const char* ours) { return name == ours; };
+    if (std::ranges::none_of(kTables, is_it)) others.push_back(name);
+  }
+  return others;
+}
+
+/// SQLite's authorizer: permits reading, though not `others`, and nothing else.
+int authorize(void* others, int action, const char* first, const char* second, const char*,
+              const char*) {
   switch (action) {
+    case SQLITE_READ: {
+      const auto is_it = [&](const std::string& other) {
+        return first != nullptr && sqlite3_stricmp(first, other.c_str()) == 0;
+      };
+      return std::ranges::any_of(*static_cast<const OtherTables*>(others), is_it) ? SQLITE_DENY
+                                                                                  : SQLITE_OK;
+    }
     case SQLITE_SELECT:
-    case SQLITE_READ:
     case SQLITE_RECURSIVE:
       return SQLITE_OK;
     case SQLITE_FUNCTION:
@@ -39,7 +64,7 @@ int authorize(void*, int action, const char*, const char* second, const char*, c
 }
 
 /// As SQLite advises for databases and SQL that are not trusted.
-void limit(sqlite3* db) {
+void limit(sqlite3* db, OtherTables& others) {
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 26);
   sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, static_cast<int>(kMaxQueryBytes));
   sqlite3_limit(db, SQLITE_LIMIT_COLUMN, 1000);
@@ -49,23 +74,22 @@ void limit(sqlite3* db) {
   sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
   sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000);
   sqlite3_limit(db, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
-  sqlite3_set_authorizer(db, authorize, nullptr);
+  sqlite3_set_authorizer(db, authorize, &others);
 }
 
-/// Restricts a connection to queries of these tables: ours, and SQLite's own over JSON and numbers.
-/// SQLite creates such tables when they are first named, by a CREATE TABLE that limit() forbids.
-/// So a table that is not named here can never be queried.
-void make_ready(sqlite::Database& db, QueryTables& tables) {
+/// Restricts a connection to queries of kTables. SQLite creates tables of this kind when they are
+/// first named, older versions by a CREATE TABLE that limit() forbids: so they are named here.
+void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others) {
   tables.add_to(db.handle());
-  for (const char* table : {"samples", "members", "shards", "fields", "skipped", "json_each",
-                            "json_tree", "generate_series"}) {
+  for (const char* table : kTables) {
     db.execute("PRAGMA table_info(" + std::string(table) + ")");
   }
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   db.execute("PRAGMA temp_store = FILE");
   db.execute("PRAGMA cache_size = -" + std::to_string(kSortInMemoryBytes / 1024));
-  limit(db.handle());
+  others = other_tables(db);
+  limit(db.handle(), others);
 }
 
 /// What to do about a query that SQLite refused with this code and this text.
@@ -103,7 +127,7 @@ struct Query::Impl {
         scratch(scratch_bytes),
         db(sqlite::Database::in_memory(scratch.vfs_name().c_str())) {
     const ForkSection section;
-    make_ready(db, tables);
+    make_ready(db, tables, others);
     sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
   }
   ~Impl() {
@@ -169,6 +193,7 @@ struct Query::Impl {
   QueryTables tables;
   const std::uint64_t scratch_bytes;
   sqlite::ScratchFiles scratch;
+  OtherTables others;  // while the database lives
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;

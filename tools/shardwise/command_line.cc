@@ -132,7 +132,7 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
 }
 
 /// Text of CLI11's validators, as people say it: of IsMember "--on-bad: x not in {a,b}", of Range
-/// "--batch: Value 0 not in range 1 to 9".
+/// "--batch: Value 0 not in range 1 to 9", in newer ones "[1 - 9]".
 std::string plain_validation(const std::string& text) {
   const std::size_t colon = text.find(": ");
   if (colon == std::string::npos) return text;
@@ -150,8 +150,13 @@ std::string plain_validation(const std::string& text) {
   }
   const std::size_t range = rest.rfind(" not in range ");
   if (rest.starts_with("Value ") && range != std::string::npos) {
-    return name + in_quotes(rest.substr(6, range - 6)) + " is not a number from " +
-           rest.substr(range + 14);
+    std::string bounds = rest.substr(range + 14);
+    if (const std::size_t dash = bounds.find(" - ");
+        dash != std::string::npos && bounds.starts_with('[') && bounds.ends_with(']')) {
+      bounds = bounds.substr(1, dash - 1) + " to " + bounds.substr(dash + 3);
+      bounds.pop_back();
+    }
+    return name + in_quotes(rest.substr(6, range - 6)) + " is not a number from " + bounds;
   }
   return text;
 }
