@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/error_types.h"
 #include "ingest/remote_shards.h"
 #include "support/support.h"
 

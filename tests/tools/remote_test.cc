@@ -121,7 +121,7 @@ TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
   EXPECT_EQ(told.err.find("waiting", at + word.size()), std::string::npos) << told.err;
   EXPECT_THAT(index(outage, {"--quiet"}).err, IsEmpty());
 
-  const Finished once = index({503}, {"--quiet", "--retry-for", "0"});
+  const Finished once = index(outage, {"--quiet", "--retry-for", "0"});
   EXPECT_EQ(once.code, 1);
   EXPECT_THAT(once.err, AllOf(HasSubstr("(HTTP status 503, after 1 attempt); try again later, or "
                                         "for longer (--retry-for)")));
@@ -140,7 +140,7 @@ TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
   build();
   const auto fetched = [&](const char* nodes) {
     epoch({"--prefetch", "0"});  // all are there
-    return epoch({"--world", "2", "--rank", "0", "--streams", "2", "--no-shuffle", "--nodes", nodes,
+    return epoch({"--world", "2", "--rank", "0", "--streams", "2", "--nodes", nodes,
                   "--cache-bytes", "60%", "--threads", "0", "--prefetch", "0"})["cache"]["fetched"];
   };
   EXPECT_EQ(fetched("2"), 0) << "those that this rank needs stay";
