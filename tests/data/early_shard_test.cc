@@ -387,7 +387,8 @@ TEST(SampleCheckTest, NoFlippedBitOfAHeaderPasses) {
   const TempDir dir;
   test::TarBuilder tar;
   tar.file("a/x.txt", "one").file("a/x.cls", "1").entry("d/", '5', "");
-  tar.pax({{"path", std::string(120, 'n') + ".txt"}}).file("short", "two").end();
+  const std::string long_name(120, 'n');
+  tar.pax({{"path", long_name + ".txt"}}).file("short", "two").end();
   const std::string path = dir / "0.tar";
   test::write_file(path, tar.bytes());
   build_index(dir / "x.idx", {path}, {.content = {.hashes = true}});

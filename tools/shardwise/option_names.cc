@@ -52,6 +52,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"Fetchers::Options::allow_pipe", "--allow-pipe"},
     {"Fetchers::Options::ca_file", "--ca-file"},
     {"Fetchers::Options::headers", "--http-header"},
+    {"Fetchers::Options::max_connections_per_host", "--host-connections"},
+    {"Fetchers::Options::max_connections_per_shard", "--shard-connections"},
     {"Fetchers::Options::moved", "--url-base"},
     {"Fetchers::Options::retry_for", "--retry-for"},
     {"ShardCache::Options::budget_bytes", "--cache-bytes"},
