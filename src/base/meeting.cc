@@ -318,15 +318,22 @@ void Meeting::wait_for(const std::function<bool()>& condition) {
     }
     pump(kSlice);
     if (condition()) return;
-    if (options_.cancel.is_cancelled()) {
-      leave_interrupted();
-    }
-    if (Clock::now() >= deadline_) throw_late();
+    throw_if_due();
     take_notice(missing_ + (all_came_ ? " to connect" : ""));
   }
 }
 
 /// Sends and receives, and waits for something to receive for `most`.
+void Meeting::throw_if_due() {
+  if (options_.cancel.is_cancelled()) leave_interrupted();
+  if (Clock::now() >= deadline_) throw_late();
+}
+
+void Meeting::look() {
+  pump(milliseconds(0));
+  throw_if_due();
+}
+
 void Meeting::pump(milliseconds most) {
   const bool sent = send_some(socket_, output_);
   const short output = output_.empty() ? short{0} : short{POLLOUT};

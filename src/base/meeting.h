@@ -73,6 +73,9 @@ class SHARDWISE_EXPORT Meeting {
   /// Waits until a rank has set it.
   [[nodiscard]] std::string get(const std::string& key);
   void finish();
+  /// While something else connects the ranks: throws what has ended the meeting, or is to end it
+  /// now. Does not wait.
+  void look();
 
   /// Ends the meeting for all other ranks with this error.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
@@ -89,6 +92,7 @@ class SHARDWISE_EXPORT Meeting {
   [[nodiscard]] bool hear_welcome(std::uint16_t port, Search& search);
   void send_hello();
   void wait_for(const std::function<bool()>& condition);
+  void throw_if_due();
   void pump(std::chrono::milliseconds most);
   void handle(const std::string& message);
   void check_time(const std::string& waiting_for);

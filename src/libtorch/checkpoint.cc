@@ -12,11 +12,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/cancel_scope.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/text.h"
+#include "libtorch/group_access.h"
 #include "libtorch/optimizer_state.h"
 #include "libtorch/tensor_view.h"
 #include "order/checkpoint_format.h"
@@ -205,12 +207,21 @@ std::string numbered(const std::string& path, int number) {
 }
 
 /// The bytes of a checkpoint, all of which were held against its hashes.
+/// Errors: Cancelled, after a piece of it, if the thread's CancelScope says so.
 torch::Tensor read_checked(const std::string& path) {
+  constexpr std::size_t kPiece = std::size_t{1} << 24;
   const File file = File::open_read(path);
   auto bytes = torch::empty({static_cast<std::int64_t>(file_identity(file.fd(), path).size_bytes)},
                             torch::kUInt8);
-  const std::size_t size = file.read_at(0, static_cast<char*>(bytes.data_ptr()),
-                                        static_cast<std::size_t>(bytes.numel()));
+  const auto expected = static_cast<std::size_t>(bytes.numel());
+  std::size_t size = 0;
+  while (size < expected) {
+    if (size > 0) shardwise::detail::CancelScope::throw_if_cancelled();
+    const std::size_t piece = std::min(kPiece, expected - size);
+    const std::size_t got = file.read_at(size, static_cast<char*>(bytes.data_ptr()) + size, piece);
+    size += got;
+    if (got < piece) break;  // it was cut meanwhile
+  }
   bytes = bytes.narrow(0, 0, static_cast<std::int64_t>(size));
   for (const CheckpointPart& part :
        shardwise::detail::parse_checkpoint(view_of(bytes), path).parts) {
@@ -474,6 +485,9 @@ bool CheckpointFile::exists(const std::string& path) {
 std::optional<Checkpoint> CheckpointFile::read() {
   torch::Tensor bytes;  // undefined: there is no file
   std::string path;
+  const auto stop = GroupAccess::stop_state(group_);
+  std::optional<shardwise::detail::CancelScope> scope;
+  if (stop) scope.emplace(stop->flag());
   on_first_rank(group_, [&] {
     damaged_.clear();
     std::exception_ptr first;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "libtorch/stop_state.h"
@@ -20,7 +21,9 @@ struct SHARDWISE_EXPORT GroupAccess {
   static std::int64_t add_with_count(const ProcessGroup& group, const torch::Tensor& tensor,
                                      std::int64_t count, const char* name);
   /// A group that somebody else made.
-  static ProcessGroup adopt(std::unique_ptr<detail::Collectives> collectives);
+  /// @param stop  what its calls carry, once it is there; nullptr: nothing.
+  static ProcessGroup adopt(std::unique_ptr<detail::Collectives> collectives,
+                            std::shared_ptr<StopState> stop);
 
   /// Calls of this process so far: exchanges, and collectives with which more went along.
   struct Counts {
@@ -31,6 +34,11 @@ struct SHARDWISE_EXPORT GroupAccess {
 
   // For ranks that stop together.
 
+  /// The guard's group, whose calls carry its word.
+  /// Errors: InvalidArgument, if it has one already; those of `make`.
+  static ProcessGroup join(
+      StopGuard& guard,
+      const std::function<ProcessGroup(const std::shared_ptr<StopState>& state)>& make);
   /// What the group's guard shares; nullptr: it has none.
   static std::shared_ptr<StopState> stop_state(const ProcessGroup& group);
   /// False after a call that failed.

@@ -14,29 +14,64 @@ namespace {
 
 }  // namespace
 
-shardwise::detail::Meeting& MeetingStore::meeting() {
-  if (meeting_ == nullptr) throw_not_here("be used once they are connected");
-  return *meeting_;
+/// The meeting, for one call.
+class MeetingStore::Use {
+ public:
+  explicit Use(MeetingStore& store) : store_(store) {
+    const Lock lock(store_.mutex_);
+    if (store_.meeting_ == nullptr) throw_not_here("be used once they are connected");
+    meeting_ = store_.meeting_;
+    store_.in_use_ = true;
+  }
+  ~Use() {
+    const Lock lock(store_.mutex_);
+    store_.in_use_ = false;
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  shardwise::detail::Meeting* operator->() const noexcept { return meeting_; }
+
+ private:
+  MeetingStore& store_;
+  shardwise::detail::Meeting* meeting_ = nullptr;
+};
+
+void MeetingStore::look() {
+  const Lock lock(mutex_);
+  if (in_use_ || meeting_ == nullptr) return;
+  try {
+    meeting_->look();
+  } catch (...) {
+    meeting_ = nullptr;
+    throw;
+  }
+}
+
+void MeetingStore::close() noexcept {
+  const Lock lock(mutex_);
+  meeting_ = nullptr;
 }
 
 void MeetingStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
-  meeting().set(key, std::string(value.begin(), value.end()));
+  Use(*this)->set(key, std::string(value.begin(), value.end()));
 }
 
 std::vector<std::uint8_t> MeetingStore::get(const std::string& key) {
-  const std::string value = meeting().get(key);
+  const std::string value = Use(*this)->get(key);
   return {value.begin(), value.end()};
 }
 
 bool MeetingStore::check(const std::vector<std::string>& keys) {
+  const Use meeting(*this);
   for (const std::string& key : keys) {
-    if (!meeting().has(key)) return false;
+    if (!meeting->has(key)) return false;
   }
   return true;
 }
 
 void MeetingStore::wait(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) static_cast<void>(meeting().get(key));
+  const Use meeting(*this);
+  for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
 /// The meeting's own deadline counts, which is no later.

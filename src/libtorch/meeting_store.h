@@ -9,6 +9,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "base/fork.h"
 #include "base/meeting.h"
 
 namespace shardwise::libtorch::detail {
@@ -16,12 +17,18 @@ namespace shardwise::libtorch::detail {
 /// What c10d connects its groups through, while the ranks meet. In place of a TCPStore: a wait in
 /// it ends at the meeting's deadline, at a cancel, and when a rank is lost. It has what connecting
 /// needs, set, get, check and wait; the rest is an error.
+///
+/// Threads: one that connects, and beside it one that calls look() and close().
 class MeetingStore final : public c10d::Store {
  public:
   explicit MeetingStore(shardwise::detail::Meeting& meeting) : meeting_(&meeting) {}
 
+  /// As Meeting::look(), unless a call of the other thread is under way, which looks by itself.
+  /// After an error every call is one, so that the other thread comes to its end.
+  void look();
   /// From now on every call is an error: the ranks have parted.
-  void close() noexcept { meeting_ = nullptr; }
+  /// REQUIRES: no call is under way.
+  void close() noexcept;
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> get(const std::string& key) override;
@@ -36,9 +43,11 @@ class MeetingStore final : public c10d::Store {
   c10::intrusive_ptr<c10d::Store> clone();  // NOLINT(modernize-use-override): none in 1.13
 
  private:
-  shardwise::detail::Meeting& meeting();
+  class Use;
 
-  shardwise::detail::Meeting* meeting_;
+  LongMutex mutex_;  // of look() and close() against the beginning of a call
+  bool in_use_ SHARDWISE_GUARDED_BY(mutex_) = false;
+  shardwise::detail::Meeting* meeting_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise::libtorch::detail

@@ -3,19 +3,24 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <future>
 #include <optional>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 
 #include "base/agreement.h"
 #include "base/error_types.h"
+#include "base/fault_point.h"
 #include "base/fork.h"
 #include "base/letter_box.h"
 #include "base/meeting.h"
@@ -41,9 +46,19 @@ namespace {
 
 #ifndef SHARDWISE_HAVE_GLOO
 [[noreturn]] void throw_no_gloo(const std::string& where) {
-  throw Error(ErrorCode::kDistributed, "this build can run one rank only", where,
-              "build it with a LibTorch that comes with Gloo's headers, as the distribution's does "
-              "(libtorch-dev and libgloo-dev)");
+#ifdef SHARDWISE_HAVE_C10D
+  constexpr const char* kLack = "it was built without Gloo's headers";
+  constexpr const char* kOr = ", or give adopt_process_group() a group of c10d";
+#else
+  constexpr const char* kLack = "it was built without c10d";
+  constexpr const char* kOr = "";
+#endif
+  throw Error(
+      ErrorCode::kDistributed, std::string("this build can run one rank only (") + kLack + ")",
+      where,
+      std::string("build it with a LibTorch that comes with c10d and Gloo's headers, as the "
+                  "distribution's does (libtorch-dev and libgloo-dev)") +
+          kOr);
 }
 #endif
 
@@ -389,8 +404,10 @@ std::unique_ptr<detail::Collectives> collectives_of(Group* group, std::shared_pt
 }
 
 /// What all ranks must have alike to understand each other.
-Record versions() {
-  return {{"version of shardwise", SHARDWISE_VERSION}, {"version of LibTorch", TORCH_VERSION}};
+Record basics(bool has_guard) {
+  return {{"version of shardwise", SHARDWISE_VERSION},
+          {"version of LibTorch", TORCH_VERSION},
+          {"StopGuard", has_guard ? "given" : "not given"}};
 }
 
 }  // namespace
@@ -408,6 +425,55 @@ std::uint32_t next_round() {
 std::string random_name() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
+}
+
+/// Connecting has a timeout of its own: of LibTorch 1.13 most calls know no other than that with
+/// which their group was made.
+class GlooGroup final : public c10d::ProcessGroupGloo {
+ public:
+  using c10d::ProcessGroupGloo::ProcessGroupGloo;
+
+  /// Of all calls from now on.
+  void set_timeout(std::chrono::milliseconds timeout) {
+    options_->timeout = timeout;
+    for (const auto& context : contexts_) Timeout::set(*context, timeout);
+  }
+
+ private:
+  /// Gloo's own setter is in its library, with which a program need not be linked.
+  struct Timeout : ::gloo::Context {
+    static void set(::gloo::Context& context, std::chrono::milliseconds timeout) {
+      context.*(&Timeout::timeout_) = timeout;
+    }
+  };
+};
+
+/// Gloo hears of no cancel while it connects, and of no rank that has left, so a thread does it.
+/// Where this one gives up, that one goes on by itself until Gloo's timeout.
+/// Errors: those of Meeting; what c10d throws.
+c10::intrusive_ptr<GlooGroup> connect_gloo(
+    const c10::intrusive_ptr<detail::MeetingStore>& store, const RankEnvironment& environment,
+    const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
+  constexpr std::chrono::milliseconds kSlice{20};
+  std::promise<c10::intrusive_ptr<GlooGroup>> promise;
+  auto result = promise.get_future();
+  std::thread thread([promise = std::move(promise), store, rank = environment.rank,
+                      size = environment.world_size, options]() mutable {
+    try {
+      SHARDWISE_FAULT_POINT("process_group.connect");
+      promise.set_value(c10::make_intrusive<GlooGroup>(store, rank, size, options));
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  });
+  try {
+    while (result.wait_for(kSlice) != std::future_status::ready) store->look();
+  } catch (...) {
+    thread.detach();
+    throw;
+  }
+  thread.join();
+  return result.get();
 }
 
 /// Where the ranks' letter boxes are.
@@ -434,15 +500,13 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   impl->timeout = options.timeout;
   if (environment.world_size == 1) return ProcessGroup(std::move(impl));
 
-  Record record = versions();
-  record.emplace_back("StopGuard", impl->stop ? "given" : "not given");
   Meeting meeting({.ranks = environment,
                    .point = meeting_point(environment),
                    .round = next_round(),
                    .timeout = options.connect_timeout,
                    .cancel = options.cancel,
                    .notice = options.notice,
-                   .record = record});
+                   .record = basics(impl->stop != nullptr)});
   impl->places = meeting.places();
   if (!environment.knows_local) {
     const auto [rank, count] = shardwise::detail::local_rank_of(meeting.places(), environment.rank);
@@ -451,8 +515,7 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   }
   try {
     auto gloo_options = c10d::ProcessGroupGloo::Options::create();
-    // Of LibTorch 1.13 most calls know no other; all ranks are there, so connecting takes no time.
-    gloo_options->timeout = options.timeout;
+    gloo_options->timeout = std::max(meeting.time_left(), std::chrono::milliseconds(1000));
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     gloo_options->devices.push_back(
         interface != nullptr
@@ -462,8 +525,8 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
     if (environment.rank == 0) meeting.set("letters", random_name());
     meeting.set("letters " + std::to_string(environment.rank), std::to_string(impl->box->port()));
     const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank,
-                                                            environment.world_size, gloo_options);
+    auto gloo = connect_gloo(store, environment, gloo_options);
+    gloo->set_timeout(options.timeout);
     impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
     store->close();
     impl->letters = letters_of(meeting, environment);
@@ -599,39 +662,62 @@ void ProcessGroup::require_same(
 
 namespace {
 
-/// Which of the ranks of its host this one is, and how many they are.
-std::pair<int, int> find_local_rank(const ProcessGroup& group) {
-  std::vector<shardwise::detail::Meeting::Place> places;
+/// Where the ranks of a group are that did not meet here. Two exchanges.
+std::vector<Meeting::Place> find_places(const ProcessGroup& group) {
+  std::vector<Meeting::Place> places;
   for (const std::string& host : detail::host_names(group)) places.emplace_back().host = host;
-  return shardwise::detail::local_rank_of(places, group.rank());
+  const auto processes = torch::zeros({group.world_size()}, torch::kInt64);
+  processes[group.rank()] = std::int64_t{::getpid()};
+  group.all_reduce(processes);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    places[rank].process =
+        static_cast<std::uint32_t>(processes[static_cast<std::int64_t>(rank)].item<std::int64_t>());
+  }
+  return places;
 }
 
 }  // namespace
 
-ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives) {
+ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives,
+                                std::shared_ptr<StopState> stop) {
   auto impl = std::make_shared<ProcessGroup::Impl>();
   impl->environment.rank = collectives->rank();
   impl->environment.world_size = collectives->size();
   impl->environment.launcher = "a group of the program";
   impl->timeout = c10d::kUnsetTimeout;  // the group's own
   ProcessGroup group(impl);
-  if (group.world_size() == 1) return group;
-  impl->collectives = std::move(collectives);
-  group.require_same(versions());
-  const auto [rank, count] = find_local_rank(group);
-  impl->environment.local_rank = rank;
-  impl->environment.local_world_size = count;
+  if (group.world_size() > 1) {
+    impl->collectives = std::move(collectives);
+    group.require_same(basics(stop != nullptr));
+    impl->places = find_places(group);
+    const auto [rank, count] = shardwise::detail::local_rank_of(impl->places, group.rank());
+    impl->environment.local_rank = rank;
+    impl->environment.local_world_size = count;
+  }
+  impl->stop = std::move(stop);
   return group;
 }
 
 namespace detail {
+namespace {
 
-ProcessGroup adopt(c10d::ProcessGroup* group, std::shared_ptr<void> owner) {
-  return GroupAccess::adopt(collectives_of(group, std::move(owner)));
+template <class Group>
+ProcessGroup adopt_any(Group* group, std::shared_ptr<void> owner, StopGuard* guard) {
+  auto collectives = collectives_of(group, std::move(owner));
+  if (guard == nullptr) return GroupAccess::adopt(std::move(collectives), nullptr);
+  return GroupAccess::join(*guard, [&](const std::shared_ptr<StopState>& state) {
+    return GroupAccess::adopt(std::move(collectives), state);
+  });
 }
 
-ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner) {
-  return GroupAccess::adopt(collectives_of(group, std::move(owner)));
+}  // namespace
+
+ProcessGroup adopt(c10d::ProcessGroup* group, std::shared_ptr<void> owner, StopGuard* guard) {
+  return adopt_any(group, std::move(owner), guard);
+}
+
+ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner, StopGuard* guard) {
+  return adopt_any(group, std::move(owner), guard);
 }
 
 }  // namespace detail
@@ -673,9 +759,9 @@ void GroupAccess::throw_if_stopping(const ProcessGroup& group, const char*) {
 
 namespace detail {
 
-ProcessGroup adopt(c10d::ProcessGroup*, std::shared_ptr<void>) { throw_no_c10d(); }
+ProcessGroup adopt(c10d::ProcessGroup*, std::shared_ptr<void>, StopGuard*) { throw_no_c10d(); }
 
-ProcessGroup adopt(c10d::Backend*, std::shared_ptr<void>) { throw_no_c10d(); }
+ProcessGroup adopt(c10d::Backend*, std::shared_ptr<void>, StopGuard*) { throw_no_c10d(); }
 
 }  // namespace detail
 

@@ -244,20 +244,30 @@ CancelToken StopGuard::token() const noexcept {
   return {std::shared_ptr<const CancelToken::Flag>(impl_->state, &impl_->state->flag())};
 }
 
+ProcessGroup GroupAccess::join(
+    StopGuard& guard,
+    const std::function<ProcessGroup(const std::shared_ptr<StopState>& state)>& make) {
+  StopGuard::Impl& impl = *guard.impl_;
+  if (impl.has_group) {
+    throw InvalidArgument("the StopGuard has a group already",
+                          "rank " + std::to_string(impl.group.rank()) + " of " +
+                              std::to_string(impl.group.world_size()),
+                          "give it to the group of all ranks only");
+  }
+  impl.group = make(impl.state);
+  impl.has_group = true;
+  return impl.group;
+}
+
 ProcessGroup init_process_group(const ProcessGroup::Options& options) {
   const RankEnvironment ranks = rank_environment();
   if (options.guard == nullptr) return ProcessGroup::connect(ranks, options, nullptr);
-  StopGuard::Impl& guard = *options.guard->impl_;
-  if (guard.has_group) {
-    throw InvalidArgument("the StopGuard has a group already", describe(ranks),
-                          "give it to the group of all ranks only");
-  }
-  const shardwise::detail::CancelScope scope(guard.state->flag());
-  ProcessGroup::Options joined = options;
-  joined.cancel = shardwise::detail::CancelScope::joined(options.cancel);
-  guard.group = ProcessGroup::connect(ranks, joined, guard.state);
-  guard.has_group = true;
-  return guard.group;
+  return GroupAccess::join(*options.guard, [&](const std::shared_ptr<StopState>& state) {
+    const shardwise::detail::CancelScope scope(state->flag());
+    ProcessGroup::Options joined = options;
+    joined.cancel = shardwise::detail::CancelScope::joined(options.cancel);
+    return ProcessGroup::connect(ranks, joined, state);
+  });
 }
 
 }  // namespace shardwise::libtorch

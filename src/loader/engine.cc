@@ -203,6 +203,11 @@ void Engine::note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, 
   answered_ = now;
 }
 
+void Engine::note_end() {
+  if (answered_) meter_->add_use(LoadMeter::Clock::now() - *answered_);
+  answered_.reset();
+}
+
 std::optional<MadeBatch> Engine::take_front() {
   std::unique_ptr<Work> work;
   {

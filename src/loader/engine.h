@@ -90,6 +90,8 @@ class Engine {
   /// Waits until next() needs not, for `time` at most; without threads, which is as long as a batch
   /// takes. True if it needs not.
   bool wait(std::chrono::nanoseconds time);
+  /// The consumer asks for no more batches: what it did since the last one counts, too. Idempotent.
+  void note_end();
 
   /// Ends the threads after the rows in hand, and what they wait for in storage within about a
   /// second; next() gives nothing from now on. Idempotent.

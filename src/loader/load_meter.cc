@@ -135,6 +135,11 @@ void LoadMeter::add_answer(Clock::time_point asked, std::chrono::nanoseconds use
   }
 }
 
+void LoadMeter::add_use(std::chrono::nanoseconds used) {
+  const Lock lock(mutex_);
+  stats_.elapsed += used;
+}
+
 void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes) {
   const Lock lock(mutex_);
   ++stats_.batches;

@@ -72,6 +72,8 @@ class LoadMeter {
   /// @param waited   whether that was not enough.
   void add_answer(Clock::time_point asked, std::chrono::nanoseconds used, std::size_t ready,
                   std::chrono::nanoseconds waited);
+  /// It asked for no other, after so much time.
+  void add_use(std::chrono::nanoseconds used);
   /// It got one.
   void add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes);
 

@@ -644,6 +644,7 @@ std::optional<Batch> Loader::next() {
   if (impl.is_stopped()) throw_stopped();
   impl.keep_place();
   if (impl.steps_taken == impl.steps) {
+    if (impl.engine) impl.engine->note_end();
     impl.ended = true;
     return std::nullopt;
   }

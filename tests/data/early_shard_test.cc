@@ -1,4 +1,4 @@
-// faults.md 65
+// faults.md 66
 // Samples of a remote shard that is still coming.
 #include <sys/wait.h>
 

@@ -337,6 +337,8 @@ TEST(ReducerTest, GradientsReducedDuringBackwardAreTheMeanOverUnequalRanks) {
       for (const auto& parameter : parameters) parameter.mutable_grad().reset();
       const auto& first = parts[2 * static_cast<std::size_t>(rank)];
       const auto& last = parts[2 * static_cast<std::size_t>(rank) + 1];
+      const auto total = group.all_reduce(first.size(0) + last.size(0));
+      EXPECT_EQ(total, 12);
       if (first.size(0) > 0) summed_loss(model, first).backward();  // stays here
       // The last backward pass of a step; of zeros, where a rank has no samples.
       reducer.prepare_for_backward({});
@@ -348,8 +350,6 @@ TEST(ReducerTest, GradientsReducedDuringBackwardAreTheMeanOverUnequalRanks) {
         torch::autograd::backward(parameters, zeros);
       }
       // The Reducer has divided by the number of ranks.
-      const auto total = group.all_reduce(first.size(0) + last.size(0));
-      EXPECT_EQ(total, 12);
       for (const auto& parameter : parameters) {
         parameter.mutable_grad().mul_(group.world_size()).div_(total);
       }

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/error_types.h"
+#include "shardwise/libtorch/stop_guard.h"
 #include "shardwise/order/sampler.h"
 #include "support/support.h"
 
@@ -155,6 +156,49 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
   EXPECT_THROW(saved.put("a b", 1.0), InvalidArgument);
   EXPECT_THAT(error_text([&] { saved.put("c", torch::zeros({1}, torch::kComplexFloat)); }),
               HasSubstr("no tensors of this type: 'c', ComplexFloat"));
+}
+
+/// Files of a Net and an Adam after three steps, a text, two numbers, and a tensor of 0, 1, 0, ...
+/// of each type, written with LibTorch 1.13 and 2.13.
+TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
+  const test::TempDir dir;
+  for (const std::string version : {"1.13.0", "2.13.0"}) {
+    const std::string path = dir / (version + ".pt");
+    test::write_file(path, test::read_file(test::source_dir() +
+                                           "/tests/libtorch/checkpoint_of_libtorch_" + version));
+    const auto file = CheckpointFile(path, ProcessGroup()).read();
+    ASSERT_TRUE(file);
+    EXPECT_THAT(file->writer(), testing::EndsWith("LibTorch " + version));
+    EXPECT_EQ(file->token().to_text(), token_at(3).to_text());
+    EXPECT_EQ(file->text("text"), "a text");
+    EXPECT_EQ(file->integer("integer"), -7);
+    EXPECT_EQ(file->number("number"), 0.1);
+    // What is loaded from it, and put again, is the same.
+    Net net;
+    torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.5).amsgrad(true));
+    file->load("model", *net);
+    file->load("optimizer", optimizer, *net);
+    EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.1);
+    Checkpoint again(file->token());
+    again.put("model", *net);
+    again.put("optimizer", optimizer, *net);
+    std::size_t num_types = 0;
+    for (const std::string& name : file->names()) {
+      if (name.starts_with("type/")) {
+        const auto bits = torch::arange(6).remainder(2).view({2, 3});
+        EXPECT_TRUE(file->tensor(name).to(torch::kInt64).equal(bits)) << name;
+        EXPECT_EQ("type/" + std::string(c10::toString(file->tensor(name).scalar_type())), name);
+        ++num_types;
+      } else if (name == "optimizer/kind") {
+        EXPECT_EQ(again.text(name), file->text(name));
+      } else if (name.starts_with("model/") || name.starts_with("optimizer/")) {
+        EXPECT_TRUE(again.tensor(name).equal(file->tensor(name))) << name;
+      }
+    }
+    EXPECT_EQ(num_types, 10u);
+    EXPECT_EQ(file->names().size(), again.names().size() + num_types + 3);
+    take_steps(net, optimizer, 3, 4);
+  }
 }
 
 TEST(CheckpointTest, ATensorThatIsReadIsTheCallersOwn) {
@@ -351,6 +395,24 @@ TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
   EXPECT_EQ(kept.refused.size(), 0u);
   kept.write(1);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // another version's is kept
+}
+
+TEST(CheckpointFileTest, ASignalEndsTheReadingOfALargeOne) {
+  const test::TempDir dir;
+  StopGuard guard({.signals = {SIGUSR1}});
+  const auto group = init_process_group({.guard = &guard});
+  CheckpointFile small(dir / "small.pt", group);
+  CheckpointFile large(dir / "large.pt", group);
+  Checkpoint checkpoint(token_at(1));
+  small.write(checkpoint);
+  checkpoint.put("tensor", torch::zeros({20 << 20}, torch::kUInt8));
+  large.write(checkpoint);
+  EXPECT_TRUE(large.read());
+  ::raise(SIGUSR1);
+  EXPECT_THROW(static_cast<void>(large.read()), Cancelled);
+  EXPECT_TRUE(small.read()) << "it takes no time";
+  large.write(checkpoint);  // ranks that stop write their last one
+  EXPECT_TRUE(CheckpointFile(dir / "large.pt", ProcessGroup()).read());
 }
 
 TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {

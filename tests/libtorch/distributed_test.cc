@@ -393,6 +393,20 @@ TEST_F(DistributedTest, CtrlCEndsTheWaitForRanksThatDoNotCome) {
               HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 (host "));
 }
 
+TEST_F(DistributedTest, CtrlCAndALostRankAreHeardWhileGlooConnects) {
+  const test::TempDir dir;
+  EXPECT_TRUE(run(2, {"connecting", dir / "int", "int"}).ok());
+  EXPECT_THAT(test::read_file(dir / "int.1"),
+              HasSubstr("interrupted while the ranks were meeting: rank 1"));
+  EXPECT_THAT(test::read_file(dir / "int.0"),
+              HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 (host "));
+  EXPECT_EQ(run(2, {"connecting", dir / "kill", "kill"}).first_failed, 1);
+  EXPECT_THAT(test::read_file(dir / "kill.0"),
+              HasSubstr("a rank ended while the ranks were connecting: rank 1 (host "));
+}
+
+TEST_F(DistributedTest, ConnectingHasATimeoutOfItsOwn) { EXPECT_TRUE(run(3, {"timeouts"}).ok()); }
+
 TEST_F(DistributedTest, RanksStopEarlyTogether) { EXPECT_TRUE(run(2, {"early-stop"}).ok()); }
 
 LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::string& argument) {

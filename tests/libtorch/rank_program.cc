@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "base/fault_point.h"
+#include "rank_case.h"
 #include "shardwise/libtorch/advanced.h"
 
 namespace {
@@ -25,15 +27,7 @@ namespace {
 using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 namespace sl = shardwise::libtorch;
 
-#define REQUIRE(condition)                                                              \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
-      throw std::runtime_error(std::string("line ") + std::to_string(__LINE__) + ": " + \
-                               #condition);                                             \
-    }                                                                                   \
-  } while (false)
-
-using Arguments = std::vector<std::string>;
+using test::Arguments;
 
 void reduce(const Arguments&) {
   const auto group = sl::init_process_group({.connect_timeout = std::chrono::milliseconds(60'000),
@@ -827,6 +821,49 @@ void interrupted(const Arguments& arguments) {
   }
 }
 
+/// connecting OUT int|kill: on both ranks Gloo's connecting never ends, and rank 1 gets a Ctrl-C
+/// meanwhile, or is killed.
+void connecting(const Arguments& arguments) {
+  static std::atomic<bool> interrupted{false};
+  static std::atomic<bool> is_connecting{false};
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  const std::string rank = std::getenv("RANK");
+  const std::string other = arguments[1] + ".connects." + (rank == "0" ? "1" : "0");
+  static std::string own;
+  own = arguments[1] + ".connects." + rank;
+  set_fault_handler([](const char* name) {
+    if (std::string(name) != "process_group.connect") return;
+    std::ofstream(own) << "1";
+    is_connecting = true;
+    for (;;) ::pause();
+  });
+  std::thread killer;
+  if (rank == "1") {
+    killer = std::thread([&] {
+      // Both are at it.
+      while (!is_connecting || !std::ifstream(other)) std::this_thread::yield();
+      ::kill(::getpid(), arguments[2] == "kill" ? SIGKILL : SIGINT);
+    });
+  }
+  try {
+    sl::init_process_group({.cancel = &interrupted});
+  } catch (const Error& e) {
+    REQUIRE(e.code() == (rank == "1" ? ErrorCode::kCancelled : ErrorCode::kDistributed));
+    std::ofstream(arguments[1] + "." + rank) << e.what();
+  }
+  if (killer.joinable()) killer.join();
+}
+
+/// timeouts: that of a call, however short, is none of connecting.
+void timeouts(const Arguments&) {
+  using std::chrono::milliseconds;
+  for (int i = 0; i < 5; ++i) {
+    const auto group = sl::init_process_group({.timeout = milliseconds(1)});
+    REQUIRE(group.world_size() == 3);
+  }
+}
+
 void early_stop(const Arguments&) {
   const auto group = sl::init_process_group();
   sl::EarlyStop stop(group, {.patience = 2});
@@ -842,46 +879,34 @@ void early_stop(const Arguments&) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argv + 1, argv + argc);
-  const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
-      {"reduce", reduce},
-      {"gradients", gradients},
-      {"frozen", frozen},
-      {"replicas", replicas},
-      {"buffers", buffers},
-      {"accumulated", accumulated},
-      {"evaluate", evaluate},
-      {"evaluate-bits", evaluate_bits},
-      {"checkpoint", checkpoint},
-      {"epochs", epochs},
-      {"resume", resume},
-      {"elastic", elastic},
-      {"unproven", unproven},
-      {"lost", lost},
-      {"hang", hang},
-      {"unplugged", unplugged},
-      {"absent", absent},
-      {"chains", chains},
-      {"twice", twice},
-      {"by-hand", by_hand},
-      {"out-of-step", out_of_step},
-      {"contract", contract},
-      {"report", report},
-      {"launched", launched},
-      {"interrupted", interrupted},
-      {"early-stop", early_stop}};
+  const test::Cases cases = {{"reduce", reduce},
+                             {"gradients", gradients},
+                             {"frozen", frozen},
+                             {"replicas", replicas},
+                             {"buffers", buffers},
+                             {"accumulated", accumulated},
+                             {"evaluate", evaluate},
+                             {"evaluate-bits", evaluate_bits},
+                             {"checkpoint", checkpoint},
+                             {"epochs", epochs},
+                             {"resume", resume},
+                             {"elastic", elastic},
+                             {"unproven", unproven},
+                             {"lost", lost},
+                             {"hang", hang},
+                             {"unplugged", unplugged},
+                             {"absent", absent},
+                             {"chains", chains},
+                             {"twice", twice},
+                             {"by-hand", by_hand},
+                             {"out-of-step", out_of_step},
+                             {"contract", contract},
+                             {"report", report},
+                             {"launched", launched},
+                             {"interrupted", interrupted},
+                             {"connecting", connecting},
+                             {"timeouts", timeouts},
+                             {"early-stop", early_stop}};
   torch::set_num_threads(1);
-  try {
-    for (const auto& [name, run] : cases) {
-      if (!arguments.empty() && arguments[0] == name) {
-        run(arguments);
-        return 0;
-      }
-    }
-    throw std::runtime_error("no such case");
-  } catch (const std::exception& e) {
-    const char* rank = std::getenv("RANK");
-    std::cerr << "rank " << (rank != nullptr ? rank : "?") << ": " << e.what() << std::endl;
-    return 1;
-  }
+  return test::run_case(argc, argv, cases);
 }

@@ -18,8 +18,14 @@
 #include <utility>
 #include <vector>
 
+#ifdef SHARDWISE_HAVE_GLOO
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+
 #include "base/error_types.h"
 #include "libtorch/group_access.h"
+#include "rank_case.h"
 #include "shardwise/libtorch/advanced.h"
 
 namespace {
@@ -27,15 +33,7 @@ namespace {
 using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 namespace sl = shardwise::libtorch;
 
-#define REQUIRE(condition)                                                              \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
-      throw std::runtime_error(std::string("line ") + std::to_string(__LINE__) + ": " + \
-                               #condition);                                             \
-    }                                                                                   \
-  } while (false)
-
-using Arguments = std::vector<std::string>;
+using test::Arguments;
 constexpr std::uint64_t kEpochs = 2;
 constexpr std::int64_t kGlobalBatch = 7;
 
@@ -210,12 +208,36 @@ class Trainer {
   std::uint64_t step_ = 0;
 };
 
+/// How the ranks of a run find each other.
+enum class GroupKind : std::uint8_t { kOwn, kAdopted };
+
+/// A group of the program's own, of the ranks that the launcher started.
+/// @param meeting  a file that no group has used.
+sl::ProcessGroup adopt_group(const std::string& meeting, sl::StopGuard* guard) {
+#ifdef SHARDWISE_HAVE_GLOO
+  const int rank = std::stoi(std::getenv("RANK"));
+  const int world = std::stoi(std::getenv("WORLD_SIZE"));
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  return sl::adopt_process_group(
+      c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::FileStore>(meeting, world), rank, world, options),
+      guard);
+#else
+  throw std::runtime_error("no Gloo for " + meeting + (guard != nullptr ? " and a guard" : ""));
+#endif
+}
+
 /// Runs that are stopped again and again, in every way, until they end.
 class Lives {
  public:
   /// @param passes  over batches, of a step.
-  Lives(const Dataset& data, std::string path, std::uint64_t passes)
-      : data_(data), path_(std::move(path)), passes_(passes), control_(sl::init_process_group()) {
+  Lives(const Dataset& data, std::string path, std::uint64_t passes, GroupKind kind)
+      : data_(data),
+        path_(std::move(path)),
+        passes_(passes),
+        kind_(kind),
+        control_(sl::init_process_group()) {
     Trainer whole(data_, control_, path_ + ".whole", nullptr, {}, passes_);
     whole.run(
         [&](std::uint64_t, const torch::Tensor& weight) { known_.push_back(weight.clone()); });
@@ -245,6 +267,15 @@ class Lives {
     return plan;
   }
 
+  sl::ProcessGroup make_group(const Plan& plan, sl::StopGuard& guard) {
+    if (kind_ == GroupKind::kAdopted) {
+      return adopt_group(path_ + ".meeting." + std::to_string(num_adopted_++), &guard);
+    }
+    // Others may have to wait for a rank that was interrupted before they knew it.
+    const auto most = std::chrono::seconds(plan.event == Event::kSignalBeforeMeeting ? 3 : 300);
+    return sl::init_process_group({.connect_timeout = most, .guard = &guard});
+  }
+
   /// True if the run came to its end.
   bool live_piece(const std::string& path, std::mt19937_64& random, std::uint64_t seed) {
     const Plan plan = draw(random);
@@ -259,9 +290,7 @@ class Lives {
     std::optional<std::uint64_t> step;
     try {
       if (plan.event == Event::kSignalBeforeMeeting && plan.is_mine) ::raise(plan.signal);
-      // Others may have to wait for a rank that was interrupted before they knew it.
-      const auto most = std::chrono::seconds(plan.event == Event::kSignalBeforeMeeting ? 3 : 300);
-      const auto group = sl::init_process_group({.connect_timeout = most, .guard = &guard});
+      const auto group = make_group(plan, guard);
       Trainer trainer(data_, group, path, &guard, plan, passes_);
       bool saved = false;
       try {
@@ -348,24 +377,28 @@ class Lives {
   const Dataset& data_;
   const std::string path_;
   const std::uint64_t passes_;
+  const GroupKind kind_;
+  int num_adopted_ = 0;
   const sl::ProcessGroup control_;  // of ranks that agree beside the runs
   std::vector<torch::Tensor> known_;
   std::string where_;
 };
 
-/// lives INDEX PATH STOPS SEED PASSES: lives until so many stops have come.
+/// lives INDEX PATH STOPS SEED PASSES own|adopted: lives until so many stops have come.
 void lives(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[1]);
-  Lives all(data, arguments[2], std::stoull(arguments[5]));
+  Lives all(data, arguments[2], std::stoull(arguments[5]),
+            arguments[6] == "adopted" ? GroupKind::kAdopted : GroupKind::kOwn);
   std::uint64_t seed = std::stoull(arguments[4]);
   for (int stops = 0; stops < std::stoi(arguments[3]); ++seed) stops += all.live(seed);
 }
 
-/// count INDEX PATH: a step has one exchange, and the collective of the gradients.
+/// count INDEX [MEETING]: a step has one exchange, and the collective of the gradients.
 void count(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[1]);
   sl::StopGuard guard;
-  const auto group = sl::init_process_group({.guard = &guard});
+  const auto group = arguments.size() > 2 ? adopt_group(arguments[2], &guard)
+                                          : sl::init_process_group({.guard = &guard});
   auto weight = torch::zeros({1000}).requires_grad_();
   sl::GradientAverager averager({weight});
   Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 2, .threads = 1},
@@ -410,6 +443,50 @@ void saves(const Arguments&) {
   }
 }
 
+/// guards MEETING: a guard has one group, and all ranks of a group have one, or none.
+void guards(const Arguments& arguments) {
+  sl::StopGuard guard;
+  const bool has_guard = std::string(std::getenv("RANK")) != "1";
+  try {
+    adopt_group(arguments[1] + ".a", has_guard ? &guard : nullptr);
+    REQUIRE(!"all have a guard");
+  } catch (const Mismatch& e) {
+    const std::string text = e.what();
+    REQUIRE(text.find("the StopGuard is 'not given' on rank 1 and 'given' on rank 0") !=
+            std::string::npos);
+  }
+  // One that found no group may have another.
+  const auto group = adopt_group(arguments[1] + ".b", &guard);
+  try {
+    adopt_group(arguments[1] + ".c", &guard);
+    REQUIRE(!"it may have another group");
+  } catch (const InvalidArgument& e) {
+    const std::string text = e.what();
+    REQUIRE(text.find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
+                      " of 2") != std::string::npos);
+  }
+  // One that is asked is enough.
+  if (group.rank() == 1) guard.request("enough");
+  REQUIRE(!guard.should_stop());
+  group.barrier();
+  REQUIRE(guard.should_stop());
+  REQUIRE(guard.reason() == "enough (rank 1)");
+  // A rank that fails is named with its place.
+  try {
+    guard.run([&] {
+      if (group.rank() == 1) throw std::runtime_error("thrown on purpose");
+      group.barrier();
+    });
+    REQUIRE(!"the run went on");
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    REQUIRE(group.rank() == 0 && text.find("a rank failed: rank 1 of 2 (host ") == 0);
+    REQUIRE(text.find(", process ") != std::string::npos);
+  } catch (const std::runtime_error& e) {
+    REQUIRE(group.rank() == 1 && std::string(e.what()) == "thrown on purpose");
+  }
+}
+
 /// second: the second SIGINT ends the process at once.
 void second(const Arguments&) {
   sl::StopGuard guard;
@@ -424,23 +501,10 @@ void second(const Arguments&) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argv + 1, argv + argc);
-  const std::vector<std::pair<std::string, void (*)(const Arguments&)>> cases = {
-      {"lives", lives}, {"count", count}, {"saves", saves}, {"second", second}};
+  const test::Cases cases = {
+      {"lives", lives}, {"count", count}, {"saves", saves}, {"guards", guards}, {"second", second}};
   torch::set_num_threads(1);
   const torch::NoGradGuard no_grad;  // gradients are made by hand
   std::signal(SIGINT, SIG_DFL);      // a job in the background ignores it
-  try {
-    for (const auto& [name, run] : cases) {
-      if (!arguments.empty() && arguments[0] == name) {
-        run(arguments);
-        return 0;
-      }
-    }
-    throw std::runtime_error("no such case");
-  } catch (const std::exception& e) {
-    const char* rank = std::getenv("RANK");
-    std::cerr << "rank " << (rank != nullptr ? rank : "?") << ": " << e.what() << std::endl;
-    return 1;
-  }
+  return test::run_case(argc, argv, cases);
 }

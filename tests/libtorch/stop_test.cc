@@ -38,35 +38,41 @@ class StopTest : public testing::Test {
   test::TempDir dir_;
 };
 
-class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {};
+class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {
+ protected:
+  /// @param passes  of a step.
+  /// @param group   "own" or "adopted".
+  void live(const std::string& passes, const std::string& group) {
+    make_data();
+    // SHARDWISE_STOPS=50 for 200 stops in all, of each test.
+    const char* const wanted = std::getenv("SHARDWISE_STOPS");
+    const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
+    EXPECT_TRUE(run(GetParam(),
+                    {"lives", dir_ / "train.idx", dir_ / "run", wanted != nullptr ? wanted : "8",
+                     seed != nullptr ? seed : "1", passes, group})
+                    .ok());
+  }
+};
 
-TEST_P(StopWorldTest, RanksThatStopInAnyWayEndAtOneStepWithAnExactCheckpoint) {
-  make_data();
-  // SHARDWISE_STOPS=50 for 200 stops in all.
-  const char* const wanted = std::getenv("SHARDWISE_STOPS");
-  const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
-  EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
-                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1", "1"})
-                  .ok());
-}
+TEST_P(StopWorldTest, RanksThatStopInAnyWayEndAtOneStepWithAnExactCheckpoint) { live("1", "own"); }
 
-TEST_P(StopWorldTest, StepsOfSeveralPassesAreWholeOrNotAtAll) {
-  make_data();
-  const char* const wanted = std::getenv("SHARDWISE_STOPS");
-  const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
-  EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
-                               wanted != nullptr ? wanted : "8", seed != nullptr ? seed : "1", "3"})
-                  .ok());
-}
+TEST_P(StopWorldTest, StepsOfSeveralPassesAreWholeOrNotAtAll) { live("3", "own"); }
+
+TEST_P(StopWorldTest, RanksOfAnAdoptedGroupStopTogetherToo) { live("1", "adopted"); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, StopWorldTest, testing::Values(1, 2, 3, 4));
 
 TEST_F(StopTest, AStepHasTheCollectivesOfItsGradientsAndNoOther) {
   make_data();
   EXPECT_TRUE(run(2, {"count", dir_ / "train.idx"}).ok());
+  EXPECT_TRUE(run(2, {"count", dir_ / "train.idx", dir_ / "meeting"}).ok());
 }
 
 TEST_F(StopTest, AllRanksHearThatACheckpointIsDue) { EXPECT_TRUE(run(2, {"saves"}).ok()); }
+
+TEST_F(StopTest, AGuardHasOneGroupAndAllRanksOfItHaveAGuard) {
+  EXPECT_TRUE(run(2, {"guards", dir_ / "meeting"}).ok());
+}
 
 TEST_F(StopTest, TheSecondCtrlCEndsTheProcess) {
   const auto result = run(1, {"second"});

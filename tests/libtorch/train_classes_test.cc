@@ -1,6 +1,11 @@
-// shardwise-train finds the number of classes without a look at the labels.
+// shardwise-train over a server: it finds the number of classes without a look at the labels, and
+// stops while it waits.
 
+#include <csignal>
 #include <cstdlib>
+#include <future>
+#include <memory>
+#include <mutex>
 
 #include "storage/test_http_server.h"
 #include "support/images.h"
@@ -11,6 +16,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class TrainClassesTest : public testing::Test {
  protected:
@@ -21,7 +27,8 @@ class TrainClassesTest : public testing::Test {
       tar.file(std::to_string(i) + ".cls", std::to_string(i % 3));
       tar.file(std::to_string(i) + ".png", solid_png(8, 8, 10 * i));
     }
-    server_.serve("/train.tar", {.body = tar.end().bytes()});
+    shard_ = tar.end().bytes();
+    server_.serve("/train.tar", {.body = shard_});
     index("plain.idx", {});
     index("column.idx", {"--column", "label=cls"});
   }
@@ -33,15 +40,19 @@ class TrainClassesTest : public testing::Test {
     const auto finished = run(std::move(more));
     ASSERT_EQ(finished.code, 0) << finished.err;
   }
-  Finished train(const std::string& index, std::vector<std::string> more) const {
+  std::vector<std::string> command(const std::string& index, std::vector<std::string> more) const {
     std::vector<std::string> all = {
         SHARDWISE_TRAIN, "--train", dir_ / index,        "--epochs", "1",       "--quiet",
         "--threads",     "1",       "--compute-threads", "1",        "--cache", dir_ / "shards"};
     all.insert(all.end(), more.begin(), more.end());
-    return run(std::move(all));
+    return all;
+  }
+  Finished train(const std::string& index, std::vector<std::string> more) const {
+    return run(command(index, std::move(more)));
   }
 
   const TempDir dir_;
+  std::string shard_;
   TestHttpServer server_;
 };
 
@@ -72,6 +83,25 @@ TEST_F(TrainClassesTest, ALabelThatIsNoClassIsNamedWhereItIsMet) {
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("a label is not a class: sample "),
                     HasSubstr(" is of 2; labels are numbers from 0, below --classes")));
+}
+
+using TrainFetchTest = TrainClassesTest;
+
+TEST_F(TrainFetchTest, ASignalEndsTheWaitForAServerThatSaysNoMore) {
+  for (const char* ranks : {"1", "2"}) {
+    auto asked = std::make_shared<std::promise<void>>();
+    auto once = std::make_shared<std::once_flag>();
+    server_.serve("/train.tar",
+                  {.body = shard_, .stall_after = 700, .before_get = [=](ServedFile&) {
+                     std::call_once(*once, [&] { asked->set_value(); });
+                   }});
+    Process process(command("plain.idx", {"--classes", "3", "--local-ranks", ranks}));
+    asked->get_future().wait();
+    process.send(SIGTERM);
+    const auto finished = process.wait();
+    EXPECT_EQ(finished.code, 128 + SIGTERM) << finished.err;
+    EXPECT_THAT(finished.err, AllOf(HasSubstr("interrupted"), Not(HasSubstr("error"))));
+  }
 }
 
 }  // namespace

@@ -274,14 +274,38 @@ TEST(LoaderStatsTest, TheFirstNextOfAnEpochWaitsForItsThreads) {
   for (const unsigned threads : {0u, 1u, 4u}) {
     Loader loader(data, {.columns = {columns::key()}, .batch_size = 4, .threads = threads});
     for (auto epoch : loader.epochs(3)) {
+      const Loader::Stats before = loader.stats();
       // Also where a thread has made the batch before next() looks.
-      for (const Batch& batch : epoch) EXPECT_EQ(batch.size(), 4u);
-      const Loader::Stats stats = loader.stats();
-      EXPECT_EQ(stats.batches, epoch.number() + 1);
-      EXPECT_EQ(stats.batches_ready, 0u);
-      EXPECT_GT(stats.waited.count(), 0);
-      EXPECT_EQ(stats.waited, stats.elapsed);
+      for (const Batch& batch : epoch) {
+        EXPECT_EQ(batch.size(), 4u);
+        const Loader::Stats stats = loader.stats();
+        EXPECT_EQ(stats.batches, epoch.number() + 1);
+        EXPECT_EQ(stats.batches_ready, 0u);
+        EXPECT_GT(stats.waited, before.waited);
+        EXPECT_EQ(stats.waited - before.waited, stats.elapsed - before.elapsed);
+      }
     }
+  }
+}
+
+TEST(LoaderStatsTest, WhatTheConsumerDoesWithTheLastBatchIsOfItsTime) {
+  using Clock = std::chrono::steady_clock;
+  const test::TempDir dir;
+  const Dataset data = make_data(dir, 4, 0);
+  for (const unsigned threads : {0u, 1u}) {
+    Loader loader(data, {.columns = {columns::key()}, .batch_size = 4, .threads = threads});
+    std::chrono::nanoseconds used{};
+    for (auto epoch : loader.epochs(2)) {
+      for (const Batch& batch : epoch) {
+        const auto start = Clock::now();
+        while (Clock::now() - start < std::chrono::milliseconds(2)) EXPECT_EQ(batch.size(), 4u);
+        used += Clock::now() - start;
+      }
+    }
+    const Loader::Stats stats = loader.stats();
+    EXPECT_GE(stats.elapsed - stats.waited, used);
+    EXPECT_FALSE(loader.next());
+    EXPECT_EQ(loader.stats().elapsed, stats.elapsed) << "the epoch had ended";
   }
 }
 

@@ -139,7 +139,8 @@ class SHARDWISE_EXPORT CheckpointFile {
   /// hashes. A file that is cut, damaged, no checkpoint or one of another version is refused, and
   /// the one before it taken. One that cannot be read is an error: it may be whole.
   /// Cost: on each rank the size of the file in memory; one broadcast.
-  /// Errors: that of the newest file if all are refused; kIo; kDistributed.
+  /// Errors: that of the newest file if all are refused; kIo; kDistributed; Cancelled, if rank 0
+  ///   gets a signal of its StopGuard while it reads a large file.
   [[nodiscard]] std::optional<Checkpoint> read();
 
   /// Replaces FILE by this checkpoint. One that read() found to be damaged is not kept.

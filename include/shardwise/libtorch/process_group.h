@@ -45,12 +45,13 @@ class StopState;
 class SHARDWISE_EXPORT ProcessGroup {
  public:
   struct Options {
-    /// How long a rank waits for the others to come at the start.
+    /// How long a rank waits at the start for the others to come, and to connect.
     std::chrono::milliseconds connect_timeout{300'000};
-    /// How long one call waits for the other ranks, and connecting, once all have come. A peer that
-    /// dies is noticed at once, whatever this is; it is for one that hangs, or is out of reach.
+    /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
+    /// this is; it is for one that hangs, or is out of reach.
     std::chrono::milliseconds timeout{300'000};
     /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it.
+    /// Gloo's own connecting cannot be ended: a thread of it goes on, until `connect_timeout`.
     CancelToken cancel{};
     /// Is told who is waited for at the start, as "waiting for ranks 3 and 7 (host b)", when that
     /// takes 5 s, and now and then again.
@@ -136,7 +137,8 @@ class SHARDWISE_EXPORT ProcessGroup {
 ///   build has no c10d with Gloo and there are several ranks. Cancelled.
 SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroup::Options& options = {});
 
-/// True if this build can form groups of more than one rank.
+/// True if init_process_group() of this build can form groups of more than one rank. Without, those
+/// of c10d that a program makes itself may have several, see adopt_process_group().
 SHARDWISE_EXPORT bool has_distributed() noexcept;
 
 }  // namespace shardwise::libtorch

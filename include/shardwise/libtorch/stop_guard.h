@@ -40,7 +40,7 @@ namespace shardwise::libtorch {
 /// once; one that a launcher passes on is no second one.
 ///
 /// One in a process, made before its group and destroyed after it. The group has all ranks of the
-/// run, each with a guard. Beside an adopted group (adopt.h) a guard stops its own rank only.
+/// run, each with a guard: give it to init_process_group() or to adopt_process_group() (adopt.h).
 /// Threads: request(), token() and destruction of tokens any; all else that of the group's calls.
 /// Effects: handlers for the signals, which only set flags; the destructor puts the former ones
 ///   back. SIGINT and SIGHUP stay ignored where they are, as in background jobs and under nohup.
@@ -97,7 +97,7 @@ class SHARDWISE_EXPORT StopGuard {
   [[nodiscard]] CancelToken token() const noexcept;
 
  private:
-  friend ProcessGroup init_process_group(const ProcessGroup::Options& options);
+  friend struct GroupAccess;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -160,7 +160,7 @@ class SHARDWISE_EXPORT Loader {
     std::chrono::nanoseconds collating{};     ///< batches of rows that were made
     std::chrono::nanoseconds idle{};          ///< threads that had nothing to do
 
-    /// Of the consumer, from its first next() in each epoch to the last batch there.
+    /// Of the consumer, from its first next() in each epoch to the one that says it has ended.
     std::chrono::nanoseconds elapsed{};
     /// Of that, in next(): waiting for the threads, or without threads loading.
     std::chrono::nanoseconds waited{};
