@@ -174,9 +174,8 @@ def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
         shardwise.index(index, old + "/train-{000000..000003}.tar", cache=cache, threads=0)
         Guarded.given.clear()
         for epoch in range(2):  # the second one is read from the caches
-            data = sr.read(
-                index, order=SHUFFLED, epoch=epoch, override_num_blocks=12, cache=cache
-            )
+            options: Any = {"epoch": epoch, "override_num_blocks": 12, "cache": cache}
+            data = sr.read(index, order=SHUFFLED, **options)
             sampler = Sampler(shardwise.open(index, cache=cache), SHUFFLED)
             sampler.set_epoch(epoch)
             assert numbers_of(data.map_batches(meet_and_end)) == list(sampler)

@@ -12,7 +12,7 @@ from peer_runs import NUM_SAMPLES, prove_exact
 from ray_runs import SHUFFLED, fit, require_exact, two_epochs_in_spite_of_an_end
 
 import shardwise
-from shardwise import Order, Sampler, errors
+from shardwise import Sampler, errors
 
 pytest.importorskip("ray.train", reason="Ray Train is not installed")
 pytest.importorskip("torch", reason="torch is not installed")

@@ -18,7 +18,7 @@ from peer_runs import NUM_SAMPLES
 from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
-from shardwise import Order, Sampler, errors
+from shardwise import Sampler, errors
 
 pytest.importorskip("ray.data", reason="Ray Data is not installed")
 
@@ -169,9 +169,8 @@ def test_a_driver_that_was_killed_leaves_whole_shards_and_the_next_write_says_so
         sr.write(few, new, max_samples=10)
     sr.write(few, new, prefix="other")  # is not concerned
     report = sr.write(few, new, max_samples=15, replace=True, index=index, columns=["cls"])
-    assert sorted(os.listdir(new)) == [
-        "other-000000.tar", "shard-000000.tar", "shard-000001.tar"
-    ]
+    names = ["other-000000.tar", "shard-000000.tar", "shard-000001.tar"]
+    assert sorted(os.listdir(new)) == names
     assert [shard.path for shard in shardwise.open(index).shards] == report.paths
     assert shardwise.open(index).column("cls") == list(range(30))
     assert shardwise.verify(index) == []
