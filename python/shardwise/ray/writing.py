@@ -189,7 +189,8 @@ def _require_samples(written: int, indexed: int, directory: str) -> None:
     if indexed != written:
         raise Mismatch(
             f"{written} rows were written to {directory!r}, and their shards have {indexed} "
-            "samples: rows with one key came after each other; give each row a key of its own"
+            "samples: a shard was changed before it had its name, or a part of it was lost; write "
+            "again, to a file system that keeps what all nodes write"
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import write_shard, write_shards
 from peer_runs import NUM_SAMPLES
 from ray_runs import SHUFFLED, numbers_of
 
@@ -176,14 +176,33 @@ def test_a_driver_that_was_killed_leaves_whole_shards_and_the_next_write_says_so
     assert shardwise.verify(index) == []
 
 
-def test_shards_that_are_not_what_was_written_get_no_name(train: Path, tmp_path: Path) -> None:
+def test_shards_that_are_not_what_was_written_get_no_name(tmp_path: Path) -> None:
+    class Task:
+        task_idx = 0
+
+    class Result:
+        write_returns: Any = []
+
+    new = tmp_path / "new"
+    sink = ShardSink(str(new), "a", None, 4, 1 << 20, False, str(tmp_path / "a.idx"))
+    sink.on_write_start(None)
+    rows = pa.table({"__key__": ["a", "b"], "cls": [1, 2]})
+    Result.write_returns = [sink.write([rows], Task())]
+    write_shard(Path(Result.write_returns[0].paths[0]), [("a", {"cls": b"1"})])
+    with pytest.raises(errors.Mismatch, match="2 rows were written to .*shards have 1 samples"):
+        sink.on_write_complete(Result)
+    assert not list(new.glob("*.tar"))
+    assert not (tmp_path / "a.idx").exists()
+
+
+def test_two_rows_of_one_key_leave_nothing(train: Path, tmp_path: Path) -> None:
     few = sr.read(train, where="sample < 30", override_num_blocks=1)
 
     def in_two(row: dict[str, Any]) -> list[dict[str, Any]]:
         same = {"__key__": row["__key__"], "cls": None, "bin": None}
         return [same | {"cls": row["cls"]}, same | {"bin": row["bin"]}]
 
-    with pytest.raises(errors.Error, match="key"):
+    with pytest.raises(errors.InvalidArgument, match="the key is in this shard already"):
         sr.write(few.flat_map(in_two), tmp_path / "new", index=tmp_path / "new.idx")
     assert os.listdir(tmp_path / "new") == []
     assert not (tmp_path / "new.idx").exists()
