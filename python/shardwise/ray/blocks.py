@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .. import _core
 from ..building import query
-from ..errors import NotFound, Unsupported
+from ..errors import InvalidArgument, NotFound, Unsupported
 from .spec import Numbers, Reading, chosen, dataset_of, naming_the_node, numbers_of
 
 SPECIAL = ("__key__", "__index__", "__slot__", "__shard__")
@@ -68,11 +68,12 @@ def _kind_of(types: str | None) -> str:
 @functools.lru_cache(maxsize=4)
 def layout_of(reference: bytes) -> Layout:
     """The columns of a dataset: its fields, the metadata of its index, and what all have. A column
-    of metadata goes before a field of the same name. Costs 0.3 us a sample if there is metadata.
+    of metadata goes before a field of the same name, and what all have before both. Costs 0.3 us a
+    sample if there is metadata.
     """
     data = dataset_of(reference)
     path = data.path
-    names = data.columns
+    names = [name for name in data.columns if name not in SPECIAL]
     asked = ["total(length(CAST(key AS BLOB)))", "count(*)"]
     keys, count = query(path, f"SELECT {', '.join(asked)} FROM samples WHERE sample < 1000").rows[0]
     shards = sum(len(shard.path) for shard in data.shards) / max(1, len(data.shards))
@@ -91,7 +92,8 @@ def layout_of(reference: bytes) -> Layout:
             metadata.append(Column(name, kind))
             if kind in ("text", "mixed", "blob"):
                 text_bytes[name] = _ratio(size, found[0])
-    fields = [Column(f.name, "field") for f in data.info.fields if f.name not in names]
+    taken = {*names, *SPECIAL}
+    fields = [Column(f.name, "field") for f in data.info.fields if f.name not in taken]
     return Layout((*fields, *metadata, *(Column(name, name) for name in SPECIAL)), text_bytes)
 
 
@@ -100,9 +102,12 @@ def _ratio(total: object, count: object) -> float:
     return total / max(1, count)
 
 
-def chosen_columns(layout: Layout, names: Iterable[str]) -> tuple[Column, ...]:
-    """The columns of these names, in this order. Raises NotFound."""
+def chosen_columns(layout: Layout, names: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of these names, in this order. Raises NotFound, InvalidArgument."""
     by_name = {column.name: column for column in layout.columns}
+    repeated = [name for place, name in enumerate(names) if name in names[:place]]
+    if repeated:
+        raise InvalidArgument(f"the column {repeated[0]!r} is named twice; name each once")
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise NotFound(f"there is no column {unknown[0]!r}; there are {', '.join(by_name)}")

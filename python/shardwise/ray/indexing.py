@@ -17,16 +17,45 @@ from ..records import BuildReport
 from .spec import cluster_cpus, naming_the_node
 
 
-def _build_part(path: str, sources: list[str], part: tuple[int, int], content: Any) -> None:
+def _build_part(
+    path: str, sources: list[str], part: tuple[int, int], content: Any
+) -> BuildReport:
     with naming_the_node():
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        build(path, *sources, part=part, **content)
+        return build(path, *sources, part=part, **content)
 
 
-def _remove(parts: list[str]) -> None:
-    for part in parts:
-        for path in glob.glob(glob.escape(part) + "*"):
-            os.unlink(path)
+class Parts:
+    """The parts of an index: built by tasks, merged by the driver. As of index()."""
+
+    def __init__(self, output: str, parts: int | None, content: dict[str, Any]) -> None:
+        count = cluster_cpus() if parts is None else parts
+        self.paths = [f"{output}.part-{i}-of-{count}" for i in range(1, count + 1)]
+        self._content = content | {"threads": 0}
+
+    def build(self, sources: list[str], options: dict[str, Any]) -> int:
+        """How many samples the parts have, each built by a task with these options of Ray."""
+        task = ray.remote(_build_part).options(**({"scheduling_strategy": "SPREAD"} | options))
+        reports: list[BuildReport] = ray.get(
+            [task.remote(path, sources, part, self._content) for path, part in self._numbered()]
+        )
+        return sum(report.num_samples for report in reports)
+
+    def move(self, sources: list[str]) -> None:
+        """Says where the shards are now, in the same order. Reads 512 bytes of each."""
+        for path, part in self._numbered():
+            _build_part(path, sources, part, self._content)
+
+    def merge(self, output: str) -> BuildReport:
+        return merge(output, *self.paths)
+
+    def remove(self) -> None:
+        for part in self.paths:
+            for path in glob.glob(glob.escape(part) + "*"):
+                os.unlink(path)
+
+    def _numbered(self) -> list[tuple[str, tuple[int, int]]]:
+        return [(path, (i, len(self.paths))) for i, path in enumerate(self.paths, start=1)]
 
 
 def index(
@@ -57,9 +86,7 @@ def index(
     """
     output = os.path.abspath(path_of(output))
     named = [_absolute(path_of(source)) for source in sources]
-    if parts is None:
-        parts = cluster_cpus()
-    if whole_number("parts", parts) < 1:
+    if parts is not None and whole_number("parts", parts) < 1:
         refuse("parts", parts, "give a number of tasks, 1 or more")
     content = {
         "columns": columns_of(columns),
@@ -67,17 +94,9 @@ def index(
         "unique_keys": unique_keys,
         "on_bad": on_bad,
         "drop_missing": drop_missing,
-        "threads": 0,
     }
-    options = {"max_retries": max_retries, "scheduling_strategy": "SPREAD"}
-    task = ray.remote(_build_part).options(**(options | (ray_remote_args or {})))
-    paths = [f"{output}.part-{i}-of-{parts}" for i in range(1, parts + 1)]
-    ray.get(
-        [
-            task.remote(path, named, (i, parts), content)
-            for i, path in enumerate(paths, start=1)
-        ]
-    )
-    report = merge(output, *paths)
-    _remove(paths)
+    built = Parts(output, parts, content)
+    built.build(named, {"max_retries": max_retries} | (ray_remote_args or {}))
+    report = built.merge(output)
+    built.remove()
     return report

@@ -284,17 +284,17 @@ def read(
     where: an SQL condition; only samples for which it holds are read, and ordered.
     columns: names of those to be read; by default all. Each field of the samples is a column of
         large_binary, null where a sample has none. Each metadata column of the index is one of
-        int64, float64 or string (or large_binary), and goes before a field of its name. And
-        "__key__", "__index__" (the sample's number in the dataset, from 0), "__slot__" (the row's
-        place in the order) and "__shard__" (its path, or URL).
+        int64, float64 or string (or large_binary), and goes before a field of its name. And, before
+        both, "__key__", "__index__" (the sample's number in the dataset, from 0), "__slot__" (the
+        row's place in the order) and "__shard__" (its path, or URL).
     order: a shardwise.Order; by default the index's. epoch: of that order. resume: a token, as of
         Sampler.token(): only what was left at that point is read.
     deal: to how many consumers streaming_split(deal, equal=False) will give the rows: each gets
         those of its rank, in order. Maps between them must keep the number of rows of a block, and
         not make blocks that are larger than DataContext.target_max_block_size.
-    override_num_blocks: how many tasks; by default two for each CPU, or more where their blocks
-        would exceed the context's target_max_block_size. concurrency, ray_remote_args: as of
-        ray.data.read_datasource().
+    override_num_blocks: how many tasks; by default one for each CPU, two where each then has a MiB,
+        or more where their blocks would exceed the context's target_max_block_size. concurrency,
+        ray_remote_args: as of ray.data.read_datasource().
 
     Rows come in order (its context has preserve_order). count(), schema() and size_bytes() are
     known without reading: sizes exactly for fields, on average for texts. A task is a run of the
@@ -314,6 +314,10 @@ def read(
     deal = whole_number("deal", deal)
     if deal < 1:
         refuse("deal", deal, "give a number of consumers, 1 or more")
+    is_auto = override_num_blocks is None
+    if override_num_blocks is not None:
+        if whole_number("override_num_blocks", override_num_blocks) < 1:
+            refuse("override_num_blocks", override_num_blocks, "give a number of tasks, 1 or more")
     reference = reference_of(data)
     layout = layout_of(reference)
     names = [c.name for c in layout.columns] if columns is None else columns_of(columns)
@@ -328,10 +332,10 @@ def read(
     if resume is not None:
         reading = reading._replace(epoch=_epoch_of(data, reading, epoch))
     sampler_of(reading)  # what is wrong is said here
-    is_auto = override_num_blocks is None
+    reader = IndexSource(reading, chosen_columns(layout, names), deal, is_auto)
     made: ray.data.Dataset = ray.data.read_datasource(
-        IndexSource(reading, chosen_columns(layout, names), deal, is_auto),
-        override_num_blocks=_few_tasks() if is_auto else override_num_blocks,
+        reader,
+        override_num_blocks=_few_tasks(reader) if is_auto else override_num_blocks,
         concurrency=concurrency,
         ray_remote_args=ray_remote_args,
     )
@@ -339,9 +343,11 @@ def read(
     return made
 
 
-def _few_tasks() -> int:
-    """Two for each CPU: Ray itself would ask for 200, or one a MiB, of 20 ms each."""
-    return max(2, 2 * cluster_cpus())
+def _few_tasks(source: IndexSource) -> int:
+    """One for each CPU, or two where each then has a MiB: Ray itself would ask for 200, or one a
+    MiB, of 20 ms each."""
+    cpus = cluster_cpus()
+    return max(cpus, min(2 * cpus, (source.estimate_inmemory_data_size() or 0) >> 20))
 
 
 def _epoch_of(data: _core.Dataset, reading: Reading, given: int) -> int:

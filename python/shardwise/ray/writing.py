@@ -12,11 +12,14 @@ import ray.data
 from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
-from ..arguments import path_of, refuse, whole_number
-from ..errors import InvalidArgument, NotFound
+from ..arguments import columns_of, path_of, refuse, whole_number
+from ..errors import InvalidArgument, Mismatch, NotFound
 from ..writing import ShardWriter
-from .indexing import index as build_index
+from .indexing import Parts
 from .spec import naming_the_node
+
+
+_SQLITE = b"SQLite format 3\0"
 
 
 class WriteReport(NamedTuple):
@@ -36,8 +39,12 @@ class _Written(NamedTuple):
 
 
 class ShardSink(Datasink[_Written]):
-    """Writes shards aside; when all are written, gives them their names, in order. What tasks left
-    that died, or were done twice, goes with the folder that they wrote to."""
+    """Writes shards aside, and indexes them there; then gives them their names, in order. What
+    tasks left that died, or were done twice, goes with the folder that they wrote to.
+
+    A driver that is killed leaves that folder, by which the next write knows of it: some shards may
+    have their names by then, but each that has is whole, and was indexed if an index is asked for.
+    """
 
     def __init__(
         self,
@@ -47,6 +54,8 @@ class ShardSink(Datasink[_Written]):
         max_samples: int,
         max_bytes: int,
         replace: bool,
+        index: str | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._prefix = prefix
@@ -54,6 +63,8 @@ class ShardSink(Datasink[_Written]):
         self._max_samples = max_samples
         self._max_bytes = max_bytes
         self._replace = replace
+        self._index = index
+        self._columns = columns
         self._aside = os.path.join(directory, f".{prefix}-{os.urandom(6).hex()}.writing")
         self.report = WriteReport([], 0)
 
@@ -66,20 +77,50 @@ class ShardSink(Datasink[_Written]):
         block = ray.data.DataContext.get_current().target_max_block_size or 0
         return max(self._max_bytes // 2, self._max_bytes - block)
 
-    def there_already(self) -> list[str]:
-        """Shards of this prefix; those of "a-b" are not of "a"."""
+    def _named(self, pattern: str) -> list[str]:
+        """What has a name of this pattern in the directory."""
         if not os.path.isdir(self._directory):
             return []
-        own = re.compile(re.escape(self._prefix) + r"-[0-9]{6,}\.tar", re.DOTALL)
-        names = sorted(name for name in os.listdir(self._directory) if own.fullmatch(name))
+        wanted = re.compile(pattern, re.DOTALL)
+        names = sorted(name for name in os.listdir(self._directory) if wanted.fullmatch(name))
         return [os.path.join(self._directory, name) for name in names]
+
+    def _shards(self) -> list[str]:
+        """Shards of this prefix; those of "a-b" are not of "a"."""
+        return self._named(re.escape(self._prefix) + r"-[0-9]{6,}\.tar")
+
+    def _left(self) -> list[str]:
+        """Folders of other writes: of drivers that died, or are at work."""
+        folders = self._named(rf"\.{re.escape(self._prefix)}-[0-9a-f]{{12}}\.writing")
+        return [folder for folder in folders if folder != self._aside]
+
+    def require_room(self) -> None:
+        """Raises InvalidArgument if shards are there, or another write's folder is."""
+        if self._replace:
+            return
+        left = self._left()
+        if left:
+            raise InvalidArgument(
+                f"another write is at work there, or its driver died: {left[0]!r}, and shards of "
+                f"the prefix {self._prefix!r} may be a part of what it wrote; if none is at work, "
+                "give replace=True, which removes them all"
+            )
+        shards = self._shards()
+        if shards:
+            raise InvalidArgument(
+                f"there is a shard already: {shards[0]!r}; write elsewhere, or give replace=True"
+            )
 
     def on_write_start(self, schema: Any = None) -> None:
         os.makedirs(self._aside, exist_ok=True)
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> _Written:
         with naming_the_node():
-            os.makedirs(self._aside, exist_ok=True)
+            if not os.path.isdir(self._aside):
+                raise NotFound(
+                    f"there is no folder {self._aside!r}: shards are written to a directory that "
+                    "all nodes share, or the write has ended meanwhile"
+                )
             attempt = f"{ctx.task_idx:08}-{os.urandom(6).hex()}"
             pattern = os.path.join(self._aside, attempt).replace("%", "%%") + "-%06d.tar"
             with ShardWriter(pattern, self._max_samples, self._max_bytes) as sink:
@@ -107,28 +148,64 @@ class ShardSink(Datasink[_Written]):
         return {"__key__": row["__key__"], **kept}
 
     def on_write_complete(self, write_result: Any) -> None:
+        os.makedirs(self._aside, exist_ok=True)  # without rows no task was begun
         written: list[_Written] = sorted(write_result.write_returns)
-        old = self.there_already()
-        if old and not self._replace:  # since the beginning
-            raise _there_already(old[0])
         paths = [path for task in written for path in task.paths]
-        for path in old:
+        names = [f"{self._prefix}-{number:06}.tar" for number in range(len(paths))]
+        num_samples = sum(task.num_samples for task in written)
+        aside = _renamed(paths, self._aside, names)
+        parts = None
+        if self._index is not None:
+            if not paths:
+                raise InvalidArgument(
+                    f"there are no rows, and so no shards for the index {self._index!r}; leave out "
+                    "index, or write a dataset that has rows"
+                )
+            parts = Parts(os.path.join(self._aside, "index"), None, {"columns": self._columns})
+            _require_samples(num_samples, parts.build(aside, {}), self._directory)
+        self.require_room()  # since the beginning
+        for path in self._shards():
             os.unlink(path)
-        final = [
-            os.path.join(self._directory, f"{self._prefix}-{number:06}.tar")
-            for number in range(len(paths))
-        ]
-        for path, name in zip(paths, final, strict=True):
-            os.rename(path, name)
-        shutil.rmtree(self._aside)
-        self.report = WriteReport(final, sum(task.num_samples for task in written))
+        self.report = WriteReport(_renamed(aside, self._directory, names), num_samples)
+        if parts is not None and self._index is not None:
+            parts.move(self.report.paths)
+            parts.merge(self._index)
+        for folder in (*self._left(), self._aside):
+            shutil.rmtree(folder)
 
     def on_write_failed(self, error: Exception) -> None:
         shutil.rmtree(self._aside, ignore_errors=True)
 
 
-def _there_already(path: str) -> InvalidArgument:
-    return InvalidArgument(f"there is a shard already: {path!r}; or give replace=True")
+def _renamed(paths: list[str], directory: str, names: list[str]) -> list[str]:
+    """Gives files these names in a directory; their new paths."""
+    renamed = [os.path.join(directory, name) for name in names]
+    for path, new in zip(paths, renamed, strict=True):
+        os.rename(path, new)
+    return renamed
+
+
+def _require_samples(written: int, indexed: int, directory: str) -> None:
+    if indexed != written:
+        raise Mismatch(
+            f"{written} rows were written to {directory!r}, and their shards have {indexed} "
+            "samples: a shard was changed before it had its name, or a part of it was lost; write "
+            "again, to a file system that keeps what all nodes write"
+        )
+
+
+def _index_path(index: str | os.PathLike[str]) -> str:
+    """Raises what the index would run into when all is written: no folder, or another file."""
+    path = os.path.abspath(path_of(index))
+    if not os.path.isdir(os.path.dirname(path)):
+        raise NotFound(f"there is no folder for the index {path!r}; make it first")
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            if not file.read(len(_SQLITE)) == _SQLITE:
+                raise InvalidArgument(
+                    f"the file is no index, and is not replaced: {path!r}; choose another name"
+                )
+    return path
 
 
 def write(
@@ -154,12 +231,15 @@ def write(
         that is null is left out; others become bytes as of shardwise.ShardWriter.
     max_samples, max_bytes: of a shard, at most. Ray holds some max_bytes a task in memory.
     replace: shards of this prefix that are there are removed when the new ones are written.
-    index: a path; then tasks index the shards, and `columns` from their fields.
+    index: a path; then tasks index the shards, and `columns` from their fields, before these have
+        their names.
     concurrency, ray_remote_args: as of ray.data.Dataset.write_datasink().
 
-    Shards appear when all are written, and the index after them. A task that died is done again,
-    and leaves nothing twice. Raises InvalidArgument (a shard is there, rows without a key),
-    NotFound, BadField, OSError.
+    Shards appear when all are written and indexed, and the index after them. A task that died is
+    done again, and leaves nothing twice. If this process dies, the next write there says so, and
+    replace=True removes what it left. Raises InvalidArgument (a shard is there, or another write,
+    or rows without a key), NotFound, BadField, OSError; of an index what shardwise.index() raises,
+    and Mismatch if it has not as many samples as there were rows: no shard has its name then.
     """
     directory = os.path.abspath(path_of(directory))
     if fields is not None and not isinstance(fields, Mapping):
@@ -170,11 +250,16 @@ def write(
         if whole_number(name, value) < 1:
             refuse(name, value, "give a whole number, 1 or more")
     sink = ShardSink(
-        directory, prefix, None if fields is None else dict(fields), max_samples, max_bytes, replace
+        directory,
+        prefix,
+        None if fields is None else dict(fields),
+        max_samples,
+        max_bytes,
+        replace,
+        None if index is None else _index_path(index),
+        columns_of(columns),
     )
-    old = sink.there_already()
-    if old and not replace:
-        raise _there_already(old[0])
+    sink.require_room()
     options = data.context.execution_options
     kept = options.preserve_order
     options.preserve_order = True
@@ -182,6 +267,4 @@ def write(
         data.write_datasink(sink, concurrency=concurrency, ray_remote_args=ray_remote_args)
     finally:
         options.preserve_order = kept
-    if index is not None:
-        build_index(index, *sink.report.paths, columns=columns)
     return sink.report

@@ -1,14 +1,26 @@
-"""What the tests beside Ray share."""
+"""What the tests beside Ray share: a plugin of pytest, whose fixtures they name."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
+from peer_runs import NUM_SAMPLES, make_index
+
+from shardwise import Order
 
 # Before ray is imported: no figures are sent anywhere.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+
+SHUFFLED = Order(seed=17, chunk_size=50)
 
 
 @contextmanager
@@ -32,7 +44,133 @@ def running_ray(cpus: int = 2, **options: Any) -> Iterator[None]:
         ray.shutdown()
 
 
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A Ray for all tests of a file, with as many CPUs as its CPUS says."""
+    with running_ray(cpus=getattr(request.module, "CPUS", 2)):
+        yield
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index that no test changes."""
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
 def numbers_of(data: Any) -> list[int]:
     """The samples' numbers, in the order of the rows."""
     batches = data.select_columns(["__index__"]).iter_batches(batch_size=1000)
     return [number for batch in batches for number in batch["__index__"].tolist()]
+
+
+# Ray Train.
+
+
+def as_numbers(batch: dict[str, Any]) -> dict[str, Any]:
+    """What a model takes, made by tasks of Ray Data."""
+    batch["cls"] = [int(text) for text in batch["cls"]]
+    return batch
+
+
+def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **others: Any) -> Any:
+    """A run over the shuffled samples, with so many workers, or (at least, at most); Ray itself
+    starts it again after so many failures. others: the config of the loop, and the resources of
+    a worker."""
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    import shardwise.ray as sr
+
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    columns = ["cls", "__index__"]
+    data = sr.read(index, order=SHUFFLED, columns=columns).map_batches(as_numbers)
+    resources = others.pop("resources", {"CPU": 1})
+    trainer = TorchTrainer(
+        loop,
+        train_loop_config={"out": str(out), "resume": None, "end": "kill"} | others,
+        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker=resources),
+        datasets={"train": data},
+        dataset_config=sr.ExactDataConfig(),
+        run_config=RunConfig(
+            name=f"run-{workers}",
+            storage_path=str(out / "storage"),
+            failure_config=FailureConfig(max_failures=failures),
+        ),
+    )
+    return trainer.fit()
+
+
+def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:
+    """Saves a checkpoint every 20 batches; in the second epoch a worker ends, once: the last rank
+    is killed, or goes with its node. Each checkpoint, and the file seen.json at the end, also has
+    the samples that all ranks were given until then, by epoch."""
+    import ray
+    import torch.distributed as dist
+    from ray.train import Checkpoint
+
+    out = Path(config["out"])
+    shard: Any = ray.train.get_dataset_shard("train")
+    context = ray.train.get_context()
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    seen: list[list[int]] = [[], []]
+    folder = config["resume"]
+    begun = ray.train.get_checkpoint()
+    if begun is not None:
+        folder = begun.path
+    if folder is not None:
+        state = json.loads(Path(folder, "state.json").read_text())
+        shard.load_state_dict(state["shard"])
+        if rank == 0:
+            seen = state["seen"]
+
+    def seen_by_all() -> list[list[int]]:
+        given: list[Any] = [None] * world_size
+        dist.all_gather_object(given, seen)
+        return [sum((one[epoch] for one in given), []) for epoch in range(2)]
+
+    def goes_now() -> bool:
+        if config["end"] == "kill":
+            return rank == world_size - 1
+        return "goes" in ray.get_runtime_context().get_node_labels()
+
+    while shard.epoch < 2:
+        epoch = shard.epoch
+        for done, batch in enumerate(shard.iter_torch_batches(batch_size=16), start=1):
+            assert batch["cls"].tolist() == batch["__index__"].tolist()
+            seen[epoch] += batch["__index__"].tolist()
+            if (epoch, done) == (1, 25) and goes_now() and not (out / "ended").exists():
+                (out / "ended").touch()
+                ray.train.get_all_reported_checkpoints()  # returns when Ray has the last one
+                if config["end"] == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                open(out / "started", "w").close()
+                open(out / "never").close()  # until the node is gone
+            if done % 20 == 0:
+                state = {"shard": shard.state_dict(), "seen": seen_by_all()}
+                made = None
+                if rank == 0:
+                    folder = out / f"state-{world_size}-{epoch}-{done}"
+                    folder.mkdir(exist_ok=True)
+                    (folder / "state.json").write_text(json.dumps(state))
+                    made = Checkpoint.from_directory(folder)
+                ray.train.report({}, checkpoint=made)
+        proof = shard.prove()
+        if rank == 0:
+            with open(out / "proofs.txt", "a") as file:
+                file.write(f"{world_size} {proof}\n")
+    everything = seen_by_all()
+    if rank == 0:
+        (out / "seen.json").write_text(json.dumps(everything))
+
+
+def require_exact(out: Path, *workers: int) -> None:
+    """That two epochs of two_epochs_in_spite_of_an_end() had each sample once, the one ended by so
+    many workers, and the other: by the proofs, and by what was seen."""
+    assert (out / "ended").exists()
+    assert (out / "proofs.txt").read_text().splitlines() == [
+        f"{number} epoch {epoch}: {NUM_SAMPLES} samples, each exactly once: proven"
+        for epoch, number in enumerate(workers)
+    ]
+    for epoch in json.loads((out / "seen.json").read_text()):
+        assert sorted(epoch) == list(range(NUM_SAMPLES))

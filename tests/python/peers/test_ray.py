@@ -9,14 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import write_shard, write_shards
-from peer_runs import NUM_SAMPLES, make_index
-from ray_runs import numbers_of, running_ray
+from peer_runs import NUM_SAMPLES
+from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Order, Sampler, errors
@@ -33,18 +32,8 @@ from shardwise.ray.reading import PUSHES, source_of
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SHUFFLED = Order(seed=17, chunk_size=50)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with running_ray():
-        yield
-
-
-@pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_index(tmp_path_factory.mktemp("data"))
+pytest_plugins = ["ray_runs"]
+pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.fixture
@@ -174,6 +163,15 @@ def test_a_task_is_small_whatever_it_reads(train: Path) -> None:
     assert sum(task.metadata.num_rows for task in tasks) == NUM_SAMPLES
 
 
+def test_little_is_read_by_a_task_for_each_cpu_and_more_by_two(
+    train: Path, tmp_path: Path
+) -> None:
+    assert sr.read(train).materialize().num_blocks() == 2
+    write_shard(tmp_path / "a.tar", [(f"{i}", {"bin": bytes(1 << 20)}) for i in range(8)])
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
+    assert sr.read(tmp_path / "a.idx").materialize().num_blocks() == 4
+
+
 @pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
 def test_columns_that_are_not_selected_are_not_read(own: Path) -> None:
     take_away(own, 0, 1, 2, 3)
@@ -264,6 +262,16 @@ def test_fields_that_are_missing_are_null_and_metadata_has_types(tmp_path: Path)
         sr.read(tmp_path / "a.idx", columns=["jpg"])
 
 
+def test_a_field_with_the_name_of_what_all_rows_have_is_not_read(tmp_path: Path) -> None:
+    samples = [("a", {"__key__": b"x", "a.b": b"1"}), ("b", {"__index__": b"7"})]
+    write_shard(tmp_path / "a.tar", samples)
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=["__index__"], threads=0)
+    rows = sr.read(tmp_path / "a.idx").take_all()
+    names = ["a.b", "__key__", "__index__", "__slot__", "__shard__"]
+    assert [list(row) for row in rows] == [names, names]
+    assert [list(row.values())[:4] for row in rows] == [[b"1", "a", 0, 0], [None, "b", 1, 1]]
+
+
 def test_blocks_are_no_larger_than_ray_asks(train: Path) -> None:
     context = ray.data.DataContext.get_current()
     before = context.target_max_block_size
@@ -304,6 +312,11 @@ def test_what_is_given_wrongly_is_named(train: Path) -> None:
         sr.read(train, order="chunked")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="not valid: deal=0"):
         sr.read(train, deal=0)
+    for blocks in (0, "3"):
+        with pytest.raises(errors.InvalidArgument, match=f"not valid: override.*={blocks!r}"):
+            sr.read(train, override_num_blocks=blocks)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="the column 'bin' is named twice"):
+        sr.read(train, columns=["bin", "cls", "bin"])
     with pytest.raises(errors.InvalidArgument, match="not valid: lazily=True"):
         sr.read("https://host/train.json", lazily=True)
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
+import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_shards
 from peer_runs import make_index
-from ray_runs import numbers_of
+from ray_runs import (
+    SHUFFLED,
+    fit,
+    numbers_of,
+    require_exact,
+    two_epochs_in_spite_of_an_end,
+)
 
 import shardwise
-from shardwise import Order, Sampler
+from shardwise import Sampler, errors
 
 pytest.importorskip("ray.data", reason="Ray Data is not installed")
 
@@ -24,14 +36,41 @@ import shardwise.ray as sr
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SHUFFLED = Order(seed=17, chunk_size=50)
+HEAD = {"num_cpus": 1, "include_dashboard": False}
+
+
+@contextmanager
+def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
+    """A cluster, whose second node goes when somebody opens the file "started" to write; the file
+    "never" lets whoever opens it wait until then, and "gone" is there just before. Processes of the
+    nodes work in the folders "first" and "second"."""
+    cluster = Cluster()
+    nodes = []
+    for name, options in (("first", first), ("second", second | {"labels": {"goes": "yes"}})):
+        (folder / name).mkdir()
+        with chdir(folder / name):
+            nodes.append(cluster.add_node(object_store_memory=100 << 20, **options))
+    os.mkfifo(folder / "started")
+    os.mkfifo(folder / "never")
+
+    def remove_when_started() -> None:
+        open(folder / "started").close()
+        (folder / "gone").touch()
+        cluster.remove_node(nodes[1], allow_graceful=False)
+
+    threading.Thread(target=remove_when_started, daemon=True).start()
+    try:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
     train = make_index(tmp_path)
     gone = tmp_path / "gone"
-    os.mkfifo(tmp_path / "started")
-    os.mkfifo(tmp_path / "never")
 
     def wait_on_the_node_that_goes(batch: Any) -> Any:  # runs in the task that reads
         if "goes" in ray.get_runtime_context().get_node_labels() and not gone.exists():
@@ -39,19 +78,7 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
             open(tmp_path / "never").close()  # until the node is gone
         return batch
 
-    cluster = Cluster()
-    cluster.add_node(num_cpus=1, object_store_memory=100 << 20, include_dashboard=False)
-    node = cluster.add_node(num_cpus=1, object_store_memory=100 << 20, labels={"goes": "yes"})
-    try:
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        ray.data.DataContext.get_current().enable_progress_bars = False
-
-        def remove_when_started() -> None:
-            open(tmp_path / "started").close()
-            gone.touch()
-            cluster.remove_node(node, allow_graceful=False)
-
-        threading.Thread(target=remove_when_started, daemon=True).start()
+    with two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
         data = sr.read(train, order=SHUFFLED, override_num_blocks=12)
         rows = numbers_of(data.map_batches(wait_on_the_node_that_goes))
         assert gone.exists()
@@ -59,6 +86,110 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
         made = sr.index(tmp_path / "made.idx", tmp_path / "shards", parts=3)
         assert made.fingerprint == shardwise.open(train).fingerprint
         assert numbers_of(sr.read(tmp_path / "made.idx")) == list(range(len(rows)))
+
+
+def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    train_of_ray = pytest.importorskip("ray.train", reason="Ray Train is not installed")
+    try:
+        train_of_ray.ScalingConfig(num_workers=(2, 3))
+    except (TypeError, ValueError):
+        pytest.skip("this Ray starts a run again with the same number of workers only")
+    train = make_index(tmp_path)
+    first = HEAD | {"num_cpus": 3, "resources": {"trainer": 2}}
+    with two_nodes(tmp_path, first, {"num_cpus": 1, "resources": {"trainer": 1}}):
+        fit(
+            two_epochs_in_spite_of_an_end,
+            train,
+            tmp_path,
+            (2, 3),
+            failures=1,
+            resources={"CPU": 0, "trainer": 1},
+            end="node",
+        )
+    require_exact(tmp_path, 3, 2)
+
+
+class Guarded(http.server.SimpleHTTPRequestHandler):
+    """Gives files to whoever says the word, and notes which."""
+
+    given: list[str] = []
+
+    def do_HEAD(self) -> None:
+        self.answer(super().do_HEAD)
+
+    def do_GET(self) -> None:
+        self.given.append(self.path)
+        self.answer(super().do_GET)
+
+    def answer(self, answer: Callable[[], None]) -> None:
+        if self.headers["Authorization"] == "Bearer sesame":
+            answer()
+        else:
+            self.send_error(401)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(Guarded, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        ray.shutdown()
-        cluster.shutdown()
+        server.shutdown()
+        server.server_close()
+
+
+def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lengths = [400, 501, 600, 500]
+    write_shards(tmp_path / "shards", lengths)
+    index, old = tmp_path / "train.idx", "http://old.example/data"
+    killed, both = tmp_path / "killed", tmp_path / "both"
+    os.mkfifo(both)
+
+    def meet_and_end(batch: Any) -> Any:  # runs in the task that reads
+        is_second = "goes" in ray.get_runtime_context().get_node_labels()
+        met = tmp_path / ("second-met" if is_second else "first-met")
+        if not met.exists():
+            met.touch()
+            open(both, "w" if is_second else "r").close()  # until the other node reads, too
+        if not is_second and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    with served(tmp_path / "shards") as url, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
+        cache = shardwise.ShardCache(
+            "/proc/self/cwd/cache",  # of each node, and of this process
+            http_headers=["Authorization: Bearer sesame"],
+            url_base={old: url},
+        )
+        shardwise.index(index, old + "/train-{000000..000003}.tar", cache=cache, threads=0)
+        Guarded.given.clear()
+        for epoch in range(2):  # the second one is read from the caches
+            options: Any = {"epoch": epoch, "override_num_blocks": 12, "cache": cache}
+            data = sr.read(index, order=SHUFFLED, **options)
+            sampler = Sampler(shardwise.open(index, cache=cache), SHUFFLED)
+            sampler.set_epoch(epoch)
+            assert numbers_of(data.map_batches(meet_and_end)) == list(sampler)
+    assert killed.exists()
+    names = [f"/train-{number:06}.tar" for number in range(len(lengths))]
+    counts = {name: Guarded.given.count(name) for name in names}
+    assert sum(counts.values()) == len(Guarded.given)
+    assert all(1 <= count <= 2 for count in counts.values()), counts
+    for node in ("first", "second"):
+        assert list((tmp_path / node / "cache").rglob("*.tar*")), node
+
+
+def test_a_cache_that_cannot_go_to_other_nodes_is_refused_here(tmp_path: Path) -> None:
+    train = make_index(tmp_path)
+    cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: url)
+    with pytest.raises(errors.Unsupported, match="cannot be pickled"):
+        sr.read(train, cache=cache)

@@ -3,63 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_runs import NUM_SAMPLES, make_index, prove_exact
-from ray_runs import running_ray
+from peer_runs import NUM_SAMPLES, prove_exact
+from ray_runs import SHUFFLED, fit, require_exact, two_epochs_in_spite_of_an_end
 
 import shardwise
-from shardwise import Order, Sampler, errors
+from shardwise import Sampler, errors
 
 pytest.importorskip("ray.train", reason="Ray Train is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
 
 import ray
-from ray.train import Checkpoint, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
 
 import shardwise.ray as sr
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SHUFFLED = Order(seed=17, chunk_size=50)
+pytest_plugins = ["ray_runs"]
+pytestmark = pytest.mark.usefixtures("cluster")
+CPUS = 8
 COLUMNS = ["cls", "__index__"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with running_ray(cpus=8):
-        yield
-
-
-@pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_index(tmp_path_factory.mktemp("data"))
-
-
-def as_numbers(batch: dict[str, Any]) -> dict[str, Any]:
-    """What a model takes, made by tasks of Ray Data."""
-    batch["cls"] = [int(text) for text in batch["cls"]]
-    return batch
-
-
-def fit(loop: Any, index: Path, out: Path, workers: int, resume: Path | None = None) -> Any:
-    data = sr.read(index, order=SHUFFLED, columns=COLUMNS).map_batches(as_numbers)
-    trainer = TorchTrainer(
-        loop,
-        train_loop_config={"out": str(out), "resume": resume},
-        scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": 1}),
-        datasets={"train": data},
-        dataset_config=sr.ExactDataConfig(),
-        run_config=RunConfig(name=f"run-{workers}", storage_path=str(out / "storage")),
-    )
-    return trainer.fit()
 
 
 def three_epochs(config: dict[str, Any]) -> None:
@@ -81,7 +48,7 @@ def three_epochs(config: dict[str, Any]) -> None:
 
 
 def test_each_rank_gets_what_the_sampler_says(train: Path, tmp_path: Path) -> None:
-    fit(three_epochs, train, tmp_path, workers=2)
+    fit(three_epochs, train, tmp_path, 2)
     prove_exact(train, 3, tmp_path)
     ds = shardwise.open(train)
     for rank in range(2):
@@ -98,46 +65,21 @@ def test_each_rank_gets_what_the_sampler_says(train: Path, tmp_path: Path) -> No
         assert batches == [101, 101, 101]  # the second rank's last sample is a batch of its own
 
 
-def two_epochs_in_spite_of_a_kill(config: dict[str, Any]) -> None:
-    """Saves a checkpoint every 20 batches; in the second epoch rank 1 is killed, once."""
-    out = Path(config["out"])
-    shard: Any = ray.train.get_dataset_shard("train")
-    context = ray.train.get_context()
-    rank, world_size = context.get_world_rank(), context.get_world_size()
-    if config["resume"] is not None:
-        shard.load_state_dict(json.loads(Path(config["resume"], "state.json").read_text()))
-    while shard.epoch < 2:
-        epoch = shard.epoch
-        for done, batch in enumerate(shard.iter_torch_batches(batch_size=16), start=1):
-            assert len(batch["cls"]) <= 16
-            if (epoch, done, rank) == (1, 25, 1) and not (out / "killed").exists():
-                (out / "killed").touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            if done % 20 == 0:
-                state = shard.state_dict()
-                if rank == 0:
-                    folder = out / f"state-{world_size}-{epoch}-{done}"
-                    folder.mkdir()
-                    (folder / "state.json").write_text(json.dumps(state))
-                    made = Checkpoint.from_directory(folder)
-                ray.train.report({}, checkpoint=made if rank == 0 else None)
-        proof = shard.prove()
-        if rank == 0:
-            with open(out / "proofs.txt", "a") as file:
-                file.write(f"{world_size} {proof}\n")
-
-
 def test_a_run_goes_on_with_fewer_workers_after_one_was_killed(
     train: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(Exception, match="(?i)worker|fail"):
-        fit(two_epochs_in_spite_of_a_kill, train, tmp_path, workers=3)
-    assert (tmp_path / "killed").exists()
-    fit(two_epochs_in_spite_of_a_kill, train, tmp_path, 2, tmp_path / "state-3-1-20")
-    assert (tmp_path / "proofs.txt").read_text().splitlines() == [
-        f"3 epoch 0: {NUM_SAMPLES} samples, each exactly once: proven",
-        f"2 epoch 1: {NUM_SAMPLES} samples, each exactly once: proven",
-    ]
+        fit(two_epochs_in_spite_of_an_end, train, tmp_path, 3)
+    saved = str(tmp_path / "state-3-1-20")
+    fit(two_epochs_in_spite_of_an_end, train, tmp_path, 2, resume=saved)
+    require_exact(tmp_path, 3, 2)
+
+
+def test_ray_itself_starts_a_run_again_whose_worker_was_killed(
+    train: Path, tmp_path: Path
+) -> None:
+    fit(two_epochs_in_spite_of_an_end, train, tmp_path, 3, failures=1)
+    require_exact(tmp_path, 3, 3)
 
 
 def test_what_is_not_read_by_shardwise_is_refused() -> None:
@@ -170,6 +112,24 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     for _ in alone.iter_batches(batch_format="pyarrow"):
         pass
     assert alone.prove() == f"epoch 5: {NUM_SAMPLES} samples, each exactly once: proven"
+
+
+@pytest.mark.parametrize(
+    ("where", "workers"), [("sample < 3", 5), ("sample < 1", 2), ("sample < 0", 2)]
+)
+def test_there_may_be_more_workers_than_samples(train: Path, where: str, workers: int) -> None:
+    data = sr.read(train, where=where, order=SHUFFLED, columns=["__index__"])
+    given = sr.ExactDataConfig(even=False).configure({"a": data, "b": data}, workers)
+    for name in ("a", "b"):  # one dataset twice: each by itself
+        shards = [one[name] for one in given]
+        for epoch in range(3):
+            seen = [row["__index__"] for shard in shards for row in shard.iter_rows()]
+            assert sorted(seen) == list(range(len(shards[0].dataset)))
+            assert [shard.epoch for shard in shards] == [epoch + 1] * workers
+    even = [one["a"] for one in sr.ExactDataConfig().configure({"a": data}, workers)]
+    if len(even[0].dataset) > 0:
+        with pytest.raises(errors.InvalidArgument, match="same number of batches.*even=False"):
+            list(even[-1].iter_batches(batch_size=2))
 
 
 def test_a_token_is_given_only_where_the_place_is_known(train: Path) -> None:

@@ -1,0 +1,137 @@
+"""Random chains of reading, choosing, mapping, writing and reading again, beside a plain model."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_shard
+from ray_runs import SHUFFLED
+
+import shardwise
+from shardwise import Order, Sampler
+
+pytest.importorskip("ray.data", reason="Ray Data is not installed")
+
+import ray
+from ray.data.expressions import col
+
+import shardwise.ray as sr
+
+pytest_plugins = ["ray_runs"]
+pytestmark = pytest.mark.usefixtures("cluster")
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+Row = dict[str, Any]
+COLUMNS = ["__key__", "cls", "cap.txt", "__index__"]
+ORDERS = [Order("sequential"), SHUFFLED, Order(seed=4, chunk_size=5, window=3)]
+WHERE: dict[str | None, Callable[[Row], bool]] = {
+    None: lambda row: True,
+    "cls < 5": lambda row: row["cls"] < 5,
+    "w > 20": lambda row: row["w"] is not None and row["w"] > 20,
+    "cls < 0": lambda row: False,
+}
+
+
+def make_rows(folder: Path) -> list[Row]:
+    """137 samples with a class, a number or null, and a text that may be empty or missing."""
+    rows: list[Row] = []
+    folder.mkdir()
+    for shard, length in enumerate([40, 1, 60, 36]):
+        samples = []
+        for i in range(len(rows), len(rows) + length):
+            w = None if i % 7 == 0 else i * 0.5
+            fields = {"cls": b"%d" % (i % 10)}
+            fields["json"] = b"{}" if w is None else b'{"w": %.1f}' % w
+            if i % 3:
+                fields["cap.txt"] = b"c%d" % i if i % 5 else b""
+            samples.append((f"dir/k{i:04}", fields))
+            row = {"__key__": f"dir/k{i:04}", "cls": i % 10, "w": w}
+            rows.append(row | {"cap.txt": fields.get("cap.txt")})
+        write_shard(folder / f"{shard}.tar", samples)
+    shardwise.index(folder / "x y.idx", folder, columns=["cls", "w=json:$.w"], threads=0)
+    return rows
+
+
+def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[Row]]:
+    """A dataset of these rows, all or some, in an order, from its beginning or a token."""
+    where, order = pick.choice(list(WHERE)), pick.choice(ORDERS)
+    view = shardwise.open(index) if where is None else shardwise.open(index).where(where)
+    chosen = [row for row in rows if WHERE[where](row)]
+    sampler = Sampler(view, order)
+    sampler.set_epoch(pick.randrange(4))
+    begin = pick.choice([0, pick.randrange(len(chosen) + 1)])
+    data = sr.read(
+        index,
+        where=where,
+        order=order,
+        epoch=sampler.epoch,
+        resume=sampler.token(begin) if 0 < begin < len(chosen) else None,
+        columns=pick.choice([None, COLUMNS]),
+        override_num_blocks=pick.choice([None, 1, 3, 50]),
+    )
+    if begin == len(chosen):
+        begin = 0
+    return data, [chosen[i] | {"__index__": i} for i in list(sampler)[begin:]]
+
+
+def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[Any, list[Row], str]:
+    """One operation more, of the dataset and of the model; and how the class is called then."""
+    kinds = ["class", "key", "number", "select", "materialize", "map", "limit", "rename"]
+    kind = pick.choice(kinds)
+    if kind == "class":
+        data = data.filter(expr=col(label) >= 4)
+        rows = [row for row in rows if row["cls"] >= 4]
+    elif kind == "key":
+        data = data.filter(expr=col("__key__") < "dir/k0050")
+        rows = [row for row in rows if row["__key__"] < "dir/k0050"]
+    elif kind == "number":
+        data = data.filter(expr=(col("__index__") < 60) & ~col("__index__").is_in([1, 2, 30]))
+        rows = [row for row in rows if row["__index__"] < 60 and row["__index__"] not in (1, 2, 30)]
+    elif kind == "select":
+        data = data.select_columns(["__key__", label, "cap.txt", "__index__"])
+    elif kind == "materialize":
+        data = data.materialize()
+    elif kind == "map":
+        data = data.map(lambda row: row)
+    elif kind == "limit":
+        most = pick.choice([0, 1, 20, 1000])
+        data, rows = data.limit(most), rows[:most]
+    elif label == "cls":
+        data, label = data.rename_columns({"cls": "label"}), "label"
+    return data, rows, label
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_chain_gives_what_the_model_has(tmp_path: Path, seed: int) -> None:
+    pick = random.Random(seed)
+    rows = make_rows(tmp_path / "a b")
+    data, wanted = read(tmp_path / "a b" / "x y.idx", rows, pick)
+    label = "cls"
+    for _ in range(pick.randrange(5)):
+        data, wanted, label = step(data, wanted, label, pick)
+    names = ["__key__", label, "cap.txt", "__index__"]
+    model = [[row[name] for name in COLUMNS] for row in wanted]
+    assert [[row[name] for name in names] for row in data.take_all()] == model
+    assert data.count() == len(model)
+    if not model:
+        return
+    index = tmp_path / "new.idx"
+    sr.write(
+        data,
+        tmp_path / "new",
+        fields={label: "cls", "cap.txt": "cap.txt"},
+        max_samples=pick.choice([5, 1000]),
+        index=index,
+        columns=["cls"],
+    )
+    again = [
+        [row["__key__"], row["cls"], row.get("cap.txt"), row["__index__"]]
+        for row in sr.read(index).take_all()
+    ]
+    assert again == [[*row[:3], number] for number, row in enumerate(model)]
+    assert shardwise.verify(index, full=False) == []
