@@ -85,7 +85,7 @@ struct Dataset::Impl {
       how.next_use = [known, number](const std::string& name) {
         return known->next_use_for(number, name);
       };
-    } else if (cache) {
+    } else if (cache && !cache->is_read_only()) {
       // Of its own uses nothing is known: it goes by those of others.
       how.next_use = [user = require_unknown_user()](const std::string& name) {
         return user->joint({}, name, 0);
@@ -97,7 +97,7 @@ struct Dataset::Impl {
         const Lock lock(mutex);
         cached[shard->cached.name()] = number;
       }
-      if (!known) keep_to_share(shard->size_bytes());
+      if (!known && !cache->is_read_only()) keep_to_share(shard->size_bytes());
     }
     return shard;
   }

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/own_directory.h"
 
 namespace shardwise::detail {
 namespace {
@@ -96,6 +97,7 @@ void CacheLedger::forget() const noexcept { ::unlink(directory_.ledger_path().c_
 void CacheLedger::doubt() const noexcept {
   try {
     File file = File::open_or_create(directory_.ledger_path());
+    share_as_folder(file);
     cast_doubt(file);
   } catch (
       const std::exception&) {  // no descriptor, or a full disk: without the file all is listed
@@ -110,6 +112,7 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
   Count before;
   try {
     file = File::open_or_create(directory_.ledger_path());
+    share_as_folder(file);
     before = read_from(file);
     word = cast_doubt(file);
   } catch (const std::exception&) {  // no descriptor, or a full disk: the next one lists the files

@@ -1,0 +1,100 @@
+#include "storage/lock_holders.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace shardwise::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class Number>
+std::optional<Number> parsed(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Calls `visit` with every path in a folder of /proc, as far as this user may look.
+template <class Visit>
+void for_each_path(const fs::path& folder, const Visit& visit) {
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) visit(at->path());
+}
+
+/// Calls `visit` with the pid of each process and a descriptor's path below /proc.
+template <class Visit>
+void for_each_descriptor(const Visit& visit) {
+  for_each_path("/proc", [&](const fs::path& process) {
+    const auto pid = parsed<std::int64_t>(process.filename().string());
+    if (!pid) return;
+    for_each_path(process / "fd", [&](const fs::path& descriptor) { visit(*pid, descriptor); });
+  });
+}
+
+}  // namespace
+
+std::multimap<std::string, std::int64_t> processes_with_files_in(const std::string& folder) {
+  std::multimap<std::string, std::int64_t> found;
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  if (error) return found;
+  for_each_descriptor([&](std::int64_t pid, const fs::path& descriptor) {
+    std::error_code gone;
+    const fs::path file = fs::read_symlink(descriptor, gone);
+    if (!gone && file.parent_path() == real) found.emplace(file.filename().string(), pid);
+  });
+  return found;
+}
+
+LockHolders LockHolders::of_file(const std::string& path) {
+  LockHolders holders;
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return holders;
+  for_each_descriptor([&](std::int64_t pid, const fs::path& descriptor) {
+    struct stat open {};
+    if (::stat(descriptor.c_str(), &open) != 0 || open.st_dev != file.st_dev ||
+        open.st_ino != file.st_ino) {
+      return;
+    }
+    // lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
+    const fs::path process = descriptor.parent_path().parent_path();
+    std::ifstream info(process / "fdinfo" / descriptor.filename());
+    for (std::string line; std::getline(info, line);) {
+      std::istringstream words(line);
+      std::string label, number, kind, advisory, access, owner, inode, first, last;
+      words >> label >> number >> kind >> advisory >> access >> owner >> inode >> first >> last;
+      const auto begin = parsed<std::uint64_t>(first);
+      if (label != "lock:" || kind != "OFDLCK" || !begin) continue;
+      // "EOF" stands for the end of the file, whatever that is.
+      const auto end = parsed<std::uint64_t>(last);
+      holders.held_.push_back({.pid = pid,
+                               .first = *begin,
+                               .last = end.value_or(std::numeric_limits<std::uint64_t>::max())});
+    }
+  });
+  return holders;
+}
+
+std::vector<std::int64_t> LockHolders::of_byte(std::uint64_t offset) const {
+  std::vector<std::int64_t> pids;
+  for (const Held& held : held_) {
+    if (held.first <= offset && offset <= held.last) pids.push_back(held.pid);
+  }
+  std::sort(pids.begin(), pids.end());
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shardwise/base/export.h"
+
+// Which processes hold locks on bytes of a file. The kernel tells nobody who holds a lock of an
+// open file description (its pid is -1), but each process' /proc/PID/fdinfo lists the locks of its
+// files.
+
+namespace shardwise::detail {
+
+/// Processes that have files of a folder open, by the files' names. As LockHolders::of_file().
+SHARDWISE_EXPORT std::multimap<std::string, std::int64_t> processes_with_files_in(
+    const std::string& folder);
+
+class SHARDWISE_EXPORT LockHolders {
+ public:
+  /// As it is now. Processes of other users are not seen, unless this one is privileged, nor those
+  /// of other containers. Never throws for what cannot be read.
+  /// Cost: looks at every open file of every process: some ms on a small machine.
+  static LockHolders of_file(const std::string& path);
+
+  /// Those that lock the byte, ascending, each once.
+  std::vector<std::int64_t> of_byte(std::uint64_t offset) const;
+
+ private:
+  struct Held {
+    std::int64_t pid = 0;
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  std::vector<Held> held_;
+};
+
+}  // namespace shardwise::detail
