@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "shardwise/storage/fetcher.h"
 
 namespace CLI {
@@ -12,5 +14,11 @@ namespace shardwise::tools {
 /// time; and --allow-pipe. The same for every command that fetches. `fetching` must live as long as
 /// `command` does.
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching);
+
+/// The options for shards of an index: where --url-base gave NEW alone, it is where the deepest
+/// folder lies today that all remote shards of this index have in common.
+/// @param index  its path; empty: there is none, or more than one.
+/// Errors: wrong usage; those of Index::open.
+Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index);
 
 }  // namespace shardwise::tools

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "build_notes.h"
+#include "fetch_options.h"
 #include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "output.h"
@@ -51,8 +52,8 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
   options.build_missing = !first_use.refused;
   options.build.cancel = cancel;
   if (!names_an_index(name)) {
-    options.build.remote =
-        make_remote_access(std::make_shared<const Fetchers>(first_use.fetching), nullptr, cancel);
+    options.build.remote = make_remote_access(
+        std::make_shared<const Fetchers>(fetching_of(first_use.fetching, "")), nullptr, cancel);
   }
   options.build.progress = [&](const auto& at) { show(progress, at); };
   options.on_build = [&](const std::string& index, const BuildPlan::RemoteReading& remote) {
