@@ -173,7 +173,7 @@ TEST(UrlTest, ABaseIsFoundInAnotherSpelling) {
         << from;
   }
   EXPECT_EQ(rebased_url("HTTPS://H.example:443/a/x.tar", "https://h.example", "https://m"),
-            "https://m/x.tar");
+            "https://m/a/x.tar");
   EXPECT_EQ(rebased_url("S3://b/k.tar", "s3://b", "https://m"), "https://m/k.tar");
   // Other files: another port, another bucket's case, a folder of another name.
   EXPECT_FALSE(rebased_url("https://h:8443/a/x.tar", "https://h/a", "https://m"));

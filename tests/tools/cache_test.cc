@@ -169,7 +169,8 @@ TEST_F(CacheCommandTest, MetricsOfTheCacheAndOfAProcess) {
   shardwise_output({"cache", "ls", "--metrics", file, shards_.cache()});
   const MetricsText directory(read_file(file));
   EXPECT_EQ(directory.value("shardwise_cache_shards"), 10);
-  EXPECT_EQ(directory.value("shardwise_cache_shard_bytes"), 10.0 * shard_bytes_);
+  EXPECT_EQ(directory.value("shardwise_cache_shard_bytes"),
+            10.0 * static_cast<double>(shard_bytes_));
   EXPECT_EQ(directory.labels("shardwise_cache_shards").at("directory"), shards_.cache());
   shardwise_output(
       {"epoch", shards_.index(), "--quiet", "--cache", shards_.cache(), "--metrics", file});
