@@ -79,7 +79,9 @@ TEST_F(FillTest, WhatIsNeededFirstComesUntilTheBudgetIsFull) {
   for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
   EXPECT_EQ(cached_urls(), first);
   // On demand: with shards fetched ahead it may have begun with the next epoch's.
-  EXPECT_EQ(fetched_by_epoch({"--no-shuffle", "--cache-bytes", bytes_of(4), "--prefetch", "0"}), 6)
+  EXPECT_EQ(fetched_by_epoch({"--no-shuffle", "--cache-bytes", bytes_of(4), "--prefetch", "0",
+                              "--threads", "0", "--batch", "10"}),
+            6)
       << "the job has the first four";
 }
 
