@@ -55,7 +55,7 @@ ProgressCallback progress_of(nb::object function) {
     const GilAcquired acquired;
     bool has_returned = false;
     call_python([&] { has_returned = call_with_progress(kept.get(), progress); });
-    if (!has_returned) nb::raise_python_error();
+    if (!has_returned) throw_raised();
   };
 }
 

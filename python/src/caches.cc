@@ -48,7 +48,7 @@ std::function<std::string(const std::string&)> resolver_of(nb::object function) 
     std::string found;
     bool has_found = false;
     call_python([&] { has_found = call_for_url(kept.get(), url, found); });
-    if (!has_found) nb::raise_python_error();
+    if (!has_found) throw_raised();
     return found;
   };
 }

@@ -111,6 +111,14 @@ Gil::State::State() {
   thread_local const ThreadState kept;
 }
 
+void throw_raised() {
+  try {
+    nb::raise_python_error();
+  } catch (const nb::python_error& error) {
+    throw RaisedInPython(error);
+  }
+}
+
 bool is_foreign_thread() noexcept { return is_foreign; }
 
 }  // namespace shardwise::python

@@ -48,6 +48,10 @@ class [[nodiscard]] Gil {
   GilAcquired acquired_;
 };
 
+/// Throws what Python's error is set to, as RaisedInPython: for what C++ calls on threads of its
+/// own, where nothing may hold an object of Python's. REQUIRES: the GIL, and an error that is set.
+[[noreturn]] void throw_raised();
+
 /// Whether this is a thread of a loader, or otherwise not Python's own, that called Python.
 bool is_foreign_thread() noexcept;
 

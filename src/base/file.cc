@@ -265,6 +265,18 @@ bool File::try_lock_byte(std::uint64_t offset, bool exclusive) {
   throw_errno(errno, "cannot lock", path_);
 }
 
+bool File::is_byte_locked(std::uint64_t offset) const {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(offset);
+  range.l_len = 1;
+  if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_GETLK, &range); }) != 0) {
+    throw_errno(errno, "cannot ask for the locks of", path_);
+  }
+  return range.l_type != F_UNLCK;
+}
+
 void File::unlock_byte(std::uint64_t offset) noexcept { unlock_bytes(fd_, offset, 1); }
 
 void File::reserve(std::uint64_t size_bytes) {

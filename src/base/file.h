@@ -86,6 +86,9 @@ class SHARDWISE_EXPORT File {
   /// the kernel frees what a process leaves (Linux "open file description" locks).
   [[nodiscard]] bool try_lock_byte(std::uint64_t offset, bool exclusive);
   void unlock_byte(std::uint64_t offset) noexcept;
+  /// True if another open file holds a lock on the byte. Takes none; a file that was opened for
+  /// reading will do.
+  [[nodiscard]] bool is_byte_locked(std::uint64_t offset) const;
   /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot
   /// run out of space later; where the file system cannot, only makes it this long.
   void reserve(std::uint64_t size_bytes);

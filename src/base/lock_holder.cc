@@ -4,48 +4,46 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
-#include <vector>
+#include <string_view>
+#include <system_error>
 
 #include "base/process_stat.h"
 #include "base/text.h"
 
 namespace shardwise::detail {
-
 namespace {
 
 namespace fs = std::filesystem;
 
-/// True if a line of /proc/<pid>/fdinfo/<fd> shows an exclusive lock of an open file on the byte:
-///   lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:2146309 17 17
-bool is_lock_on(const std::string& line, std::uint64_t inode, std::uint64_t byte) {
-  std::istringstream fields(line);
-  std::string label, number, kind, strength, access, process, file, end_text;
-  std::uint64_t begin = 0;
-  if (!(fields >> label >> number >> kind >> strength >> access >> process >> file >> begin >>
-        end_text)) {
-    return false;
-  }
-  const bool is_wanted = label == "lock:" && kind == "OFDLCK" && access == "WRITE" &&
-                         file.ends_with(":" + std::to_string(inode));
-  if (!is_wanted || byte < begin) return false;
-  std::uint64_t end = 0;
-  return end_text == "EOF" || (std::istringstream(end_text) >> end && byte <= end);
+template <class Number>
+std::optional<Number> parsed(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
-bool holds_lock(const fs::path& process, std::uint64_t inode, std::uint64_t byte) {
-  try {
-    for (const auto& descriptor : fs::directory_iterator(process / "fdinfo")) {
-      std::ifstream file(descriptor.path());
-      for (std::string line; std::getline(file, line);) {
-        if (line.starts_with("lock:") && is_lock_on(line, inode, byte)) return true;
-      }
-    }
-  } catch (const fs::filesystem_error&) {  // it is another user's, or ended
-  }
-  return false;
+/// Calls `visit` with every path in a folder of /proc, as far as this user may look.
+template <class Visit>
+void for_each_path(const fs::path& folder, const Visit& visit) {
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) visit(at->path());
+}
+
+/// Calls `visit` with the pid of each process and a descriptor's path below /proc.
+template <class Visit>
+void for_each_descriptor(const Visit& visit) {
+  for_each_path("/proc", [&](const fs::path& process) {
+    const auto pid = parsed<std::int64_t>(process.filename().string());
+    if (!pid) return;
+    for_each_path(process / "fd", [&](const fs::path& descriptor) { visit(*pid, descriptor); });
+  });
 }
 
 LockHolder holder_of(const fs::path& process) {
@@ -65,23 +63,66 @@ std::string LockHolder::text() const {
          (is_stopped ? ", which is stopped" : "");
 }
 
-std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_t byte) {
-  struct stat locked {};
-  if (::stat(path.c_str(), &locked) != 0) return std::nullopt;
-  try {
-    // Most often it is a thread of this process.
-    const fs::path own = "/proc/" + std::to_string(::getpid());
-    if (holds_lock(own, locked.st_ino, byte)) return holder_of(own);
-    for (const auto& process : fs::directory_iterator("/proc")) {
-      const std::string pid = process.path().filename();
-      const bool is_process = pid.find_first_not_of("0123456789") == std::string::npos;
-      if (is_process && holds_lock(process.path(), locked.st_ino, byte)) {
-        return holder_of(process.path());
-      }
+std::multimap<std::string, std::int64_t> processes_with_files_in(const std::string& folder) {
+  std::multimap<std::string, std::int64_t> found;
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  if (error) return found;
+  for_each_descriptor([&](std::int64_t pid, const fs::path& descriptor) {
+    std::error_code gone;
+    const fs::path file = fs::read_symlink(descriptor, gone);
+    if (!gone && file.parent_path() == real) found.emplace(file.filename().string(), pid);
+  });
+  return found;
+}
+
+LockHolders LockHolders::of_file(const std::string& path) {
+  LockHolders holders;
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return holders;
+  for_each_descriptor([&](std::int64_t pid, const fs::path& descriptor) {
+    struct stat open {};
+    if (::stat(descriptor.c_str(), &open) != 0 || open.st_dev != file.st_dev ||
+        open.st_ino != file.st_ino) {
+      return;
     }
-  } catch (const fs::filesystem_error&) {  // there is no /proc
+    // lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
+    const fs::path process = descriptor.parent_path().parent_path();
+    std::ifstream info(process / "fdinfo" / descriptor.filename());
+    for (std::string line; std::getline(info, line);) {
+      std::istringstream words(line);
+      std::string label, number, kind, advisory, access, owner, inode, first, last;
+      words >> label >> number >> kind >> advisory >> access >> owner >> inode >> first >> last;
+      const auto begin = parsed<std::uint64_t>(first);
+      if (label != "lock:" || kind != "OFDLCK" || !begin) continue;
+      // "EOF" stands for the end of the file, whatever that is.
+      const auto end = parsed<std::uint64_t>(last);
+      holders.held_.push_back({.pid = pid,
+                               .is_exclusive = access == "WRITE",
+                               .first = *begin,
+                               .last = end.value_or(std::numeric_limits<std::uint64_t>::max())});
+    }
+  });
+  return holders;
+}
+
+std::vector<std::int64_t> LockHolders::of_byte(std::uint64_t offset, bool exclusively) const {
+  std::vector<std::int64_t> pids;
+  for (const Held& held : held_) {
+    if (exclusively && !held.is_exclusive) continue;
+    if (held.first <= offset && offset <= held.last) pids.push_back(held.pid);
   }
-  return std::nullopt;
+  std::sort(pids.begin(), pids.end());
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
+}
+
+std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_t byte) {
+  const auto pids = LockHolders::of_file(path).of_byte(byte, true);
+  if (pids.empty()) return std::nullopt;
+  // Most often it is a thread of this process.
+  const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();
+  return holder_of("/proc/" + std::to_string(is_own ? ::getpid() : pids.front()));
 }
 
 }  // namespace shardwise::detail

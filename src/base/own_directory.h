@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/file.h"
+
 namespace shardwise {
 
 // Directories in which this user keeps what others are neither to write nor to replace. `purpose`
@@ -21,5 +23,20 @@ void make_directories(const std::string& path);
 /// will do: what it leads to is checked.
 /// Errors: NotFound, kIo; InvalidArgument.
 void require_own_directory(const std::string& path, std::string_view purpose);
+
+// Directories that are shared with a group: its members may write to them, and nobody else. What is
+// made in one belongs to the group, too (the bit setgid), whatever the umask is.
+
+/// True if the directory is shared with its group.
+bool is_group_directory(const std::string& path);
+/// Makes a directory that is shared with its group, unless something is there. It appears as such:
+/// no other process sees it before it is shared. Errors: kIo.
+void make_group_directory(const std::string& path);
+/// Lets the group read and write a file that this process made, if the folder that it lies in is
+/// shared with the group.
+void share_as_folder(const File& file) noexcept;
+/// Throws unless it is a directory, of whomever, that not everybody may write to.
+/// Errors: as require_own_directory().
+void require_no_public_directory(const std::string& path, std::string_view purpose);
 
 }  // namespace shardwise

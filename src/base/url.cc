@@ -274,8 +274,11 @@ bool is_object_url(std::string_view url) {
   return scheme == "s3" || scheme == "gs" || scheme == "az" || scheme == "hf";
 }
 
-std::optional<std::string> rebased_url(std::string_view url, std::string_view from,
-                                       std::string_view to) {
+namespace {
+
+/// As rebased_url(), of texts as they are written.
+std::optional<std::string> rebased_as_written(std::string_view url, std::string_view from,
+                                              std::string_view to) {
   if (!url.starts_with(from)) return std::nullopt;
   const std::string_view rest = url.substr(from.size());
   if (!rest.empty() && !from.ends_with('/') && rest[0] != '/' && rest[0] != '?') {
@@ -302,6 +305,19 @@ std::optional<std::string> rebased_url(std::string_view url, std::string_view fr
     moved += part;
   }
   return moved;
+}
+
+}  // namespace
+
+std::optional<std::string> rebased_url(std::string_view url, std::string_view from,
+                                       std::string_view to) {
+  if (auto moved = rebased_as_written(url, from, to)) return moved;
+  if (!is_remote_url(url) || !is_remote_url(from)) return std::nullopt;
+  try {
+    return rebased_as_written(canonical_url(url), unsigned_url(canonical_url(from)), to);
+  } catch (const InvalidArgument&) {  // a malformed one is no spelling of another
+    return std::nullopt;
+  }
 }
 
 std::string unsigned_url(std::string_view url) {

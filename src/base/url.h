@@ -65,7 +65,8 @@ SHARDWISE_EXPORT std::string without_secrets(const std::string& path_or_url);
 /// bytes stand for themselves.
 SHARDWISE_EXPORT bool is_object_url(std::string_view url);
 
-/// If `url` is `from` or lies below it: the URL at `to`. What follows `from` comes after the path
+/// If `url` is `from` or lies below it, as written or in another spelling (see canonical_url): the
+/// URL at `to`. What follows `from` comes after the path
 /// of `to`, and the query of `to` is added to its own. A path of the web becomes a key, and the
 /// other way round, where the schemes are of two kinds.
 SHARDWISE_EXPORT std::optional<std::string> rebased_url(std::string_view url, std::string_view from,

@@ -94,7 +94,7 @@ struct Dataset::Impl {
         cached[shard->cached.name()] = number;
         if (shard->cached.is_beside()) beside.insert(number);
       }
-      if (!current_future()) keep_to_share(shard->size_bytes());
+      if (!current_future() && !cache->is_read_only()) keep_to_share(shard->size_bytes());
     }
     return shard;
   }
@@ -127,6 +127,7 @@ struct Dataset::Impl {
     if (const auto known = current_future()) {
       return [known, number](const std::string& name) { return known->next_use_for(number, name); };
     }
+    if (cache->is_read_only()) return nullptr;
     // Of its own uses nothing is known: it goes by those of others.
     return [user = require_unknown_user()](const std::string& name) {
       return user->joint({}, name, 0);

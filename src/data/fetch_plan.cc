@@ -275,7 +275,9 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
                                                const RankOptions::Range& node) {
-  if (!data.cache() || !knows_sizes(data.index())) return std::nullopt;
+  if (!data.cache() || data.cache()->is_read_only() || !knows_sizes(data.index())) {
+    return std::nullopt;
+  }
   FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
     if (!DatasetAccess::cache_request(data, shard)) shards.sizes_bytes[shard] = 0;  // in place

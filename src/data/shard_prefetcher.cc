@@ -124,7 +124,7 @@ class HeldShards {
 struct ShardPrefetcher::Impl {
   Impl(const Dataset& dataset, const Sampler& sampler, const ShardPrefetcher::Options& prefetch)
       : data(dataset), options(prefetch) {
-    if (!data.cache()) return;
+    if (!data.cache() || data.cache()->is_read_only()) return;
     names = names_of(data);
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};

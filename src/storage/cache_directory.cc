@@ -108,6 +108,7 @@ void require_marker(const std::string& path, bool create) {
     });
     if (!create) refuse(path, "it is not one", "give the directory that --cache was given");
     AtomicFile file(marker);
+    share_as_folder(file.file());
     file.file().write(kMarkerText);
     file.commit();
     return;
@@ -127,6 +128,14 @@ void require_marker(const std::string& path, bool create) {
          "remove it, or give another directory");
 }
 
+/// True for a directory that is there, and in which this user may change nothing.
+bool may_only_read(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) &&
+         ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0 &&
+         (errno == EACCES || errno == EROFS);
+}
+
 /// `base` without `suffix`, if it is the name of a shard's file.
 std::optional<std::string> shard_name(std::string_view file, std::string_view suffix) {
   if (file.size() != kNameLength + suffix.size() || !file.ends_with(suffix)) return std::nullopt;
@@ -137,15 +146,51 @@ std::optional<std::string> shard_name(std::string_view file, std::string_view su
 
 }  // namespace
 
-CacheDirectory::CacheDirectory(std::string path, bool create) : path_(std::move(path)) {
+CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
+    : path_(std::move(path)), is_read_only_(sharing == Sharing::kReadOnly || may_only_read(path_)) {
   if (path_.empty()) throw InvalidArgument("the shard cache has no directory", "", "give one");
-  if (create) make_directories(path_);
-  require_own_directory(path_, kPurpose);
-  require_marker(path_, create);
+  if (!is_read_only_ && create) {
+    if (sharing == Sharing::kGroup) {
+      if (const std::string above = directory_of(path_); above != path_) make_directories(above);
+      make_group_directory(path_);
+    }
+    make_directories(path_);
+  }
+  require_access(path_, sharing);
+  require_marker(path_, create && !is_read_only_);
+  if (!is_read_only_) make(create, sharing);
   const std::string shards = path_ + "/" + std::string(kShardsName);
-  make_directory(shards);
   if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");
-  require_own_directory(shards, kPurpose);
+  require_access(shards, sharing);
+}
+
+void CacheDirectory::require_access(const std::string& path, Sharing sharing) const {
+  if (is_read_only_) return require_no_public_directory(path, kPurpose);
+  if (sharing == Sharing::kOwn) {
+    if (is_group_directory(path)) {
+      require_no_public_directory(path, kPurpose);
+      refuse(path, "it is shared with its group",
+             "say that you share it (ShardCache::Options::group_shared, --cache-group), or give "
+             "another");
+    }
+    return require_own_directory(path, kPurpose);
+  }
+  require_no_public_directory(path, kPurpose);
+  if (!is_group_directory(path)) require_own_directory(path, kPurpose);
+}
+
+/// Makes what a cache consists of, where it is missing.
+void CacheDirectory::make(bool create, Sharing sharing) const {
+  const std::string shards = path_ + "/" + std::string(kShardsName);
+  if (sharing != Sharing::kGroup || !create) return make_directory(shards);
+  make_group_directory(shards);
+  make_group_directory(futures_path());
+  for (const std::string& folder : {path_, shards, futures_path()}) {
+    if (!is_group_directory(folder)) {
+      refuse(folder, "it is not shared with its group",
+             "chmod g+rwxs it, and g+rw the files in it; or give a directory that does not exist");
+    }
+  }
 }
 
 std::string CacheDirectory::shard_path(const std::string& name) const {
@@ -158,6 +203,7 @@ std::string CacheDirectory::note_path(const std::string& name) const {
   return path_ + "/" + std::string(kShardsName) + "/" + name + std::string(kNoteSuffix);
 }
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
+std::string CacheDirectory::futures_path() const { return path_ + "/" + std::string(kFuturesName); }
 std::string CacheDirectory::ledger_path() const { return path_ + "/" + std::string(kLedgerName); }
 
 CacheDirectory::Contents CacheDirectory::scan() const {
@@ -279,6 +325,7 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
   if (record.checked_as) json["checked_as"] = both(*record.checked_as);
   const std::string text = json.dump() + "\n";
   File file = File::open_or_create(record_path(name));
+  share_as_folder(file);
   file.write_at(0, text);  // before resize(): if the disk is full, the old record remains
   file.resize(text.size());
 }
@@ -323,6 +370,7 @@ void CacheDirectory::write_note(const std::string& name, const Hash128& shard_ha
   header.text_hash_low = text_hash.low;
   header.checksum = checksum_of(header);
   AtomicFile file(note_path(name));
+  share_as_folder(file.file());
   SHARDWISE_FAULT_POINT("shard_cache.note_made");
   file.file().write({reinterpret_cast<const char*>(&header), sizeof header});
   file.file().write(text);

@@ -56,9 +56,17 @@ class CacheDirectory {
     Glance glance;
   };
 
+  /// Who reads and writes it, besides other processes of this user.
+  enum class Sharing : std::uint8_t {
+    kOwn,       ///< nobody; read only, if this user may not write to it
+    kGroup,     ///< its group
+    kReadOnly,  ///< whoever may; this process writes nothing
+  };
   /// Errors: as ShardCache::open.
   /// @param create  make the directory if there is none.
-  CacheDirectory(std::string path, bool create);
+  CacheDirectory(std::string path, bool create, Sharing sharing);
+
+  bool is_read_only() const noexcept { return is_read_only_; }
 
   const std::string& path() const noexcept { return path_; }
   std::string shard_path(const std::string& name) const;
@@ -66,6 +74,7 @@ class CacheDirectory {
   std::string note_path(const std::string& name) const;
   std::string locks_path() const;
   std::string ledger_path() const;
+  std::string futures_path() const;
 
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
   Contents scan() const;
@@ -92,7 +101,11 @@ class CacheDirectory {
   [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
                                                           const std::string& bytes);
 
+  void require_access(const std::string& path, Sharing sharing) const;
+  void make(bool create, Sharing sharing) const;
+
   const std::string path_;
+  const bool is_read_only_;
 };
 
 }  // namespace shardwise::detail

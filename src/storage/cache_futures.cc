@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/hasher.h"
+#include "base/lock_holder.h"
 #include "base/own_directory.h"
 #include "shardwise/base/error.h"
 
@@ -179,6 +180,7 @@ PostedFuture::PostedFuture(const std::string& folder, const UserFuture& future,
     : name_(random_name(2 * kNameDigits) + std::string(kFutureSuffix)),
       path_(folder + "/" + name_),
       file_(path_) {
+  share_as_folder(file_.file());
   FutureHeader header{};
   std::memcpy(header.magic, kFutureMagic, sizeof kFutureMagic);
   header.version = kFutureVersion;
@@ -249,12 +251,29 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
   return found;
 }
 
+std::vector<std::pair<std::int64_t, OtherUser>> FutureBoard::users_by_process() noexcept {
+  std::vector<std::pair<std::int64_t, OtherUser>> found;
+  try {
+    for (const auto& [name, pid] : processes_with_files_in(folder_)) {
+      if (!name.ends_with(kFutureSuffix)) continue;
+      try {
+        if (auto user = read(folder_ + "/" + name, name)) found.emplace_back(pid, *std::move(user));
+      } catch (const Error&) {  // its user is gone by now
+      }
+    }
+  } catch (const std::exception&) {  // what was found will do
+  }
+  return found;
+}
+
 CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses,
-                     const UserPace& pace)
+                     const UserPace& pace, bool is_read_only)
     : future_(std::move(uses)),
       begun_(pace),
       now_(pace.now),
+      is_read_only_(is_read_only),
       board_(futures_folder(cache_directory)) {
+  if (is_read_only_) return;
   try {
     make_directory(futures_folder(cache_directory));
     posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
@@ -275,6 +294,7 @@ UserPace CacheUser::pace() const noexcept {
 }
 
 CacheUser::Others CacheUser::others() const {
+  if (is_read_only_) return std::make_shared<const std::vector<OtherUser>>();
   const std::int64_t now_ns = monotonic_ns();
   {
     const Lock lock(mutex_);

@@ -109,6 +109,9 @@ class SHARDWISE_EXPORT FutureBoard {
   /// be read tells nothing.
   /// @param own_file  is passed over.
   std::vector<OtherUser> others(const std::string& own_file) noexcept;
+  /// The process of each user and what it will need; of users whose process can be seen. Removes
+  /// nothing.
+  std::vector<std::pair<std::int64_t, OtherUser>> users_by_process() noexcept;
 
  private:
   std::optional<OtherUser> read(const std::string& path, const std::string& name);
@@ -126,7 +129,10 @@ class SHARDWISE_EXPORT FutureBoard {
 class SHARDWISE_EXPORT CacheUser {
  public:
   /// @param cache_directory  of a cache that is open.
-  CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace);
+  /// @param is_read_only  nothing is written, and nobody seen: a cache that evicts nothing needs
+  ///   neither.
+  CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace,
+            bool is_read_only = false);
 
   /// All slots before `slot` have been read.
   void reach(std::uint64_t slot) noexcept;
@@ -143,6 +149,7 @@ class SHARDWISE_EXPORT CacheUser {
   const UserFuture future_;
   const UserPace begun_;
   std::atomic<std::uint64_t> now_;
+  const bool is_read_only_;
   std::unique_ptr<PostedFuture> posted_;
   mutable FutureBoard board_;
   mutable Mutex mutex_;

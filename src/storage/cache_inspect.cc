@@ -1,12 +1,17 @@
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <unordered_set>
 
+#include "base/errno_error.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/lock_holder.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
+#include "storage/cache_futures.h"
+#include "storage/cache_metrics.h"
 #include "storage/cache_state.h"
 
 namespace shardwise {
@@ -60,7 +65,53 @@ std::uint64_t ShardCache::used_bytes() const {
   return used;
 }
 
+namespace {
+
+/// Which processes hold and expect the shards of a cache, as it is now.
+class Company {
+ public:
+  explicit Company(const detail::CacheDirectory& directory)
+      : locks_(detail::LockHolders::of_file(directory.locks_path())),
+        users_(detail::FutureBoard(directory.futures_path()).users_by_process()) {
+    try {
+      file_ = File::open_read(directory.locks_path());
+    } catch (const NoDescriptor&) {
+      throw;
+    } catch (const Error&) {  // no shard was ever used, or this user may not read it
+    }
+  }
+
+  /// Adds to an entry what its record says, and who has to do with it.
+  void describe(const detail::CacheDirectory& directory, ShardCache::Entry& entry) const {
+    if (const auto record = directory.read_record(entry.name).record) {
+      entry.url = record->url;
+      entry.validator = record->validator;
+      entry.hash = record->hash;
+    }
+    entry.in_use = file_.fd() >= 0 && file_.is_byte_locked(use_byte(entry.name));
+    entry.users = locks_.of_byte(use_byte(entry.name));
+    const auto fetching = locks_.of_byte(fetch_byte(entry.name));
+    if (!fetching.empty()) entry.fetcher = fetching.front();
+    const Hash128 number = detail::number_of_name(entry.name);
+    for (const auto& [pid, user] : users_) {
+      const NextUse next = user.future->next_use(number, user.pace.now, user.pace.now);
+      if (next.kind == NextUse::Kind::kAt || next.is_in_use()) entry.expected_by.push_back(pid);
+    }
+    std::sort(entry.expected_by.begin(), entry.expected_by.end());
+    const auto last = std::unique(entry.expected_by.begin(), entry.expected_by.end());
+    entry.expected_by.erase(last, entry.expected_by.end());
+  }
+
+ private:
+  const detail::LockHolders locks_;
+  const std::vector<std::pair<std::int64_t, detail::OtherUser>> users_;
+  File file_;
+};
+
+}  // namespace
+
 std::vector<ShardCache::Entry> ShardCache::entries() const {
+  const Company company(impl_->directory);
   std::vector<ShardCache::Entry> entries;
   for (const auto& shard : impl_->directory.scan().shards) {
     ShardCache::Entry entry{.name = shard.name,
@@ -68,12 +119,7 @@ std::vector<ShardCache::Entry> ShardCache::entries() const {
                             .validator = {},
                             .size_bytes = shard.size_bytes,
                             .last_use_ns = shard.last_use_ns};
-    if (const auto record = impl_->directory.read_record(shard.name).record) {
-      entry.url = record->url;
-      entry.validator = record->validator;
-      entry.hash = record->hash;
-    }
-    entry.in_use = !ByteLock::try_take(impl_->directory, use_byte(shard.name));
+    company.describe(impl_->directory, entry);
     entries.push_back(std::move(entry));
   }
   std::sort(
@@ -81,6 +127,27 @@ std::vector<ShardCache::Entry> ShardCache::entries() const {
         return a.last_use_ns != b.last_use_ns ? a.last_use_ns < b.last_use_ns : a.name < b.name;
       });
   return entries;
+}
+
+std::vector<ShardCache::Entry> ShardCache::coming() const {
+  const Company company(impl_->directory);
+  std::map<std::string, ShardCache::Entry> by_name;
+  for (const auto& temporary : impl_->directory.scan().temporaries) {
+    auto& entry = by_name[temporary.name];  // a compressed one has two
+    entry.name = temporary.name;
+    entry.size_bytes += temporary.size_bytes;
+    entry.last_use_ns = std::max(entry.last_use_ns, temporary.mtime_ns);
+  }
+  std::vector<ShardCache::Entry> entries;
+  for (auto& [name, entry] : by_name) {
+    company.describe(impl_->directory, entry);
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::string ShardCache::directory_metrics() const {
+  return detail::directory_metrics(entries(), coming(), impl_->options.directory);
 }
 
 ShardCache::Check ShardCache::verify(const CancelToken& cancel,
@@ -114,6 +181,7 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
 }
 
 ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
+  impl_->require_writable("nothing can be removed from it");
   auto contents = impl_->directory.scan();
   impl_->sweep(contents);
   std::sort(contents.shards.begin(), contents.shards.end(),
@@ -135,6 +203,7 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
 }
 
 bool ShardCache::remove(const std::string& name) {
+  impl_->require_writable("nothing can be removed from it");
   const auto size = detail::find_size(impl_->directory.shard_path(name));
   return size && impl_->remove_unused({.name = name, .size_bytes = *size});
 }

@@ -11,6 +11,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/own_directory.h"
 
 namespace shardwise::detail {
 namespace {
@@ -97,6 +98,7 @@ void CacheLedger::forget() const noexcept { ::unlink(directory_.ledger_path().c_
 void CacheLedger::doubt() const noexcept {
   try {
     File file = File::open_or_create(directory_.ledger_path());
+    share_as_folder(file);
     cast_doubt(file);
   } catch (
       const std::exception&) {  // no descriptor, or a full disk: without the file all is listed
@@ -111,6 +113,7 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
   Count before;
   try {
     file = File::open_or_create(directory_.ledger_path());
+    share_as_folder(file);
     before = read_from(file);
     word = cast_doubt(file);
   } catch (const std::exception&) {  // no descriptor, or a full disk: the next one lists the files

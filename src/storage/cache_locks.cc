@@ -5,10 +5,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/errno_error.h"
 #include "base/hasher.h"
+#include "base/own_directory.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 namespace {
+
+/// The locks file, which whoever shares the directory may lock, too.
+File open_locks(const CacheDirectory& directory) {
+  File file = File::open_or_create(directory.locks_path());
+  share_as_folder(file);
+  return file;
+}
 
 std::uint64_t number_in(std::string_view name) {
   return hash64(name) >> 3;  // so that 2k + 2 is still an offset, which is signed
@@ -21,7 +31,7 @@ std::uint64_t use_byte(std::string_view name) { return 2 * number_in(name) + 2; 
 
 std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std::uint64_t byte) {
   for (;;) {
-    File file = File::open_or_create(directory.locks_path());
+    File file = open_locks(directory);
     if (!file.try_lock_byte(byte, true)) return std::nullopt;
     if (file.has_name()) return ByteLock(std::move(file));
     // The file was unlinked before it was locked: other processes lock a new one.
@@ -51,7 +61,7 @@ bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == 
 bool ByteLocks::try_take(std::uint64_t byte) {
   for (;;) {
     const bool is_first = file_.fd() < 0;
-    if (is_first) file_ = File::open_or_create(directory_.locks_path());
+    if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
     // As in ByteLock::try_take(), the file was unlinked. With locks held in it, it cannot be
@@ -73,6 +83,13 @@ std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
   adopt();
   renew();
   Users& users = users_[name];
+  if (directory_.is_read_only()) {
+    // A lock keeps the shard from being evicted. Where there can be none, a mapping stays readable
+    // all the same.
+    if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
+    ++users.passing;
+    return Hold{.process = process_, .is_kept = false};
+  }
   if (!users.is_locked) users.is_locked = file_.try_lock_byte(use_byte(name), false);
   if (!users.is_locked) {
     if (users.kept + users.passing == 0) users_.erase(name);
@@ -104,9 +121,29 @@ void UseTable::release(const std::string& name, const Hold& hold) noexcept {
   users_.erase(found);
 }
 
+bool UseTable::try_lock_without_writing(std::uint64_t byte) {
+  try {
+    return file_.fd() >= 0 && file_.try_lock_byte(byte, false);
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const Error&) {  // a file system without locks
+    return false;
+  }
+}
+
 void UseTable::renew() {
+  if (directory_.is_read_only()) {
+    if (file_.fd() >= 0) return;
+    try {
+      file_ = File::open_read(directory_.locks_path());
+    } catch (const NoDescriptor&) {
+      throw;
+    } catch (const Error&) {  // there is none, or this user may not read it
+    }
+    return;
+  }
   while (file_.fd() < 0 || !file_.has_name()) {
-    File fresh = File::open_or_create(directory_.locks_path());
+    File fresh = open_locks(directory_);
     for (auto& [name, users] : users_) {
       // This may fail, if the shard is being evicted by now. Its mapping stays readable.
       users.is_locked = fresh.try_lock_byte(use_byte(name), false);

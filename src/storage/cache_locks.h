@@ -112,6 +112,8 @@ class UseTable {
   void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
   /// Opens the locks file if that has not been done by this process, or if it was unlinked.
   void renew() SHARDWISE_REQUIRES(mutex_);
+  /// In a directory that is only read: takes the lock where that is possible.
+  bool try_lock_without_writing(std::uint64_t byte) SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;
   Mutex mutex_;

@@ -128,8 +128,9 @@ struct Followed {
 
 /// What became of a shard that was to be fetched ahead.
 enum class Ahead : std::uint8_t {
-  kFetch,    ///< the caller is to run what came with it
-  kPresent,  ///< it is there, or another is fetching it
+  kFetch,  ///< the caller is to run what came with it
+  /// It is there, or another is fetching it, or the cache is only read.
+  kPresent,
   /// A shard must go first that is needed still, or is in use; or another waits for room.
   kNotNow,
 };

@@ -65,11 +65,21 @@ class FileSink;
 struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   explicit Impl(const ShardCache::Options& wanted)
       : options(wanted),
-        directory(wanted.directory, wanted.create),
+        directory(wanted.directory, wanted.create, sharing_of(wanted)),
         ledger(directory),
         board(detail::futures_folder(wanted.directory)),
         uses(directory),
         fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()) {}
+  static detail::CacheDirectory::Sharing sharing_of(const ShardCache::Options& options) {
+    using Sharing = detail::CacheDirectory::Sharing;
+    if (options.read_only) return Sharing::kReadOnly;
+    return options.group_shared ? Sharing::kGroup : Sharing::kOwn;
+  }
+  /// Throws for what a cache that is only read cannot do. Errors: Unsupported.
+  void require_writable(std::string_view what) const;
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   /// How urgently a shard is needed, as EvictionNeed says it.
   struct Urgency {
@@ -195,6 +205,11 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   void take_stock();
   void sweep(const detail::CacheDirectory::Contents& contents) const;
 
+  /// Writes the metrics' file, if there is to be one and it is time. In the process that opened the
+  /// cache only: a forked child would replace what its parent wrote.
+  void tell_metrics() const noexcept;
+  std::string metrics() const;
+
   template <class Change>
   void count(const Change& change) const {
     const Lock lock(mutex);
@@ -208,6 +223,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   detail::UseTable uses;
   std::atomic<bool> has_come_down{false};
   std::atomic<bool> has_overrun{false};
+  const std::uint64_t process = process_generation();  // that opened it
   const std::shared_ptr<const Fetchers> fetchers;
 
   struct Releaser {
@@ -226,6 +242,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
   mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
   std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
+  mutable std::chrono::steady_clock::time_point told SHARDWISE_GUARDED_BY(mutex) = {};
   // Shards that may go, but are held: since when, by name.
   std::map<std::string, std::chrono::steady_clock::time_point> stuck_since
       SHARDWISE_GUARDED_BY(mutex);

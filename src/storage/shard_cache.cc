@@ -9,12 +9,14 @@
 
 #include "base/assert.h"
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
+#include "storage/cache_metrics.h"
 #include "storage/cache_request.h"
 #include "storage/cache_state.h"
 #include "storage/source_identity.h"
@@ -76,6 +78,23 @@ std::string remedy_for_stuck(const detail::LockWatch& watch) {
   return watch.holder()->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
                                     : "end it if it hangs";
 }
+
+[[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
+  const bool is_remote = is_fetched_url(request.source.url);
+  const std::string past = is_remote && request.source.compression == Compression::kNone
+                               ? "; or read single samples past the cache "
+                                 "(Dataset::Access::kRange, --access range)"
+                               : "";
+  throw Unsupported(
+      "the shard is not in the cache, which is only read",
+      in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(options.directory) + ")",
+      "let somebody who may write to the cache bring it (`shardwise cache fill`), or "
+      "give a cache of your own" +
+          past);
+}
+
+/// node_exporter is scraped about this often.
+constexpr std::chrono::seconds kTellMetricsEvery{15};
 
 }  // namespace
 
@@ -141,6 +160,7 @@ CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::strin
 }
 
 void ShardCache::Impl::renew(const std::string& name, const Record& record) const {
+  if (directory.is_read_only()) return;  // each reader examines it in full
   // Everyone who writes or removes a record alone holds this lock.
   const auto lock = ByteLock::try_take(directory, fetch_byte(name));
   if (!lock) return;  // another process writes it now, and the next reader looks again
@@ -152,6 +172,7 @@ void ShardCache::Impl::renew(const std::string& name, const Record& record) cons
 
 void ShardCache::Impl::write_note(const std::string& name, const Hash128& shard_hash,
                                   std::string_view text) const {
+  if (directory.is_read_only()) return;
   try {
     directory.write_note(name, shard_hash, text);
   } catch (const Error&) {  // it is merely made again
@@ -211,7 +232,7 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                           : request.source.size_bytes;
   if (wanted && *size != *wanted) return std::nullopt;
   if (!is_as_asked(request, name)) return std::nullopt;
-  touch(shard.path());
+  if (!directory.is_read_only()) touch(shard.path());
   return shard;
 }
 
@@ -343,12 +364,25 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
                           "give it as many bytes as its disk can spare");
   }
   auto impl = std::make_shared<Impl>(options);
-  impl->take_stock();
+  if (!impl->directory.is_read_only()) impl->take_stock();
+  // Now, so that a file that cannot be written is an error here, and none in a long run.
+  if (!options.metrics_file.empty()) detail::write_metrics(options.metrics_file, impl->metrics());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 
 std::string detail::local_validator(std::uint64_t size_bytes, std::int64_t mtime_ns) {
   return std::to_string(size_bytes) + "-" + std::to_string(mtime_ns);
+}
+
+bool ShardCache::is_read_only() const noexcept { return impl_->directory.is_read_only(); }
+
+void ShardCache::Impl::require_writable(std::string_view what) const {
+  if (!directory.is_read_only()) return;
+  throw Unsupported(
+      "the shard cache is only read, and " + std::string(what), in_quotes(directory.path()),
+      options.read_only ? "open it without read_only (--cache-read-only)"
+                        : "this user may not write to it: ask its owner to bring what is needed "
+                          "(`shardwise cache fill`), or give another directory");
 }
 
 const ShardCache::Options& ShardCache::options() const noexcept { return impl_->options; }
@@ -370,10 +404,12 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   const std::string name = name_of(request);
   if (auto shard = cache.impl_->find(request, name)) {
     cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
-    cache.impl_->come_down_once(name, next_use);
+    if (!cache.is_read_only()) cache.impl_->come_down_once(name, next_use);
+    cache.impl_->tell_metrics();
     return *std::move(shard);
   }
   cache.impl_->count([](ShardCache::Stats& s) { ++s.misses; });
+  if (cache.is_read_only()) throw_not_there(request, cache.options());
   struct Stopwatch {
     ShardCache::Impl& impl;
     const Clock::time_point start = Clock::now();
@@ -465,6 +501,7 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
                                std::uint64_t needed_at, const NextUseOf& next_use,
                                std::optional<ShardFetch>& fetch) {
   const std::string name = name_of(request);
+  if (cache.is_read_only()) return Ahead::kPresent;  // whoever needs it finds it, or an error
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   auto lock = ByteLock::try_take(cache.impl_->directory, fetch_byte(name));
   // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
@@ -489,6 +526,36 @@ void CacheAccess::add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Rel
 }
 
 }  // namespace detail
+
+ShardCache::Impl::~Impl() {
+  if (options.metrics_file.empty() || process != process_generation()) return;
+  try {
+    detail::write_metrics(options.metrics_file, metrics());
+  } catch (const std::exception&) {  // the file stays as it was
+  }
+}
+
+std::string ShardCache::Impl::metrics() const {
+  ShardCache::Stats now;
+  count([&](const ShardCache::Stats& s) { now = s; });
+  return detail::process_metrics(now, options, ::getpid());
+}
+
+void ShardCache::Impl::tell_metrics() const noexcept {
+  if (options.metrics_file.empty() || process != process_generation()) return;
+  {
+    const Lock lock(mutex);
+    const auto now = Clock::now();
+    if (now - told < kTellMetricsEvery) return;
+    told = now;
+  }
+  try {
+    detail::write_metrics(options.metrics_file, metrics());
+  } catch (const std::exception&) {  // a run does not end because of it, and it is tried again
+  }
+}
+
+std::string ShardCache::metrics() const { return impl_->metrics(); }
 
 ShardCache::Stats ShardCache::stats() const {
   const Lock lock(impl_->mutex);

@@ -8,6 +8,7 @@
 #include "base/hasher.h"
 #include "base/mapped_file.h"
 #include "base/mapped_read.h"
+#include "base/own_directory.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -154,6 +155,7 @@ Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
 void ShardFetch::Impl::make_file() {
   uncounted.reset(&cache->ledger);
   auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  share_as_folder(made->file());
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
   made->file().reserve(reserved_bytes);
   file = std::move(made);
@@ -275,6 +277,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
   // Of the budget, nothing is set aside for the compressed file. But the disk must hold it.
   AtomicFile stored(cache->directory.shard_path(name));
+  share_as_folder(stored.file());
   std::uint64_t stored_bytes = 0;
   const auto add = [&](std::uint64_t more) {
     with_disk_space(more, [&] {
@@ -367,6 +370,7 @@ CachedShard ShardFetch::Impl::run() {
     explicit Running(ShardCache::Impl& where) : in(where) { add(1); }
     ~Running() {
       if (process == process_generation()) add(-1);
+      in.tell_metrics();
     }
     void add(int number) {
       const Lock held_briefly(in.mutex);

@@ -164,5 +164,22 @@ TEST(UrlTest, FilesAreFoundAtAnotherBase) {
   EXPECT_EQ(moved("https://g/x.tar", "https://h", "https://m"), "none");
 }
 
+TEST(UrlTest, ABaseIsFoundInAnotherSpelling) {
+  for (const char* from :
+       {"https://H.example:443/a/d%7e", "HTTPS://h.example/a/d~/", "https://h.example/a/./b/../d~",
+        "https://me:secret@h.example/a/d~", "https://h.example/a/d~?sig=1&sv=2"}) {
+    EXPECT_EQ(rebased_url("https://h.example/a/d~/x%20y.tar?v=1", from, "https://m/e"),
+              "https://m/e/x%20y.tar?v=1")
+        << from;
+  }
+  EXPECT_EQ(rebased_url("HTTPS://H.example:443/a/x.tar", "https://h.example", "https://m"),
+            "https://m/a/x.tar");
+  EXPECT_EQ(rebased_url("S3://b/k.tar", "s3://b", "https://m"), "https://m/k.tar");
+  // Other files: another port, another bucket's case, a folder of another name.
+  EXPECT_FALSE(rebased_url("https://h:8443/a/x.tar", "https://h/a", "https://m"));
+  EXPECT_FALSE(rebased_url("s3://b/k.tar", "s3://B", "https://m"));
+  EXPECT_FALSE(rebased_url("https://h/A/x.tar", "https://h/a", "https://m"));
+}
+
 }  // namespace
 }  // namespace shardwise

@@ -142,6 +142,42 @@ def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
         shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
 
 
+RAISES_AHEAD = """
+import sys
+import shardwise
+
+def resolve(url):
+    raise LookupError("no key for " + url)
+
+cache = shardwise.ShardCache(sys.argv[2], resolve=resolve)
+data = shardwise.open(sys.argv[1], cache=cache)
+try:
+    # Shards are fetched ahead by threads that Python does not know; the errors there are let go of
+    # without the GIL, and the one of the shard that is read arrives.
+    for batch in shardwise.Loader(data, batch_size=1, threads=2):
+        pass
+except LookupError as error:
+    print("arrived:", "no key for http" in str(error))
+"""
+
+
+def test_what_a_resolver_raises_in_threads_that_fetch_ahead(
+    server: Server, tmp_path: Path
+) -> None:
+    index = tmp_path / "x.idx"
+    cache = shardwise.ShardCache(
+        str(tmp_path / "cache"), http_headers=["Authorization: Bearer sesame"]
+    )
+    shardwise.index(index, server.url + "/train-000000.tar", cache=cache)
+    for attempt in range(5):
+        run = subprocess.run(
+            [sys.executable, "-c", RAISES_AHEAD, str(index), str(tmp_path / f"other{attempt}")],
+            capture_output=True,
+            text=True,
+        )
+        assert (run.returncode, run.stdout) == (0, "arrived: True\n"), run.stderr
+
+
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     for options, text in (
         ({"http_headers": ["Host: other"]}, "not valid: http_headers; write each as 'Name: value'"),

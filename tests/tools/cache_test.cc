@@ -1,10 +1,15 @@
 // `shardwise cache`: what it shows, finds and removes.
 
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "served_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/metrics_parser.h"
 
 namespace shardwise::test {
 namespace {
@@ -122,13 +127,78 @@ TEST_F(CacheCommandTest, WhatIsInUseStays) {
     if (!entry["in_use"].get<bool>()) continue;
     ++in_use;
     EXPECT_THAT(entry["url"].get<std::string>(), HasSubstr("/2.tar"));
+    EXPECT_EQ(entry["users"], nlohmann::json({::getpid()}));
+    EXPECT_EQ(entry["fetcher"], nullptr);
   }
   EXPECT_EQ(in_use, 1);
-  EXPECT_THAT(shardwise_output({"cache", "ls", shards_.cache()}), HasSubstr("  (in use)\n"));
+  EXPECT_THAT(shardwise_output({"cache", "ls", shards_.cache()}),
+              HasSubstr("  (in use by " + std::to_string(::getpid()) + ")\n"));
   EXPECT_THAT(shardwise_output({"cache", "clear", shards_.cache()}),
               AllOf(HasSubstr("removed 9 shards"), HasSubstr("1 stay, because they are in use")));
   EXPECT_EQ(sample.copy("jpg"), "image 145");
   EXPECT_EQ(listed().size(), 1U);
+}
+
+TEST_F(CacheCommandTest, LsNamesWhoFetchesAndWhoExpects) {
+  shardwise_output({"cache", "clear", shards_.cache()});
+  shards_.server.serve("/3.tar", {.body = ServedShards::body(3), .stall_after = 100});
+  const int before = shards_.server.gets("/3.tar");
+  Process filling({SHARDWISE_PROGRAM, "cache", "fill", shards_.index(), "--quiet", "--sampler",
+                   "sequential", "--threads", "1", "--cache", shards_.cache()});
+  while (shards_.server.gets("/3.tar") == before) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto all = listed();
+  const std::string text = shardwise_output({"cache", "ls", shards_.cache()});
+  filling.send(SIGINT);
+  EXPECT_EQ(filling.wait().code, 130);
+  ASSERT_EQ(all.size(), 4U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all[i]["being_fetched"], false);
+  const nlohmann::json& coming = all[3];
+  EXPECT_EQ(coming["being_fetched"], true);
+  ASSERT_TRUE(coming["fetcher"].is_number());
+  EXPECT_NE(coming["fetcher"], ::getpid());
+  EXPECT_EQ(coming["size"], shard_bytes_);
+  EXPECT_EQ(coming["expected_by"], nlohmann::json({coming["fetcher"]}));
+  EXPECT_THAT(text, HasSubstr("(being fetched by " + coming["fetcher"].dump()));
+  EXPECT_THAT(text, HasSubstr("1 shard is being fetched, "));
+}
+
+TEST_F(CacheCommandTest, MetricsOfTheCacheAndOfAProcess) {
+  const std::string file = shards_.dir / "a.prom";
+  shardwise_output({"cache", "ls", "--metrics", file, shards_.cache()});
+  const MetricsText directory(read_file(file));
+  EXPECT_EQ(directory.value("shardwise_cache_shards"), 10);
+  EXPECT_EQ(directory.value("shardwise_cache_shard_bytes"),
+            10.0 * static_cast<double>(shard_bytes_));
+  EXPECT_EQ(directory.labels("shardwise_cache_shards").at("directory"), shards_.cache());
+  shardwise_output(
+      {"epoch", shards_.index(), "--quiet", "--cache", shards_.cache(), "--metrics", file});
+  EXPECT_EQ(MetricsText(read_file(file)).value("shardwise_cache_fetched_shards_total"), 0);
+  EXPECT_GT(MetricsText(read_file(file)).value("shardwise_cache_hits_total"), 0);
+}
+
+TEST_F(CacheCommandTest, AReadOnlyCacheByOption) {
+  const std::string gone = listed()[4]["name"];
+  fs::remove(shard(gone));
+  const Finished finished = shardwise(
+      {"epoch", shards_.index(), "--quiet", "--cache", shards_.cache(), "--cache-read-only"});
+  expect_failure(finished, {"the shard is not in the cache, which is only read"});
+  EXPECT_EQ(listed().size(), 9U);
+  shardwise_output({"epoch", shards_.index(), "--quiet", "--cache", shards_.cache()});
+  const int before = shards_.gets();
+  shardwise_output(
+      {"epoch", shards_.index(), "--quiet", "--cache", shards_.cache(), "--cache-read-only"});
+  EXPECT_EQ(shards_.gets(), before);
+}
+
+TEST_F(CacheCommandTest, ACacheOfAGroup) {
+  const std::string shared = shards_.dir / "shared";
+  shardwise_output({"epoch", shards_.index(), "--quiet", "--cache", shared, "--cache-group"});
+  expect_failure(shardwise({"epoch", shards_.index(), "--quiet", "--cache", shared}),
+                 {"it is shared with its group", "--cache-group"});
+  EXPECT_THAT(shardwise_output({"cache", "ls", shared}), HasSubstr("10 shards"));
+  EXPECT_THAT(shardwise_output({"cache", "clear", shared}), HasSubstr("removed 10 shards"));
 }
 
 TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
 #include "shardwise/storage/shard_cache.h"
+#include "storage/cache_metrics.h"
 #include "table.h"
 
 namespace shardwise::tools {
@@ -17,6 +19,7 @@ namespace {
 
 struct CacheCommandOptions {
   std::string directory;
+  std::string metrics_file;
   std::uint64_t max_bytes = 0;
   bool remove = false;
   bool quiet = false;
@@ -26,7 +29,7 @@ struct CacheCommandOptions {
 };
 
 std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
-  return ShardCache::open({.directory = options.directory, .create = false});
+  return ShardCache::open({.directory = options.directory, .create = false, .group_shared = true});
 }
 
 std::string utc(std::int64_t time_ns) { return utc_text(time_ns / 1'000'000'000); }
@@ -35,32 +38,69 @@ std::string shown_url(const ShardCache::Entry& entry) {
   return entry.url.empty() ? "?" : escaped(entry.url);
 }
 
-void print_entry_json(const ShardCache::Entry& entry, Output& out) {
+/// "in use by 17, 23; expected by 29": what has to do with a shard now.
+std::string state_of(const ShardCache::Entry& entry, bool is_coming) {
+  std::string state;
+  const auto add = [&](const std::string& what, const std::vector<std::int64_t>& pids) {
+    if (!state.empty()) state += "; ";
+    state += what;
+    for (std::size_t i = 0; i < pids.size(); ++i) {
+      state += fmt::format("{}{}", i == 0 ? " by " : ", ", pids[i]);
+    }
+  };
+  if (entry.fetcher != 0) {
+    add("being fetched", {entry.fetcher});
+  } else if (is_coming) {
+    add("being fetched", {});
+  }
+  // Who fetches a shard holds it, too.
+  std::vector<std::int64_t> users = entry.users;
+  std::erase(users, entry.fetcher);
+  if (!users.empty() || (entry.in_use && entry.fetcher == 0 && !is_coming)) add("in use", users);
+  if (!entry.expected_by.empty()) add("expected", entry.expected_by);
+  return state;
+}
+
+void print_entry_json(const ShardCache::Entry& entry, bool is_coming, Output& out) {
   std::string line = fmt::format("{{\"name\":\"{}\",", entry.name);
   append_json_name(line, "url", entry.url);
   line += ',';
   append_json_name(line, "validator", entry.validator);
-  out.print("{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{}}}\n", line,
-            entry.size_bytes, utc(entry.last_use_ns),
-            entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use);
+  out.print(
+      "{},\"size\":{},\"last_use\":\"{}\",\"hash\":{},\"in_use\":{},\"users\":{},"
+      "\"being_fetched\":{},\"fetcher\":{},\"expected_by\":{}}}\n",
+      line, entry.size_bytes, utc(entry.last_use_ns),
+      entry.hash ? "\"" + to_string(*entry.hash) + "\"" : "null", entry.in_use,
+      nlohmann::json(entry.users).dump(), is_coming,
+      entry.fetcher == 0 ? "null" : std::to_string(entry.fetcher),
+      nlohmann::json(entry.expected_by).dump());
 }
 
 /// A table on a terminal; elsewhere not by tabs, as scripts know it.
-void print_entries(const std::vector<ShardCache::Entry>& entries, bool header, Output& out) {
+/// @param coming  shards that are being fetched, after the others.
+void print_entries(const std::vector<ShardCache::Entry>& entries,
+                   const std::vector<ShardCache::Entry>& coming, bool header, Output& out) {
   if (out.is_terminal()) {
     Table table(out, {{"name"}, {"size", Align::kRight}, {"last use"}, {"state"}, {"url"}});
     for (const ShardCache::Entry& entry : entries) {
       table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
-                 entry.in_use ? "in use" : "", shown_url(entry)});
+                 state_of(entry, false), shown_url(entry)});
     }
-    if (!entries.empty()) table.finish();
+    for (const ShardCache::Entry& entry : coming) {
+      table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
+                 state_of(entry, true), shown_url(entry)});
+    }
+    if (!entries.empty() || !coming.empty()) table.finish();
     return;
   }
   if (header) out.print("{:<32}  {:>10}  {:<20}  url\n", "name", "size", "last use");
-  for (const ShardCache::Entry& entry : entries) {
+  const auto print = [&](const ShardCache::Entry& entry, bool is_coming) {
+    const std::string state = state_of(entry, is_coming);
     out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
-              utc(entry.last_use_ns), shown_url(entry), entry.in_use ? "  (in use)" : "");
-  }
+              utc(entry.last_use_ns), shown_url(entry), state.empty() ? "" : "  (" + state + ")");
+  };
+  for (const ShardCache::Entry& entry : entries) print(entry, false);
+  for (const ShardCache::Entry& entry : coming) print(entry, true);
 }
 
 std::uint64_t bytes_of(const std::vector<ShardCache::Entry>& entries) {
@@ -70,13 +110,24 @@ std::uint64_t bytes_of(const std::vector<ShardCache::Entry>& entries) {
 }
 
 void list(const CacheCommandOptions& options, Output& out) {
-  const std::vector<ShardCache::Entry> entries = open(options)->entries();
+  const std::shared_ptr<ShardCache> cache = open(options);
+  const std::vector<ShardCache::Entry> entries = cache->entries();
+  const std::vector<ShardCache::Entry> coming = cache->coming();
+  if (!options.metrics_file.empty()) {
+    detail::write_metrics(options.metrics_file,
+                          detail::directory_metrics(entries, coming, options.directory));
+  }
   if (options.json) {
-    for (const ShardCache::Entry& entry : entries) print_entry_json(entry, out);
+    for (const ShardCache::Entry& entry : entries) print_entry_json(entry, false, out);
+    for (const ShardCache::Entry& entry : coming) print_entry_json(entry, true, out);
     return;
   }
-  print_entries(entries, options.header, out);
+  print_entries(entries, coming, options.header, out);
   out.print("{}, {}\n", counted(entries.size(), "shard"), human_bytes(bytes_of(entries)));
+  if (!coming.empty()) {
+    out.print("{}, {}\n", counted(coming.size(), "shard", "is being fetched", "are being fetched"),
+              human_bytes(bytes_of(coming)));
+  }
 }
 
 void verify(const CacheCommandOptions& options, Output& out) {
@@ -145,7 +196,7 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
                                  {"names", std::move(names)}}));
     return;
   }
-  print_entries(removed, options.header, out);
+  print_entries(removed, {}, options.header, out);
   out.print("would remove {}, {}{}\n", counted(removed.size(), "shard"),
             human_bytes(bytes_of(removed)),
             num_in_use == 0
@@ -171,7 +222,7 @@ void remove(const CacheCommandOptions& options, Output& out) {
 }  // namespace
 
 void add_cache_command(CLI::App& program, Output& out) {
-  CLI::App* command = program.add_subcommand("cache", "Inspect or clean a shard cache");
+  CLI::App* command = program.add_subcommand("cache", "Fill, inspect or clean a shard cache");
   command->require_subcommand(1);
   const auto options = std::make_shared<CacheCommandOptions>();
   const auto add = [&](const char* name, const char* text) {
@@ -182,9 +233,11 @@ void add_cache_command(CLI::App& program, Output& out) {
   const auto json = [&](CLI::App* sub, const char* text) {
     sub->add_flag("--json", options->json, text);
   };
-  CLI::App* ls = add("ls", "List the cached shards, least recently used first");
+  CLI::App* ls =
+      add("ls", "List the cached shards, least recently used first, and what holds each");
   ls->add_flag("--header", options->header, kHeaderHelp);
   json(ls, "print one JSON object per shard");
+  add_metrics_option(*ls, options->metrics_file, "also write what the cache holds to this file");
   ls->callback([options, &out] { list(*options, out); });
 
   CLI::App* check = add(
@@ -208,8 +261,10 @@ void add_cache_command(CLI::App& program, Output& out) {
   json(clear, "print one JSON object");
   clear->callback([options, &out] { remove(*options, out); });
 
+  add_fill_command(*command, out);
   command->footer(
       "Examples:\n  shardwise cache ls /scratch/cache\n"
+      "  shardwise cache fill train.idx --cache /scratch/cache --cache-bytes 200G\n"
       "  shardwise cache prune /scratch/cache --to 20G");
 }
 

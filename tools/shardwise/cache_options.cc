@@ -103,31 +103,62 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
       ->group(kGroup)
       ->needs(cache);
   arguments.command = &command;
+  CLI::Option* const read_only =
+      command
+          .add_flag("--cache-read-only", arguments.read_only,
+                    "write nothing to the cache; a shard that is not there is an error")
+          ->group(kGroup)
+          ->needs(cache);
+  command
+      .add_flag("--cache-group", arguments.group_shared,
+                "share the cache with the group of its directory, which is made for it: members "
+                "may read and write it, whatever their umask is")
+      ->group(kGroup)
+      ->needs(cache)
+      ->excludes(read_only);
+  add_metrics_option(command, arguments.metrics_file,
+                     "write what this process does with the cache to this file")
+      ->group(kGroup)
+      ->needs(cache);
   add_fetch_options(command, arguments.fetching);
 }
 
-std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments) {
-  return std::make_shared<const Fetchers>(arguments.fetching);
+CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what) {
+  return command
+      .add_option("--metrics", file,
+                  what +
+                      ", in Prometheus' text format, as node_exporter's textfile collector reads "
+                      "it")
+      ->type_name("FILE");
+}
+
+std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments,
+                                              const std::string& index) {
+  return std::make_shared<const Fetchers>(fetching_of(arguments.fetching, index));
 }
 
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
-                                       std::optional<std::uint64_t> data_bytes) {
+                                       std::optional<std::uint64_t> data_bytes,
+                                       const std::string& index) {
   if (arguments.directory.empty()) return nullptr;
   if (arguments.budget.percent != 0 && !data_bytes) {
     throw CLI::ValidationError("--cache-bytes",
                                "the size of all shards is not known before they are indexed: write "
                                "a number of bytes, or 512M, 20GiB, 500MB, instead of a percentage");
   }
-  return ShardCache::open({.directory = arguments.directory,
-                           .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),
-                           .bypass_large = arguments.bypass_large,
-                           .fetchers = make_fetchers(arguments),
-                           .on_wait = [command = arguments.command](const std::string& url, auto,
-                                                                    const std::string& holder) {
-                             if (command != nullptr && is_quiet(*command)) return;
-                             say("waiting",
-                                 fmt::format("for {} to fetch {}", holder, in_quotes(url)));
-                           }});
+  return ShardCache::open(
+      {.directory = arguments.directory,
+       .budget_bytes = arguments.budget.of(data_bytes.value_or(0)),
+       .bypass_large = arguments.bypass_large,
+       .fetchers = make_fetchers(arguments, index),
+       .on_wait =
+           [command = arguments.command](const std::string& url, auto, const std::string& holder) {
+             if (command != nullptr && is_quiet(*command)) return;
+             say("waiting", fmt::format("for {} to fetch {}", holder, in_quotes(url)));
+           },
+       .metrics_file = arguments.metrics_file,
+       .read_only = arguments.read_only,
+       .group_shared = arguments.group_shared});
 }
 
 Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
@@ -138,13 +169,34 @@ Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Data
     data_bytes = cached_bytes(Dataset::open(index, {.allow_part = allow_part}));
   }
   return Dataset::open(index, {.access = access,
-                               .cache = open_cache(arguments, data_bytes),
+                               .cache = open_cache(arguments, data_bytes, index),
                                .wait_for_whole_shards = wait_for_whole_shards,
-                               .fetchers = make_fetchers(arguments),
+                               .fetchers = make_fetchers(arguments, index),
                                .cancel = cancel,
                                .root = lookup.root,
                                .accept_times = lookup.accept_times,
                                .allow_part = allow_part});
+}
+
+std::function<Dataset(const std::string& index)> dataset_opener(const Index::Lookup& lookup,
+                                                                Dataset::Access access,
+                                                                const CacheArguments& arguments,
+                                                                bool allow_part,
+                                                                const CancelToken& cancel) {
+  return [=, cache = std::shared_ptr<ShardCache>()](const std::string& index) mutable {
+    if (cache) {
+      return Dataset::open(index, {.access = access,
+                                   .cache = cache,
+                                   .fetchers = make_fetchers(arguments),
+                                   .cancel = cancel,
+                                   .root = lookup.root,
+                                   .accept_times = lookup.accept_times,
+                                   .allow_part = allow_part});
+    }
+    Dataset data = open_dataset(index, lookup, access, arguments, allow_part, cancel);
+    cache = data.cache();
+    return data;
+  };
 }
 
 }  // namespace shardwise::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ struct CacheArguments {
   std::string directory;
   CacheBytes budget = {.bytes = ShardCache::Options{}.budget_bytes};
   bool bypass_large = false;
+  bool read_only = false;
+  bool group_shared = false;
+  std::string metrics_file;
   Fetchers::Options fetching = {};
   const CLI::App* command = nullptr;  ///< whose --quiet counts
 };
@@ -44,18 +48,32 @@ struct CacheArguments {
 /// `command` does.
 void add_lookup_options(CLI::App& command, Index::Lookup& lookup);
 
-/// Adds --cache, --cache-bytes, --cache-bypass-large, and what add_fetch_options() adds.
+/// Adds --cache, --cache-bytes, --cache-bypass-large, --cache-read-only,
+/// --cache-group, --metrics, and what add_fetch_options() adds.
 /// `arguments` must live as long as `command` does.
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
-std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments);
+/// Adds --metrics. `file` must live as long as `command` does.
+CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what);
+
+/// @param index  as of fetching_of().
+std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments,
+                                              const std::string& index = {});
 /// The cache, saying on standard error when it waits; nothing without --cache.
 /// Errors: wrong usage, where the budget is a part of data that are not known.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
-                                       std::optional<std::uint64_t> data_bytes = {});
+                                       std::optional<std::uint64_t> data_bytes = {},
+                                       const std::string& index = {});
 /// A data set with its cache. The last three arguments as Dataset::Options has them.
 Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
                      const CancelToken& cancel = {}, bool wait_for_whole_shards = false);
+/// Opens indexes as open_dataset() does, all over one cache: that of the first. A budget that is a
+/// part of the data is a part of the first.
+std::function<Dataset(const std::string& index)> dataset_opener(const Index::Lookup& lookup,
+                                                                Dataset::Access access,
+                                                                const CacheArguments& arguments,
+                                                                bool allow_part,
+                                                                const CancelToken& cancel);
 
 }  // namespace shardwise::tools

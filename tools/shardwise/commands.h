@@ -24,6 +24,8 @@ void add_plan_command(CLI::App& program, Output& out);
 void add_epoch_command(CLI::App& program, Output& out);
 void add_export_command(CLI::App& program, Output& out);
 void add_cache_command(CLI::App& program, Output& out);
+/// Adds `fill` to the command `cache`.
+void add_fill_command(CLI::App& cache_command, Output& out);
 void add_pack_command(CLI::App& program, Output& out);
 void add_help_command(CLI::App& program, Output& out);
 void add_version_command(CLI::App& program, Output& out);

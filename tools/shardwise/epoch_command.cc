@@ -242,23 +242,8 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
 
 /// Opens the data set, or all those of a mixture over one cache.
 Run open_epoch(const EpochOptions& options) {
-  std::shared_ptr<ShardCache> cache;
-  const Dataset::Access access = parse_access(options.access);
-  const auto open = [&](const std::string& index) {
-    if (cache) {
-      return Dataset::open(index, {.access = access,
-                                   .cache = cache,
-                                   .fetchers = make_fetchers(options.cache),
-                                   .cancel = interrupt_token(),
-                                   .root = options.lookup.root,
-                                   .accept_times = options.lookup.accept_times,
-                                   .allow_part = options.run.order.allow_part});
-    }
-    Dataset data = open_dataset(index, options.lookup, access, options.cache,
-                                options.run.order.allow_part, interrupt_token());
-    cache = data.cache();
-    return data;
-  };
+  const auto open = dataset_opener(options.lookup, parse_access(options.access), options.cache,
+                                   options.run.order.allow_part, interrupt_token());
   if (options.run.index.empty() && options.run.order.mix.empty()) {
     throw CLI::RequiredError("INDEX");
   }

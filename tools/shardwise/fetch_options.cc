@@ -5,14 +5,18 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ascii.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "options.h"
 #include "output.h"
+#include "shardwise/index/index.h"
 
 namespace shardwise::tools {
 namespace {
@@ -37,18 +41,50 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
   }
 }
 
-/// "https://old/data=s3://bucket/data"; the = is the first with a URL behind it.
+bool is_url(const std::string& text) {
+  const std::string scheme = text.substr(0, text.find("://"));
+  return !scheme.empty() && scheme.size() < text.size() &&
+         std::all_of(scheme.begin(), scheme.end(), is_letter_or_digit);
+}
+
+/// "https://old/data=s3://bucket/data"; the = is the first with a URL behind it. Without one it is
+/// NEW alone, of which `from` is empty: see fetching_of().
 /// Errors: wrong usage.
 Fetchers::Options::Moved parse_moved(const std::string& given) {
   for (std::size_t at = 0; (at = given.find('=', at)) != std::string::npos; ++at) {
     const std::string to = given.substr(at + 1);
-    const std::string scheme = to.substr(0, to.find("://"));
-    const bool is_url = !scheme.empty() && scheme.size() < to.size() &&
-                        std::all_of(scheme.begin(), scheme.end(), is_letter_or_digit);
-    if (is_url && at > 0) return {given.substr(0, at), to};
+    if (is_url(to) && at > 0) return {given.substr(0, at), to};
   }
-  throw CLI::ValidationError("--url-base",
-                             "write OLD=NEW, two URLs, as https://old/data=s3://bucket/data");
+  if (is_url(given)) return {"", given};
+  throw CLI::ValidationError(
+      "--url-base",
+      "write OLD=NEW, two URLs, as https://old/data=s3://bucket/data; or NEW "
+      "alone, for the folder of all shards of an index");
+}
+
+/// The deepest folder that all remote shards have in common, without a signature.
+std::string base_of(const Index& index) {
+  std::string base;
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    std::string url = index.shard(shard).path;
+    if (!is_remote_url(url)) continue;
+    url = unsigned_url(url);
+    if (!is_object_url(url)) url.resize(std::min(url.find('?'), url.size()));
+    if (base.empty()) base = url;
+    while (!base.empty() && !url.starts_with(base + "/")) {
+      base.resize(base.find('/') == base.rfind('/') ? 0 : base.rfind('/'));
+    }
+    const bool has_host = base.find("://") != std::string::npos;
+    if (!has_host) {
+      throw CLI::ValidationError(
+          "--url-base", "the index has shards at several hosts: write OLD=NEW for each of them");
+    }
+  }
+  if (base.empty()) {
+    throw CLI::ValidationError("--url-base",
+                               "the index " + in_quotes(index.path()) + " has no shard at a URL");
+  }
+  return base;
 }
 
 /// Errors: wrong usage.
@@ -80,6 +116,21 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 bool is_quiet(const CLI::App& command) {
   const CLI::Option* const quiet = command.get_option_no_throw("--quiet");
   return quiet != nullptr && quiet->count() > 0;
+}
+
+Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index) {
+  std::optional<std::string> base;
+  for (Fetchers::Options::Moved& move : fetching.moved) {
+    if (!move.from.empty()) continue;
+    if (index.empty()) {
+      throw CLI::ValidationError(
+          "--url-base",
+          "NEW alone is for a command that reads one index, which is there: write OLD=NEW");
+    }
+    if (!base) base = base_of(*Index::open(index));
+    move.from = *base;
+  }
+  return fetching;
 }
 
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
@@ -123,9 +174,9 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
             for (const std::string& given : all) fetching.moved.push_back(parse_moved(given));
           },
           "URLs that begin with OLD are fetched from NEW: a mirror, another scheme, or the same "
-          "with "
-          "a fresh signature (NEW?SIGNATURE); may be given several times")
-      ->type_name("OLD=NEW")
+          "with a fresh signature (NEW?SIGNATURE); NEW alone: for the folder of all shards of the "
+          "index; may be given several times")
+      ->type_name("[OLD=]NEW")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
   command

@@ -23,4 +23,10 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 /// True if the command has an option --quiet, which was given.
 bool is_quiet(const CLI::App& command);
 
+/// The options for shards of an index: where --url-base gave NEW alone, it is where the deepest
+/// folder lies today that all remote shards of this index have in common.
+/// @param index  its path; empty: there is none, or more than one.
+/// Errors: wrong usage; those of Index::open.
+Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index);
+
 }  // namespace shardwise::tools

@@ -52,7 +52,7 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
   options.build_missing = !first_use.refused;
   options.build.cancel = cancel;
   if (!names_an_index(name)) {
-    Fetchers::Options fetching = first_use.fetching;
+    Fetchers::Options fetching = fetching_of(first_use.fetching, "");
     if (!fetching.on_retry && !first_use.quiet) fetching.on_retry = &say_what_is_tried_again;
     options.build.remote =
         make_remote_access(std::make_shared<const Fetchers>(fetching), nullptr, cancel);

@@ -57,7 +57,8 @@ void run(const VerifyArguments& options, Output& out) {
   std::uint64_t num_missing = 0;
   std::optional<Index::Shard> first_missing;
   const auto remote = make_remote_access(
-      std::make_shared<const Fetchers>(options.first_use.fetching), nullptr, interrupt_token());
+      std::make_shared<const Fetchers>(fetching_of(options.first_use.fetching, index->path())),
+      nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
   if (options.header && !tabular && !options.json) out.print("state    shard\n");

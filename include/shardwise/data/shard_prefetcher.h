@@ -24,8 +24,9 @@ namespace shardwise {
 /// be read before it can be evicted is waited for. Threads that fetch ahead and ones that read may
 /// overtake each other; that costs an extra fetch now and then.
 ///
-/// Without a cache, or for orders whose future is not known (resampled ones, and those in chunks of
-/// a few samples), it does nothing, and the cache evicts the least recently used shards.
+/// Without a cache, with one that is only read, or for orders whose future is not known (resampled
+/// ones, and those in chunks of a few samples), it does nothing, and the cache evicts the least
+/// recently used shards.
 ///
 /// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
 /// methods are for one thread. A forked child starts threads of its own when the next use of a

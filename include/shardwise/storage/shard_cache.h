@@ -79,6 +79,19 @@ class SHARDWISE_EXPORT ShardCache {
     std::function<void(const std::string& url, std::chrono::milliseconds waited,
                        const std::string& holder)>
         on_wait = nullptr;
+    /// Where metrics() are written for node_exporter: when the cache is opened and closed, and in
+    /// between when shards are used, about every 15 seconds. A file of this process alone, which
+    /// appears whole, by rename. Empty: nowhere.
+    std::string metrics_file = {};
+    /// Nothing in the directory is written, neither locks nor times of use: what is there is read,
+    /// and a shard that is not is Unsupported. Holds by itself for a directory that this user may
+    /// not write to, whoever owns it.
+    bool read_only = false;
+    /// The directory is shared with its group: it is made so that members of the group may write to
+    /// it, whatever their umask is, and one that is so already is used, whoever owns it. Members
+    /// trust each other. Time of use is kept for a user's own shards, so that eviction between
+    /// several users goes by when a shard came where nobody knows its next use.
+    bool group_shared = false;
   };
 
   /// Counts of what this process did with a cache. Bytes are of shards as they lie in the cache,
@@ -104,6 +117,11 @@ class SHARDWISE_EXPORT ShardCache {
     std::int64_t last_use_ns = 0;      ///< since the Unix epoch
     std::optional<Hash128> hash = {};  ///< of its bytes, when it was fetched
     bool in_use = false;               ///< some process maps it
+    /// Processes of this user that use it, ascending; none of other users and other containers.
+    std::vector<std::int64_t> users = {};
+    /// Of entries and of coming(): processes that say they will read it, ascending.
+    std::vector<std::int64_t> expected_by = {};
+    std::int64_t fetcher = 0;  ///< the process that fetches it; 0: none, or it cannot be seen
   };
 
   struct Check {
@@ -119,28 +137,40 @@ class SHARDWISE_EXPORT ShardCache {
     std::uint64_t num_in_use = 0;  ///< that stay, because some process maps them
   };
 
-  /// Makes the directory (mode 0700) if there is none, and removes what killed processes left.
-  /// Errors: InvalidArgument if the directory belongs to another user, others may write to it, or
-  /// it holds files and is no cache; VersionMismatch; kIo, kNoSpace.
+  /// Makes the directory (mode 0700, or 2770 for a group) if there is none, and removes what killed
+  /// processes left, unless it is only read.
+  /// Errors: InvalidArgument if the directory belongs to another user who does not share it, others
+  /// may write to it, or it holds files and is no cache; VersionMismatch; kIo, kNoSpace.
   [[nodiscard]] static std::shared_ptr<ShardCache> open(const Options& options);
   ~ShardCache();
   ShardCache(const ShardCache&) = delete;
   ShardCache& operator=(const ShardCache&) = delete;
 
   [[nodiscard]] const Options& options() const noexcept;
+  /// True by Options::read_only, or because this user may not write to the directory.
+  [[nodiscard]] bool is_read_only() const noexcept;
 
   [[nodiscard]] Stats stats() const;
   /// Bytes of all shards in it, those being fetched included. Cost: O(shards).
   [[nodiscard]] std::uint64_t used_bytes() const;
 
-  /// Sorted by last use, oldest first. Cost: O(shards).
+  /// Whole shards, sorted by last use, oldest first. Cost: O(shards), and a look at the open files
+  /// of all processes.
   [[nodiscard]] std::vector<Entry> entries() const;
+  /// Shards that are being fetched, by name. Their bytes are those reserved, `last_use_ns` is when
+  /// the last byte came, and their source is known if an older copy of it left its record.
+  [[nodiscard]] std::vector<Entry> coming() const;
+  /// What this process did with the cache, in Prometheus' text format (version 0.0.4).
+  [[nodiscard]] std::string metrics() const;
+  /// What lies in it, in the same format. Cost: as entries().
+  [[nodiscard]] std::string directory_metrics() const;
   /// Reads all shards, and compares them with their hashes.
   [[nodiscard]] Check verify(const CancelToken& cancel = {},
                              const ProgressCallback& progress = {}) const;
   /// Removes shards that were not used lately until they take `max_bytes` or less, and those named.
+  /// Errors: Unsupported if it is only read.
   Removal prune(std::uint64_t max_bytes);
-  /// Removes one shard, unless it is in use.
+  /// Removes one shard, unless it is in use. Errors: as prune().
   bool remove(const std::string& name);
 
  private:
