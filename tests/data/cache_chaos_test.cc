@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -122,8 +123,7 @@ class CacheChaosTest : public ::testing::Test {
   /// As patient as a user's, but quicker to try again.
   static std::shared_ptr<const Fetchers> fetchers() {
     Fetchers::Options options = test::quick_options();
-    options.max_retries = 1 << 20;
-    options.max_attempts = 1 << 20;
+    options.max_retries = std::numeric_limits<int>::max();
     options.retry_base_delay = milliseconds(20);
     options.retry_max_delay = milliseconds(500);
     return std::make_shared<const Fetchers>(options);

@@ -746,7 +746,9 @@ TEST_F(ShardCacheTest, ThatAnotherHasNoRoomYetIsListedOnlyWhenItMayHaveChanged) 
   EXPECT_EQ(listings_of_a_try(), 0);
   test::write_file(
       dir_ / "cache/shards/" + CacheAccess::name_of(request(1)) + ".tar.0123456789ab.tmp", "x");
-  detail::CacheLedger(detail::CacheDirectory(dir_ / "cache", false)).doubt();
+  const detail::CacheDirectory directory(dir_ / "cache", false,
+                                         detail::CacheDirectory::Sharing::kOwn);
+  detail::CacheLedger(directory).doubt();
   EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 30, nullptr, fetch), Ahead::kPresent);
   set_fault_handler(nullptr);
 }
