@@ -158,7 +158,7 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
               HasSubstr("no tensors of this type: 'c', ComplexFloat"));
 }
 
-/// Files of a Net and an Adam after three steps, a text, two numbers, and a [2, 3] of 0, 1, 0, 1, ...
+/// Files of a Net and an Adam after three steps, a text, two numbers, and a tensor of 0, 1, 0, ...
 /// of each type, written with LibTorch 1.13 and 2.13.
 TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
   const test::TempDir dir;

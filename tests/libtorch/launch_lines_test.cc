@@ -76,6 +76,7 @@ class LaunchLinesTest : public testing::Test {
         1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    ::setenv("OMPI_MCA_plm", "isolated", 1);  // one machine: it needs no ssh
   }
 
   static int shell(const std::string& command) {

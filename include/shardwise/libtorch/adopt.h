@@ -40,11 +40,11 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 ///   goes along with the calls of this library. A rank that gives up a step says so in the next of
 ///   them, so calls of the program's own (such as those of c10d's Reducer) belong behind the step's
 ///   first call of this library: where a rank fails among them, the others wait for it until the
-///   group's timeout. A signal does not end the making of `group` itself, nor this call. It outlives
-///   the group's use.
+///   group's timeout. A signal does not end the making of `group` itself, nor this call. The guard
+///   outlives the group's use.
 /// Errors: Mismatch, on every rank, if they have other versions of this library or of LibTorch, or
-///   some have no guard; InvalidArgument, if the guard has a group already; kDistributed, also where
-///   this build has no c10d. Cost: four exchanges.
+///   a guard on some only; InvalidArgument, if the guard has a group already; kDistributed, also
+///   where this build has no c10d. Cost: four exchanges.
 template <class Group>
 ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
                                  StopGuard* guard = nullptr) {
