@@ -17,6 +17,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -60,18 +61,11 @@ class Options {
     return found == values_.end() ? otherwise : found->second;
   }
   double number(const std::string& name, double otherwise) const {
-    const std::string value = text(name);
-    if (value.empty()) return otherwise;
-    std::size_t used = 0;
+    if (text(name).empty()) return otherwise;
+    std::istringstream in(text(name));
     double number = -1;
-    try {
-      number = std::stod(value, &used);
-    } catch (const std::exception&) {
-    }
-    if (used != value.size() || number < 0) {
-      throw std::invalid_argument(name + " wants a number of at least 0, not '" + value + "'");
-    }
-    return number;
+    if (in >> number && in.eof() && number >= 0) return number;
+    throw std::invalid_argument(name + " wants a number of at least 0, not '" + text(name) + "'");
   }
   std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
     const double value = number(name, static_cast<double>(otherwise));
@@ -83,8 +77,7 @@ class Options {
   std::map<std::string, std::string> values_;
 };
 
-/// A small network; any module will do. Takes uint8 [N, 3, H, W], so that training and evaluation
-/// see images alike.
+/// A small network; any module will do that takes uint8 [N, 3, H, W].
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t classes) {
     std::int64_t from = 3;
@@ -154,11 +147,13 @@ struct Run {
     now.put("optimizer", optimizer, *model);
     if (stop) now.put("best", stop->best());
     if (stop) now.put("since_best", static_cast<std::int64_t>(stop->num_since_best()));
+    now.put("evaluation_due", int{is_evaluation_due});
     file.write(now);
   }
   void load(const sl::Checkpoint& last) {
     last.load("model", *model);
     last.load("optimizer", optimizer, *model);
+    is_evaluation_due = last.contains("evaluation_due") && last.integer("evaluation_due") != 0;
     if (!stop || !last.contains("best")) return;
     stop->restore(last.number("best"), static_cast<std::uint64_t>(last.integer("since_best")));
   }
@@ -166,6 +161,7 @@ struct Run {
   Net model;
   torch::optim::AdamW optimizer;
   std::optional<sl::EarlyStop> stop;
+  bool is_evaluation_due = false;  // the ranks stopped between an epoch's last step and its end
 };
 
 /// Backward of the sum of the losses: the gradients of all ranks are added, and divided by the
@@ -179,17 +175,20 @@ double backward(Net& model, const sl::ImageLoader::Batch& batch) {
   return loss.item<double>();
 }
 
-std::optional<double> evaluate(Net& model, const std::optional<shardwise::Dataset>& eval,
-                               const sl::ProcessGroup& group, const Options& options) {
-  if (!eval) return std::nullopt;
+/// What an epoch ends with. A signal is heard after each batch, and ends it without a figure.
+void evaluate(Run& run, const std::optional<shardwise::Dataset>& eval,
+              const sl::ProcessGroup& group, const Options& options) {
   const auto size = options.integer("--size", 64);
-  sl::average_buffers(*model, group);  // of batch normalisation, which saw each rank's own samples
-  const sl::Mean accuracy = sl::exact_accuracy(model, *eval, group, {.resize = {size, size}});
-  if (group.is_first()) {
-    std::printf("accuracy %.2f %% (%.0f of %lld, each counted once)\n", 100 * accuracy.value(),
-                accuracy.sum, static_cast<long long>(accuracy.count));
+  sl::average_buffers(*run.model, group);  // of batch normalisation: from each rank's own samples
+  if (eval) {
+    const sl::Mean accuracy =
+        sl::exact_accuracy(run.model, *eval, group, {.batch_size = 64, .resize = {size, size}});
+    if (group.is_first())
+      std::printf("accuracy %.2f %% (%.0f of %lld, each counted once)\n", 100 * accuracy.value(),
+                  accuracy.sum, static_cast<long long>(accuracy.count));
+    if (run.stop) run.stop->should_stop(accuracy);
   }
-  return accuracy.value();
+  run.is_evaluation_due = false;
 }
 
 void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard& guard) {
@@ -206,8 +205,8 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
                       {"--size", options.text("--size", "64")},
                       {"--eval", eval ? to_string(eval->fingerprint()) : "none"},
                       {"--patience", options.text("--patience", "0")},
+                      {"--checkpoint", options.text("--checkpoint").empty() ? "none" : "given"},
                       {"--eval-only", options.text("--eval-only", "0")}});
-
   torch::manual_seed(static_cast<std::uint64_t>(options.integer("--seed", 17)));
   Run run(num_classes(options, data), rate);
   const auto patience = static_cast<std::uint64_t>(options.integer("--patience", 0));
@@ -227,27 +226,27 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
   if (options.integer("--eval-only", 0) != 0) {
     if (!eval || !is_trained)
       throw std::invalid_argument("--eval-only wants --eval, and a --checkpoint that is there");
-    evaluate(run.model, eval, group, options);
-    return;
+    return guard.run([&] { evaluate(run, eval, group, options); });
   }
-
   sl::GradientAverager gradients(run.model->parameters());
-  const auto save = [&] {  // called by every rank
-    if (file) run.save(*file, loader);
+  const auto save = [&] { return file ? run.save(*file, loader) : void(); };  // on every rank
+  const auto end_epoch = [&] {
+    evaluate(run, eval, group, options);
+    sl::require_same_replicas(*run.model, group);
+    save();
   };
   const auto work = [&] {
+    if (run.is_evaluation_due) end_epoch();  // the last run stopped before it
     for (auto epoch : loader.epochs(epochs)) {
+      if (guard.should_stop()) return;  // the same on all ranks
       if (run.stop && run.stop->num_since_best() >= patience) {
-        if (group.is_first())
-          std::printf("no better for %s epochs: done\n", options.text("--patience").c_str());
+        if (group.is_first()) std::printf("no better for %d epochs: done\n", int(patience));
         break;
       }
       const auto loaded = loader.stats();
       const auto averaging = gradients.time_spent();
       double loss_sum = 0;
-      std::int64_t seen = 0;
-      std::int64_t passes = 0;
-      std::int64_t samples = 0;
+      std::int64_t seen = 0, passes = 0, samples = 0;
       run.model->train();
       run.optimizer.zero_grad();
       for (auto& batch : epoch) {
@@ -259,8 +258,9 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
         run.optimizer.step();
         run.optimizer.zero_grad();
         samples = 0;
-        if (loader.steps_left() == 0) continue;  // what ends with the epoch is saved there
-        if (guard.should_stop()) return;         // the same on all ranks
+        run.is_evaluation_due = loader.steps_left() == 0;
+        if (run.is_evaluation_due) continue;  // what ends with the epoch is saved there
+        if (guard.should_stop()) return;
         if (guard.should_save()) save();
       }
       const std::string proof = epoch.prove();  // each sample exactly once, or an error
@@ -269,31 +269,30 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
           sl::epoch_report(loader.stats(), loaded, gradients.time_spent() - averaging, group);
       if (group.is_first()) std::printf("%s\nloss %.4f\n", proof.c_str(), mean_loss);
       if (group.is_first()) std::fputs(report.c_str(), stderr);
-      const auto accuracy = evaluate(run.model, eval, group, options);
-      if (!eval) sl::average_buffers(*run.model, group);
-      sl::require_same_replicas(*run.model, group);
-      if (run.stop && accuracy) run.stop->should_stop(*accuracy);
-      save();
-      if (guard.should_stop()) return;  // as after each step
+      end_epoch();
     }
   };
   guard.run(work, save);  // save() if the ranks stop within work()
 }
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--help") return std::fputs(kHelp, stdout), 0;
-  const Options options(argc, argv);
-  if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
-  const auto minutes = options.number("--checkpoint-minutes", 0);
-  sl::StopGuard guard({.save_every = std::chrono::milliseconds(std::llround(minutes * 60'000))});
-  const std::chrono::milliseconds timeout(std::llround(options.number("--timeout", 300) * 1000));
-  train(options, sl::init_process_group({.timeout = timeout, .guard = &guard}), guard);
-  if (!guard.reason().empty()) std::fprintf(stderr, "stopped: %s\n", guard.reason().c_str());
-  return guard.exit_code();
-} catch (const std::invalid_argument& e) {
-  std::fprintf(stderr, "train_images: %s; see --help\n", e.what());
-  return 2;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "train_images: %s\n", e.what());
-  return 1;
+  static sl::StopGuard* guard = nullptr;  // never destroyed: late signals kill no run that is done
+  try {
+    const Options options(argc, argv);
+    if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
+    using Time = std::chrono::milliseconds;
+    const Time save_every(std::llround(options.number("--checkpoint-minutes", 0) * 60'000));
+    const Time timeout(std::llround(options.number("--timeout", 300) * 1000));
+    guard = new sl::StopGuard({.save_every = save_every});
+    train(options, sl::init_process_group({.timeout = timeout, .guard = guard}), *guard);
+    if (guard->reason().empty()) return 0;
+    std::fprintf(stderr, "stopped: %s\n", guard->reason().c_str());
+    return guard->exit_code();
+  } catch (const std::exception& e) {
+    const bool is_usage = dynamic_cast<const std::invalid_argument*>(&e) != nullptr;
+    std::fprintf(stderr, "train_images: %s%s\n", e.what(), is_usage ? "; see --help" : "");
+    if (guard != nullptr && guard->exit_code() != 0) return guard->exit_code();  // as 143: SIGTERM
+    return is_usage ? 2 : 1;
+  }
 }

@@ -7,8 +7,9 @@
 ///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this one alone
 ///     sl::ImageLoader loader(shardwise::Dataset::open("train.idx"), group,
 ///                            {.order = {.seed = 17}, .batch_size = 64, .resize = {224, 224}});
+///     sl::broadcast_parameters(*model, group);      // all ranks begin alike
 ///     for (auto epoch : loader.epochs(90)) {
-///       for (auto& batch : epoch) step(model, batch);
+///       for (auto& batch : epoch) step(model, batch);   // with a GradientAverager
 ///       epoch.prove();
 ///       if (stopper.should_stop(sl::exact_accuracy(model, eval, group))) break;
 ///     }
@@ -16,6 +17,7 @@
 /// <shardwise/libtorch/advanced.h> has the rest. The target shardwise::libtorch brings LibTorch and
 /// shardwise::shardwise along.
 
+#include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"
 #include "shardwise/libtorch/image_loader.h"
 #include "shardwise/libtorch/process_group.h"

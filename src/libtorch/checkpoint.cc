@@ -206,6 +206,14 @@ std::string numbered(const std::string& path, int number) {
   return number == 0 ? path : path + "." + std::to_string(number);
 }
 
+void require_no_folder(const std::string& path) {
+  std::error_code unknown;  // whatever is wrong with the path is found out when it is opened
+  if (!fs::is_directory(path, unknown)) return;
+  throw InvalidArgument(
+      "the path of the checkpoint is a folder", in_quotes(path),
+      "name a file in it, such as " + in_quotes((fs::path(path) / "run.pt").string()));
+}
+
 /// The bytes of a checkpoint, all of which were held against its hashes.
 /// Errors: Cancelled, after a piece of it, if the thread's CancelScope says so.
 torch::Tensor read_checked(const std::string& path) {
@@ -473,13 +481,17 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
                           "give it a path, and keep one checkpoint or more");
   }
   on_first_rank(group_, [&] {
-    sweep_temporaries(path_);
-    const AtomicFile trial(path_);  // better said now than after an epoch
+    require_no_folder(path_);
+    file_ = behind_links(path_);
+    sweep_temporaries(file_);
+    const AtomicFile trial(file_);  // better said now than after an epoch
   });
 }
 
 bool CheckpointFile::exists(const std::string& path) {
-  return fs::exists(path) || fs::exists(numbered(path, 1));
+  require_no_folder(path);
+  const std::string file = behind_links(path);
+  return fs::exists(file) || fs::exists(numbered(file, 1));
 }
 
 std::optional<Checkpoint> CheckpointFile::read() {
@@ -493,7 +505,7 @@ std::optional<Checkpoint> CheckpointFile::read() {
     std::exception_ptr first;
     std::vector<std::string> reasons;
     for (int number = 0; number < options_.keep; ++number) {
-      path = numbered(path_, number);
+      path = numbered(file_, number);
       if (!fs::exists(path)) continue;
       try {
         bytes = read_checked(path);
@@ -541,16 +553,16 @@ void CheckpointFile::write(const Checkpoint& checkpoint) {
     for (const auto& [name, value] : checkpoint.values_) {
       content.parts.push_back({name, value.type, value.shape, view_of(value.bytes)});
     }
-    AtomicFile file(path_);
+    AtomicFile file(file_);
     file.file().write(shardwise::detail::checkpoint_front(content));
     for (const CheckpointPart& part : content.parts) file.file().write(part.bytes);
     file.file().sync();
     // What is damaged is in nobody's way: the new one takes its place, or that of the next.
     for (const std::string& path : damaged_) {
-      if (path != path_) fs::remove(path);
+      if (path != file_) fs::remove(path);
     }
-    const bool is_whole = std::find(damaged_.begin(), damaged_.end(), path_) == damaged_.end();
-    if (is_whole) make_place(path_, options_.keep);
+    const bool is_whole = std::find(damaged_.begin(), damaged_.end(), file_) == damaged_.end();
+    if (is_whole) make_place(file_, options_.keep);
     file.commit();
     damaged_.clear();
   });

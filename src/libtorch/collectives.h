@@ -45,7 +45,8 @@ class Collectives {
                                                 std::chrono::milliseconds timeout) = 0;
   virtual void all_reduce(std::vector<torch::Tensor>& tensors, c10d::ReduceOp op,
                           std::chrono::milliseconds timeout) = 0;
-  virtual void broadcast(std::vector<torch::Tensor>& tensors, int root,
+  /// Of a tensor of any type.
+  virtual void broadcast(const torch::Tensor& tensor, int root,
                          std::chrono::milliseconds timeout) = 0;
 
  private:
@@ -100,8 +101,10 @@ class CollectivesOf final : public Collectives {
     options.timeout = timeout;
     group_.allreduce(tensors, options)->wait();
   }
-  void broadcast(std::vector<torch::Tensor>& tensors, int root,
+  void broadcast(const torch::Tensor& tensor, int root,
                  std::chrono::milliseconds timeout) override {
+    // As bytes: backends lack types, as Gloo of LibTorch 1.13 bfloat16 and int16.
+    std::vector<torch::Tensor> tensors = {tensor.view({-1}).view(torch::kUInt8)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.timeout = timeout;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "base/error_types.h"
 #include "base/exact_sum.h"
@@ -80,6 +81,7 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
     GroupAccess::throw_if_stopping(group, "evaluation");
     if (batch.size() > 0) take(batch);
   }
+  GroupAccess::throw_if_stopping(group, "evaluation");  // of a signal during the last batch
   epoch.prove();
 }
 
@@ -107,13 +109,25 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
   }
 }
 
-/// How many classes come before the label of each row: int64 [N]. A score that is NaN comes first,
-/// and a label whose score is NaN last.
-torch::Tensor ranks_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
+/// The best class of each row: int64 [N]; -1 if all its scores are NaN. A NaN is never the best, and
+/// of equal scores the lowest class is.
+torch::Tensor best_classes(const torch::Tensor& scores) {
+  const torch::Tensor numbers =
+      scores.is_floating_point()
+          ? scores.masked_fill(scores.isnan(), -std::numeric_limits<double>::infinity())
+          : scores;
+  const torch::Tensor is_best = scores.eq(numbers.amax({1}, true));  // a NaN equals nothing
+  return is_best.to(torch::kUInt8).argmax(1).masked_fill(is_best.any(1).logical_not(), -1);
+}
+
+/// How many classes come before the label of each row, by the rule of best_classes(): int64 [N]. It
+/// is 0 where the label is the best, and more than any k where its score is NaN.
+torch::Tensor places_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
   const torch::Tensor own = scores.gather(1, labels.unsqueeze(1));
   const torch::Tensor is_lower = torch::arange(scores.size(1)).unsqueeze(0) < labels.unsqueeze(1);
-  const torch::Tensor is_before = scores.le(own).logical_not_() | (scores.eq(own) & is_lower);
-  return is_before.sum(1);
+  const torch::Tensor is_before = scores.gt(own) | (scores.eq(own) & is_lower);
+  return is_before.sum(1).masked_fill(own.squeeze(1).isnan(),
+                                      std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace
@@ -166,7 +180,7 @@ Mean Evaluation::of_class(std::int64_t label) const {
                      "classes are 0 to " + std::to_string(confusion.size(0) - 1));
   }
   return {static_cast<double>(confusion[label][label].item<std::int64_t>()),
-          confusion[label].sum().item<std::int64_t>()};
+          (confusion[label].sum() + undecided[label]).item<std::int64_t>()};
 }
 
 Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGroup& group,
@@ -182,13 +196,16 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     const torch::Tensor scores = scores_of(batch, predict, options);
     require_classes(batch, scores.size(1));
     if (!confusion.defined()) {
-      confusion = torch::zeros({scores.size(1), scores.size(1)}, torch::kInt64);
+      confusion = torch::zeros({scores.size(1), scores.size(1) + 1}, torch::kInt64);
     }
-    const torch::Tensor places = ranks_of_labels(scores, batch.labels);
+    const torch::Tensor places = places_of_labels(scores, batch.labels);
     for (std::size_t i = 0; i < right.size(); ++i) {
       right[i] += places.lt(options.top_k[i]).sum().item<std::int64_t>();
     }
-    confusion.index_put_({batch.labels, scores.argmax(1)}, torch::ones({}, torch::kInt64), true);
+    // Behind the classes stands a column for samples without a best one.
+    const torch::Tensor best = best_classes(scores);
+    const torch::Tensor columns = best.masked_fill(best.lt(0), scores.size(1));
+    confusion.index_put_({batch.labels, columns}, torch::ones({}, torch::kInt64), true);
     const torch::Tensor losses = torch::nn::functional::cross_entropy(
         scores.to(torch::kFloat64), batch.labels,
         torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
@@ -198,7 +215,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
   // A rank without samples knows no classes.
   const auto classes = group.all_reduce(confusion.defined() ? confusion.size(0) : std::int64_t{0},
                                         ProcessGroup::ReduceOp::kMax);
-  if (!confusion.defined()) confusion = torch::zeros({classes, classes}, torch::kInt64);
+  if (!confusion.defined()) confusion = torch::zeros({classes, classes + 1}, torch::kInt64);
 
   Tally tally;
   const std::size_t count_at = tally.take(1);
@@ -215,7 +232,8 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     found.top.push_back({static_cast<double>(tally[right_at + i]), found.num_samples});
   }
   found.loss = {tally.sum_at(loss_at), found.num_samples};
-  found.confusion = confusion;
+  found.confusion = confusion.narrow(1, 0, classes).contiguous();
+  found.undecided = confusion.select(1, classes).contiguous();
   return found;
 }
 
@@ -276,7 +294,8 @@ Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGr
   std::int64_t count = 0;
   for_each_batch(data, group, options, [&](const ImageLoader::Batch& batch) {
     const torch::Tensor scores = scores_of(batch, predict, options);
-    right += scores.argmax(1).eq(batch.labels).sum().item<std::int64_t>();
+    const torch::Tensor best = best_classes(scores);
+    right += (best.eq(batch.labels) & best.ge(0)).sum().item<std::int64_t>();
     count += batch.size();
   });
   return reduce_exact(static_cast<double>(right), count, group);

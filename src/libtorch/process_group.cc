@@ -625,7 +625,7 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
         return;
       }
       ++impl_->counts.collectives;
-      impl_->collectives->broadcast(tensors, root, impl_->timeout);
+      impl_->collectives->broadcast(tensors[0], root, impl_->timeout);
     });
   });
 }

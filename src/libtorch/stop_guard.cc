@@ -20,6 +20,7 @@
 namespace shardwise::libtorch {
 namespace {
 
+using shardwise::libtorch::detail::FirstPress;
 using shardwise::libtorch::detail::SignalNote;
 
 /// Where handlers write: that of the guard of this process.
@@ -34,12 +35,22 @@ std::int64_t now_ms() noexcept {
 
 /// A press of Ctrl-C reaches a rank from the terminal and again from its launcher: this is one. The
 /// next one comes from the same sender, or later; what launchers pass on may take any time.
-bool is_second(const SignalNote& note, int sender) noexcept {
+bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
-  const int first = note.sender.load();
+  if (!press.is_there.exchange(true)) {
+    press.sender = sender;
+    press.time_ms = now_ms();
+    return false;
+  }
+  const int first = press.sender.load();
   if (sender == first) return true;
   const int launcher = ::getppid();
-  return sender != launcher && first != launcher && now_ms() - note.time_ms.load() > kOnePress;
+  return sender != launcher && first != launcher && now_ms() - press.time_ms.load() > kOnePress;
+}
+
+bool is_second(SignalNote& note, int signal, int sender) noexcept {
+  if (signal == SIGINT) return is_second(note.interrupt, sender);
+  return signal == SIGTERM && is_second(note.terminate, sender);
 }
 
 /// Calls only what is safe in a handler.
@@ -49,12 +60,8 @@ extern "C" void shardwise_note_signal(int signal, siginfo_t* info, void*) {
   const int saved = errno;
   const int sender = info->si_code == SI_USER || info->si_code == SI_TKILL ? info->si_pid : 0;
   int none = 0;
-  if (note->signal.compare_exchange_strong(none, signal)) {
-    note->sender = sender;
-    note->time_ms = now_ms();
-    note->flag = true;
-  } else if (none == signal && (signal == SIGINT || signal == SIGTERM) &&
-             is_second(*note, sender)) {
+  if (note->signal.compare_exchange_strong(none, signal)) note->flag = true;
+  if (is_second(*note, signal, sender)) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);
   }
@@ -81,12 +88,25 @@ class Handlers {
       const bool is_of_terminal = signal == SIGINT || signal == SIGHUP;
       if (is_of_terminal && before.sa_handler == SIG_IGN) ::sigaction(signal, &before, nullptr);
     }
+    ignore_broken_pipes();
   }
   ~Handlers() { restore(); }
   Handlers(const Handlers&) = delete;
   Handlers& operator=(const Handlers&) = delete;
 
  private:
+  /// A rank that hung and was given up writes to closed connections when it wakes: that is to be
+  /// an error with a text, not a silent end.
+  void ignore_broken_pipes() {
+    struct sigaction before {};
+    ::sigaction(SIGPIPE, nullptr, &before);
+    if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+    struct sigaction action {};
+    action.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &action, nullptr);
+    before_.emplace_back(SIGPIPE, before);
+  }
+
   void restore() noexcept {
     for (auto it = before_.rbegin(); it != before_.rend(); ++it) {
       ::sigaction(it->first, &it->second, nullptr);

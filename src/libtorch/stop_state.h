@@ -24,12 +24,20 @@ struct StopWord {
   [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
 };
 
+/// When a signal came first, and from whom.
+struct FirstPress {
+  std::atomic<bool> is_there{false};
+  std::atomic<int> sender{0};  // a process; 0: the terminal
+  std::atomic<std::int64_t> time_ms{0};
+};
+
 /// What a signal handler writes, and all that it touches.
 struct SignalNote {
   std::atomic<int> signal{0};  // the first that came
-  std::atomic<int> sender{0};  // a process; 0: the terminal
-  std::atomic<std::int64_t> time_ms{0};
   CancelToken::Flag flag{false};
+  // Each is counted by itself: a second one ends the process, whatever came before the first.
+  FirstPress interrupt;  // of SIGINT
+  FirstPress terminate;  // of SIGTERM
 };
 
 /// What a StopGuard shares with the process group that carries its word to the other ranks.

@@ -1,4 +1,4 @@
-// faults.md 66
+// faults.md 68
 // Samples of a remote shard that is still coming.
 #include <sys/wait.h>
 

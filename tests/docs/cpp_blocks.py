@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Writes the C++ of a page into a source that is compiled: all its ```cpp blocks, in their order.
 
-    cpp_blocks.py PAGE SOURCE
+    cpp_blocks.py PAGE SOURCE [PROGRAM]
+
+PROGRAM becomes the one block that has a main(), as it stands: it must compile by what it includes itself. A page that has such a
+block must be given one.
 
 Each block lies in a namespace of its own, but for one with a main(); its #include lines come first. A block that is not a whole
 declaration becomes the body of a function, whose parameters stand in a comment right before the block:
@@ -12,6 +15,7 @@ import os
 import re
 import sys
 
+MAIN = re.compile(r"^int main\(", re.M)
 BLOCK = re.compile(r"(?:^<!-- given: (?P<given>[^\n]*?) -->\n+)?^```cpp\n(?P<code>.*?)^```$", re.S | re.M)
 
 
@@ -20,7 +24,7 @@ def source_of(text, page):
     includes, body = [], []
     for number, block in enumerate(BLOCK.finditer(text), 1):
         line = text.count("\n", 0, block.start("code")) + 1
-        is_program = re.search(r"^int main\(", block["code"], re.M) is not None
+        is_program = MAIN.search(block["code"]) is not None
         body.append("" if is_program else f"namespace {name}_{number} {{")
         if block["given"] is not None:
             of_libtorch = "sl::" in block["given"] + block["code"]
@@ -44,7 +48,21 @@ def source_of(text, page):
     return "\n".join(includes + body) + "\n"
 
 
+def program_of(text, page):
+    """The block with a main(), alone; None if there is none."""
+    programs = [block for block in BLOCK.finditer(text) if MAIN.search(block["code"])]
+    if len(programs) > 1:
+        sys.exit(f"{page}: {len(programs)} blocks have a main(): the test compiles one of a page")
+    for block in programs:
+        line = text.count("\n", 0, block.start("code")) + 1
+        return f'#line {line} "{page}"\n{block["code"]}'
+    return None
+
+
 def check_itself():
+    program = "# x\n```cpp\nint f();\n```\n```cpp\n#include <a>\nint main() {}\n```\n"
+    assert program_of(program, "p.md") == '#line 6 "p.md"\n#include <a>\nint main() {}\n', program_of(program, "p.md")
+    assert program_of("```cpp\nint f();\n```\n", "p.md") is None
     page = '# x\n```cpp\n#include <a>\nint f();\n```\n\n<!-- given: A<int> n -->\n```cpp\ng(n);\n```\n```sh\nls\n```\n'
     expected = [
         "#include <a>",
@@ -66,7 +84,14 @@ def check_itself():
 
 if __name__ == "__main__":
     check_itself()
-    with open(sys.argv[1], encoding="utf-8") as FILE:
-        SOURCE = source_of(FILE.read(), os.path.abspath(sys.argv[1]))
-    with open(sys.argv[2], "w", encoding="utf-8") as FILE:
-        FILE.write(SOURCE)
+    PAGE = os.path.abspath(sys.argv[1])
+    with open(PAGE, encoding="utf-8") as FILE:
+        TEXT = FILE.read()
+    WRITTEN = [source_of(TEXT, PAGE)]
+    if (PROGRAM := program_of(TEXT, PAGE)) is not None:
+        WRITTEN.append(PROGRAM)
+    if len(WRITTEN) != len(sys.argv) - 2:
+        sys.exit(f"{PAGE}: a block with a main() is to be named in tests/docs/CMakeLists.txt, and only there")
+    for SOURCE, NAME in zip(WRITTEN, sys.argv[2:]):
+        with open(NAME, "w", encoding="utf-8") as FILE:
+            FILE.write(SOURCE)

@@ -1,11 +1,16 @@
 // examples/train.cc and examples/train_images.cc train, prove their epochs, and go on from their
 // checkpoints.
 
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdlib>
+#include <sstream>
 
 #include "libtorch/local_ranks.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/libtorch.h"
+#include "support/environment.h"
 #include "support/images.h"
 #include "tools/process.h"
 
@@ -98,6 +103,78 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
                              testing::HasSubstr("no better for 2 epochs: done\n"),
                              testing::Not(testing::HasSubstr("epoch 3"))));
   EXPECT_EQ(run(wrong).out, "no better for 2 epochs: done\n") << "its patience is in the file";
+}
+
+/// Waits until the process handles the signal.
+void wait_for_handler(const Process& process, int signal) {
+  const auto is_handled = [&] {
+    std::istringstream lines(read_file("/proc/" + std::to_string(process.pid()) + "/status"));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("SigCgt:")) {
+        return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+      }
+    }
+    return false;
+  };
+  for (int i = 0; i < 60'000 && !is_handled(); ++i) ::usleep(1'000);
+}
+
+TEST(TrainImagesExampleTest, ASignalGivesItsExitCodeWhereverItComes) {
+  const TempDir dir;
+  const std::string train = write_pictures(dir, "train", 0);
+  const std::vector<std::string> arguments = {SHARDWISE_EXAMPLE_TRAIN_IMAGES,
+                                              "--train",
+                                              train,
+                                              "--eval",
+                                              train,
+                                              "--epochs",
+                                              "1",
+                                              "--size",
+                                              "320",
+                                              "--threads",
+                                              "1",
+                                              "--checkpoint",
+                                              dir / "run.pt"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    return more;
+  };
+  // In the evaluation after the last step, which is made when the run goes on.
+  Process stopped(arguments);
+  for (int i = 0; i < 60'000 && stopped.err_so_far().find("wait    compute") == std::string::npos;
+       ++i) {
+    ::usleep(1'000);
+  }
+  stopped.send(SIGTERM);
+  const auto first = stopped.wait();
+  EXPECT_EQ(first.code, 128 + SIGTERM) << first.err;
+  EXPECT_THAT(first.out, testing::Not(testing::HasSubstr("accuracy")));
+  EXPECT_THAT(first.err, testing::HasSubstr("stopped: SIGTERM"));
+  const auto rest = run(arguments);
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, testing::StartsWith("accuracy "));
+  EXPECT_EQ(run(with({"--eval-only", "1"})).out, rest.out);
+  EXPECT_EQ(run(arguments).out, "") << "it is made once";
+  // In the evaluation that is all, or before it.
+  Process evaluation(with({"--eval-only", "1"}));
+  wait_for_handler(evaluation, SIGUSR1);
+  evaluation.send(SIGUSR1);
+  const auto second = evaluation.wait();
+  EXPECT_EQ(second.code, 128 + SIGUSR1) << second.err;
+  EXPECT_EQ(second.out, "");
+  if (!libtorch::has_distributed()) return;
+  // While the ranks meet.
+  Environment environment;
+  environment.set("RANK", "1");
+  environment.set("WORLD_SIZE", "2");
+  environment.set("MASTER_ADDR", "127.0.0.1");
+  environment.set("SHARDWISE_JOB", "train_images " + std::to_string(::getpid()));
+  Process meeting(arguments);
+  wait_for_handler(meeting, SIGTERM);
+  meeting.send(SIGTERM);
+  const auto third = meeting.wait();
+  EXPECT_EQ(third.code, 128 + SIGTERM) << third.err;
+  EXPECT_THAT(third.err, testing::StartsWith("train_images: "));
 }
 
 TEST(TrainImagesExampleTest, SaysWhatItCannotDo) {

@@ -467,11 +467,32 @@ TEST(CheckpointFileTest, AKilledWriterLosesNothingThatWasWritten) {
   }
 }
 
+TEST(CheckpointFileTest, ALinkIsFollowedAndStays) {
+  const test::TempDir dir;
+  std::filesystem::create_directory(dir / "disk");
+  std::filesystem::create_symlink("disk/run.pt", dir / "run.pt");
+  Kept kept(dir / "run.pt");
+  EXPECT_FALSE(CheckpointFile::exists(dir / "run.pt"));
+  kept.write(1);
+  kept.write(2);
+  EXPECT_TRUE(CheckpointFile::exists(dir / "run.pt"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "run.pt"));
+  EXPECT_THAT(dir.list(), ElementsAre("disk", "run.pt"));
+  EXPECT_EQ(kept.step(), 2);
+  EXPECT_EQ(Kept(dir / "disk/run.pt").step(), 2);
+  EXPECT_EQ(Kept(dir / "disk/run.pt.1").step(), 1);
+}
+
 TEST(CheckpointFileTest, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   const test::TempDir dir;
   EXPECT_THAT(error_text([&] { CheckpointFile(dir / "no/run.pt", ProcessGroup()); }),
               HasSubstr("no/run.pt"));
   EXPECT_THROW(CheckpointFile("", ProcessGroup()), InvalidArgument);
+  std::filesystem::create_directory(dir / "folder");
+  const std::string wanted = "the path of the checkpoint is a folder: '" + (dir / "folder") +
+                             "'; name a file in it, such as '" + (dir / "folder/run.pt") + "'";
+  EXPECT_EQ(error_text([&] { CheckpointFile(dir / "folder", ProcessGroup()); }), wanted);
+  EXPECT_EQ(error_text([&] { CheckpointFile::exists(dir / "folder"); }), wanted);
   EXPECT_THROW(CheckpointFile(dir / "run.pt", ProcessGroup(), {.keep = 0}), InvalidArgument);
 }
 

@@ -82,6 +82,10 @@ TEST_F(DistributedTest, GradientsOfSeveralPassesAndTypesAverageToThoseOfOneProce
   EXPECT_TRUE(run(3, {"accumulated"}).ok());
 }
 
+TEST_F(DistributedTest, ParametersAndBuffersOfEveryTypeAreThoseOfRank0) {
+  for (const int world : {1, 3}) EXPECT_TRUE(run(world, {"types"}).ok()) << world;
+}
+
 TEST_F(DistributedTest, BuffersAreAveragedAndRoundedOnce) {
   for (const int world : {1, 2, 3}) EXPECT_TRUE(run(world, {"buffers"}).ok()) << world;
 }

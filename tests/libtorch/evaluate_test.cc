@@ -3,10 +3,12 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <random>
 
 #include "base/error_types.h"
+#include "shardwise/libtorch/stop_guard.h"
 #include "support/dataset.h"
 #include "support/images.h"
 
@@ -156,6 +158,51 @@ TEST(EvaluateTest, TiesAndNansAreDecidedTheSameWayEverywhere) {
                             data, {}, {.batch_size = 4, .top_k = {1, 6}});
   EXPECT_EQ(nan.top[0].sum, 0);
   EXPECT_TRUE(std::isnan(nan.loss.value()));
+}
+
+TEST(EvaluateTest, ANanIsNeverTheBestAndOneRuleDecidesAllFigures) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 7);  // sample i has the label i
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  const auto table = torch::tensor({kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // of class 0
+                                    kNan, 2.F,  1.F,  0.F,     0.F,  0.F,  0.F,   // right
+                                    3.F,  0.F,  kNan, 0.F,     0.F,  0.F,  0.F,   // label
+                                    kNan, kNan, kNan, kLowest, kNan, kNan, kNan,  // right
+                                    5.F,  kNan, kNan, kNan,    5.F,  kNan, kNan,  // a tie
+                                    kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // of class 5
+                                    0.F,  0.F,  0.F,  0.F,     0.F,  kNan, 1.F})  // right
+                         .view({7, 7});
+  const Predict predict = [&](const torch::Tensor& images) {
+    return table.index({levels_of(images)});
+  };
+  const auto found = evaluate(predict, data, {}, {.batch_size = 3, .top_k = {1, 2, 7, 100}});
+  EXPECT_EQ(found.top[0].sum, 3);
+  EXPECT_EQ(found.top[0].sum, found.confusion.trace().item<std::int64_t>());
+  EXPECT_EQ(found.top[0].sum, exact_accuracy(predict, data, {}, {.batch_size = 3}).sum);
+  EXPECT_EQ(found.top[1].sum, 4) << "the tie";
+  EXPECT_EQ(found.top[2].sum, 4);
+  EXPECT_EQ(found.top[3].sum, 4) << "a label whose score is NaN counts for no k";
+  EXPECT_EQ(found.confusion[2][0].item<std::int64_t>(), 1);
+  EXPECT_EQ(found.confusion[4][0].item<std::int64_t>(), 1);
+  EXPECT_EQ(found.confusion.sum().item<std::int64_t>(), 5);
+  EXPECT_TRUE(found.undecided.equal(torch::tensor({1, 0, 0, 0, 0, 1, 0}, torch::kInt64)));
+  EXPECT_EQ(found.of_class(0).sum, 0);
+  EXPECT_EQ(found.of_class(0).count, 1);
+  EXPECT_EQ(found.of_class(3).value(), 1.0);
+}
+
+TEST(EvaluateTest, ASignalDuringTheLastBatchIsHeard) {
+  const test::TempDir dir;
+  const auto data = make_levels(dir, 7);
+  StopGuard guard({.signals = {SIGUSR1}});
+  const auto group = init_process_group({.guard = &guard});
+  const Predict predict = [](const torch::Tensor& images) {
+    ::raise(SIGUSR1);
+    return torch::zeros({images.size(0), 7});
+  };
+  EXPECT_EQ(test::error_code([&] { exact_accuracy(predict, data, group); }), ErrorCode::kCancelled);
+  EXPECT_EQ(guard.exit_code(), 128 + SIGUSR1);
 }
 
 TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {

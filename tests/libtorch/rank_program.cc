@@ -220,6 +220,39 @@ void buffers(const Arguments&) {
   group.barrier();
 }
 
+/// Parameters and buffers of every type become those of rank 0, large and small.
+void types(const Arguments&) {
+  const auto group = sl::init_process_group();
+  struct Holder : torch::nn::Module {};
+  const auto make = [](int rank) {
+    torch::manual_seed(static_cast<std::uint64_t>(rank));
+    auto module = std::make_shared<Holder>();
+    for (const auto type :
+         {torch::kUInt8, torch::kInt8, torch::kInt16, torch::kInt32, torch::kInt64, torch::kFloat16,
+          torch::kBFloat16, torch::kFloat32, torch::kFloat64, torch::kComplexFloat, torch::kBool}) {
+      for (const std::int64_t size : {1, 37}) {
+        const auto values = (torch::rand({size, 23}) * 100).round().to(type);
+        const std::string name = std::string(c10::toString(type)) + std::to_string(size);
+        module->register_buffer(name, values.t());
+        if (values.is_floating_point()) module->register_parameter("p" + name, values);
+      }
+    }
+    module->register_buffer("number", torch::full({}, rank, torch::kInt16));
+    module->register_buffer("nothing", torch::empty({0}, torch::kBFloat16));
+    return module;
+  };
+  const auto module = make(group.rank());
+  sl::broadcast_parameters(*module, group);
+  const auto first = make(0);
+  for (const auto& item : first->named_parameters()) {
+    REQUIRE(module->named_parameters()[item.key()].equal(item.value()));
+  }
+  for (const auto& item : first->named_buffers()) {
+    REQUIRE(module->named_buffers()[item.key()].equal(item.value()));
+  }
+  sl::require_same_replicas(*module, group);
+}
+
 /// Gradients of several types, summed over several backward passes, are those of one process.
 void accumulated(const Arguments&) {
   const auto group = sl::init_process_group();
@@ -883,6 +916,7 @@ int main(int argc, char** argv) {
                              {"gradients", gradients},
                              {"frozen", frozen},
                              {"replicas", replicas},
+                             {"types", types},
                              {"buffers", buffers},
                              {"accumulated", accumulated},
                              {"evaluate", evaluate},

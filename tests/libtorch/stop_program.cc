@@ -487,14 +487,17 @@ void guards(const Arguments& arguments) {
   }
 }
 
-/// second: the second SIGINT ends the process at once.
-void second(const Arguments&) {
+/// second FIRST SIGNAL...: the last one, which comes for the second time, ends the process at once.
+void second(const Arguments& arguments) {
   sl::StopGuard guard;
-  ::kill(::getpid(), SIGINT);
-  REQUIRE(guard.should_stop() && guard.exit_code() == 130 && guard.token().is_cancelled());
-  ::kill(::getpid(), SIGTERM);  // another one changes nothing
-  REQUIRE(guard.exit_code() == 130);
-  ::kill(::getpid(), SIGINT);
+  std::vector<int> signals;
+  for (std::size_t i = 1; i < arguments.size(); ++i) signals.push_back(std::stoi(arguments[i]));
+  REQUIRE(signals.size() >= 2);
+  for (const int signal : signals) {
+    ::kill(::getpid(), signal);
+    REQUIRE(guard.should_stop() && guard.exit_code() == 128 + signals[0]);
+    REQUIRE(guard.token().is_cancelled());
+  }
   throw std::runtime_error("the process goes on");
 }
 

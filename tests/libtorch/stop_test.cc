@@ -1,3 +1,7 @@
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 
@@ -74,9 +78,19 @@ TEST_F(StopTest, AGuardHasOneGroupAndAllRanksOfItHaveAGuard) {
   EXPECT_TRUE(run(2, {"guards", dir_ / "meeting"}).ok());
 }
 
-TEST_F(StopTest, TheSecondCtrlCEndsTheProcess) {
-  const auto result = run(1, {"second"});
-  EXPECT_EQ(result.ranks[0].signal, SIGINT);
+TEST_F(StopTest, ASecondSigintOrSigtermEndsTheProcessWhateverCameBefore) {
+  const std::vector<std::vector<int>> rows = {{SIGINT, SIGINT},
+                                              {SIGTERM, SIGTERM},
+                                              {SIGINT, SIGTERM, SIGINT},
+                                              {SIGINT, SIGTERM, SIGTERM},
+                                              {SIGUSR1, SIGUSR1, SIGINT, SIGINT},
+                                              {SIGTERM, SIGINT, SIGINT},
+                                              {SIGUSR2, SIGTERM, SIGTERM}};
+  for (const auto& signals : rows) {
+    std::vector<std::string> arguments = {"second"};
+    for (const int signal : signals) arguments.push_back(std::to_string(signal));
+    EXPECT_EQ(run(1, arguments).ranks[0].signal, signals.back()) << testing::PrintToString(signals);
+  }
 }
 
 TEST(StopGuardTest, HandlersAreThoseFromBeforeOnceItIsGone) {
@@ -95,6 +109,30 @@ TEST(StopGuardTest, HandlersAreThoseFromBeforeOnceItIsGone) {
   EXPECT_EQ(handler_of(SIGUSR1), SIG_DFL);
   EXPECT_EQ(handler_of(SIGUSR2), SIG_IGN);
   std::signal(SIGUSR2, SIG_DFL);
+}
+
+TEST(StopGuardTest, WhileItLivesAClosedPipeIsAnErrorAndNoEnd) {
+  // faults.md 67
+  const auto write_to_closed = [] {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    ::close(ends[0]);
+    const auto written = ::write(ends[1], "x", 1);
+    const int error = errno;
+    ::close(ends[1]);
+    return written < 0 ? error : 0;
+  };
+  const auto before = std::signal(SIGPIPE, SIG_DFL);
+  {
+    const StopGuard guard;
+    EXPECT_EQ(write_to_closed(), EPIPE);
+  }
+  EXPECT_EQ(std::signal(SIGPIPE, [](int) {}), SIG_DFL) << "it is as it was";
+  {
+    const StopGuard guard;
+    EXPECT_NE(std::signal(SIGPIPE, SIG_IGN), SIG_IGN) << "a handler of the program is kept";
+  }
+  std::signal(SIGPIPE, before);
 }
 
 TEST(StopGuardTest, WhatATerminalSendsStaysIgnoredWhereItIs) {

@@ -338,6 +338,68 @@ TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
   EXPECT_EQ(a.back()["accuracy"], b.back()["accuracy"]);
 }
 
+TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
+  // faults.md 66
+  test::make_dataset(dir_, "many", samples(2000), 500);
+  const auto arguments = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--train", dir_ / "train.idx", "--eval", dir_ / "many.idx", "--batch-size", "12",
+                 "--epochs", "1", "--resize", "64x64", "--quiet", "--json", "--checkpoint",
+                 dir_ / (name + ".pt"), "--log-samples", dir_ / name});
+    return more;
+  };
+  const auto whole = run(dir_, arguments("whole", {}));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const auto expected = json_lines(whole.out);
+  ASSERT_EQ(expected.size(), 2u);
+
+  Trainer trainer(dir_, arguments("part", {}));
+  const auto is_at_last_step = [&] {
+    const std::string log = dir_ / "part.0";
+    return ::access(log.c_str(), F_OK) == 0 && lines_of(test::read_file(log)).size() == 120;
+  };
+  for (int i = 0; i < 60'000 && !is_at_last_step(); ++i) ::usleep(1'000);
+  ::kill(trainer.pid(), SIGTERM);
+  ASSERT_EQ(trainer.wait(), 143) << trainer.err();
+  const auto part = json_lines(trainer.out());
+  ASSERT_EQ(part.size(), 2u) << trainer.out();
+  EXPECT_EQ(part[0]["loss"], expected[0]["loss"]);
+  EXPECT_FALSE(part[0].contains("accuracy"));
+  EXPECT_TRUE(part[1].contains("stopped"));
+
+  const auto rest = run(dir_, arguments("part", {"--resume"}));
+  EXPECT_EQ(rest.code, 0);
+  EXPECT_THAT(rest.err, HasSubstr("only the evaluation of that epoch is left"));
+  const auto made = json_lines(rest.out);
+  ASSERT_EQ(made.size(), 2u) << rest.out;
+  EXPECT_EQ(made[0]["epoch"], 0);
+  EXPECT_EQ(made[0]["accuracy"], expected[0]["accuracy"]);
+  EXPECT_EQ(made[0]["evaluated"], 2000);
+  EXPECT_EQ(made[1]["accuracy"], expected[1]["accuracy"]);
+
+  const auto again = run(dir_, arguments("part", {"--resume"}));
+  EXPECT_THAT(again.err, HasSubstr("nothing is left to train"));
+  EXPECT_EQ(json_lines(again.out).size(), 1u) << again.out;
+}
+
+TEST_F(TrainTest, ASignalThatComesWhileTheProcessEndsKillsNoRunThatIsDone) {
+  // faults.md 67
+  Trainer trainer(dir_, with({"--epochs", "1"}));
+  const auto is_done = [&] {
+    return trainer.has_begun() &&
+           trainer.out().find("each exactly once: proven") != std::string::npos;
+  };
+  for (int i = 0; i < 60'000 && !is_done(); ++i) ::usleep(1'000);
+  ASSERT_TRUE(is_done()) << trainer.err();
+  siginfo_t info{};
+  while (info.si_pid == 0) {
+    ::kill(trainer.pid(), SIGUSR1);
+    ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info, WEXITED | WNOHANG | WNOWAIT);
+  }
+  // The first one may have come before the run was over for all ranks.
+  EXPECT_THAT(trainer.wait(), testing::AnyOf(0, 128 + SIGUSR1));
+}
+
 TEST_F(RanksTrainTest, ASignalEndsAllRanksWith130AndLeavesNothingHalfWritten) {
   const std::string checkpoint = dir_ / "run.pt";
   Trainer trainer(dir_,
@@ -605,6 +667,9 @@ TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
       {with({"--lr", "0.001"}),
        with({"--lr", "0.002"}),
        {"the --lr is ", "'0.002' on rank 1", "'0.001' on rank 0"}},
+      {with({"--checkpoint", dir_ / "rank0.pt"}),
+       with({}),
+       {"the --checkpoint is ", "'none' on rank 1", "'given' on rank 0"}},
       {{"--train", dir_ / "train.idx", "--batch-size", "4"},
        {"--train", dir_ / "other.idx", "--batch-size", "8"},
        {"the data set is ", "'121 samples, ", "the batch size is ", "'8' on rank 1"}},
@@ -647,6 +712,10 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   test::write_file(dir_ / "junk.pt", "junk");
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
               AllOf(HasSubstr("the file is no whole checkpoint"), HasSubstr("junk.pt")));
+  ::mkdir((dir_ / "folder").c_str(), 0755);
+  EXPECT_THAT(text(with({"--checkpoint", dir_ / "folder"}), 1),
+              AllOf(HasSubstr("the path of the checkpoint is a folder: '"),
+                    HasSubstr("name a file in it, such as '" + (dir_ / "folder/run.pt"))));
   EXPECT_THAT(text(with({"--label-field", "txt"}), 1), HasSubstr("txt"));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
   EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 2), HasSubstr("streams"));

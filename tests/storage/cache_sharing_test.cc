@@ -79,7 +79,7 @@ class CacheSharingTest : public ::testing::Test {
   test::TestHttpServer server_;
 };
 
-// faults.md 68
+// faults.md 70
 TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(read(*ShardCache::open(options()), 0), body(0));
   const Picture before = picture();
@@ -100,7 +100,7 @@ TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(server_.gets(path(1)), 0);
 }
 
-// faults.md 68
+// faults.md 70
 TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   const auto writer = ShardCache::open(options());
   static_cast<void>(read(*writer, 0));
@@ -112,7 +112,7 @@ TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   EXPECT_EQ(writer->prune(0).num_shards, 1U);
 }
 
-// faults.md 68
+// faults.md 70
 TEST_F(CacheSharingTest, WithoutALocksFileItIsReadAllTheSame) {
   static_cast<void>(read(*ShardCache::open(options()), 0));
   fs::remove(cache_path() + "/locks");
@@ -129,7 +129,7 @@ TEST_F(CacheSharingTest, WhatIsNoCacheIsNotMadeOne) {
   EXPECT_TRUE(fs::is_empty(cache_path()));
 }
 
-// faults.md 68
+// faults.md 70
 TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
   static_cast<void>(read(*ShardCache::open(options()), 0));
@@ -150,7 +150,7 @@ TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   EXPECT_EQ(picture(), before);
 }
 
-// faults.md 69
+// faults.md 71
 TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   const mode_t before = ::umask(077);
   {
@@ -172,7 +172,7 @@ TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   EXPECT_GE(files, 5) << "the marker, the locks, the count, a shard and its record";
 }
 
-// faults.md 69
+// faults.md 71
 TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
   const auto mine = ShardCache::open(shared());
@@ -202,7 +202,7 @@ TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   EXPECT_EQ(read(*mine, 1), body(1));
 }
 
-// faults.md 69
+// faults.md 71
 TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
   ShardCache::open(shared());
   EXPECT_THAT(error_text([&] { ShardCache::open(options()); }),
@@ -214,7 +214,7 @@ TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
               AllOf(HasSubstr("it is not shared with its group"), HasSubstr("chmod g+rwxs")));
 }
 
-// faults.md 69
+// faults.md 71
 TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
   ShardCache::open(shared());
   for (const char* folder : {"", "/shards"}) {

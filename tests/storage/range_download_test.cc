@@ -1,4 +1,4 @@
-// faults.md 67
+// faults.md 69
 // Large shards that come in parts, by several requests at a time.
 #include "storage/range_download.h"
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "command_line.h"
@@ -49,18 +48,22 @@ bool is_said_elsewhere(const std::string& text) {
 
 int run_rank(train::Options& options) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
-  std::optional<libtorch::StopGuard> guard;
+  // Never destroyed: without its handlers a signal that comes while the process ends would kill a
+  // run that is done.
+  static libtorch::StopGuard* guard = nullptr;
   try {
-    guard.emplace(train::guard_options(options));
+    guard = new libtorch::StopGuard(train::guard_options(options));
     options.first_use.cancel = guard->token();
     train::train(options, *guard);
-    return guard->exit_code() > kSignals ? interrupted(guard->exit_code()) : 0;
+    // Without a reason the ranks came to their end, and the signal later.
+    const bool is_stopped = !guard->reason().empty() && guard->exit_code() > kSignals;
+    return is_stopped ? interrupted(guard->exit_code()) : 0;
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     const bool is_lost = error != nullptr && error->code() == ErrorCode::kDistributed;
     const bool is_cancelled = error != nullptr && error->code() == ErrorCode::kCancelled;
     // Peers that stopped first look like lost ones.
-    if (guard && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
+    if (guard != nullptr && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
       return interrupted(guard->exit_code());
     }
     const bool has_launcher = is_lost && std::getenv(kChildVariable) != nullptr;

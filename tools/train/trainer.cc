@@ -104,10 +104,11 @@ struct Run {
   std::int64_t classes;
   SmallCnn model;
   torch::optim::AdamW optimizer;
-  std::uint64_t step = 0;    ///< steps taken since the beginning of the run
-  double loss_sum = 0;       ///< of this epoch so far, all ranks
-  std::int64_t samples = 0;  ///< of this epoch so far, all ranks
-  double loss_sum_here = 0;  ///< of this rank, not among them yet
+  std::uint64_t step = 0;       ///< steps taken since the beginning of the run
+  double loss_sum = 0;          ///< of this epoch so far, all ranks
+  std::int64_t samples = 0;     ///< of this epoch so far, all ranks
+  bool evaluation_due = false;  ///< of the epoch that ended last
+  double loss_sum_here = 0;     ///< of this rank, not among them yet
   std::int64_t samples_here = 0;
 
   /// Adds what the ranks have not told each other yet. Collective.
@@ -134,6 +135,7 @@ void write_checkpoint(libtorch::CheckpointFile& file, const Run& run, const Resu
   checkpoint.put("step", static_cast<std::int64_t>(run.step));
   checkpoint.put("samples", run.samples);
   checkpoint.put("loss_sum", run.loss_sum);
+  checkpoint.put("evaluation_due", int{run.evaluation_due});
   file.write(checkpoint);
 }
 
@@ -151,6 +153,9 @@ void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
   run.step = static_cast<std::uint64_t>(checkpoint.integer("step"));
   run.samples = checkpoint.integer("samples");
   run.loss_sum = checkpoint.number("loss_sum");
+  // Older checkpoints have none.
+  run.evaluation_due =
+      checkpoint.contains("evaluation_due") && checkpoint.integer("evaluation_due") != 0;
 }
 
 // --------------------------------------------------------------------------------------- progress
@@ -205,6 +210,21 @@ class Reporter {
                   static_cast<unsigned long long>(epoch), loss,
                   accuracy ? (accuracy_text(*accuracy) + ", ").c_str() : "",
                   human_count(static_cast<std::uint64_t>(samples)).c_str(), seconds, rate);
+    }
+    std::fflush(stdout);
+  }
+
+  /// An evaluation that a run before this one did not come to.
+  void evaluated(std::uint64_t epoch, const Mean& accuracy) {
+    accuracy_ = accuracy;
+    if (!speaks_) return;
+    if (json_) {
+      nlohmann::ordered_json line = {{"epoch", epoch}};
+      add_accuracy(line, accuracy);
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      std::printf("epoch %llu: %s\n", static_cast<unsigned long long>(epoch),
+                  accuracy_text(accuracy).c_str());
     }
     std::fflush(stdout);
   }
@@ -550,17 +570,17 @@ class Training {
   void set_up() {
     sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
     if (group_.is_first()) check(options_, group_.world_size());
+    const Threads threads = choose_threads(options_, group_);
+    torch::set_num_threads(threads.compute);
+    torch::manual_seed(options_.order.seed);
+    const MixedDataset data = open_all();
+    require_same_run(options_, eval_, group_);
     if (!options_.checkpoint.empty()) {
       file_.emplace(options_.checkpoint, group_,
                     libtorch::CheckpointFile::Options{
                         .keep = options_.keep,
                         .on_refused = [](const std::string& why) { tools::say("warning", why); }});
     }
-    const Threads threads = choose_threads(options_, group_);
-    torch::set_num_threads(threads.compute);
-    torch::manual_seed(options_.order.seed);
-    const MixedDataset data = open_all();
-    require_same_run(options_, eval_, group_);
     loader_.emplace(data, group_, loader_options(options_, threads.loading, data));
     run_.emplace(count_classes(data, options_, group_, guard_.token()));
     libtorch::broadcast_parameters(*run_->model, group_);
@@ -578,8 +598,13 @@ class Training {
     is_set_up_ = true;
   }
 
-  /// All epochs that are left, or until the ranks stop.
+  /// All that is left, or until the ranks stop.
   void run() {
+    if (run_->evaluation_due) {
+      reporter_.evaluated(loader_->epoch_number() - 1, evaluate());
+      save();
+      if (guard_.should_stop()) return;
+    }
     std::uint64_t num_epochs = options_.epochs;
     for (auto epoch : loader_->epochs(options_.epochs)) {
       if (early_ && early_->num_since_best() >= options_.patience) {
@@ -601,7 +626,7 @@ class Training {
   }
 
   void say_stopped() {
-    if (guard_.should_stop()) reporter_.stopped(guard_.reason(), run_ ? run_->step : 0);
+    if (!guard_.reason().empty()) reporter_.stopped(guard_.reason(), run_ ? run_->step : 0);
   }
 
  private:
@@ -635,10 +660,13 @@ class Training {
     }
     loader_->restore(last->token(), options_.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
                                                            : Sampler::Changes::kRefuse);
+    run_->evaluation_due = run_->evaluation_due && eval_.has_value();
     if (group_.is_first() && loader_->epoch_number() >= options_.epochs) {
       tools::say("note", "the run in the checkpoint has come to the end of epoch " +
                              std::to_string(loader_->epoch_number() - 1) + ", and --epochs is " +
-                             std::to_string(options_.epochs) + ": nothing is left to train");
+                             std::to_string(options_.epochs) + ": " +
+                             (run_->evaluation_due ? "only the evaluation of that epoch is left"
+                                                   : "nothing is left to train"));
     }
   }
 
@@ -646,6 +674,14 @@ class Training {
     run_->add_up(group_);
     write_checkpoint(*file_, *run_, loader_->state(), early_ ? &*early_ : nullptr);
     saved_step_ = run_->step;
+  }
+
+  /// The accuracy after an epoch. Ranks that stop within it make it first when the run goes on.
+  Mean evaluate() {
+    const Mean accuracy = libtorch::exact_accuracy(run_->model, *eval_, group_, evaluation_);
+    if (early_) early_->should_stop(accuracy);
+    run_->evaluation_due = false;
+    return accuracy;
   }
 
   /// False if the ranks stop within the epoch.
@@ -669,7 +705,10 @@ class Training {
       samples += batch.size();
       report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
       // What ends with the epoch is saved there.
-      if (loader_->steps_left() == 0) continue;
+      if (loader_->steps_left() == 0) {
+        run.evaluation_due = eval_.has_value();
+        continue;
+      }
       if (guard_.should_stop()) return false;
       const bool is_due = guard_.should_save();
       const bool is_step =
@@ -691,12 +730,11 @@ class Training {
       }
       libtorch::average_buffers(*run.model, group_);
       libtorch::require_same_replicas(*run.model, group_);
-      if (eval_) accuracy = libtorch::exact_accuracy(run.model, *eval_, group_, evaluation_);
+      if (eval_) accuracy = evaluate();
     } catch (...) {
       reporter_.epoch_done(epoch.number(), loss, num_samples, seconds, accuracy, proof);
       throw;
     }
-    if (early_) early_->should_stop(*accuracy);
     reporter_.epoch_done(epoch.number(), loss, num_samples, seconds, accuracy, proof);
     if (file_) save();
     return !guard_.should_stop();

@@ -1,7 +1,7 @@
 #pragma once
 
 /// All of shardwise::libtorch: beside day one, decoders of fields to tensors, data sets and
-/// samplers for LibTorch's own data loader, and gradients averaged over unequal ranks.
+/// samplers for LibTorch's own data loader, groups of the program's own, and checkpoints.
 ///
 ///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
@@ -10,7 +10,6 @@
 ///     torch::Tensor images = to_tensor((*loader.next())["jpg"]);   // over the same memory
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
 ///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
-///     GradientAverager averager(model->parameters());               // average() after backward()
 ///     auto group = adopt_process_group(own);                       // of c10d, made by the program
 ///     CheckpointFile file("run.pt", group);                         // read() and write()
 
@@ -19,7 +18,6 @@
 #include "shardwise/libtorch/adopt.h"
 #include "shardwise/libtorch/checkpoint.h"
 #include "shardwise/libtorch/data_loader.h"
-#include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/device_copier.h"
 #include "shardwise/libtorch/epoch_report.h"

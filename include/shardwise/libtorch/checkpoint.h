@@ -114,6 +114,8 @@ class SHARDWISE_EXPORT Checkpoint {
 /// makes the same calls; rank 0 alone reads and writes, so that only its machine needs the files.
 /// What it throws is thrown on all ranks, as the same class.
 ///
+/// If the path is a symbolic link, FILE is what it leads to, and the older ones lie beside that.
+///
 /// A checkpoint appears whole, synced to the disk, or not at all, whenever the process ends. One
 /// process at a time writes a file.
 class SHARDWISE_EXPORT CheckpointFile {
@@ -127,12 +129,13 @@ class SHARDWISE_EXPORT CheckpointFile {
   };
 
   /// Tries whether it can be written, and removes what killed writers left.
-  /// Errors: InvalidArgument (options); kIo, kNoSpace.
+  /// Errors: InvalidArgument (options, a folder); kIo, kNoSpace.
   CheckpointFile(std::string path, ProcessGroup group, Options options);
   CheckpointFile(std::string path, ProcessGroup group);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// True if there is a checkpoint, whole or not, of a run that wrote to `path`.
+  /// Errors: InvalidArgument (a folder); kIo.
   [[nodiscard]] static bool exists(const std::string& path);
 
   /// The newest checkpoint that is whole; none if there is no file. All of it is held against its
@@ -149,6 +152,7 @@ class SHARDWISE_EXPORT CheckpointFile {
 
  private:
   std::string path_;
+  std::string file_;  // where links of the path lead to, on rank 0
   ProcessGroup group_;
   Options options_;
   std::vector<std::string> damaged_;  // paths, on rank 0

@@ -65,7 +65,8 @@ struct EvaluateOptions {
   std::string image_field{};  ///< as in ImageLoader::Options
   std::string label_field = "cls";
   /// Of evaluate(): a sample counts for k if fewer than k classes have a better score than its
-  /// label, or the same and a lower number.
+  /// label, or the same and a lower number. A NaN is never better; a label whose score is NaN counts
+  /// for no k.
   std::vector<std::int64_t> top_k = {1};
 };
 
@@ -75,6 +76,9 @@ struct Evaluation {
   std::vector<Mean> top;    ///< right answers, for each of EvaluateOptions::top_k
   Mean loss;                ///< cross-entropy, in nats; computed in double from the scores
   torch::Tensor confusion;  ///< int64 [classes, classes]: rows are labels, columns best scores
+  /// int64 [classes]: samples of each label whose scores are all NaN. They are wrong answers, and in
+  /// no column of `confusion`.
+  torch::Tensor undecided;
 
   /// Right answers among the samples with this label. Errors: OutOfRange.
   [[nodiscard]] Mean of_class(std::int64_t label) const;
@@ -92,10 +96,17 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// Sums are not rounded, so for equal scores it is also the same for every batch size and order.
 /// (A model's scores may depend on torch::get_num_threads(), and on what a CPU can.)
 ///
+/// One rule decides top 1, `confusion` and exact_accuracy(): the best class is the one with the
+/// highest score, of equal ones the lowest, and never one whose score is NaN. The loss of a sample
+/// with a NaN is NaN.
+///
+/// With a StopGuard, a signal on any rank ends it on all, between two batches or after the last
+/// one, and it gives no result: where batches take long, choose a smaller batch_size.
+///
 /// Every rank must call it. `predict` is called without gradients, and never with no images.
 /// Cost: beside the model's, 8 bytes for each pair of classes on each rank, and one sum of these.
 /// Errors: InvalidArgument (options, scores of another shape, a label that is no class); NotExact;
-///   those of ImageLoader::next().
+///   those of ImageLoader::next(); Cancelled (a signal).
 SHARDWISE_EXPORT Evaluation evaluate(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
