@@ -85,14 +85,20 @@ void add_caches(nb::module_& module) {
       "The directory is made if there is none. budget_bytes: what the shards in it may take "
       "together. bypass_large: a shard that is larger than the budget is fetched each time, "
       "instead "
-      "of being an error. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote "
+      "of being an error. read_only: nothing is written to the directory, and a shard that is not "
+      "there is an error; so it is by itself where this user may not write. group_shared: members "
+      "of the directory's group read and write it; all give this. metrics_file: where what this "
+      "process does with the cache is written in Prometheus' text format; a process that gets the "
+      "cache by pickle writes none. allow_pipe: URLs `pipe:command` are run; only for URLs that "
+      "you wrote "
       "yourself.\n\n"
       "How files are fetched, by index(), update() and verify() too, which take the cache for "
       "this: "
       "http_headers (\"Name: value\"), bearer_token_file (read again for each shard) and "
       "netrc_file "
       "say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to "
-      "one host at a time; retry_for: seconds for which a fetch is tried again while its server is "
+      "one host at a time; shard_connections: requests at a time for one large shard; retry_for: "
+      "seconds for which a fetch is tried again while its server is "
       "away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read "
       "without keys. url_base: a dict; URLs "
       "that "
@@ -105,10 +111,11 @@ void add_caches(nb::module_& module) {
       .def(
           "__init__",
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
-             bool bypass_large, bool allow_pipe, const std::vector<std::string>& http_headers,
+             bool bypass_large, bool read_only, bool group_shared, const std::string& metrics_file,
+             bool allow_pipe, const std::vector<std::string>& http_headers,
              const std::string& bearer_token_file, const std::string& netrc_file,
-             const std::string& ca_file, int host_connections, double retry_for,
-             bool no_sign_request, const nb::dict& url_base, nb::object resolve) {
+             const std::string& ca_file, int host_connections, int shard_connections,
+             double retry_for, bool no_sign_request, const nb::dict& url_base, nb::object resolve) {
             Fetchers::Options fetching;
             fetching.allow_pipe = allow_pipe;
             fetching.headers = http_headers;
@@ -116,6 +123,7 @@ void add_caches(nb::module_& module) {
             fetching.netrc_file = netrc_file;
             fetching.ca_file = ca_file;
             fetching.max_connections_per_host = host_connections;
+            fetching.max_connections_per_shard = shard_connections;
             fetching.retry_for = milliseconds_of(retry_for);
             fetching.s3.anonymous = no_sign_request;
             for (const auto& [from, to] : url_base) {
@@ -125,12 +133,15 @@ void add_caches(nb::module_& module) {
             if (resolve.is_none()) {
               nb::list pairs;
               pairs.append(nb::make_tuple("bypass_large", bypass_large));
+              pairs.append(nb::make_tuple("read_only", read_only));
+              pairs.append(nb::make_tuple("group_shared", group_shared));
               pairs.append(nb::make_tuple("allow_pipe", allow_pipe));
               pairs.append(nb::make_tuple("http_headers", nb::tuple(nb::cast(http_headers))));
               pairs.append(nb::make_tuple("bearer_token_file", bearer_token_file));
               pairs.append(nb::make_tuple("netrc_file", netrc_file));
               pairs.append(nb::make_tuple("ca_file", ca_file));
               pairs.append(nb::make_tuple("host_connections", host_connections));
+              pairs.append(nb::make_tuple("shard_connections", shard_connections));
               pairs.append(nb::make_tuple("retry_for", retry_for));
               pairs.append(nb::make_tuple("no_sign_request", no_sign_request));
               pairs.append(nb::make_tuple("url_base", nb::tuple(url_base.items())));
@@ -141,21 +152,28 @@ void add_caches(nb::module_& module) {
                 .directory = directory,
                 .budget_bytes = budget_bytes,
                 .bypass_large = bypass_large,
-                .fetchers = std::make_shared<const Fetchers>(std::move(fetching))};
+                .fetchers = std::make_shared<const Fetchers>(std::move(fetching)),
+                .metrics_file = metrics_file,
+                .read_only = read_only,
+                .group_shared = group_shared};
             new (self) CacheObject{
                 without_gil([&](const CancelToken&) { return ShardCache::open(options); }),
                 std::move(given)};
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
-          "bypass_large"_a = false, "allow_pipe"_a = false,
+          "bypass_large"_a = false, "read_only"_a = false, "group_shared"_a = false,
+          "metrics_file"_a = "", "allow_pipe"_a = false,
           "http_headers"_a = std::vector<std::string>(), "bearer_token_file"_a = "",
-          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0, "retry_for"_a = 900.0,
-          "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
+          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0,
+          "shard_connections"_a = 4, "retry_for"_a = 900.0, "no_sign_request"_a = false,
+          "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
           nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
-                  "bypass_large: bool = False, allow_pipe: bool = False, "
+                  "bypass_large: bool = False, read_only: bool = False, "
+                  "group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, "
                   "http_headers: collections.abc.Sequence[str] = (), "
                   "bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', "
-                  "host_connections: int = 0, retry_for: float = 900.0, "
+                  "host_connections: int = 0, shard_connections: int = 4, "
+                  "retry_for: float = 900.0, "
                   "no_sign_request: bool = False, "
                   "url_base: dict[str, str] = {}, "
                   "resolve: collections.abc.Callable[[str], str] | None = None) -> None"))

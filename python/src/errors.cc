@@ -27,6 +27,7 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"(Dataset::Options::allow_part, --allow-part)", "(allow_part=True)"},
     {"(--cache-bypass-large)", "(ShardCache(bypass_large=True))"},
     {"Fetchers::Options::allow_pipe (--allow-pipe)", "ShardCache(allow_pipe=True)"},
+    {"(ShardCache::Options::group_shared, --cache-group)", "(group_shared=True)"},
     {"(Fetchers::Options::retry_for)", "(ShardCache(retry_for=))"},
     {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, retry_for)",
      ", or for longer (ShardCache(retry_for=))"},
@@ -60,6 +61,7 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"Fetchers::Options::moved", "url_base"},
     {"Fetchers::Options::retry_for", "retry_for"},
     {"Fetchers::Options::max_connections_per_host", "host_connections"},
+    {"Fetchers::Options::max_connections_per_shard", "shard_connections"},
 };
 
 /// The class of errors that is named as the code; null with Python's error set. A new reference.

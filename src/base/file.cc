@@ -48,10 +48,6 @@ FileIdentity checked_identity(const struct stat& st, const std::string& path) {
           .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
 }
 
-std::string temporary_name(const std::string& path) {
-  return path + "." + random_name(kRandomLength) + std::string(kTemporarySuffix);
-}
-
 /// True if the file system refused a lock because it has none.
 bool has_no_locks(int errno_value) noexcept {
   return errno_value == ENOLCK || errno_value == EOPNOTSUPP || errno_value == ENOSYS;
@@ -420,6 +416,10 @@ std::string directory_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string temporary_name(const std::string& path) {
+  return path + "." + random_name(kRandomLength) + std::string(kTemporarySuffix);
 }
 
 std::string random_name(std::size_t length) {

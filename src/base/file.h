@@ -167,6 +167,9 @@ SHARDWISE_EXPORT std::string behind_links(std::string path);
 /// The directory part of `path`, "." if there is none.
 SHARDWISE_EXPORT std::string directory_of(const std::string& path);
 
+/// A name beside `path` for what is written until it gets that name; sweep_temporaries() knows it.
+SHARDWISE_EXPORT std::string temporary_name(const std::string& path);
+
 /// `length` random characters of [0-9a-f], from the kernel.
 SHARDWISE_EXPORT std::string random_name(std::size_t length);
 
@@ -185,4 +188,5 @@ using detail::random_name;
 using detail::sweep_temporaries;
 using detail::sweep_temporary;
 using detail::sync_directory_of;
+using detail::temporary_name;
 }  // namespace shardwise

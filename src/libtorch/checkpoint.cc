@@ -243,7 +243,7 @@ torch::Tensor read_checked(const std::string& path) {
 
 /// Gives the file `from` the name `to` as well; what had that name loses it.
 void link_as(const std::string& from, const std::string& to) {
-  const std::string temporary = from + "." + random_name(16) + ".tmp";  // as sweeps know it
+  const std::string temporary = temporary_name(from);
   if (::link(from.c_str(), temporary.c_str()) != 0) {
     // No hard links here: for a moment there is no newest file, and a reader takes the one before.
     if (std::rename(from.c_str(), to.c_str()) != 0) throw_errno(errno, "cannot rename", from);

@@ -109,8 +109,8 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
   }
 }
 
-/// The best class of each row: int64 [N]; -1 if all its scores are NaN. A NaN is never the best, and
-/// of equal scores the lowest class is.
+/// The best class of each row: int64 [N]; -1 if all its scores are NaN. A NaN is never the best,
+/// and of equal scores the lowest class is.
 torch::Tensor best_classes(const torch::Tensor& scores) {
   const torch::Tensor numbers =
       scores.is_floating_point()

@@ -145,6 +145,7 @@ def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
 RAISES_AHEAD = """
 import sys
 import shardwise
+from shardwise import columns
 
 def resolve(url):
     raise LookupError("no key for " + url)
@@ -154,7 +155,7 @@ data = shardwise.open(sys.argv[1], cache=cache)
 try:
     # Shards are fetched ahead by threads that Python does not know; the errors there are let go of
     # without the GIL, and the one of the shard that is read arrives.
-    for batch in shardwise.Loader(data, batch_size=1, threads=2):
+    for batch in shardwise.Loader(data, columns=[columns.bytes("bin")], batch_size=1, threads=2):
         pass
 except LookupError as error:
     print("arrived:", "no key for http" in str(error))
@@ -178,11 +179,41 @@ def test_what_a_resolver_raises_in_threads_that_fetch_ahead(
         assert (run.returncode, run.stdout) == (0, "arrived: True\n"), run.stderr
 
 
+def test_a_cache_that_is_only_read_and_one_that_a_group_shares(
+    server: Server, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "shared")
+    headers = ["Authorization: Bearer sesame"]
+    metrics = tmp_path / "cache.prom"
+    cache = shardwise.ShardCache(
+        folder, group_shared=True, metrics_file=str(metrics), http_headers=headers
+    )
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o2770
+    index = tmp_path / "x.idx"
+    shardwise.index(index, server.url + "/train-000000.tar", cache=cache)
+    assert len(list(shardwise.open(index, cache=cache))) == 5
+    assert "# TYPE shardwise_cache_fetched_shards_total counter" in metrics.read_text()
+
+    reader = shardwise.ShardCache(folder, read_only=True, group_shared=True)
+    asked = len(server.asked)
+    again = pickle.loads(pickle.dumps(shardwise.open(index, cache=reader)))
+    assert [sample.key for sample in again] == [
+        sample.key for sample in shardwise.open(index, cache=cache)
+    ]
+    assert len(server.asked) == asked
+    empty = shardwise.ShardCache(str(tmp_path / "empty"))
+    del empty
+    nothing = shardwise.ShardCache(str(tmp_path / "empty"), read_only=True, http_headers=headers)
+    with pytest.raises(Unsupported, match="is not in the cache, which is only read"):
+        shardwise.open(index, cache=nothing)[0]
+
+
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     for options, text in (
         ({"http_headers": ["Host: other"]}, "not valid: http_headers; write each as 'Name: value'"),
         ({"url_base": {"data": "http://h"}}, "not valid: url_base; give two URLs"),
         ({"host_connections": -1}, "not valid: host_connections; give 0"),
+        ({"shard_connections": 0}, "not valid: shard_connections; give 1 to 64"),
         ({"retry_for": -1.0}, "not valid: retry_for; give 0 .one attempt. to 30 days"),
         ({"retry_for": float("nan")}, "not valid: retry_for"),
         ({"retry_for": float("inf")}, "not valid: retry_for"),

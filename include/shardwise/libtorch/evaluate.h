@@ -65,8 +65,8 @@ struct EvaluateOptions {
   std::string image_field{};  ///< as in ImageLoader::Options
   std::string label_field = "cls";
   /// Of evaluate(): a sample counts for k if fewer than k classes have a better score than its
-  /// label, or the same and a lower number. A NaN is never better; a label whose score is NaN counts
-  /// for no k.
+  /// label, or the same and a lower number. A NaN is never better; a label whose score is NaN
+  /// counts for no k.
   std::vector<std::int64_t> top_k = {1};
 };
 
@@ -76,8 +76,8 @@ struct Evaluation {
   std::vector<Mean> top;    ///< right answers, for each of EvaluateOptions::top_k
   Mean loss;                ///< cross-entropy, in nats; computed in double from the scores
   torch::Tensor confusion;  ///< int64 [classes, classes]: rows are labels, columns best scores
-  /// int64 [classes]: samples of each label whose scores are all NaN. They are wrong answers, and in
-  /// no column of `confusion`.
+  /// int64 [classes]: samples of each label whose scores are all NaN. They are wrong answers, and
+  /// in no column of `confusion`.
   torch::Tensor undecided;
 
   /// Right answers among the samples with this label. Errors: OutOfRange.

@@ -35,14 +35,16 @@ namespace shardwise::libtorch {
 /// from should_stop(), reason() and exit_code() between the same two calls.
 ///
 /// A signal also ends what its rank waits for, within 0.5 s: ranks that do not come, and batches of
-/// loaders over the group. An evaluation ends after the batch that it is at, and is thrown away. With a Dataset::Options::cancel
-/// of token() fetching ends, too. A second SIGINT, or a second SIGTERM, ends the process at once,
-/// whatever came before the first; one that a launcher passes on is no second one.
+/// loaders over the group. An evaluation ends after the batch that it is at, and is thrown away.
+/// With a Dataset::Options::cancel of token() fetching ends, too. A second SIGINT, or a second
+/// SIGTERM, ends the process at once, whatever came before the first; one that a launcher passes on
+/// is no second one.
 ///
 /// One in a process, made before its group and destroyed after it. Where a signal may come late,
 /// as from a scheduler, make it by `new` in main() and never destroy it: without its handlers a
-/// SIGUSR1 that comes while a process ends kills it, though its work is done. The group has all ranks of the
-/// run, each with a guard: give it to init_process_group() or to adopt_process_group() (adopt.h).
+/// SIGUSR1 that comes while a process ends kills it, though its work is done. The group has all
+/// ranks of the run, each with a guard: give it to init_process_group() or to adopt_process_group()
+/// (adopt.h).
 /// Threads: request(), token() and destruction of tokens any; all else that of the group's calls.
 /// Effects: handlers for the signals, which only set flags; the destructor puts the former ones
 ///   back. SIGINT and SIGHUP stay ignored where they are, as in background jobs and under nohup.
