@@ -26,8 +26,8 @@ class Configuration {
   Configuration(const test::TempDir& dir, test::TestHttpServer& server, std::uint64_t number,
                 std::mt19937_64& random)
       : dir_(dir), server_(server), name_("c" + std::to_string(number)) {
-    // Of shards whose uses begin together, the plan takes the first first, and a reader the one that
-    // it needs first. That shows only if they differ in size.
+    // Of shards whose uses begin together, the plan takes the first first, and a reader the one
+    // that it needs first. That shows only if they differ in size.
     const bool are_alike = random() % 2 == 0;
     const std::uint64_t num_shards = 2 + random() % 14;
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) add_shard(are_alike, random);
