@@ -72,7 +72,7 @@ struct Dataset::Impl {
     ShardPoolOptions pool{.max_shards = options.max_open_shards,
                           .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
-      pool.stays_open = std::move(is_beside);
+      pool.is_dear = std::move(is_beside);
       pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
     }
     return pool;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -250,6 +251,17 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::map<std::string, detail::CacheLedger::Count> without_room SHARDWISE_GUARDED_BY(mutex);
   /// Shards that on_wait was called for, and whether their process was stopped then.
   std::set<std::pair<std::string, bool>> told_of SHARDWISE_GUARDED_BY(mutex);
+  /// What a fetch of this process failed with last, by the shard's name.
+  struct Failure {
+    std::chrono::steady_clock::time_point when;
+    std::exception_ptr error;
+  };
+  std::map<std::string, Failure> failures SHARDWISE_GUARDED_BY(mutex);
+  /// Notes the exception that is being handled.
+  void note_failure(const std::string& name);
+  /// What a fetch of the shard failed with since; null if none did.
+  std::exception_ptr failure_since(std::chrono::steady_clock::time_point when,
+                                   const std::string& name) const;
   mutable PerProcess<std::map<std::string, std::weak_ptr<detail::ComingShard>>> coming
       SHARDWISE_GUARDED_BY(mutex);  // by name
 };
@@ -282,6 +294,7 @@ struct ShardFetch::Impl {
   };
 
   CachedShard run();
+  CachedShard run_once();
   /// Fetches the shard, and checks it. What came wrong is fetched again before it is an error.
   Source fetch_checked(FileSink& sink);
   Source transfer(FileSink& sink);

@@ -249,6 +249,20 @@ std::shared_ptr<detail::ComingShard> ShardCache::Impl::find_coming(const std::st
   return shard && !shard->is_over() ? shard : nullptr;
 }
 
+void ShardCache::Impl::note_failure(const std::string& name) {
+  Failure now{Clock::now(), std::current_exception()};
+  // What was noted before goes without the mutex: it may be an error of somebody else's code.
+  const Lock lock(mutex);
+  std::swap(failures[name], now);
+}
+
+std::exception_ptr ShardCache::Impl::failure_since(Clock::time_point when,
+                                                   const std::string& name) const {
+  const Lock lock(mutex);
+  const auto found = failures.find(name);
+  return found == failures.end() || found->second.when < when ? nullptr : found->second.error;
+}
+
 // Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
 // shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
 // its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
@@ -421,6 +435,10 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   ByteLock lock = cache.impl_->lock_fetch(request, name);
   // The owner that this waited for has most likely brought the shard.
   if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
+  // Or a thread of this process had all the patience that there is, while this one waited for it.
+  if (const auto error = cache.impl_->failure_since(stopwatch.start, name)) {
+    std::rethrow_exception(error);
+  }
   // False: another process still uses what lies under the name, which is not what is asked for.
   const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
   const auto begun = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);

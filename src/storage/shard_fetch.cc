@@ -363,6 +363,15 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
 }
 
 CachedShard ShardFetch::Impl::run() {
+  try {
+    return run_once();
+  } catch (const FetchError&) {
+    cache->note_failure(name);
+    throw;
+  }
+}
+
+CachedShard ShardFetch::Impl::run_once() {
   request.cancel.throw_if_cancelled();
   struct Running {
     ShardCache::Impl& in;

@@ -24,8 +24,9 @@ struct ShardPoolOptions {
   std::size_t max_shards = 4096;
   /// Address space kept mapped at most, in bytes of shards.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// True for an open shard that only close() closes. Called under the pool's lock; may be empty.
-  std::function<bool(std::uint64_t number)> stays_open = nullptr;
+  /// True for a shard that is dear to open: it is closed after all others. Called under the pool's
+  /// lock; may be empty.
+  std::function<bool(std::uint64_t number)> is_dear = nullptr;
 };
 
 struct ShardPoolStats {
@@ -241,13 +242,14 @@ class ShardPool {
   std::unique_ptr<const Shard> least_recently_used() SHARDWISE_REQUIRES(mutex_) {
     for (;;) {
       auto best = open_.end();
-      std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+      std::pair<bool, std::uint64_t> first{true, std::numeric_limits<std::uint64_t>::max()};
       for (auto it = open_.begin(); it != open_.end(); ++it) {
         const Slot& slot = *slots_[*it];
-        const std::uint64_t last_use = slot.last_use.load(std::memory_order_relaxed);
-        if (slot.state.load(std::memory_order_relaxed) == kIdle && last_use < oldest &&
-            !(options_.stays_open && options_.stays_open(*it))) {
-          oldest = last_use;
+        if (slot.state.load(std::memory_order_relaxed) != kIdle) continue;
+        const std::pair<bool, std::uint64_t> rank{options_.is_dear && options_.is_dear(*it),
+                                                  slot.last_use.load(std::memory_order_relaxed)};
+        if (rank < first) {
+          first = rank;
           best = it;
         }
       }

@@ -93,8 +93,8 @@ class Configuration {
         EXPECT_EQ(fetched, planned.fetches) << "epoch " << epoch;
         EXPECT_LE(cache->used_bytes(), budget_);
       } else {
-        // What is in use does not fit, and is fetched again: at worst for each use.
-        EXPECT_LE(fetched, planned.uses) << "epoch " << epoch;
+        // What is in use does not fit. Up to half the budget stays open beside it, and the rest is
+        // fetched for each sample, if need be.
         EXPECT_GE(fetched + planned.bypasses, planned.fetches) << "epoch " << epoch;
       }
     }

@@ -1149,6 +1149,24 @@ TEST_F(ShardCacheTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain) {
 }
 
 // faults.md 5
+// faults.md 53
+TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
+  constexpr std::uint64_t kThreads = 4;
+  const auto cache = ShardCache::open(options());
+  server_.set_gate([&](const test::LoggedRequest&) -> std::optional<std::pair<int, std::string>> {
+    while (cache->stats().waits < kThreads - 1) std::this_thread::yield();
+    return std::pair(503, std::string("away"));
+  });
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] { EXPECT_THROW(read(*cache, 0), FetchError); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(server_.gets(path(0)), 1 + test::quick_options().max_retries);
+  server_.set_gate(nullptr);
+  EXPECT_EQ(read(*cache, 0), body(0)) << "who asks later tries anew";
+}
+
 TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {
   const auto cache = ShardCache::open(options());
   set_fault_handler([](const char* point) {
