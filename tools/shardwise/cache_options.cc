@@ -154,7 +154,7 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
        .on_wait =
            [command = arguments.command](const std::string& url, auto, const std::string& holder) {
              if (command != nullptr && is_quiet(*command)) return;
-             say("waiting", fmt::format("for {} to fetch {}", holder, in_quotes(url)));
+             say("waiting", fmt::format("{} is fetched by {}", in_quotes(url), holder));
            },
        .metrics_file = arguments.metrics_file,
        .read_only = arguments.read_only,

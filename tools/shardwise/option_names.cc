@@ -62,6 +62,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"Query::Limits::scratch_bytes", "--scratch-bytes"},
     {"Dataset::Access::kMap", "--access map"},
     {"Dataset::Access::kRead", "--access read"},
+    {"(Dataset::Access::kRange, --access range)", "(--access range)"},
     {"Dataset::Access::kRange", "--access range"},
     {"chunk_size", "--chunk"},
     {"world_size", "--world"},
