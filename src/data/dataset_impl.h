@@ -100,6 +100,7 @@ struct Dataset::Impl {
   }
 
   /// True for an open shard that lies beside the cache's budget: to open it again is to fetch it.
+  /// So the pool closes it after all others.
   bool is_beside(std::uint64_t number) const {
     const Lock lock(mutex);
     return beside.contains(number);

@@ -214,6 +214,7 @@ class SHARDWISE_EXPORT Fetchers {
   /// Errors: InvalidArgument if `scheme` is not valid (valid is "gs"), or `fetcher` is null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
 
+  /// As they were given. Valid while this object or a copy of it lives.
   [[nodiscard]] const Options& options() const noexcept;
 
   /// True if a fetcher is registered for this scheme. For "pipe", true if pipes are allowed.
