@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/text.h"
@@ -27,8 +28,8 @@ std::size_t only_image_of(const Sample& sample) {
     const std::string_view name = without_compression_suffix(sample.field(i).name);
     if (field_kind(name) != FieldKind::kImage) continue;
     if (found != none) {
-      throw InvalidArgument("the sample has several images", sample.describe(),
-                            "name one of: " + fields_of(sample));
+      throw BadField("the sample has several images", sample.describe(),
+                     "name one of: " + fields_of(sample));
     }
     found = i;
   }
@@ -56,7 +57,8 @@ void refuse_pickles(const std::vector<std::string>& names) {
 FieldChoice::FieldChoice(std::string_view names) {
   for (std::size_t at = 0; at < names.size();) {
     const std::size_t end = std::min(names.find(';', at), names.size());
-    if (end > at) names_.emplace_back(names.substr(at, end - at));
+    const std::string_view name = trimmed(names.substr(at, end - at));
+    if (!name.empty()) names_.emplace_back(name);
     at = end + 1;
   }
   if (names_.empty()) {

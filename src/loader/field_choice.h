@@ -14,7 +14,7 @@ namespace shardwise::detail {
 /// one image. Immutable.
 class SHARDWISE_EXPORT FieldChoice {
  public:
-  /// @param names  with semicolons between them: "jpg;png".
+  /// @param names  with semicolons between them: "jpg;png". Blanks around a name do not count.
   /// Errors: InvalidArgument if there is none.
   explicit FieldChoice(std::string_view names);
 
@@ -29,7 +29,7 @@ class SHARDWISE_EXPORT FieldChoice {
   /// None for only_image().
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   /// The place of the field in `sample`, for Sample::field().
-  /// Errors: NotFound, naming the fields that there are; InvalidArgument if it has several images.
+  /// Errors: NotFound, naming the fields that there are; BadField if it has several images.
   [[nodiscard]] std::size_t in(const Sample& sample) const;
 
  private:

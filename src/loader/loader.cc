@@ -97,7 +97,9 @@ void require_at_most(const std::string& option, std::uint64_t value, std::uint64
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      std::uint64_t rank, std::uint64_t world_size) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
-  if (options.batch_size < 1 || options.batch_size > kMost) {
+  // Where global_batch_size says how large steps are, batch_size does not count.
+  const std::uint64_t batch_size = options.global_batch_size != 0 ? 1 : options.batch_size;
+  if (batch_size < 1 || batch_size > kMost) {
     throw InvalidArgument("the batch size is out of range", std::to_string(options.batch_size),
                           "choose 1 to 16,777,216");
   }
@@ -124,7 +126,7 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
   return make_sampler(data, options.order,
                       {.rank = rank,
                        .world_size = world_size,
-                       .batch_size = options.batch_size,
+                       .batch_size = batch_size,
                        .global_batch_size = options.global_batch_size,
                        .replicas = options.replicas});
 }

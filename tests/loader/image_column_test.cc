@@ -144,6 +144,21 @@ TEST(ImageColumnTest, ImagesOfSeveralSizesNeedOne) {
   EXPECT_THAT(text({.resize = {9, 9}}, {.max_pixels = 100}), HasSubstr("limit of 100"));
 }
 
+TEST(ImageColumnTest, ASampleOfSeveralImagesIsABadOneWhereTheOneIsMeant) {
+  const test::TempDir dir;
+  const std::string png = test::solid_png(4, 4, 7);
+  const Dataset data = test::make_dataset(
+      dir, "d", {{{"png", png}}, {{"png", png}, {"mask.png", png}}, {{"png", png}}});
+  Loader strict(data, {.columns = {columns::image("")}, .order = {.kind = Sequential{}}});
+  EXPECT_EQ(test::error_code([&] { strict.next(); }), ErrorCode::kBadField);
+  Loader loader(data,
+                {.columns = {columns::image("")}, .order = {.kind = Sequential{}}, .max_bad = 1});
+  EXPECT_THAT(loader.next()->samples(), ElementsAre(0, 2));
+  EXPECT_THAT(loader.prove(), HasSubstr("1 left out as asked: proven"));
+  EXPECT_THAT(loader.bad_samples().samples().at(1).reason,
+              AllOf(HasSubstr("the sample has several images"), HasSubstr("name one of: ")));
+}
+
 TEST(ImageColumnTest, AStrangeImageDoesNotMakeAHugeResult) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "thin", {{{"png", test::solid_png(60000, 1, 7)}}});

@@ -154,6 +154,24 @@ std::vector<std::string> what_two_ranks_say(const std::array<Dataset, 2>& data,
   return said;
 }
 
+TEST(LoaderTest, ABatchSizeDoesNotCountBesideAGlobalOne) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 10);
+  for (const std::uint64_t batch_size : {std::uint64_t{0}, std::uint64_t{32}, ~std::uint64_t{0}}) {
+    Loader loader(
+        data,
+        {.columns = {columns::integer("cls")}, .batch_size = batch_size, .global_batch_size = 4});
+    std::vector<std::size_t> sizes;
+    while (const auto batch = loader.next()) sizes.push_back(batch->size());
+    EXPECT_THAT(sizes, testing::ElementsAre(4u, 4u, 2u));
+    EXPECT_THAT(loader.prove(), HasSubstr("proven"));
+  }
+  EXPECT_THAT(test::error_text([&] {
+                Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 0});
+              }),
+              HasSubstr("the batch size is out of range: 0"));
+}
+
 TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
   const test::TempDir dir;
   const test::TempDir other_dir;
