@@ -82,14 +82,15 @@ std::string_view Batch::Array::text(std::size_t row) const noexcept {
   return {reinterpret_cast<const char*>(found.data()), found.size()};
 }
 
-void Batch::Array::require_type(std::size_t size, std::size_t alignment, char kind) const {
-  const TypeRow& type = row_of(dtype_);
+void detail::require_type(DType dtype, std::string_view column, std::size_t size,
+                          std::size_t alignment, char kind) {
+  const TypeRow& type = row_of(dtype);
   const bool fits = alignment == type.alignment && (size == type.bytes || size == type.alignment);
   if (fits && (kind == type.kind || kind == '?')) return;
-  throw InvalidArgument("the values of column " + in_quotes(name_) + " are " +
-                            std::string(type.name) + ", " + std::to_string(type.bytes) +
-                            " bytes each",
-                        {}, "ask for values of that type");
+  throw InvalidArgument(
+      "the values of " + (column.empty() ? "the row" : "column " + in_quotes(column)) + " are " +
+          std::string(type.name) + ", " + std::to_string(type.bytes) + " bytes each",
+      {}, "ask for values of that type");
 }
 
 }  // namespace shardwise

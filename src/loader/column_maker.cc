@@ -9,7 +9,7 @@ ColumnMaker::~ColumnMaker() = default;
 
 std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
                                        std::size_t value_bytes) {
-  if (!shape_.empty()) {
+  if (has_shape()) {
     throw InvalidArgument("a row is given its shape twice", {}, "call resize() once a row");
   }
   std::uint64_t size = value_bytes;
@@ -31,7 +31,7 @@ std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
 }
 
 columns::Row RowBuffer::row(RowOutput& output) noexcept {
-  return {output.slot, output.ragged, size_of(output.dtype)};
+  return {output.slot, output.ragged, output.dtype};
 }
 
 std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape, const std::string& name) {

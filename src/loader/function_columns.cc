@@ -136,7 +136,7 @@ std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {
     throw InvalidArgument("the rows of this column have a shape already", {},
                           "use ragged_function() for rows of other shapes");
   }
-  bytes_ = ragged_->resize(shape, value_bytes_);
+  bytes_ = ragged_->resize(shape, size_of(dtype_));
   return bytes_;
 }
 

@@ -130,6 +130,16 @@ TEST(ColumnsTest, TheFirstOfSeveralFieldsThatASampleHasIsTaken) {
   EXPECT_EQ(batch["a"].text(2), "5");
 }
 
+TEST(ColumnsTest, BlanksAroundTheNameOfAFieldDoNotCount) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"b", "1"}}, {{"a", "2"}}});
+  const Batch batch = one_batch(data, {columns::text(" a; b\t")});
+  EXPECT_EQ(batch["a"].text(0), "1");
+  EXPECT_EQ(batch["a"].text(1), "2");
+  EXPECT_THAT(test::error_text([] { columns::text(" ; "); }),
+              HasSubstr("a column needs the name of a field: ' ; '"));
+}
+
 TEST(ColumnsTest, ArraysHaveTheTypeAndShapeThatTheColumnSays) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(
@@ -274,6 +284,44 @@ TEST(ColumnsTest, AFunctionMakesRowsOfItsOwn) {
   EXPECT_THAT(batch["length"].values<std::int32_t>(), ElementsAre(3, 0, 2, 1, 4, 2));
   EXPECT_EQ(batch["twice"].text(1), "dede");
   EXPECT_THAT(batch["nothing"].offsets(), ElementsAre(0, 0, 0, 0));
+}
+
+TEST(ColumnsTest, AFunctionThatWritesValuesOfAnotherTypeIsToldSo) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"t", "abc"}}});
+  const auto write = [&]<class T>(DType dtype, T) {
+    one_batch(data, {columns::function("x", dtype, {2},
+                                       [](const Sample&, const Hash128&, columns::Row& row) {
+                                         row.values<T>()[0] = T{};
+                                       })});
+  };
+  const auto text = [&](DType dtype, auto value) {
+    return test::error_text([&] { write(dtype, value); });
+  };
+  EXPECT_THAT(text(DType::kFloat32, double{}),
+              AllOf(HasSubstr("column 'x', sample 0 ('s00000') in shard"),
+                    HasSubstr("the values of the row are float32, 4 bytes each")));
+  EXPECT_THAT(text(DType::kInt32, float{}), HasSubstr("the row are int32, 4 bytes each"));
+  EXPECT_THAT(text(DType::kInt64, std::uint64_t{}), HasSubstr("the row are int64, 8 bytes each"));
+  EXPECT_NO_THROW(write(DType::kFloat32, float{}));
+  EXPECT_NO_THROW(write(DType::kUInt8, char{}));
+  EXPECT_NO_THROW(write(DType::kBool, bool{}));
+  EXPECT_NO_THROW(write(DType::kFloat16, std::uint16_t{}));
+  EXPECT_NO_THROW(write(DType::kComplex64, float{}));
+}
+
+TEST(ColumnsTest, ARowIsGivenItsShapeOnceAlsoThatOfASingleValue) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"t", "abc"}}});
+  EXPECT_THAT(test::error_text([&] {
+                one_batch(data, {columns::ragged_function(
+                                    "x", DType::kInt32,
+                                    [](const Sample&, const Hash128&, columns::Row& row) {
+                                      row.resize(std::span<const std::int64_t>{});
+                                      row.resize(std::span<const std::int64_t>{});
+                                    })});
+              }),
+              HasSubstr("a row is given its shape twice"));
 }
 
 /// Numbers of one digit each, "3,1,4".

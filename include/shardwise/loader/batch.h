@@ -49,6 +49,13 @@ SHARDWISE_EXPORT std::size_t size_of(DType dtype) noexcept;
 /// "uint8", as NumPy names it.
 SHARDWISE_EXPORT std::string_view to_string(DType dtype) noexcept;
 
+namespace detail {
+/// Throws InvalidArgument, naming type and column, if values of `dtype` are not read as numbers of
+/// this size, alignment and kind. Without a column they are those of a row.
+SHARDWISE_EXPORT void require_type(DType dtype, std::string_view column, std::size_t size,
+                                   std::size_t alignment, char kind);
+}  // namespace detail
+
 /// What a Loader delivers: the rows of one step of one rank, as named arrays in plain memory.
 ///
 ///     for (const Batch& batch : epoch) {
@@ -111,7 +118,7 @@ class SHARDWISE_EXPORT Batch::Array {
   /// Errors: InvalidArgument if T is not the type of the values.
   template <class T>
   [[nodiscard]] std::span<const T> values() const {
-    require_type(sizeof(T), alignof(T), detail::kind_of_number<T>);
+    detail::require_type(dtype_, name_, sizeof(T), alignof(T), detail::kind_of_number<T>);
     return {reinterpret_cast<const T*>(values_.get()), num_bytes_ / sizeof(T)};
   }
   /// All values as bytes.
@@ -131,8 +138,6 @@ class SHARDWISE_EXPORT Batch::Array {
 
  private:
   friend class detail::BatchBuilder;
-
-  void require_type(std::size_t size, std::size_t alignment, char kind) const;
 
   std::string name_;
   DType dtype_ = DType::kUInt8;

@@ -26,7 +26,8 @@ class RowBuffer;
 /// of namespace columns.
 ///
 /// A field is named as in the data set, several with semicolons between them stand for the first
-/// that a sample has: "jpg;png". The column has the first one's name, unless it is given another.
+/// that a sample has: "jpg;png". Blanks around a name do not count. The column has the first one's
+/// name, unless it is given another.
 /// Cheap to copy; immutable.
 class SHARDWISE_EXPORT Column {
  public:
@@ -115,7 +116,8 @@ SHARDWISE_EXPORT Column npz(const std::string& fields, const std::string& array,
 
 /// An image: [N, 3, H, W] or [N, H, W, 3], of the type that the transform says. Unless it gives all
 /// images one size, those of a batch must be of one.
-/// @param fields  empty: the sample's one field that is an image by its name.
+/// @param fields  empty: the sample's one field that is an image by its name; a sample with several
+///   is a BadField.
 /// Only the part of an image that the transform shows is decoded.
 /// Errors: InvalidArgument if the transform cannot be.
 SHARDWISE_EXPORT Column image(const std::string& fields, const ImageTransform& transform = {},
@@ -126,8 +128,11 @@ class SHARDWISE_EXPORT Row {
  public:
   /// The row's memory; of a ragged column none, until resize(): without it the row is empty.
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return bytes_; }
+  /// The same as values of T, which is the column's type, as of Batch::Array::values().
+  /// Errors: InvalidArgument for another type.
   template <class T>
-  [[nodiscard]] std::span<T> values() noexcept {
+  [[nodiscard]] std::span<T> values() {
+    detail::require_type(dtype_, {}, sizeof(T), alignof(T), detail::kind_of_number<T>);
     return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
   /// Of a ragged column: gives the row this shape, and memory for it, which is not set to anything.
@@ -137,12 +142,12 @@ class SHARDWISE_EXPORT Row {
 
  private:
   friend class detail::RowBuffer;
-  Row(std::span<std::byte> bytes, detail::RowBuffer* ragged, std::size_t value_bytes)
-      : bytes_(bytes), ragged_(ragged), value_bytes_(value_bytes) {}
+  Row(std::span<std::byte> bytes, detail::RowBuffer* ragged, DType dtype)
+      : bytes_(bytes), ragged_(ragged), dtype_(dtype) {}
 
   std::span<std::byte> bytes_;
   detail::RowBuffer* ragged_;
-  std::size_t value_bytes_;
+  DType dtype_;
 };
 
 /// What `make` writes for each sample. It is called by several threads at once. `random` is a key
