@@ -32,7 +32,8 @@ FieldBytes::FieldBytes(const RowInput& input, std::size_t place)
 
 void FieldBytes::expand(const RowInput& input, Compression compression) {
   ExpansionLimits limits;
-  limits.max_bytes = input.max_expanded_bytes;
+  // One byte more is asked for, to see whether there is one: without wrapping around.
+  limits.max_bytes = std::min(input.max_expanded_bytes, std::uint64_t{1} << 62);
   limits.max_window_bytes = kMaxWindowBytes;
   if (input.times != nullptr) read_pages(view_);
   input.enter(Stage::kDecoding);

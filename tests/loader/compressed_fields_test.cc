@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <new>
 
@@ -175,6 +176,16 @@ TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
   EXPECT_THAT(test::error_text([&] { one_batch(number, {columns::integer("cls.gz")}); }),
               HasSubstr("cannot decode field 'cls.gz' as an integer (it holds no whole number but "
                         "\"seven\")"));
+}
+
+TEST(CompressedFieldsTest, TheLargestLimitIsNone) {
+  const test::TempDir dir;
+  const Dataset data =
+      test::make_dataset(dir, "d", {{{"txt.gz", compressed_bytes("text", Compression::kGzip)}}});
+  Loader loader(data, {.columns = {columns::text("txt.gz")},
+                       .max_expanded_bytes = std::numeric_limits<std::uint64_t>::max()});
+  const auto batch = loader.next();
+  EXPECT_EQ((*batch)["txt.gz"].text(0), "text");
 }
 
 TEST(CompressedFieldsTest, BadOnesAreLeftOut) {
