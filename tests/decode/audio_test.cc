@@ -222,6 +222,73 @@ TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
   }
 }
 
+/// `wav` with sizes as programs leave them that write to a pipe.
+std::string of_unknown_size(std::string wav, char size) {
+  wav.replace(4, 4, 4, size);
+  wav.replace(wav.find("data") + 4, 4, 4, size);
+  return wav;
+}
+
+TEST(AudioReaderTest, AWavThatDoesNotSayItsSizeGoesOnToItsEnd) {
+  // Not a multiple of the 4,096 bytes that libav takes at a time.
+  const SoundSpec spec{
+      .codec = "pcm_s16le", .container = "wav", .channels = 2, .num_samples = 5001};
+  const std::string bytes = encode_sound(spec);
+  for (const char size : {'\xFF', '\0'}) {
+    const std::string piped = of_unknown_size(bytes, size);
+    const AudioReader::Clip clip = AudioReader(piped).read();
+    EXPECT_EQ(clip.num_samples, 5001);
+    EXPECT_EQ(clip.samples, AudioReader(bytes).read().samples);
+    const AudioReader::Clip part = AudioReader(piped).read(0.1, 0.2);
+    EXPECT_EQ(part.samples, AudioReader(bytes).read(0.1, 0.2).samples);
+    for (const std::size_t cut : {1u, 2u, 3u}) {
+      EXPECT_EQ(test::error_code([&] {
+                  AudioReader(std::string_view(piped).substr(0, piped.size() - cut)).read();
+                }),
+                ErrorCode::kBadField)
+          << "within a sample";
+    }
+  }
+}
+
+TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
+  const std::string bytes = encode_sound({.num_samples = 9000});
+  const std::string front("ID3\3\0\0\0\0\1\0", 10);  // of 128 bytes
+  const std::string footer("ID3\4\0\x10\0\0\0\5", 10);
+  const std::string tag = front + std::string(128, 'f');
+  const std::string end = "TAG" + std::string(125, '\0');
+  const auto whole = AudioReader(bytes).read();
+  for (const std::string& tagged : {tag + bytes, bytes + end, tag + bytes + end, tag + tag + bytes,
+                                    footer + "12345" + "3DI" + footer.substr(3) + bytes}) {
+    AudioReader audio(tagged);
+    EXPECT_EQ(audio.info().codec, "flac");
+    EXPECT_EQ(audio.read().samples, whole.samples);
+    EXPECT_EQ(audio.read(0.2, 0.4).samples, AudioReader(bytes).read(0.2, 0.4).samples);
+  }
+  for (const std::string& damaged : {bytes + end.substr(1), tag, front}) {
+    EXPECT_EQ(test::error_code([&] { AudioReader(damaged).read(); }), ErrorCode::kBadField);
+  }
+}
+
+TEST(AudioReaderTest, ZerosBehindTheLastFrameOfAnMp3AreNoDamage) {
+  if (!has_encoder("libmp3lame")) GTEST_SKIP() << "this libavcodec has no encoder for MP3";
+  const std::string bytes =
+      encode_sound({.codec = "libmp3lame", .container = "mp3", .num_samples = 20'000});
+  const auto whole = AudioReader(bytes).read();
+  for (const std::size_t zeros : {1u, 3u, 4u, 128u, 4096u, 100'000u}) {
+    const std::string padded = bytes + std::string(zeros, '\0');
+    std::vector<float> samples = AudioReader(padded).read().samples;
+    // libav then does not believe what the first frame says of the silence at the end.
+    EXPECT_LE(samples.size(), whole.samples.size() + 1152) << zeros;
+    samples.resize(whole.samples.size());
+    EXPECT_EQ(samples, whole.samples) << zeros;
+  }
+  // Between frames they are damage.
+  std::string torn = bytes;
+  torn.insert(bytes.size() / 2, 4096, '\0');
+  EXPECT_EQ(test::error_code([&] { AudioReader(torn).read(); }), ErrorCode::kBadField);
+}
+
 TEST(AudioReaderTest, NoFlippedByteDoesWorseThanAnError) {
   std::mt19937_64 random(test::seed_of("SHARDWISE_AUDIO_SEED", 20'261'123));
   for (const Kind& kind : kinds()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "decode/decode_failure.h"
@@ -213,8 +214,25 @@ bool AudioDecoder::receive() {
   }
 }
 
+/// Reads the next packet; false at the end. Zeros at the end of an MP3, with which some programs
+/// fill up files, are none.
+bool AudioDecoder::next_packet() {
+  const bool may_be_padded = demuxer_.container() == Container::kMp3;
+  bool is_padded = false;
+  while (demuxer_.next(*packet_)) {
+    const std::span data(packet_->data, static_cast<std::size_t>(packet_->size));
+    if (!may_be_padded || std::ranges::any_of(data, [](auto byte) { return byte != 0; })) {
+      if (!is_padded) return true;
+      throw DecodeFailure("its samples are damaged (zeros between frames)");
+    }
+    is_padded = true;
+    av_packet_unref(packet_.get());
+  }
+  return false;
+}
+
 bool AudioDecoder::send() {
-  const bool is_packet = demuxer_.next(*packet_);
+  const bool is_packet = next_packet();
   const int result = avcodec_send_packet(codec_.get(), is_packet ? packet_.get() : nullptr);
   av_packet_unref(packet_.get());
   if (result == AVERROR_EOF) return false;

@@ -49,6 +49,7 @@ class AudioDecoder {
   void choose_stream();
   /// Decodes the next frame into frame_; false at the end.
   bool receive();
+  bool next_packet();
   /// Gives the decoder the next packet, and once the end; false: it had that already.
   bool send();
   void require_same_format() const;

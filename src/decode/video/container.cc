@@ -116,20 +116,48 @@ void require_plausible_matroska(std::string_view bytes) {
 
 // --------------------------------------------------------------------------------------------- WAV
 
-void require_plausible_wav(std::string_view bytes) {
-  for (std::size_t at = 12; bytes.size() - at >= 8;) {
-    const std::uint32_t size = little_endian_32(bytes, at + 4);
-    if (bytes.substr(at, 4) == "data") {
-      // Programs that write to a pipe cannot know the size, and leave all ones or a zero.
-      const bool known = size != 0xFFFFFFFF && size != 0;
-      if (known && size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
-      return;
-    }
+/// Where the chunk of the samples begins. Errors: DecodeFailure: there is none.
+std::size_t data_chunk_of(std::string_view wav) {
+  for (std::size_t at = 12; wav.size() - at >= 8;) {
+    if (wav.substr(at, 4) == "data") return at;
+    const std::uint32_t size = little_endian_32(wav, at + 4);
     const std::uint64_t whole = 8 + std::uint64_t{size} + size % 2;
-    if (whole > bytes.size() - at) throw DecodeFailure(kEndsEarly);
+    if (whole > wav.size() - at) break;
     at += whole;
   }
   throw DecodeFailure(kEndsEarly);
+}
+
+/// Programs that write to a pipe cannot know the size, and leave all ones or a zero.
+bool is_size(std::uint32_t size) noexcept { return size != 0xFFFFFFFF && size != 0; }
+
+void require_plausible_wav(std::string_view bytes) {
+  const std::size_t at = data_chunk_of(bytes);
+  const std::uint32_t size = little_endian_32(bytes, at + 4);
+  if (is_size(size) && size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
+}
+
+// ------------------------------------------------------------------------------------------- FLAC
+
+/// `bytes` without the ID3v2 tags that they begin with.
+std::string_view behind_id3v2(std::string_view bytes) noexcept {
+  constexpr std::size_t kHeader = 10;
+  while (bytes.size() >= kHeader && bytes.substr(0, 3) == "ID3") {
+    std::size_t size = kHeader;  // 7 bits a byte; a flag says that the header comes again
+    for (std::size_t i = 6, shift = 21; i < 10; ++i, shift -= 7) {
+      size += std::size_t{static_cast<unsigned char>(bytes[i]) & 0x7Fu} << shift;
+    }
+    if ((static_cast<unsigned char>(bytes[5]) & 0x10u) != 0) size += kHeader;
+    bytes.remove_prefix(std::min(size, bytes.size()));
+  }
+  return bytes;
+}
+
+/// `bytes` without the ID3v1 tag that they end with.
+std::string_view before_id3v1(std::string_view bytes) noexcept {
+  constexpr std::size_t kTag = 128;
+  if (bytes.size() < kTag || bytes.substr(bytes.size() - kTag, 3) != "TAG") return bytes;
+  return bytes.substr(0, bytes.size() - kTag);
 }
 
 }  // namespace
@@ -159,6 +187,15 @@ void require_plausible(Container container, std::string_view bytes) {
   if (container == Container::kMp4) require_plausible_mp4(bytes);
   if (container == Container::kMatroska) require_plausible_matroska(bytes);
   if (container == Container::kWav) require_plausible_wav(bytes);
+}
+
+std::string_view without_tags(std::string_view bytes) noexcept {
+  const std::string_view media = behind_id3v2(bytes);
+  return media.substr(0, 4) == "fLaC" ? before_id3v1(media) : bytes;
+}
+
+bool knows_size_of_wav(std::string_view bytes) {
+  return is_size(little_endian_32(bytes, data_chunk_of(bytes) + 4));
 }
 
 }  // namespace shardwise::detail

@@ -15,4 +15,12 @@ Container container_of(std::string_view bytes);
 /// outgrows the bytes. Errors: DecodeFailure.
 void require_plausible(Container container, std::string_view bytes);
 
+/// The bytes that libav is given: of FLAC without the ID3 tags that some programs put before and
+/// behind it. No copy.
+std::string_view without_tags(std::string_view bytes) noexcept;
+
+/// Whether a WAV says how many bytes of samples it has. What was written to a pipe does not, and
+/// then they go on to the end. Errors: DecodeFailure: it has no samples.
+bool knows_size_of_wav(std::string_view bytes);
+
 }  // namespace shardwise::detail

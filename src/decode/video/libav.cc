@@ -186,9 +186,11 @@ struct Demuxer::Input {
 };
 
 Demuxer::Demuxer(std::string_view bytes)
-    : bytes_(bytes), container_(container_of(bytes)), input_(std::make_unique<Input>()) {
-  require_plausible(container_, bytes);
-  input_->bytes = bytes;
+    : bytes_(without_tags(bytes)),
+      container_(container_of(bytes_)),
+      input_(std::make_unique<Input>()) {
+  require_plausible(container_, bytes_);
+  input_->bytes = bytes_;
   const LibavMessages messages;
   try {
     open();
@@ -254,13 +256,21 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // packets then bypass libav's buffer, also small ones
 }
 
+/// libav calls a packet corrupt that has fewer bytes than it asked for. Where a WAV does not say how
+/// many there are, this is how the last one looks, if its samples are whole.
+bool Demuxer::is_last_of_wav(const AVPacket& packet) {
+  if (container_ != Container::kWav || input_->at != bytes_.size()) return false;
+  const int block = std::max(stream(selected_).codecpar->block_align, 1);
+  return packet.size > 0 && packet.size % block == 0 && !knows_size_of_wav(bytes_);
+}
+
 bool Demuxer::next(AVPacket& packet) {
   for (;;) {
     const int result = av_read_frame(format_, &packet);
     if (result == AVERROR_EOF) return false;
     if (result < 0) throw_libav_failure("its packets cannot be read", result);
     if (static_cast<unsigned>(packet.stream_index) == selected_) {
-      if ((packet.flags & AV_PKT_FLAG_CORRUPT) == 0) return true;
+      if ((packet.flags & AV_PKT_FLAG_CORRUPT) == 0 || is_last_of_wav(packet)) return true;
       av_packet_unref(&packet);
       throw DecodeFailure("a packet is damaged or cut short");
     }

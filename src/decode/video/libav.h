@@ -93,6 +93,7 @@ class Demuxer {
 
   void open();
   void close() noexcept;
+  bool is_last_of_wav(const AVPacket& packet);
 
   const std::string_view bytes_;
   const Container container_;
