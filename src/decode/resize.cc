@@ -77,6 +77,7 @@ class Resizer {
   Rows resize_rows(const RgbView& image, std::size_t begin, std::size_t end) {
     const std::size_t stride = std::max(row_taps_.num_outputs * 3 + 4, kMinRowBytes);
     const std::size_t num_rows = (end - begin + kRowGroup - 1) / kRowGroup * kRowGroup;
+    if (!is_kept(between_.capacity(), stride * num_rows)) between_ = std::vector<std::uint8_t>();
     between_.resize(stride * num_rows);
     resize_across(image.row(begin), image.stride, image.width, end - begin, row_taps_,
                   between_.data(), stride, scratch_);

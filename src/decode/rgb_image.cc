@@ -5,7 +5,7 @@ namespace shardwise::detail {
 void RgbImage::reshape(std::size_t height, std::size_t width) {
   const std::size_t size = height * width * 3;
   const bool fits_lent = !lent_.empty() && size == lent_.size();
-  if (!fits_lent && size > capacity_) {
+  if (!fits_lent && (size > capacity_ || !is_kept(capacity_, size))) {
     own_.reset();
     capacity_ = 0;  // if there is no memory, the next smaller image must not find any
     own_ = std::make_unique_for_overwrite<std::uint8_t[]>(size);

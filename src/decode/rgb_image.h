@@ -11,6 +11,13 @@
 
 namespace shardwise::detail {
 
+/// Whether memory of `size` bytes that one image took is kept for the next one, which needs `wanted`
+/// of them: one huge image must not hold a thread's memory for the rest of a run.
+constexpr bool is_kept(std::size_t size, std::size_t wanted) noexcept {
+  constexpr std::size_t kAlways = std::size_t{64} << 20;
+  return size <= kAlways || wanted >= size / 4;
+}
+
 /// A rectangle of an image: rows [top, top + height), columns [left, left + width).
 struct Box {
   std::size_t top = 0;
@@ -35,7 +42,7 @@ struct RgbView {
   }
 };
 
-/// An image of its own, reused from image to image, so that memory is taken once.
+/// An image of its own, reused from image to image, so that memory is taken once; see is_kept().
 class SHARDWISE_EXPORT RgbImage {
  public:
   RgbImage() = default;

@@ -53,6 +53,20 @@ std::string failure(std::string_view bytes, const DecodeRequest& request = {}) {
   return "decoded";
 }
 
+TEST(RgbImageTest, AHugeImageDoesNotKeepItsMemory) {
+  RgbImage image;
+  image.reshape(6000, 6000);  // 103 MiB
+  const std::uint8_t* const huge = image.data();
+  image.reshape(5000, 4000);
+  EXPECT_EQ(image.data(), huge) << "of much the same size: used again";
+  image.reshape(10, 10);
+  EXPECT_NE(image.data(), huge);
+  image.reshape(4000, 4000);  // 46 MiB
+  const std::uint8_t* const large = image.data();
+  image.reshape(1, 1);
+  EXPECT_EQ(image.data(), large) << "usual images keep theirs";
+}
+
 bool same(const test::Rgb& a, const test::Rgb& b) {
   return a.width == b.width && a.height == b.height && a.pixels == b.pixels;
 }
