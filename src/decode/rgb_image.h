@@ -11,8 +11,8 @@
 
 namespace shardwise::detail {
 
-/// Whether memory of `size` bytes that one image took is kept for the next one, which needs `wanted`
-/// of them: one huge image must not hold a thread's memory for the rest of a run.
+/// Whether memory of `size` bytes that one image took is kept for the next one, which needs
+/// `wanted` of them: one huge image must not hold a thread's memory for the rest of a run.
 constexpr bool is_kept(std::size_t size, std::size_t wanted) noexcept {
   constexpr std::size_t kAlways = std::size_t{64} << 20;
   return size <= kAlways || wanted >= size / 4;

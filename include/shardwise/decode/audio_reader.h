@@ -17,8 +17,8 @@ namespace shardwise {
 /// Samples are float32 in [-1, 1], [channels, samples], as torchaudio and torchcodec give them;
 /// lossy codecs may exceed that range a little. Times are those of the container, in seconds, the
 /// same ones that VideoReader has for the frames beside the sound. Of several sounds in a file the
-/// default one is read, else the first. A WAV that does not say its size goes on to its end; ID3 tags
-/// around FLAC, and zeros behind the last frame of an MP3, are passed over.
+/// default one is read, else the first. A WAV that does not say its size goes on to its end. ID3
+/// tags around FLAC, and zeros behind the last frame of an MP3, are passed over.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.

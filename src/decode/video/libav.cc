@@ -256,8 +256,8 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // packets then bypass libav's buffer, also small ones
 }
 
-/// libav calls a packet corrupt that has fewer bytes than it asked for. Where a WAV does not say how
-/// many there are, this is how the last one looks, if its samples are whole.
+/// libav calls a packet corrupt that has fewer bytes than it asked for. Where a WAV does not say
+/// how many there are, this is how the last one looks, if its samples are whole.
 bool Demuxer::is_last_of_wav(const AVPacket& packet) {
   if (container_ != Container::kWav || input_->at != bytes_.size()) return false;
   const int block = std::max(stream(selected_).codecpar->block_align, 1);
