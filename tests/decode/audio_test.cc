@@ -222,6 +222,51 @@ TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
   }
 }
 
+/// An Ogg of a codec whose encoder this libavcodec has; empty if there is none.
+std::string make_ogg(int num_samples) {
+  for (const char* codec : {"libvorbis", "libopus", "flac"}) {
+    if (!has_encoder(codec)) continue;
+    const int rate = std::string_view(codec) == "libopus" ? 48'000 : 8000;
+    return encode_sound({.codec = codec,
+                         .container = "ogg",
+                         .sample_rate = rate,
+                         .num_samples = num_samples,
+                         .muxer_options = {{"page_duration", "100000"}}});
+  }
+  return {};
+}
+
+TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
+  const std::string bytes = make_ogg(12'000);
+  if (bytes.empty()) GTEST_SKIP() << "this libavcodec has no encoder for Ogg";
+  const auto code_of = [](std::string_view ogg) {
+    const std::vector<char> copy(ogg.begin(), ogg.end());  // see above
+    return test::error_code([&] { AudioReader({copy.data(), copy.size()}).read(); });
+  };
+  const std::size_t second_page = bytes.find("OggS", 1);
+  std::size_t num_pages = 0;
+  for (std::size_t at = 0; at != bytes.npos; at = bytes.find("OggS", at + 1)) ++num_pages;
+  ASSERT_GE(num_pages, 4u);
+  for (std::size_t at = 0; at < bytes.size(); at += at < 200 ? 1 : 7) {
+    std::string flipped = bytes;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+    EXPECT_EQ(code_of(flipped), ErrorCode::kBadField) << "byte " << at;
+  }
+  for (std::size_t size = 0; size < bytes.size(); size += size < 200 ? 1 : 7) {
+    if (bytes.substr(size, 4) == "OggS" && size > second_page) continue;
+    EXPECT_EQ(code_of(bytes.substr(0, size)), ErrorCode::kBadField) << size << " bytes";
+  }
+  const auto whole = AudioReader(bytes).read();
+  EXPECT_GE(AudioReader(bytes + bytes).read().samples.size(), 2 * whole.samples.size());
+  EXPECT_EQ(AudioReader(bytes + std::string(500, '\0')).read().samples, whole.samples);
+  // What is behind the end of a clip is not looked at.
+  const std::string long_one = make_ogg(800'000);
+  std::string damaged = long_one;
+  damaged[damaged.size() - 10] ^= 1;
+  EXPECT_EQ(AudioReader(damaged).read(0, 0.1).samples, AudioReader(long_one).read(0, 0.1).samples);
+  EXPECT_EQ(code_of(damaged), ErrorCode::kBadField);
+}
+
 /// `wav` with sizes as programs leave them that write to a pipe.
 std::string of_unknown_size(std::string wav, char size) {
   wav.replace(4, 4, 4, size);

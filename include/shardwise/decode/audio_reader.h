@@ -23,7 +23,9 @@ namespace shardwise {
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.
 /// Effects: as VideoReader.
-/// Errors: BadField: bytes that are not such a sound, are cut or damaged, or exceed a limit.
+/// Errors: BadField: bytes that are not such a sound, are cut or damaged, or exceed a limit. An MP3
+///   does not say how long it is: one that is cut is a shorter one. So is an Ogg that ends where a
+///   page does, as recordings of streams do.
 class SHARDWISE_EXPORT AudioReader {
  public:
   struct Options {

@@ -160,7 +160,49 @@ std::string_view before_id3v1(std::string_view bytes) noexcept {
   return bytes.substr(0, bytes.size() - kTag);
 }
 
+// --------------------------------------------------------------------------------------------- Ogg
+
+constexpr std::size_t kOggHeader = 27;  // and then the sizes of its segments
+
+/// Of the CRC-32 with the polynomial 04C11DB7, the highest bit first.
+constexpr std::array<std::uint32_t, 256> make_crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte << 24;
+    for (int bit = 0; bit < 8; ++bit) crc = crc << 1 ^ (crc >> 31 != 0 ? 0x04C11DB7u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+std::uint32_t crc_of(std::string_view bytes, std::uint32_t crc) noexcept {
+  static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
+  for (const char c : bytes) crc = crc << 8 ^ kTable[crc >> 24 ^ static_cast<unsigned char>(c)];
+  return crc;
+}
+
 }  // namespace
+
+std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at) {
+  constexpr std::string_view kBegin = "OggS";
+  const std::string_view page = ogg.substr(at);
+  const bool begins = kBegin.starts_with(page.substr(0, kBegin.size()));
+  if (!begins && page.find(kBegin) == page.npos) return ogg.size();  // tags, zeros
+  if (!begins) throw DecodeFailure("Ogg: it is damaged between two pages");
+  if (page.size() < kOggHeader) throw DecodeFailure(kEndsEarly);
+  std::size_t size = kOggHeader + static_cast<unsigned char>(page[26]);
+  if (page.size() < size) throw DecodeFailure(kEndsEarly);
+  for (const char segment : page.substr(kOggHeader, size - kOggHeader)) {
+    size += static_cast<unsigned char>(segment);
+  }
+  if (page.size() < size) throw DecodeFailure(kEndsEarly);
+  // The checksum is of the page with zeros in its own place.
+  std::uint32_t crc = crc_of(page.substr(0, 22), 0);
+  crc = crc_of(std::string_view("\0\0\0\0", 4), crc);
+  crc = crc_of(page.substr(26, size - 26), crc);
+  if (crc != little_endian_32(page, 22)) throw DecodeFailure("Ogg: a page is damaged");
+  return at + size;
+}
 
 Container container_of(std::string_view bytes) {
   const auto has = [&](std::size_t at, std::string_view magic) {

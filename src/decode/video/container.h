@@ -15,6 +15,11 @@ Container container_of(std::string_view bytes);
 /// outgrows the bytes. Errors: DecodeFailure.
 void require_plausible(Container container, std::string_view bytes);
 
+/// Checks the page of an Ogg that begins at `at`, where libav would leave out what is damaged: its
+/// checksum, and that it is whole. Returns where the next one begins; the size of `ogg` at the end,
+/// also where bytes follow that are no pages. Errors: DecodeFailure.
+std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at);
+
 /// The bytes that libav is given: of FLAC without the ID3 tags that some programs put before and
 /// behind it. No copy.
 std::string_view without_tags(std::string_view bytes) noexcept;

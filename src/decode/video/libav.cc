@@ -264,9 +264,17 @@ bool Demuxer::is_last_of_wav(const AVPacket& packet) {
   return packet.size > 0 && packet.size % block == 0 && !knows_size_of_wav(bytes_);
 }
 
+/// libav passes over pages that are damaged or cut short, and what follows moves up in time. So the
+/// pages that it has read by now are checked, too.
+void Demuxer::check_ogg() {
+  if (container_ != Container::kOgg) return;
+  while (checked_ < input_->at) checked_ = end_of_ogg_page(bytes_, checked_);
+}
+
 bool Demuxer::next(AVPacket& packet) {
   for (;;) {
     const int result = av_read_frame(format_, &packet);
+    check_ogg();
     if (result == AVERROR_EOF) return false;
     if (result < 0) throw_libav_failure("its packets cannot be read", result);
     if (static_cast<unsigned>(packet.stream_index) == selected_) {

@@ -94,6 +94,7 @@ class Demuxer {
   void open();
   void close() noexcept;
   bool is_last_of_wav(const AVPacket& packet);
+  void check_ogg();
 
   const std::string_view bytes_;
   const Container container_;
@@ -101,6 +102,7 @@ class Demuxer {
   AVIOContext* io_ = nullptr;
   AVFormatContext* format_ = nullptr;
   unsigned selected_ = 0;
+  std::size_t checked_ = 0;  // bytes of an Ogg, see check_ogg()
 };
 
 /// Opens a decoder of one thread for the stream. Errors: DecodeFailure: a codec that is not among
