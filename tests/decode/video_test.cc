@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -489,6 +490,88 @@ TEST(VideoReaderTest, NoFlippedByteDoesWorseThanAnError) {
       }
     }
     EXPECT_GT(refused, 0);
+  }
+}
+
+/// Where the parts of an element of Matroska lie: identifier, size, what it holds.
+struct Element {
+  std::size_t begin, size_begin, content, end;
+};
+
+/// The elements in [at, end).
+std::vector<Element> elements_of(const std::string& bytes, std::size_t at, std::size_t end) {
+  std::vector<Element> found;
+  const auto width = [&](std::size_t place) {
+    return static_cast<std::size_t>(std::countl_zero(static_cast<std::uint8_t>(bytes[place])) + 1);
+  };
+  while (at < end) {
+    const std::size_t size_begin = at + width(at);
+    const std::size_t content = size_begin + width(size_begin);
+    std::size_t size = static_cast<std::uint8_t>(bytes[size_begin]) & (0xFFu >> width(size_begin));
+    for (std::size_t i = size_begin + 1; i < content; ++i) {
+      size = size << 8 | static_cast<std::uint8_t>(bytes[i]);
+    }
+    found.push_back({at, size_begin, content, content + size});
+    at = content + size;
+  }
+  return found;
+}
+
+TEST(VideoReaderTest, NoFramesAreLostBetweenDamagedElementsOfMatroska) {
+  const std::string bytes = encode_video({.container = "matroska",
+                                          .num_frames = 20,
+                                          .group = 5,
+                                          .with_sound = true,
+                                          .muxer_options = {{"cluster_time_limit", "200"}}});
+  const Element segment = elements_of(bytes, 0, bytes.size()).at(1);
+  ASSERT_EQ(segment.end, bytes.size());
+  std::vector<Element> headers, clusters;
+  for (const Element& element : elements_of(bytes, segment.content, segment.end)) {
+    if (bytes.substr(element.begin, 4) == "\x1F\x43\xB6\x75") clusters.push_back(element);
+  }
+  ASSERT_GE(clusters.size(), 3u);
+  for (const Element& cluster : clusters) {
+    headers.push_back(cluster);
+    std::ranges::copy(elements_of(bytes, cluster.content, cluster.end),
+                      std::back_inserter(headers));
+  }
+  // Streams whose writers did not know the sizes of segment, or of segment and clusters.
+  std::string stream = bytes;
+  const auto forget_size = [&](const Element& element) {
+    const auto width = element.content - element.size_begin;
+    stream[element.size_begin] = static_cast<char>((1u << (9 - width)) - 1);
+    stream.replace(element.size_begin + 1, width - 1, width - 1, '\xFF');
+  };
+  forget_size(segment);
+  std::string of_unknown_clusters = stream;
+  std::swap(stream, of_unknown_clusters);
+  for (const Element& cluster : clusters) forget_size(cluster);
+  std::swap(stream, of_unknown_clusters);
+  const std::vector<double> times = [&] {
+    const VideoReader video(bytes);
+    return std::vector(video.times().begin(), video.times().end());
+  }();
+  ASSERT_EQ(times.size(), 20u);
+  const auto num_frames = [&](const std::string& changed) {
+    try {
+      return VideoReader(changed).times().size();
+    } catch (const BadField&) {
+      return times.size();
+    }
+  };
+  for (const std::string& good : {bytes, stream, of_unknown_clusters}) {
+    EXPECT_THAT(VideoReader(good).times(), testing::ElementsAreArray(times));
+    // A wrong size can hide the next cluster's beginning, where no cluster says where it ends.
+    const bool knows_clusters = good != of_unknown_clusters;
+    for (const Element& header : headers) {
+      const std::size_t end = knows_clusters ? header.content : header.size_begin;
+      for (std::size_t bit = 0; bit < 8 * (end - header.begin); ++bit) {
+        std::string bad = good;
+        char& byte = bad[header.begin + bit / 8];
+        byte = static_cast<char>(byte ^ (1 << bit % 8));
+        EXPECT_EQ(num_frames(bad), times.size()) << "bit " << bit << " at " << header.begin;
+      }
+    }
   }
 }
 

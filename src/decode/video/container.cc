@@ -101,14 +101,69 @@ std::uint64_t ebml_number(std::string_view bytes, std::size_t& at, bool keep_mar
   return value == marker - 1 ? UINT64_MAX : value;
 }
 
+constexpr std::uint64_t kEbml = 0x1A45DFA3;
+constexpr std::uint64_t kSegment = 0x18538067;
+constexpr std::uint64_t kCluster = 0x1F43B675;
+
+/// What a segment may hold: SeekHead, Info, Tracks, Cluster, Cues, Attachments, Chapters, Tags, Void
+/// and CRC-32.
+bool is_in_segment(std::uint64_t id) noexcept {
+  constexpr std::array<std::uint64_t, 10> kAll = {0x114D9B74, 0x1549A966, 0x1654AE6B, kCluster,
+                                                  0x1C53BB6B, 0x1941A469, 0x1043A770, 0x1254C367,
+                                                  0xEC,       0xBF};
+  return std::ranges::find(kAll, id) != kAll.end();
+}
+
+/// What a cluster may hold: numbers of 8 bytes at most (Timestamp, Position, PrevSize), SimpleBlock,
+/// BlockGroup, SilentTracks, EncryptedBlock, Void and CRC-32.
+bool is_in_cluster(std::uint64_t id, std::uint64_t size) noexcept {
+  if (id == 0xE7 || id == 0xA7 || id == 0xAB) return size <= 8;
+  return id == 0xA3 || id == 0xA0 || id == 0x5854 || id == 0xAF || id == 0xEC || id == 0xBF;
+}
+
+/// Where libav meets an element that it does not know, or that is larger than what holds it, it
+/// looks for the next cluster: the frames in between are lost, and nobody hears of it.
+void require_whole_segment(std::string_view segment, bool knows_size) {
+  const auto size_within = [](std::uint64_t size, std::size_t left) {
+    if (size > left) throw DecodeFailure(kEndsEarly);
+    return static_cast<std::size_t>(size);
+  };
+  std::size_t cluster_end = 0;  // while `at` is before it, it is in a cluster
+  bool knows_cluster_size = true;
+  for (std::size_t at = 0; at < segment.size();) {
+    const std::size_t begin = at;
+    const std::uint64_t id = ebml_number(segment, at, true);
+    const std::uint64_t size = ebml_number(segment, at, false);
+    const bool is_inside = begin < cluster_end && is_in_cluster(id, size);
+    const bool ends_cluster = begin >= cluster_end || !knows_cluster_size;
+    if (is_inside) {
+      if (at > cluster_end) throw DecodeFailure(kEndsEarly);
+      at += size_within(size, cluster_end - at);
+    } else if (ends_cluster && id == kCluster) {
+      knows_cluster_size = size != UINT64_MAX;
+      cluster_end =
+          knows_cluster_size ? at + size_within(size, segment.size() - at) : segment.size();
+    } else if (ends_cluster && is_in_segment(id)) {
+      cluster_end = 0;
+      at += size_within(size, segment.size() - at);
+    } else if (ends_cluster && !knows_size && (id == kEbml || id == kSegment)) {
+      return;  // what follows the first segment is not read
+    } else {
+      throw DecodeFailure("Matroska: an element is damaged");
+    }
+  }
+}
+
 void require_plausible_matroska(std::string_view bytes) {
-  constexpr std::uint64_t kSegment = 0x18538067;
   for (std::size_t at = 0; at < bytes.size();) {
     const std::uint64_t id = ebml_number(bytes, at, true);
     const std::uint64_t size = ebml_number(bytes, at, false);
-    if (size == UINT64_MAX) return;  // a stream of unknown length, to the end
-    if (size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
-    if (id == kSegment) return;  // what follows the first one is not read
+    const bool knows_size = size != UINT64_MAX;  // streams do not, and go on to the end
+    if (knows_size && size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
+    if (id == kSegment || !knows_size) {
+      // What follows the first one is not read.
+      return require_whole_segment(bytes.substr(at, knows_size ? size : bytes.npos), knows_size);
+    }
     at += size;
   }
   throw DecodeFailure("Matroska: it has no segment");
