@@ -105,8 +105,8 @@ constexpr std::uint64_t kEbml = 0x1A45DFA3;
 constexpr std::uint64_t kSegment = 0x18538067;
 constexpr std::uint64_t kCluster = 0x1F43B675;
 
-/// What a segment may hold: SeekHead, Info, Tracks, Cluster, Cues, Attachments, Chapters, Tags, Void
-/// and CRC-32.
+/// What a segment may hold: SeekHead, Info, Tracks, Cluster, Cues, Attachments, Chapters, Tags,
+/// Void and CRC-32.
 bool is_in_segment(std::uint64_t id) noexcept {
   constexpr std::array<std::uint64_t, 10> kAll = {0x114D9B74, 0x1549A966, 0x1654AE6B, kCluster,
                                                   0x1C53BB6B, 0x1941A469, 0x1043A770, 0x1254C367,
@@ -114,8 +114,8 @@ bool is_in_segment(std::uint64_t id) noexcept {
   return std::ranges::find(kAll, id) != kAll.end();
 }
 
-/// What a cluster may hold: numbers of 8 bytes at most (Timestamp, Position, PrevSize), SimpleBlock,
-/// BlockGroup, SilentTracks, EncryptedBlock, Void and CRC-32.
+/// What a cluster may hold: numbers of 8 bytes at most (Timestamp, Position, PrevSize),
+/// SimpleBlock, BlockGroup, SilentTracks, EncryptedBlock, Void and CRC-32.
 bool is_in_cluster(std::uint64_t id, std::uint64_t size) noexcept {
   if (id == 0xE7 || id == 0xA7 || id == 0xAB) return size <= 8;
   return id == 0xA3 || id == 0xA0 || id == 0x5854 || id == 0xAF || id == 0xEC || id == 0xBF;
