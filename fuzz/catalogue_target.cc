@@ -87,6 +87,7 @@ void edit(Edits& edits, CatalogueMeta& meta) {
   edits.edit(meta.table_checksum);
   edits.edit(meta.table_file);
   edits.edit(summary.built_at);
+  edits.edit(summary.url_base);
 }
 
 void edit(Edits& edits, Index::Shard& row) {

@@ -129,7 +129,7 @@ void write_catalogue(const std::string& path, const CatalogueMeta& meta,
                      const std::vector<Index::Shard>& rows,
                      const std::vector<Index::Summary::Field>& fields,
                      const std::vector<Index::SkippedMember>& skipped) {
-  CatalogueWriter writer(path);
+  CatalogueWriter writer(path, meta.summary.url_base);
   for (const Index::Shard& row : rows) writer.add_shard(row);
   for (const Index::Summary::Field& field : fields) writer.add_field(field);
   for (const Index::SkippedMember& member : skipped) writer.add_skipped(member);

@@ -88,11 +88,23 @@ std::vector<std::string> offset_table_seeds() {
   return seeds;
 }
 
+/// The catalogue as it would be if the shards were remote, in one folder.
+std::string catalogue_of_urls(const IndexFolder& folder) {
+  CatalogueMeta meta = folder.meta();
+  meta.summary.url_base = "https://host/data/";
+  std::vector<Index::Shard> rows = folder.rows();
+  for (Index::Shard& row : rows) row.url = meta.summary.url_base + row.url;
+  const std::string path = folder.path("urls.idx");
+  write_catalogue(path, meta, rows, folder.fields());
+  return read_whole(path);
+}
+
 std::vector<std::string> catalogue_seeds() {
   const IndexFolder& folder = IndexFolder::get();
-  return {with_control('\0', folder.catalogue_bytes()), with_control('\1', std::string(8, '\0')),
-          with_control('\1', std::string(200, '\0')), with_control('\1', std::string(200, '\1')),
-          with_control('\1', std::string(400, '\2'))};
+  return {
+      with_control('\0', folder.catalogue_bytes()), with_control('\0', catalogue_of_urls(folder)),
+      with_control('\1', std::string(8, '\0')),     with_control('\1', std::string(200, '\0')),
+      with_control('\1', std::string(200, '\1')),   with_control('\1', std::string(400, '\2'))};
 }
 
 std::vector<std::string> descriptor_seeds() {

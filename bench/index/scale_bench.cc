@@ -43,7 +43,7 @@ std::uint64_t num_samples() {
 void make_index(const std::string& path) {
   std::fprintf(stderr, "making %s ...\n", path.c_str());
   TableWriter table(path);
-  CatalogueWriter catalogue(path);
+  CatalogueWriter catalogue(path, "");
   CatalogueMeta meta;
   for (std::uint64_t first = 0; first < num_samples(); first += kShardSamples) {
     SegmentBuilder builder("simulated");

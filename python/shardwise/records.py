@@ -10,7 +10,8 @@ class Shard(NamedTuple):
 
     number: int
     path: str
-    """Where its bytes are looked for: of a remote shard its URL."""
+    """Where its bytes are looked for: of a remote shard its URL, without what is secret unless the
+    dataset was opened by URLs that hold it."""
     size_bytes: int
     first_sample: int
     num_samples: int
@@ -36,6 +37,8 @@ class Info(NamedTuple):
     num_members: int
     shard_bytes: int
     fields: list[Field]
+    url_base: str = ""
+    """The folder that the URLs of all remote shards have in common; "" if there is none."""
 
 
 class Progress(NamedTuple):

@@ -345,7 +345,8 @@ nb::object info(const DatasetObject& self) {
     fields.append(records.attr("Field")(name_object(field.name), field.num_members, field.bytes));
   }
   return records.attr("Info")(name_object(index.path()), summary.num_shards, summary.num_samples,
-                              summary.num_members, summary.shard_bytes, fields);
+                              summary.num_members, summary.shard_bytes, fields,
+                              name_object(summary.url_base));
 }
 
 std::vector<std::string> column_names(const DatasetObject& self) {

@@ -57,6 +57,8 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"--accept-times (BuildOptions::accept_times)", "accept_times=True"},
     {"`shardwise index --drop-missing` (BuildOptions::drop_missing)", "drop_missing=True"},
     {"`--on-link skip`", "on_bad={\"link\": \"skip\"}"},
+    {"(Fetchers::Options: moved, resolve, headers, netrc_file)",
+     "(ShardCache: url_base, resolve, http_headers, netrc_file)"},
     {"Fetchers::Options::headers", "http_headers"},
     {"Fetchers::Options::moved", "url_base"},
     {"Fetchers::Options::retry_for", "retry_for"},

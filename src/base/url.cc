@@ -108,7 +108,9 @@ struct RawUrl {
   bool has_query = false;
 };
 
-std::optional<RawUrl> split_url(std::string_view url) {
+/// The parts of a text that begins as a URL does; host and port may be none. So what is secret in a
+/// pattern of URLs, or in a malformed one, is found as well.
+std::optional<RawUrl> split_loosely(std::string_view url) {
   const std::size_t start = scheme_of(url).size();
   if (start == 0 || !url.substr(start).starts_with("://")) return std::nullopt;
   url.remove_prefix(start + 3);
@@ -131,10 +133,15 @@ std::optional<RawUrl> split_url(std::string_view url) {
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
     raw.port = authority.substr(colon + 1);
     authority = authority.substr(0, colon);
-    if (!std::ranges::all_of(raw.port, is_digit)) return std::nullopt;
   }
   raw.host = authority;
-  return is_host(raw.host) ? std::optional(raw) : std::nullopt;
+  return raw;
+}
+
+std::optional<RawUrl> split_url(std::string_view url) {
+  const auto raw = split_loosely(url);
+  const bool is_valid = raw && std::ranges::all_of(raw->port, is_digit) && is_host(raw->host);
+  return is_valid ? raw : std::nullopt;
 }
 
 /// `url` before its question mark, and after it.
@@ -153,8 +160,11 @@ std::vector<std::string_view> query_parts(std::string_view query) {
   return parts;
 }
 
-/// The name of a part "name=value" of a query, in lower case.
-std::string name_of(std::string_view part) { return to_lower(part.substr(0, part.find('='))); }
+/// The name of a part "name=value" of a query, in lower case, whatever is written as %XX.
+std::string name_of(std::string_view part) {
+  const std::string_view name = part.substr(0, part.find('='));
+  return to_lower(percent_decoded(name).value_or(std::string(name)));
+}
 
 bool names(const std::vector<std::string_view>& parts, std::string_view name) {
   return std::ranges::any_of(parts, [&](std::string_view part) { return name_of(part) == name; });
@@ -321,7 +331,7 @@ std::optional<std::string> rebased_url(std::string_view url, std::string_view fr
 }
 
 std::string unsigned_url(std::string_view url) {
-  const auto raw = is_remote_url(url) && !is_object_url(url) ? split_url(url) : std::nullopt;
+  const auto raw = is_remote_url(url) && !is_object_url(url) ? split_loosely(url) : std::nullopt;
   if (!raw) return std::string(url);
   std::string plain = scheme_of(url) + "://" + std::string(raw->host);
   if (!raw->port.empty()) (plain += ':') += raw->port;

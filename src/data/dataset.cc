@@ -30,8 +30,9 @@ Index::Lookup lookup_of(const Dataset::Options& options) {
 
 std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
                                     const Dataset::Options& options) {
-  if (const Index::Lookup asked = lookup_of(options);
-      asked != Index::Lookup() && asked != index->lookup()) {
+  const Index::Lookup asked = lookup_of(options), &found = index->lookup();
+  if (asked != Index::Lookup() &&
+      (asked.root != found.root || asked.accept_times != found.accept_times)) {
     throw InvalidArgument("the index was opened with other options for finding its shards",
                           in_quotes(index->path()),
                           "give root and accept_times to Index::open (Index::Lookup)");
@@ -73,10 +74,15 @@ Dataset Dataset::open(const std::string& path, const Options& options) {
 }
 
 Dataset Dataset::open_sources(const std::vector<std::string>& sources, const Options& options) {
-  const std::string index = std::ranges::all_of(sources, names_an_index)
-                                ? index_for(sources)
-                                : index_for(sources, Impl::index_cache_of(options));
-  return Dataset(Index::open(index, lookup_of(options)), options);
+  Index::Lookup lookup = lookup_of(options);
+  IndexCacheOptions how;
+  if (!std::ranges::all_of(sources, names_an_index)) how = Impl::index_cache_of(options);
+  how.on_sources = [&, before = std::move(how.on_sources)](const SourceList& list) {
+    if (before) before(list);
+    lookup.urls = list.shards;
+  };
+  const std::string index = index_for(sources, how);
+  return Dataset(Index::open(index, lookup), options);
 }
 
 Dataset::Dataset(std::shared_ptr<const Index> index) : Dataset(std::move(index), Options{}) {}

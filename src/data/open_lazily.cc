@@ -64,7 +64,12 @@ Dataset Dataset::open_lazily(const std::string& descriptor, const Options& optio
   }
   const auto is_local = [](const std::string& shard) { return !is_fetched_url(shard); };
   if (std::ranges::any_of(sources.shards, is_local)) return open(descriptor, options);
-  if (const auto index = detail::find_current_index(sources, how)) return open(*index, options);
+  if (const auto index = detail::find_current_index(sources, how)) {
+    return Dataset(Index::open(*index, {.root = options.root,
+                                        .accept_times = options.accept_times,
+                                        .urls = sources.shards}),
+                   options);
+  }
   require_no_index_needed(name, options);
 
   DistinctShards distinct;

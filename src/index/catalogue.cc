@@ -11,6 +11,7 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "index/rows.h"
+#include "index/url_base.h"
 #include "index/word_list.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
@@ -100,6 +101,7 @@ void for_each_field(Meta& meta, const Visit& visit) {
   visit("has_hashes", summary.content.hashes);
   visit("keys_are_unique", summary.content.unique_keys);
   visit("part", summary.part);
+  visit("url_base", summary.url_base);
   visit("sources", meta.sources);
   visit("num_shards", summary.num_shards);
   visit("num_samples", summary.num_samples);
@@ -243,7 +245,7 @@ void Catalogue::require_version_and_schema() {
   if (const auto version = first_integer(db_, "PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(path_), kRebuild);
+                          in_quotes(path_), kRebuildFromSources);
   }
   sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string& expected : schema()) {
@@ -265,6 +267,9 @@ void Catalogue::read_meta() {
   if (meta_.table_file.empty() || meta_.table_file.find('/') != std::string::npos) {
     damaged(path_, "its table's name is wrong");
   }
+  if (!meta_.summary.url_base.empty() && !is_url_base(meta_.summary.url_base)) {
+    damaged(path_, "the base of its URLs is wrong");
+  }
 }
 
 Index::Shard Catalogue::shard(std::uint64_t shard) const {
@@ -277,8 +282,15 @@ Index::Shard Catalogue::shard(std::uint64_t shard) const {
   auto info = read_row<Index::Shard>(select, shard, path_);
   select.reset();
   info.number = shard;
+  complete(info);
   info.path = info.url;
   return info;
+}
+
+void Catalogue::complete(Index::Shard& row) const {
+  auto whole = from_base(row.url, meta_.summary.url_base);
+  if (!whole) damaged(path_, "a shard's URL is relative, and there is no base");
+  row.url = *std::move(whole);
 }
 
 template <class Row>
@@ -310,7 +322,7 @@ void Catalogue::validate() const {
     sqlite::Statement check = db_.prepare("PRAGMA quick_check(1)");
     if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
   }
-  first_rows<Index::Shard>(meta_.summary.num_shards);
+  for (Index::Shard& row : first_rows<Index::Shard>(meta_.summary.num_shards)) complete(row);
   fields();
   skipped(UINT64_MAX);
 }
@@ -339,8 +351,9 @@ void CatalogueWriter::Table<Row>::add(const Row& row) {
   ++num_rows;
 }
 
-CatalogueWriter::CatalogueWriter(const std::string& path)
-    : file_(path),
+CatalogueWriter::CatalogueWriter(const std::string& path, std::string url_base)
+    : url_base_(std::move(url_base)),
+      file_(path),
       db_(std::make_unique<sqlite::Database>(sqlite::Database::create(file_.temporary_path()))) {
   db_->execute("PRAGMA application_id = " + std::to_string(kApplicationId));
   db_->execute("PRAGMA user_version = " + std::to_string(kIndexVersion));
@@ -351,13 +364,17 @@ CatalogueWriter::CatalogueWriter(const std::string& path)
   skipped_.open(*db_);
 }
 
-void CatalogueWriter::add_shard(const Index::Shard& shard) { shards_.add(shard); }
+void CatalogueWriter::add_shard(Index::Shard shard) {
+  shard.url = below_base(shard.url, url_base_);
+  shards_.add(shard);
+}
 void CatalogueWriter::add_field(const Index::Summary::Field& field) { fields_.add(field); }
 void CatalogueWriter::add_skipped(const Index::SkippedMember& skipped) { skipped_.add(skipped); }
 
-void CatalogueWriter::finish(const CatalogueMeta& meta) {
+void CatalogueWriter::finish(CatalogueMeta meta) {
   MetaRows rows;
-  for_each_field(meta, MetaWriter{rows});
+  meta.summary.url_base = url_base_;
+  for_each_field(std::as_const(meta), MetaWriter{rows});
   rows["checksum"] = meta_checksum(rows);
   {
     sqlite::Statement insert = db_->prepare("INSERT INTO meta VALUES (?, ?)");

@@ -20,7 +20,8 @@ namespace shardwise {
 // kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name,
 // and never changed; its rename to the index's path is the moment at which an index exists.
 //
-//   meta     one row a name: which table, how it was built, the totals, and `checksum`
+//   meta     one row a name: which table, how it was built, what the shards' URLs have in common,
+//            the totals, and `checksum`
 //   shards   one row a shard                  | of each row `checksum` is over all else of it, and
 //   fields   one row a field                  | `meta` says how many there are: rows.h
 //   skipped  one row a member that was left out
@@ -31,6 +32,10 @@ namespace shardwise {
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
 /// The remedy in errors about an index that cannot be used.
 inline constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
+/// The same for one of another version, which does not tell its sources.
+inline constexpr std::string_view kRebuildFromSources =
+    "build the index again, and name its shards: `shardwise index -o INDEX SOURCE`; resume tokens "
+    "stay valid";
 
 /// Everything of a catalogue but its rows.
 struct CatalogueMeta {
@@ -40,7 +45,9 @@ struct CatalogueMeta {
   /// The words by which the shards were named, where these may stand for others later (see
   /// SourceList); relative to the index's directory as shards' urls are.
   std::vector<std::string> sources;
-  Index::Summary summary;  ///< but for its fields
+  /// But for its fields. Rows are stored relative to its `url_base` (UrlBase); in memory their urls
+  /// are whole.
+  Index::Summary summary;
 };
 
 /// An opened catalogue. Internally synchronised.
@@ -57,7 +64,7 @@ class Catalogue {
   /// The file itself, mapped.
   std::string_view bytes() const noexcept { return file_.bytes(); }
   const FileIdentity& identity() const noexcept { return file_.identity(); }
-  /// Its path is its url as it is stored. REQUIRES: shard < meta().summary.num_shards.
+  /// Its url is whole, and its path is its url. REQUIRES: shard < meta().summary.num_shards.
   Index::Shard shard(std::uint64_t shard) const;
   std::vector<Index::Summary::Field> fields() const;
   /// At most `limit` of them.
@@ -71,6 +78,8 @@ class Catalogue {
   void read_meta() SHARDWISE_REQUIRES(mutex_);
   template <class Row>
   std::vector<Row> first_rows(std::uint64_t count) const;
+  /// Makes the row's url whole. Errors: CorruptIndex.
+  void complete(Index::Shard& row) const;
 
   std::string path_;
   MappedFile file_;
@@ -83,15 +92,17 @@ class Catalogue {
 /// Writes a catalogue; nothing exists until commit(). One thread.
 class CatalogueWriter {
  public:
-  explicit CatalogueWriter(const std::string& path);
+  /// @param url_base  what shards' URLs are stored relative to, or nothing.
+  CatalogueWriter(const std::string& path, std::string url_base);
 
   const File& file() noexcept { return file_.file(); }
 
-  void add_shard(const Index::Shard& shard);
+  /// Its url is whole.
+  void add_shard(Index::Shard shard);
   void add_field(const Index::Summary::Field& field);
   void add_skipped(const Index::SkippedMember& skipped);
-  /// Writes what is left and syncs it: there is room for all of it.
-  void finish(const CatalogueMeta& meta);
+  /// Writes what is left and syncs it: there is room for all of it. The base is the writer's.
+  void finish(CatalogueMeta meta);
   /// The moment at which the index exists.
   void commit() { file_.commit(); }
 
@@ -105,6 +116,7 @@ class CatalogueWriter {
     void add(const Row& row);
   };
 
+  const std::string url_base_;
   AtomicFile file_;
   std::unique_ptr<sqlite::Database> db_;
   Table<Index::Shard> shards_;

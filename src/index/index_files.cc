@@ -59,7 +59,7 @@ void IndexFiles::check_table() {
   if (h.version != kIndexVersion) {
     throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(table_path()), kRebuild);
+                          in_quotes(table_path()), kRebuildFromSources);
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
   const Index::Summary& summary = catalogue_->meta().summary;
@@ -221,13 +221,14 @@ std::string resolve_url(const std::string& home, const std::string& url) {
 }
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {
-  if (is_fetched_url(path)) return path;
+  if (is_fetched_url(path)) return unsigned_url(path);
   const fs::path absolute = normal_absolute_path(path);
   const fs::path home = normal_absolute_path(directory_of(index_path));
   const fs::path relative = absolute.lexically_relative(home);
   if (relative.empty() || *relative.begin() == "..") return absolute.string();
-  // A file may be called "pipe:x.tar".
-  return is_fetched_url(relative.string()) ? "./" + relative.string() : relative.string();
+  // A file may be called "pipe:x.tar", or ":x.tar" as what lies below a base of URLs is stored.
+  const std::string text = relative.string();
+  return is_fetched_url(text) || text.starts_with(':') ? "./" + text : text;
 }
 
 }  // namespace shardwise

@@ -67,8 +67,8 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
 /// The path under which a shard's stored url is looked for. `home` is the directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// How the path of a shard is stored: relative to the index's directory if it lies below it, so
-/// that the two can be moved together; absolute otherwise; a URL as it is. See normal_path for
-/// "..".
+/// that the two can be moved together; absolute otherwise; a URL without user, password and
+/// signature (unsigned_url). See normal_path for "..".
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

@@ -34,7 +34,7 @@ namespace shardwise::detail {
 // range) when the shard is first touched, so that opening costs the same for any number of samples.
 
 /// The version of the format, of table and catalogue, that this library writes and reads.
-inline constexpr std::uint32_t kIndexVersion = 3;
+inline constexpr std::uint32_t kIndexVersion = 4;
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
 /// Member data in tar archives starts at multiples of this, so offsets are stored in these units.
 inline constexpr std::uint64_t kTarBlockBytes = 512;

@@ -32,6 +32,10 @@ bool goes_up(const std::string& url) { return ("/" + url + "/").find("/../") != 
 
 ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup)
     : home_(std::move(home)) {
+  for (const std::string& url : lookup.urls) {
+    std::string plain = unsigned_url(url);
+    if (plain != url) urls_.emplace(std::move(plain), url);
+  }
   if (lookup.root.empty()) return;
   if (is_fetched_url(lookup.root)) {
     refuse<Unsupported>("shards are looked for below a folder, not a URL", lookup.root);
@@ -61,7 +65,10 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
 }
 
 std::string ShardPlaces::path_of(const std::string& url) const {
-  if (root_.empty()) return resolve_url(home_, url);
+  if (root_.empty()) {
+    const auto now = urls_.find(url);
+    return now != urls_.end() ? now->second : resolve_url(home_, url);
+  }
   if (is_absolute(url)) return root_ + url.substr(shared_.size());
   return root_ + (url.starts_with("./") ? url.substr(2) : url);
 }

@@ -11,13 +11,14 @@
 namespace shardwise {
 
 Assembly::Assembly(const std::string& path, const Index::Content& content,
-                   const std::optional<Index::Part>& part, std::vector<std::string> sources,
-                   bool is_secret, AtomicFile& table)
-    : table_(path, table), catalogue_(path), sources_(std::move(sources)) {
+                   const std::optional<Index::Part>& part, const std::string& url_base,
+                   std::vector<std::string> sources, bool is_secret, AtomicFile& table)
+    : table_(path, table), catalogue_(path, url_base), sources_(std::move(sources)) {
   if (is_secret) make_private(catalogue_.file());
   set_mode_as(catalogue_.file(), table.file());
   summary_.content = content;
   summary_.part = part;
+  summary_.url_base = url_base;
 }
 
 std::uint64_t Assembly::append(ShardPart& part) {

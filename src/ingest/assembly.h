@@ -19,12 +19,13 @@ namespace shardwise {
 /// Puts shards' parts one behind the other into new index files.
 class Assembly {
  public:
+  /// @param url_base   what the shards' URLs have in common (UrlBase).
   /// @param sources    the words that the shards were named by, as the index keeps them.
   /// @param is_secret  nobody but its owner is to read the index.
   /// @param table      an unfinished table, perhaps with the first parts in it.
   Assembly(const std::string& path, const Index::Content& content,
-           const std::optional<Index::Part>& part, std::vector<std::string> sources, bool is_secret,
-           AtomicFile& table);
+           const std::optional<Index::Part>& part, const std::string& url_base,
+           std::vector<std::string> sources, bool is_secret, AtomicFile& table);
 
   /// Appends a part, whose row has its url. @return where its segment lies in the table.
   std::uint64_t append(ShardPart& part);

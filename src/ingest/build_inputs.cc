@@ -1,5 +1,6 @@
 #include "ingest/build_inputs.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
+#include "index/url_base.h"
 #include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
@@ -109,21 +111,17 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
 /// are looked for again. Empty if a path would be taken for a pattern.
 std::vector<std::string> words_of_paths(const std::string& index_path,
                                         const std::vector<std::string>& shards) {
-  std::vector<std::string> words;
-  for (const std::string& shard : shards) {
-    if (!is_fetched_url(shard) && is_pattern(shard)) return {};
-    words.push_back(kept_word(index_path, shard));
-  }
-  return words;
+  const bool has_pattern = std::ranges::any_of(
+      shards, [](const std::string& shard) { return !is_fetched_url(shard) && is_pattern(shard); });
+  return has_pattern ? std::vector<std::string>() : kept_words(index_path, shards);
 }
 
-/// The rows of an index, by url; by one that is signed without its signature, so that a shard is
-/// known when it is signed anew.
+/// The rows of an index, by url.
 std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor) {
   std::unordered_map<std::string, Index::Shard> rows;
   for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
     Index::Shard row = donor.files.catalogue().shard(i);
-    std::string url = unsigned_url(row.url);
+    std::string url = row.url;
     rows.emplace(std::move(url), std::move(row));
   }
   return rows;
@@ -186,6 +184,12 @@ const std::string& url_of(const Source& source) {
   return reuse != nullptr ? reuse->row.url : std::get<Rescan>(source).url;
 }
 
+std::string url_base_of(const std::vector<Source>& sources) {
+  UrlBase base;
+  for (const Source& source : sources) base.add(url_of(source));
+  return base.text();
+}
+
 std::uint64_t size_of(const Source& source) {
   const auto* const reuse = std::get_if<Reuse>(&source);
   return reuse != nullptr ? reuse->row.size_bytes : std::get<Rescan>(source).size_bytes;
@@ -216,7 +220,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
     inputs.part = {options.part->number, options.part->count, shards.size(),
                    hash_of_list(path, shards)};
   }
-  for (const std::string& word : options.sources) inputs.words.push_back(kept_word(path, word));
+  inputs.words = kept_words(path, options.sources);
   inputs.old = open_old_index(path);
   const ReusableIndex* const old = inputs.old.get();
   const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
@@ -247,19 +251,19 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   // there; and the one that the old index had by it may have moved to another name.
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
-    const auto had = old_rows.find(unsigned_url(source.url));
+    const auto had = old_rows.find(source.url);
     if (had == old_rows.end()) {
       inputs.sources.emplace_back(std::move(source));
     } else if (can_reuse && is_unchanged(*old, had->second, source, options)) {
       inputs.sources.emplace_back(reuse_of(*old, had->second, source));
       old_rows.erase(had);
     } else {
-      named_again.push_back(unsigned_url(source.url));
+      named_again.push_back(source.url);
       inputs.sources.emplace_back(std::move(source));
     }
   }
   for (const std::string& shard : inputs.missing) {
-    named_again.push_back(unsigned_url(url_of_path(path, shard)));
+    named_again.push_back(url_of_path(path, shard));
   }
   if (can_reuse) recognise(*old, options.accept_times, inputs.sources, old_rows);
   for (const std::string& url : named_again) old_rows.erase(url);

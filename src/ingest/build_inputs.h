@@ -38,6 +38,8 @@ using Source = std::variant<Rescan, Reuse>;
 
 const std::string& url_of(const Source& source);
 std::uint64_t size_of(const Source& source);
+/// The folder that the URLs of all remote ones have in common: see UrlBase.
+std::string url_base_of(const std::vector<Source>& sources);
 
 /// True if the shard is known to be still the one that was scanned when it had this row.
 bool is_same(const Index::Shard& row, const Rescan& now);

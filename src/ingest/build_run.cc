@@ -82,6 +82,8 @@ class BuildRun {
   }
 
  private:
+  /// True if a URL has a query that may be one, or is a command. What is known to be one, the index
+  /// does not keep.
   bool holds_secrets() const {
     const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
     return std::any_of(inputs_.words.begin(), inputs_.words.end(), is_secret) ||
@@ -148,8 +150,8 @@ class BuildRun {
   /// Scans on all threads, and appends the parts in shard order.
   void assemble(BuildJournal& journal) {
     const std::vector<Source>& sources = inputs_.sources;
-    Assembly assembly(path_, content_, inputs_.part, inputs_.words, holds_secrets(),
-                      journal.begin_table(sources));
+    Assembly assembly(path_, content_, inputs_.part, url_base_of(sources), inputs_.words,
+                      holds_secrets(), journal.begin_table(sources));
     const unsigned wanted = options_.threads.value_or(num_threads());
     const auto threads = static_cast<unsigned>(std::min<std::size_t>(sources.size(), wanted));
     std::size_t next = 0;

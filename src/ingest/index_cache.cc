@@ -28,6 +28,7 @@
 #include "index/offset_table.h"
 #include "ingest/foreign_index.h"
 #include "ingest/glance.h"
+#include "ingest/kept_words.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
@@ -137,8 +138,8 @@ std::vector<std::string> absolute_words(const std::vector<std::string>& words) {
   return absolute;
 }
 
-/// The name of a source's index: of what was named, and of all that decides what an index of it
-/// holds.
+/// The name of a source's index: of what was named, in whatever way it is signed today, and of all
+/// that decides what an index of it holds.
 std::string name_of(const SourceList& sources, const Index::Content& content) {
   Hasher128 hasher;
   const auto add = [&](std::string_view text) {
@@ -153,11 +154,13 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   // Without words the list of shards is what was named, and such a list does not grow.
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
-  for (const std::string& word : has_words ? sources.sources : sources.shards) add(word);
+  const std::vector<std::string>& named = has_words ? sources.sources : sources.shards;
+  for (const std::string& word : words_without_secrets(named)) add(word);
   return to_string(hasher.digest());
 }
 
-/// True if the shard is the one that was indexed, as far as its first block can tell.
+/// True if the shard is the one that was indexed, as far as its first block can tell. Its path is
+/// as it was named now.
 bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
   if (!is_fetched_url(shard.path)) {
     const File file = File::open_read(shard.path);
@@ -175,7 +178,7 @@ bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
 bool is_current(const std::string& path, const std::vector<std::string>& shards,
                 const BuildOptions& build) try {
   if (::access(path.c_str(), F_OK) != 0) return false;
-  const std::shared_ptr<const Index> index = Index::open(path);
+  const std::shared_ptr<const Index> index = Index::open(path, {.urls = shards});
   if (index->num_shards() != shards.size() || index->content() != build.content) return false;
   for (std::uint64_t i = 0; i < index->num_shards(); ++i) {
     build.cancel.throw_if_cancelled();
@@ -370,6 +373,7 @@ std::string index_of_sources(const std::vector<std::string>& names,
   }
   const std::string folder = folder_of(options);
   SourceList sources = read_sources(names, options.build.remote);
+  if (options.on_sources) options.on_sources(sources);
   BuildOptions how = build_of(sources, options);
   if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
   for (const WidsDescriptor& descriptor : sources.descriptors) {

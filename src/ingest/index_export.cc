@@ -80,7 +80,8 @@ class TextFile {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-/// How a descriptor at `descriptor` names the file at `path`, so that it is found again.
+/// How a descriptor at `descriptor` names the file at `path`, so that it is found again: a URL
+/// without what is secret, as the index has it.
 std::string url_in(const std::string& descriptor, const std::string& path) {
   std::string url = url_of_path(descriptor, path);
   if (!is_utf8(url)) {
@@ -301,7 +302,7 @@ void write_wids_descriptor(const Index& index, const std::string& path,
   sweep_temporaries(path);
   TextFile out(path);
   if (std::any_of(shards.begin(), shards.end(), [](const Index::Shard& shard) {
-        return without_secrets(shard.path) != shard.path;
+        return without_secrets(shard.url) != shard.url;
       })) {
     out.make_private();
   }

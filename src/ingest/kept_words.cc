@@ -1,8 +1,14 @@
 #include "ingest/kept_words.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
 #include "base/file.h"
 #include "base/url.h"
 #include "ingest/source_names.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise {
 
@@ -10,6 +16,24 @@ bool is_pattern(const std::string& word) {
   return word.find_first_of(kPatternCharacters) != std::string::npos;
 }
 
+namespace {
+
+/// What a pattern in braces stands for; nothing if it is malformed.
+std::optional<std::vector<std::string>> expanded(const std::string& pattern) {
+  try {
+    return expand_braces(pattern);
+  } catch (const InvalidArgument&) {
+    return std::nullopt;
+  }
+}
+
+/// URLs without what is secret.
+std::vector<std::string> stripped(std::vector<std::string> urls) {
+  for (std::string& url : urls) url = unsigned_url(url);
+  return urls;
+}
+
+/// As url_of_path, where what comes before the first character of a pattern is a path.
 std::string kept_word(const std::string& index_path, const std::string& word) {
   if (is_fetched_url(word)) return word;
   if (!is_pattern(word)) return url_of_path(index_path, word);
@@ -19,6 +43,34 @@ std::string kept_word(const std::string& index_path, const std::string& word) {
   const std::string pattern = slash == std::string::npos ? word : word.substr(slash + 1);
   const std::string kept = url_of_path(index_path, folder);
   return kept == "." ? "./" + pattern : kept + (kept.ends_with('/') ? "" : "/") + pattern;
+}
+
+}  // namespace
+
+std::vector<std::string> words_without_secrets(const std::vector<std::string>& words) {
+  std::vector<std::string> plain;
+  for (const std::string& word : words) {
+    std::string bare = unsigned_url(word);
+    const bool holds_urls = word.find("://") != std::string::npos && !is_command_url(word);
+    if (!holds_urls || word.find('{') == std::string::npos) {
+      plain.push_back(std::move(bare));
+      continue;
+    }
+    const auto urls = expanded(word);
+    if (!urls || expanded(bare) == stripped(*urls)) {
+      plain.push_back(std::move(bare));
+    } else {
+      std::ranges::move(stripped(*urls), std::back_inserter(plain));
+    }
+  }
+  return plain;
+}
+
+std::vector<std::string> kept_words(const std::string& index_path,
+                                    const std::vector<std::string>& words) {
+  std::vector<std::string> kept = words_without_secrets(words);
+  for (std::string& word : kept) word = kept_word(index_path, word);
+  return kept;
 }
 
 std::vector<std::string> words_from_here(const IndexFiles& index) {

@@ -70,8 +70,7 @@ std::vector<std::string> common_words(const std::string& path,
                                       const std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::vector<std::string> common;
   for (const auto& part : parts) {
-    std::vector<std::string> words = words_from_here(part->files);
-    for (std::string& word : words) word = kept_word(path, word);
+    const std::vector<std::string> words = kept_words(path, words_from_here(part->files));
     if (part == parts.front()) common = words;
     if (words != common) return {};
   }

@@ -24,9 +24,7 @@ namespace shardwise {
 namespace {
 
 /// True if the place is a URL, in which bytes may be written as %XX.
-bool is_encoded(const std::string& place) {
-  return is_remote_url(place) && scheme_of(place) != "s3";
-}
+bool is_encoded(const std::string& place) { return is_remote_url(place) && !is_object_url(place); }
 
 /// A folder, a file or the beginning of URLs, in one spelling: without a slash at its end.
 std::string normal_place(const std::string& place) {
@@ -54,28 +52,31 @@ bool reads_otherwise(const std::string& folder, const std::string& pattern) {
          pattern.find_first_of(kGlobCharacters) != std::string::npos;
 }
 
-/// A relocation that was checked, in normal spelling.
+/// A relocation that was checked, in normal spelling. The index knows URLs without what is secret,
+/// so that is no part of `from`; of `to` it says how the shards are fetched now.
 class Move {
  public:
   explicit Move(const Relocation& relocation)
-      : from_(normal_place(relocation.from)), to_(normal_place(relocation.to)) {}
+      : from_(unsigned_url(normal_place(relocation.from))), to_(normal_place(relocation.to)) {}
 
   const std::string& from() const noexcept { return from_; }
   bool crosses_kinds() const { return is_remote_url(from_) != is_remote_url(to_); }
-  bool holds(const std::string& place) const { return lies_in(place, from_); }
+  bool holds(const std::string& place) const {
+    const bool is_of_urls = is_remote_url(from_) && is_remote_url(to_);
+    return is_of_urls ? rebased_url(place, from_, to_).has_value() : lies_in(place, from_);
+  }
   /// Where a place below `from` is now. Errors: InvalidArgument if that cannot be expressed.
   std::string apply(const std::string& place) const {
+    if (is_remote_url(from_) && is_remote_url(to_)) return *rebased_url(place, from_, to_);
     std::string rest = place.substr(from_.size());
-    if (is_encoded(from_) && !is_encoded(to_)) {
+    // A path is as the key of an object: its bytes stand for themselves.
+    if (is_remote_url(to_)) return *rebased_url("s3://x" + rest, "s3://x", to_);
+    if (is_encoded(from_)) {
       const auto decoded = percent_decoded(rest.substr(0, rest.find_first_of("?#")));
       if (!decoded) refuse(place);
       rest = *decoded;
-    } else if (!is_encoded(from_) && is_encoded(to_)) {
-      rest = percent_encoded(rest, "/");
     }
-    const bool is_folder = !is_remote_url(to_);
-    if (is_folder &&
-        ((rest + "/").find("/../") != std::string::npos || rest.find('\0') != std::string::npos)) {
+    if ((rest + "/").find("/../") != std::string::npos || rest.find('\0') != std::string::npos) {
       refuse(place);
     }
     return to_ + rest;
@@ -124,7 +125,8 @@ class Moves {
       });
       if (splits || (move != nullptr && move->crosses_kinds())) return {};
       if (move == nullptr) continue;
-      const std::string now = move->apply(folder);
+      const std::string now = unsigned_url(move->apply(folder));
+      if (is_encoded(now) && now.find('?') != std::string::npos) return {};
       if (reads_otherwise(now, word.substr(cut))) return {};
       word.replace(0, cut, pattern == std::string::npos ? now : now + "/");
     }
@@ -148,13 +150,13 @@ bool descriptors_name_others(const std::vector<std::string>& words,
   std::set<std::string> named;
   try {
     for (const std::string& shard : read_sources(words, remote).shards) {
-      named.insert(place_of(shard));
+      named.insert(unsigned_url(place_of(shard)));
     }
   } catch (const Error&) {
     return true;  // a descriptor that cannot be read any more names no shards
   }
   return std::any_of(sources.begin(), sources.end(), [&](const Source& source) {
-    return named.count(place_of(std::get<Reuse>(source).row.path)) == 0;
+    return named.count(unsigned_url(place_of(std::get<Reuse>(source).row.path))) == 0;
   });
 }
 
@@ -177,7 +179,7 @@ Relocation parse_relocation(const std::string& text, const Index& index) {
     });
   }
   if (possible.size() == 1) return possible[0];
-  throw InvalidArgument("the text is not a relocation", in_quotes(text),
+  throw InvalidArgument("the text is not a relocation", in_quotes(without_urls(text)),
                         "write OLD=NEW, where OLD is a folder or the beginning of a URL at which "
                         "the index has shards");
 }
@@ -252,7 +254,7 @@ BuildReport relocate_index(const std::string& index_path,
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
   if (!descriptors_name_others(words_now, inputs.sources, options.remote)) {
-    for (const std::string& word : words_now) inputs.words.push_back(kept_word(path, word));
+    inputs.words = kept_words(path, words_now);
   }
   return run_build(path, inputs, old.summary().content, options);
 }

@@ -37,7 +37,7 @@ bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool 
   const IndexFiles& files = inputs.old->files;
   const std::optional<File> table = hold_table(path, files);
   if (!table) return false;
-  CatalogueWriter catalogue(path);
+  CatalogueWriter catalogue(path, url_base_of(inputs.sources));
   if (is_secret) make_private(catalogue.file());
   try {
     set_mode_as(catalogue.file(), *table);

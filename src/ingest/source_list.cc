@@ -77,6 +77,47 @@ struct Folders {
 /// Some 100,000 names of the longest paths there are.
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
 
+/// What a brace with this body stands for; nothing if for itself.
+std::optional<std::vector<std::string>> brace_choices(const std::string& body,
+                                                      const std::string& pattern) {
+  if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
+    const std::string first = body.substr(0, dots);
+    const std::string last = body.substr(dots + 2);
+    const auto is_number = [](const std::string& s) {
+      return !s.empty() && s.size() <= 18 && s.find_first_not_of("0123456789") == std::string::npos;
+    };
+    if (!is_number(first) || !is_number(last)) {
+      throw InvalidArgument("the range is not one of two numbers", in_quotes(without_urls(pattern)),
+                            "write {000000..000146}");
+    }
+    const std::int64_t from = *parse_int64(first);
+    const std::int64_t to = *parse_int64(last);
+    if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
+      throw InvalidArgument("the range is empty, or has more than 10 million numbers",
+                            in_quotes(without_urls(pattern)),
+                            "write {000000..000146}, smaller number first");
+    }
+    const std::size_t width =
+        first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
+    std::vector<std::string> choices;
+    for (std::int64_t i = from; i <= to; ++i) {
+      std::string number = std::to_string(i);
+      if (number.size() < width) number.insert(0, width - number.size(), '0');
+      choices.push_back(std::move(number));
+    }
+    return choices;
+  }
+  if (body.find(',') == std::string::npos) return std::nullopt;
+  std::vector<std::string> choices;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t comma = body.find(',', begin);
+    choices.push_back(body.substr(begin, comma == std::string::npos ? comma : comma - begin));
+    if (comma == std::string::npos) return choices;
+    begin = comma + 1;
+  }
+}
+
 class Expander {
  public:
   explicit Expander(const RemoteAccess& remote) : remote_(remote) {}
@@ -273,82 +314,48 @@ class Expander {
     list_.shards.push_back(path);
   }
 
-  /// `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace with neither `..` nor `,` stands for itself.
-  static std::vector<std::string> expand_braces(const std::string& pattern) {
-    std::size_t open = pattern.find('{');
-    while (open != std::string::npos) {
-      const std::size_t close = pattern.find('}', open);
-      if (close == std::string::npos) {
-        throw InvalidArgument("a brace is not closed", in_quotes(without_secrets(pattern)),
-                              "write {000000..000146}");
-      }
-      const std::size_t inner_open = pattern.rfind('{', close);
-      const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
-      if (const auto choices = brace_choices(body, pattern)) {
-        std::vector<std::string> all;
-        for (const std::string& choice : *choices) {
-          const auto rest =
-              expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
-          if (all.size() + rest.size() > kMaxShards) {
-            throw InvalidArgument("there are more than 10 million shards",
-                                  in_quotes(without_secrets(pattern)), "check the range");
-          }
-          all.insert(all.end(), rest.begin(), rest.end());
-        }
-        return all;
-      }
-      open = pattern.find('{', close);
-    }
-    return {pattern};
-  }
-
-  static std::optional<std::vector<std::string>> brace_choices(const std::string& body,
-                                                               const std::string& pattern) {
-    if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
-      const std::string first = body.substr(0, dots);
-      const std::string last = body.substr(dots + 2);
-      const auto is_number = [](const std::string& s) {
-        return !s.empty() && s.size() <= 18 &&
-               s.find_first_not_of("0123456789") == std::string::npos;
-      };
-      if (!is_number(first) || !is_number(last)) {
-        throw InvalidArgument("the range is not one of two numbers",
-                              in_quotes(without_secrets(pattern)), "write {000000..000146}");
-      }
-      const std::int64_t from = *parse_int64(first);
-      const std::int64_t to = *parse_int64(last);
-      if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
-        throw InvalidArgument("the range is empty, or has more than 10 million numbers",
-                              in_quotes(without_secrets(pattern)),
-                              "write {000000..000146}, smaller number first");
-      }
-      const std::size_t width =
-          first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
-      std::vector<std::string> choices;
-      for (std::int64_t i = from; i <= to; ++i) {
-        std::string number = std::to_string(i);
-        if (number.size() < width) number.insert(0, width - number.size(), '0');
-        choices.push_back(std::move(number));
-      }
-      return choices;
-    }
-    if (body.find(',') == std::string::npos) return std::nullopt;
-    std::vector<std::string> choices;
-    std::size_t begin = 0;
-    for (;;) {
-      const std::size_t comma = body.find(',', begin);
-      choices.push_back(body.substr(begin, comma == std::string::npos ? comma : comma - begin));
-      if (comma == std::string::npos) return choices;
-      begin = comma + 1;
-    }
-  }
-
   const RemoteAccess& remote_;
   bool may_name_others_ = false;  ///< later: a directory, a glob or a descriptor is among them
   SourceList list_;
 };
 
 }  // namespace
+
+std::vector<std::string> expand_braces(const std::string& pattern) {
+  std::size_t open = pattern.find('{');
+  while (open != std::string::npos) {
+    const std::size_t close = pattern.find('}', open);
+    if (close == std::string::npos) {
+      throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
+                            "write {000000..000146}");
+    }
+    const std::size_t inner_open = pattern.rfind('{', close);
+    const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
+    if (const auto choices = brace_choices(body, pattern)) {
+      std::vector<std::string> all;
+      for (const std::string& choice : *choices) {
+        const auto rest =
+            expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
+        if (all.size() + rest.size() > kMaxShards) {
+          throw InvalidArgument("there are more than 10 million shards",
+                                in_quotes(without_urls(pattern)), "check the range");
+        }
+        all.insert(all.end(), rest.begin(), rest.end());
+      }
+      return all;
+    }
+    open = pattern.find('{', close);
+  }
+  return {pattern};
+}
+
+std::string without_urls(const std::string& text) {
+  const std::size_t url = text.find("://");
+  if (is_fetched_url(text) && text.find("://", url + 3) == std::string::npos) {
+    return redacted_url(text);
+  }
+  return url == std::string::npos ? text : text.substr(0, url + 3) + "***";
+}
 
 bool is_named_like_a_shard(const std::string& path) {
   const std::string name = to_lower(path);

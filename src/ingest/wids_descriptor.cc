@@ -163,9 +163,9 @@ struct Claim {
   Index::Shard shard;
 };
 
+/// One spelling of a path; of a URL without what is secret, as the index has it.
 std::string absolute_path(const std::string& path) {
-  if (is_fetched_url(path)) return path;
-  return normal_absolute_path(path);
+  return is_fetched_url(path) ? unsigned_url(path) : normal_absolute_path(path);
 }
 
 /// How the size that is claimed differs; empty if it does not, or none is.
@@ -289,6 +289,7 @@ void check_against_descriptor(const Index& index, const WidsDescriptor& descript
       std::string different = "is not in " + in_quotes(index.path());
       if (it != numbers.end()) {
         claims.push_back({&claimed, index.shard(it->second)});
+        if (is_fetched_url(claimed.path)) claims.back().shard.path = claimed.path;
         different =
             difference(claimed, claims.back().shard.size_bytes, claims.back().shard.num_samples);
       }

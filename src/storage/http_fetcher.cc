@@ -59,7 +59,13 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options) {
   const Url parsed = parse_url(url);
   const std::string& userinfo = parsed.userinfo;
   HttpTarget target{.url = canonical_url(url)};
-  target.login_remedy = "check user and password, or whether a signed URL has expired";
+  const bool says_who_asks =
+      !userinfo.empty() || unsigned_url(url) != url || !options.headers.empty();
+  target.login_remedy =
+      says_who_asks ? "check user and password, or whether a signed URL has expired"
+                    : "the URL has no password and no signature, and an index keeps none: say who "
+                      "asks (Fetchers::Options: moved, resolve, headers, netrc_file), or name the "
+                      "shards by s3:// with keys";
   const std::size_t colon = std::min(userinfo.find(':'), userinfo.size());
   const auto user = percent_decoded(std::string_view(userinfo).substr(0, colon));
   const auto password =

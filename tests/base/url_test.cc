@@ -134,6 +134,18 @@ TEST(UrlTest, SignaturesAreLeftOutOfWhatNamesAFile) {
       {"https://h/x.tar?Policy=a&Signature=b&Key-Pair-Id=c", "https://h/x.tar"},
       {"https://h/c/x.tar?sv=2022-11-02&st=a&se=b&sr=c&sp=r&sig=d%3D&snapshot=e",
        "https://h/c/x.tar?snapshot=e"},
+      {"https://h/x.tar?n=1&X%2DAmz-Date=1&x-amz-%53ignature=2", "https://h/x.tar?n=1"},
+  };
+  for (const auto& [url, plain] : cases) EXPECT_EQ(unsigned_url(url), plain);
+}
+
+TEST(UrlTest, SoArePatternsAndMalformedOnes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"https://u:p@{a,b}.h/{0..9}.tar?X-Amz-Date=1&X-Amz-Signature=2",
+       "https://{a,b}.h/{0..9}.tar"},
+      {"https://u:p@h/*.tar?sv=1&sig=2&n=3", "https://h/*.tar?n=3"},
+      {"https://u:p@a b:c/x.tar", "https://a b:c/x.tar"},
+      {"https://u:p@", "https://"},
   };
   for (const auto& [url, plain] : cases) EXPECT_EQ(unsigned_url(url), plain);
 }

@@ -114,7 +114,7 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
 /// Writes the catalogue of an index anew, with this url of its only shard.
 void set_url(const std::string& index, const std::string& url) {
   const IndexFiles files(index);
-  CatalogueWriter writer(index);
+  CatalogueWriter writer(index, "");
   Index::Shard row = files.catalogue().shard(0);
   row.url = url;
   writer.add_shard(row);

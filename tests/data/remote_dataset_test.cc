@@ -122,8 +122,8 @@ TEST_F(RemoteDatasetTest, NothingIsFetchedAgainWhenUrlsAreSignedAnew) {
   const auto urls = signed_at("2");
   const BuildReport report = build_index(index_path(), urls, {.remote = remote()});
   EXPECT_EQ(report.shards_scanned, 0U);
-  EXPECT_EQ(report.shards_moved, std::uint64_t{kShards});
-  EXPECT_EQ(Index::open(index_path())->shard(3).url, urls[3]);
+  EXPECT_EQ(report.shards_moved, 0U) << "the index knows them without signatures";
+  EXPECT_EQ(Index::open(index_path())->shard(3).url, plain[3]);
   read_all();
   EXPECT_EQ(total_gets(), gets);
 

@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/url.h"
 #include "index/offset_table.h"
 #include "index/rows.h"
 #include "index/segment_of.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
@@ -104,6 +106,56 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
     EXPECT_EQ(nlohmann::json::parse(lines[expected.size()]), index->find_all("d7/s3"));
     EXPECT_EQ(nlohmann::json::parse(lines[expected.size() + 1]), index->find_all("d39/s38"));
     EXPECT_EQ(lines[expected.size() + 2], "[]");
+  }
+}
+
+/// One shard of one sample, by any URL.
+class AnyUrl : public RemoteShards {
+ public:
+  State state(const std::string&) override {
+    return {.size_bytes = bytes_.size(), .validator = "\"v\""};
+  }
+  void read(const std::string&, const State&, std::uint64_t begin, std::optional<std::uint64_t> end,
+            const std::function<void(std::string_view)>& take) override {
+    take(std::string_view(bytes_).substr(begin, end.value_or(bytes_.size()) - begin));
+  }
+  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
+  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
+                     std::uint64_t) override {}
+
+ private:
+  const std::string bytes_ = TarBuilder().file("1.txt", "x").end().bytes();
+};
+
+TEST(IndexFormatTest, ThatReaderPutsUrlsTogether) {
+  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  const TempDir dir;
+  for (const char* name : {":odd.tar", "plain.tar"}) {
+    test::write_file(dir / name, TarBuilder().file("1.txt", name).end().bytes());
+  }
+  const std::vector<std::string> cases[] = {
+      {"https://me:pw@h/d/a/0.tar?X-Amz-Date=1&X-Amz-Signature=2", "https://h/d/b//1.tar?v=3"},
+      {"https://h/0.tar", "https://other/1.tar"},
+      {"s3://b/d/\xFF/0.tar", "s3://b/d/\xFF/\xFE.tar"},
+      {"https://h/d/0.tar", dir / ":odd.tar", "pipe:cat x.tar", dir / "plain.tar"}};
+  for (const std::vector<std::string>& shards : cases) {
+    build_index(dir / "u.idx", shards, {.remote = std::make_shared<AnyUrl>()});
+    const auto index = Index::open(dir / "u.idx");
+    const auto lines = test::run_python("tests/index/read_index.py", {index->path()});
+    ASSERT_EQ(lines.size(), shards.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (is_utf8(index->shard(i).url)) {
+        EXPECT_EQ(nlohmann::json::parse(lines[i])["url"], index->shard(i).url);
+      } else {
+        EXPECT_THAT(lines[i],
+                    HasSubstr("s3://b/d/\\udcff/" + std::string(i == 0 ? "0" : "\\udcfe")));
+      }
+      if (is_remote_url(shards[i])) {
+        EXPECT_EQ(index->shard(i).url, unsigned_url(shards[i]));
+      } else {
+        EXPECT_EQ(index->shard(i).path, shards[i]);
+      }
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 """Reads an index as docs/formats/index.md says, with nothing else: python3 read_index.py INDEX [KEY...]
 
-Prints one JSON line a sample: its key, its shard's url, its metadata, and of each member the field, offset, size and hash;
+Prints one JSON line a sample: its key, its shard's url (whole), its metadata, and of each member the field, offset, size and hash;
 then one a KEY: the numbers of the samples that have it.
 """
 
@@ -20,10 +20,14 @@ def require(truth, what):
         sys.exit("damaged: " + what)
 
 
+def as_bytes(value):
+    return value.encode() if isinstance(value, str) else value
+
+
 def pack(value):
     if isinstance(value, int):
         return struct.pack("<q", value)
-    data = value.encode() if isinstance(value, str) else value
+    data = as_bytes(value)
     return struct.pack("<Q", len(data)) + data
 
 
@@ -40,9 +44,9 @@ class Index:
         path = os.path.realpath(path)
         self.db = sqlite3.connect("file:" + path.replace("?", "%3f").replace("#", "%23") + "?mode=ro&immutable=1", uri=True)
         require(self.db.execute("PRAGMA application_id").fetchone()[0] == 0x53445731, "application_id")
-        require(self.db.execute("PRAGMA user_version").fetchone()[0] == 3, "user_version")
+        require(self.db.execute("PRAGMA user_version").fetchone()[0] == 4, "user_version")
         self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
-        others = sorted((n.encode(), v.encode()) for n, v in self.meta.items() if n != "checksum")
+        others = sorted((as_bytes(n), as_bytes(v)) for n, v in self.meta.items() if n != "checksum")
         require("%032x" % hash128(b"".join(pack(n) + pack(v) for n, v in others)) == self.meta["checksum"], "meta")
         self.shards = self.rows("shards", int(self.meta["num_shards"]))
         self.fields = self.rows("fields", int(self.meta["num_fields"]))
@@ -51,7 +55,7 @@ class Index:
             self.table = mmap.mmap(table.fileno(), 0, access=mmap.ACCESS_READ)
         (magic, version, self.bits, size, self.num_shards, self.num_samples, _, directory, hints, self.keys, _, _,
          directory_sum, segments_sum, keys_sum, _, _, header_sum) = struct.unpack_from("<8sII7QII6Q", self.table)
-        require(magic == b"SHARDWT\n" and version == 3 and size == len(self.table), "table header")
+        require(magic == b"SHARDWT\n" and version == 4 and size == len(self.table), "table header")
         require("%016x" % header_sum == self.meta["table_checksum"], "another table")
         self.entries = [struct.unpack_from("<3Q", self.table, directory + 24 * i) for i in range(self.num_shards + 1)]
         require(hash64(self.table[:120]) == header_sum, "header checksum")
@@ -106,10 +110,15 @@ class Index:
                              hashes[j] if hashes else None] for j in range(samples[2 * i], samples[2 * i + 2])],
             }
 
+    def url(self, shard):
+        base, url = as_bytes(self.meta["url_base"]), as_bytes(self.shards[shard][1])
+        require(base or not url.startswith(b":"), "url")
+        return text(base + url[1:] if url.startswith(b":") else url)
+
     def samples(self):
         for shard in range(self.num_shards):
             for sample in self.segment(shard):
-                yield {"url": self.shards[shard][1], **sample}
+                yield {"url": self.url(shard), **sample}
 
     def find(self, key):
         key = os.fsencode(key)

@@ -477,7 +477,7 @@ TEST(JournalTest, IsPrivateAsTheIndexIs) {
   const unsigned usual = mode_of("train-000000.tar");
   ASSERT_NE(usual, 0600U) << "the umask hides what is tested";
   BuildOptions secret;
-  secret.sources = {"http://me:hush@host/a.tar"};
+  secret.sources = {"http://host/a.tar?token=hush"};
   build_and_be_killed(dir / "t.idx", shards, secret, 2);
   EXPECT_EQ(mode_of("t.idx.journal"), 0600U);
   EXPECT_EQ(mode_of("t.idx.journal.table"), 0600U);

@@ -286,14 +286,15 @@ void run_sql(const std::string& path, const std::string& sql) {
 }
 
 TEST(IndexDamageTest, AnotherFormatVersionIsSaidSo) {
-  for (const char* version : {"0", "1", "2", "999"}) {
+  for (const char* version : {"0", "1", "2", "3", "999"}) {
     const Made made;
     run_sql(made.index, std::string("PRAGMA user_version = ") + version);
     EXPECT_EQ(test::error_code([&] { Index::open(made.index); }), ErrorCode::kVersionMismatch);
     const std::string text = test::error_text([&] { Index::open(made.index); });
     EXPECT_THAT(text, HasSubstr(std::string("the index has format version ") + version +
-                                ", this library reads version 3"));
-    EXPECT_THAT(text, HasSubstr("build the index again"));
+                                ", this library reads version 4"));
+    EXPECT_THAT(text, HasSubstr("build the index again, and name its shards: `shardwise index -o "
+                                "INDEX SOURCE`; resume tokens stay valid"));
     EXPECT_EQ(build_index(made.index, made.shards, made.options).shards_scanned, 3U)
         << "and it can be";
     EXPECT_TRUE(read_all(made.index));

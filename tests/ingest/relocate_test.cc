@@ -563,11 +563,27 @@ TEST_F(RelocateToServerTest, AUrlCannotLeadOutOfTheFolder) {
               HasSubstr("the URL has no path below a folder"));
 }
 
-TEST_F(RelocateToServerTest, SecretsMakeTheFilesPrivate) {
+TEST_F(RelocateToServerTest, SecretsOfTheNewPlaceAreUsedAndNotKept) {
   for (const auto& [url, bytes] : std::map(server_->files)) {
-    if (url.starts_with("https://")) server_->files["https://me:pw@" + url.substr(8)] = bytes;
+    if (!url.starts_with("https://")) continue;
+    server_->files["https://me:pw@" + url.substr(8) + "?sv=1&sig=pw"] = bytes;
+    server_->files.erase(url);
   }
-  relocate(folder("old"), "https://me:pw@host/d");
+  relocate(folder("old"), "https://me:pw@host/d?sv=1&sig=pw");
+  EXPECT_EQ(Index::open(index())->shard(1).url, "https://host/d/a%20b.tar");
+  EXPECT_EQ(Index::open(index())->summary().url_base, "https://host/d/");
+  relocate("https://you:pw@HOST:443/d/?sv=2&sig=pw", "s3://bucket/d", false);
+  EXPECT_EQ(Index::open(index())->shard(1).url, "s3://bucket/d/a b.tar");
+  for (const auto& entry : fs::directory_iterator(home_.path())) {
+    EXPECT_THAT(read_file(entry.path()), Not(HasSubstr("pw"))) << entry.path();
+  }
+}
+
+TEST_F(RelocateToServerTest, WhatMayBeSecretMakesTheFilesPrivate) {
+  for (const auto& [url, bytes] : std::map(server_->files)) {
+    if (url.starts_with("https://")) server_->files[url + "?token=pw"] = bytes;
+  }
+  relocate(folder("old"), "https://host/d?token=pw");
   for (const auto& entry : fs::directory_iterator(home_.path())) {
     EXPECT_EQ(fs::status(entry).permissions(), fs::perms::owner_read | fs::perms::owner_write)
         << entry.path();

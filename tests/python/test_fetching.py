@@ -30,7 +30,9 @@ class Asking(http.server.SimpleHTTPRequestHandler):
         self.asked.append(self.path)
         if self.headers["Authorization"] == "Bearer sesame":
             return True
-        self.send_error(401)
+        if self.path.endswith("&X-Amz-Signature=sesame"):
+            return True
+        self.send_error(403 if "Authorization" not in self.headers else 401)
         return False
 
     def do_GET(self) -> None:
@@ -67,7 +69,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def test_the_cache_says_who_asks(server: Server, tmp_path: Path) -> None:
     index, shard = tmp_path / "x.idx", server.url + "/train-000000.tar"
-    with pytest.raises(FetchError, match="HTTP status 401"):
+    with pytest.raises(FetchError, match="HTTP status 403"):
         shardwise.index(index, shard)
     (tmp_path / "token").write_text("sesame\n")
     for options in (
@@ -102,6 +104,41 @@ def test_shards_are_found_where_they_are_today(server: Server, tmp_path: Path) -
     assert len(shardwise.open(index, cache=signing)[4].key) > 0
     assert set(asked) == {old + "/train-000000.tar"}
     assert server.asked[-1] == "/train-000000.tar?signature=sesame"
+
+
+def test_signed_urls_are_fetched_as_they_are_and_not_kept(server: Server, tmp_path: Path) -> None:
+    plain = server.url + "/train-000000.tar"
+
+    def signed(day: int) -> str:
+        return f"{plain}?X-Amz-Date={day}&X-Amz-Signature=sesame"
+
+    index = tmp_path / "x.idx"
+    assert shardwise.index(index, signed(1)).shards_scanned == 1
+    again = shardwise.index(index, signed(2))
+    assert (again.shards_scanned, again.shards_moved) == (0, 0)
+
+    data = shardwise.open(signed(3), index_directory=tmp_path / "kept", cache=tmp_path / "a")
+    assert len(data[4].key) > 0
+    again_there = pickle.loads(pickle.dumps(data))
+    assert again_there[4].key == data[4].key
+    other = shardwise.open(signed(4), index_directory=tmp_path / "kept", cache=tmp_path / "b")
+    assert other[4].key == data[4].key
+    assert other.path == data.path  # one index, however it is signed
+
+    data = shardwise.open(index, cache=tmp_path / "c")
+    assert data.shards[0].path == plain
+    assert data.info.url_base == server.url + "/"
+    with pytest.raises(FetchError, match=r"HTTP status 403.*an index keeps none: say who asks "
+                       r"\(ShardCache: url_base, resolve, http_headers, netrc_file\)"):
+        data[4]
+    cache = shardwise.ShardCache(
+        str(tmp_path / "d"),
+        url_base={data.info.url_base: server.url + "?X-Amz-Date=5&X-Amz-Signature=sesame"},
+    )
+    assert shardwise.open(index, cache=cache)[4].key == other[4].key
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"sesame" not in path.read_bytes(), path
 
 
 AGAIN = """

@@ -219,10 +219,21 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   for (const int status : {400, 401, 403, 404, 410}) {
     const std::string url = serve({.body = "x", .statuses = {status}});
     const int before = server_.gets("/x.tar");
-    EXPECT_THAT(text_of({.url = url}),
-                StartsWith("cannot fetch: '" + url + "' (HTTP status " + std::to_string(status) +
-                           ", after 1 attempt); check "));
+    EXPECT_THAT(
+        text_of({.url = url}),
+        StartsWith("cannot fetch: '" + url + "' (HTTP status " + std::to_string(status) +
+                   ", after 1 attempt); " +
+                   (status == 401 || status == 403 ? "the URL has no password" : "check ")));
     EXPECT_EQ(server_.gets("/x.tar"), before + 1);
+  }
+  // What says who asks is wrong, or not: the advice goes by that.
+  const std::string url = server_.url("/x.tar");
+  std::string with_password = url;
+  with_password.insert(url.find("//") + 2, "me:wrong@");
+  for (const std::string& asked : {with_password, url + "?X-Amz-Date=1&X-Amz-Signature=2"}) {
+    serve({.body = "x", .statuses = {403}});
+    EXPECT_THAT(text_of({.url = asked}),
+                HasSubstr("; check user and password, or whether a signed URL has expired"));
   }
   EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kNotFound);
   EXPECT_THAT(error_text([&] { fetchers_.stat({.url = server_.url("/none")}); }),

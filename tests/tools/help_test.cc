@@ -139,14 +139,14 @@ TEST(VersionTest, NamesAlgorithmsFormatsAndLibraries) {
   const std::string text = shardwise_output({"--version"});
   EXPECT_EQ(lines_of(text)[0], "shardwise " SHARDWISE_VERSION);
   EXPECT_THAT(text,
-              AllOf(HasSubstr("permutation 1"), HasSubstr("index 3"), HasSubstr("resume token 2"),
+              AllOf(HasSubstr("permutation 1"), HasSubstr("index 4"), HasSubstr("resume token 2"),
                     HasSubstr("checkpoint 2"), HasSubstr("sqlite 3."), HasSubstr("curl "),
                     HasSubstr("libarchive "), HasSubstr("shardwise-train has it")));
   EXPECT_EQ(shardwise_output({"-V"}), text);
   EXPECT_EQ(shardwise_output({"version"}), text);
   const auto json = nlohmann::json::parse(shardwise_output({"version", "--json"}));
   EXPECT_EQ(json["version"], SHARDWISE_VERSION);
-  EXPECT_EQ(json["formats"]["index"], 3);
+  EXPECT_EQ(json["formats"]["index"], 4);
   EXPECT_EQ(json["algorithms"]["epoch_order"], 1);
   EXPECT_THAT(json["libraries"]["sqlite"].get<std::string>(), StartsWith("3."));
 }

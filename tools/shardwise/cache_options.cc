@@ -161,37 +161,47 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
        .group_shared = arguments.group_shared});
 }
 
-Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
+namespace {
+
+Dataset open_by(const FoundIndex& index, const Dataset::Options& options) {
+  const Index::Lookup lookup{
+      .root = options.root, .accept_times = options.accept_times, .urls = index.urls};
+  return Dataset(Index::open(index.path, lookup), options);
+}
+
+}  // namespace
+
+Dataset open_dataset(const FoundIndex& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part, const CancelToken& cancel,
                      bool wait_for_whole_shards) {
   std::optional<std::uint64_t> data_bytes;
   if (arguments.budget.percent != 0) {
-    data_bytes = cached_bytes(Dataset::open(index, {.allow_part = allow_part}));
+    data_bytes = cached_bytes(Dataset::open(index.path, {.allow_part = allow_part}));
   }
-  return Dataset::open(index, {.access = access,
-                               .cache = open_cache(arguments, data_bytes, index),
-                               .wait_for_whole_shards = wait_for_whole_shards,
-                               .fetchers = make_fetchers(arguments, index),
-                               .cancel = cancel,
-                               .root = lookup.root,
-                               .accept_times = lookup.accept_times,
-                               .allow_part = allow_part});
+  return open_by(index, {.access = access,
+                         .cache = open_cache(arguments, data_bytes, index.path),
+                         .wait_for_whole_shards = wait_for_whole_shards,
+                         .fetchers = make_fetchers(arguments, index.path),
+                         .cancel = cancel,
+                         .root = lookup.root,
+                         .accept_times = lookup.accept_times,
+                         .allow_part = allow_part});
 }
 
-std::function<Dataset(const std::string& index)> dataset_opener(const Index::Lookup& lookup,
-                                                                Dataset::Access access,
-                                                                const CacheArguments& arguments,
-                                                                bool allow_part,
-                                                                const CancelToken& cancel) {
-  return [=, cache = std::shared_ptr<ShardCache>()](const std::string& index) mutable {
+std::function<Dataset(const FoundIndex& index)> dataset_opener(const Index::Lookup& lookup,
+                                                               Dataset::Access access,
+                                                               const CacheArguments& arguments,
+                                                               bool allow_part,
+                                                               const CancelToken& cancel) {
+  return [=, cache = std::shared_ptr<ShardCache>()](const FoundIndex& index) mutable {
     if (cache) {
-      return Dataset::open(index, {.access = access,
-                                   .cache = cache,
-                                   .fetchers = make_fetchers(arguments),
-                                   .cancel = cancel,
-                                   .root = lookup.root,
-                                   .accept_times = lookup.accept_times,
-                                   .allow_part = allow_part});
+      return open_by(index, {.access = access,
+                             .cache = cache,
+                             .fetchers = make_fetchers(arguments),
+                             .cancel = cancel,
+                             .root = lookup.root,
+                             .accept_times = lookup.accept_times,
+                             .allow_part = allow_part});
     }
     Dataset data = open_dataset(index, lookup, access, arguments, allow_part, cancel);
     cache = data.cache();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "first_use.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/index.h"
@@ -65,15 +66,15 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {},
                                        const std::string& index = {});
 /// A data set with its cache. The last three arguments as Dataset::Options has them.
-Dataset open_dataset(const std::string& index, const Index::Lookup& lookup, Dataset::Access access,
+Dataset open_dataset(const FoundIndex& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
                      const CancelToken& cancel = {}, bool wait_for_whole_shards = false);
 /// Opens indexes as open_dataset() does, all over one cache: that of the first. A budget that is a
 /// part of the data is a part of the first.
-std::function<Dataset(const std::string& index)> dataset_opener(const Index::Lookup& lookup,
-                                                                Dataset::Access access,
-                                                                const CacheArguments& arguments,
-                                                                bool allow_part,
-                                                                const CancelToken& cancel);
+std::function<Dataset(const FoundIndex& index)> dataset_opener(const Index::Lookup& lookup,
+                                                               Dataset::Access access,
+                                                               const CacheArguments& arguments,
+                                                               bool allow_part,
+                                                               const CancelToken& cancel);
 
 }  // namespace shardwise::tools

@@ -8,6 +8,7 @@
 #include "base/url.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "fetch_options.h"
 #include "first_use.h"
 #include "interrupt.h"
 #include "options.h"
@@ -100,11 +101,12 @@ void run(const CatOptions& options, Output& out) {
   const std::uint64_t number = options.key ? 0 : sample_number(options);
   FirstUse first_use = options.first_use;
   first_use.fetching = options.cache.fetching;
-  const Dataset data = open_dataset(index_path(options.index, first_use), options.lookup,
+  const Dataset data = open_dataset(find_index(options.index, first_use), options.lookup,
                                     parse_access(options.access), options.cache,
                                     /*allow_part=*/true, interrupt_token(),
                                     // What comes is to stay in the cache for the next one.
                                     /*wait_for_whole_shards=*/true);
+  require_bases_fit(options.cache.fetching, urls_of(data.index()));
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);

@@ -16,6 +16,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "decoded_epoch.h"
+#include "fetch_options.h"
 #include "interrupt.h"
 #include "options.h"
 #include "order_options.h"
@@ -249,7 +250,9 @@ Run open_epoch(const EpochOptions& options) {
   }
   RunArguments arguments = options.run;
   arguments.first_use.fetching = options.cache.fetching;
-  return open_run(arguments, {.batch_size = options.batch}, open);
+  Run run = open_run(arguments, {.batch_size = options.batch}, open);
+  require_bases_fit(options.cache.fetching, urls_of(*run.data));
+  return run;
 }
 
 /// @param node  the ranks of this node; count 0: those that are loaded are alone.

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ascii.h"
@@ -16,6 +18,7 @@
 #include "base/url.h"
 #include "options.h"
 #include "output.h"
+#include "shardwise/data/mixed_dataset.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise::tools {
@@ -62,29 +65,15 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
       "alone, for the folder of all shards of an index");
 }
 
-/// The deepest folder that all remote shards have in common, without a signature.
+/// The folder that all remote shards have in common. Errors: wrong usage.
 std::string base_of(const Index& index) {
-  std::string base;
-  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
-    std::string url = index.shard(shard).path;
-    if (!is_remote_url(url)) continue;
-    url = unsigned_url(url);
-    if (!is_object_url(url)) url.resize(std::min(url.find('?'), url.size()));
-    if (base.empty()) base = url;
-    while (!base.empty() && !url.starts_with(base + "/")) {
-      base.resize(base.find('/') == base.rfind('/') ? 0 : base.rfind('/'));
-    }
-    const bool has_host = base.find("://") != std::string::npos;
-    if (!has_host) {
-      throw CLI::ValidationError(
-          "--url-base", "the index has shards at several hosts: write OLD=NEW for each of them");
-    }
+  if (std::string base = index.summary().url_base; !base.empty()) return base;
+  if (!urls_of(index).empty()) {
+    throw CLI::ValidationError(
+        "--url-base", "the index has shards at several hosts: write OLD=NEW for each of them");
   }
-  if (base.empty()) {
-    throw CLI::ValidationError("--url-base",
-                               "the index " + in_quotes(index.path()) + " has no shard at a URL");
-  }
-  return base;
+  throw CLI::ValidationError("--url-base",
+                             "the index " + in_quotes(index.path()) + " has no shard at a URL");
 }
 
 /// Errors: wrong usage.
@@ -111,6 +100,37 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
   say("waiting", fmt::format("{} cannot be fetched now ({}); it is tried again, for {} at most "
                              "(--retry-for)",
                              in_quotes(url), reason, shown_time(left)));
+}
+
+std::vector<std::string> urls_of(const Index& index) {
+  std::vector<std::string> urls;
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    if (std::string url = index.shard(shard).url; is_remote_url(url))
+      urls.push_back(std::move(url));
+  }
+  return urls;
+}
+
+std::vector<std::string> urls_of(const MixedDataset& data) {
+  std::vector<std::string> urls;
+  for (std::size_t part = 0; part < data.num_parts(); ++part) {
+    std::ranges::move(urls_of(data.part(part).index()), std::back_inserter(urls));
+  }
+  return urls;
+}
+
+void require_bases_fit(const Fetchers::Options& fetching, const std::vector<std::string>& urls) {
+  for (const Fetchers::Options::Moved& move : fetching.moved) {
+    const bool fits = move.from.empty() || std::ranges::any_of(urls, [&](const std::string& url) {
+                        return rebased_url(url, move.from, move.to).has_value();
+                      });
+    if (fits) continue;
+    throw CLI::ValidationError(
+        "--url-base",
+        "no shard lies below OLD, " + in_quotes(redacted_url(move.from)) +
+            (urls.empty() ? ": none is at a URL"
+                          : "; the first shard is " + in_quotes(redacted_url(urls.front()))));
+  }
 }
 
 bool is_quiet(const CLI::App& command) {

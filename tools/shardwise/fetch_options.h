@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/index/index.h"
 #include "shardwise/storage/fetcher.h"
 
 namespace CLI {
@@ -23,8 +26,15 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 /// True if the command has an option --quiet, which was given.
 bool is_quiet(const CLI::App& command);
 
-/// The options for shards of an index: where --url-base gave NEW alone, it is where the deepest
-/// folder lies today that all remote shards of this index have in common.
+/// The URLs of all remote shards, as the indexes have them.
+std::vector<std::string> urls_of(const Index& index);
+std::vector<std::string> urls_of(const MixedDataset& data);
+/// Throws unless each OLD of --url-base is that of one of these URLs: one that was mistyped would
+/// be passed over without a word. Errors: wrong usage, naming it.
+void require_bases_fit(const Fetchers::Options& fetching, const std::vector<std::string>& urls);
+
+/// The options for shards of an index: where --url-base gave NEW alone, it is where the folder lies
+/// today that all remote shards of this index have in common (Index::Summary::url_base).
 /// @param index  its path; empty: there is none, or more than one.
 /// Errors: wrong usage; those of Index::open.
 Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index);

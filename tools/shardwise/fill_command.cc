@@ -12,6 +12,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "data/cache_fill.h"
+#include "fetch_options.h"
 #include "interrupt.h"
 #include "options.h"
 #include "order_options.h"
@@ -69,9 +70,11 @@ Run open_fill(const FillOptions& options) {
   arguments.first_use.fetching = options.cache.fetching;
   CacheArguments cache = options.cache;
   if (options.dry_run) cache.directory.clear(), cache.budget.percent = 0;
-  return open_run(arguments, {},
-                  dataset_opener(options.lookup, Dataset::Access::kMap, cache,
-                                 arguments.order.allow_part, interrupt_token()));
+  Run run = open_run(arguments, {},
+                     dataset_opener(options.lookup, Dataset::Access::kMap, cache,
+                                    arguments.order.allow_part, interrupt_token()));
+  require_bases_fit(options.cache.fetching, urls_of(*run.data));
+  return run;
 }
 
 std::uint64_t budget_of(const FillOptions& options, const MixedDataset& data) {

@@ -43,11 +43,17 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
 }
 
 std::string index_path(const std::string& name, const FirstUse& first_use) {
+  return find_index(name, first_use).path;
+}
+
+FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
   const CancelToken cancel =
       first_use.cancel.can_be_cancelled() ? first_use.cancel : interrupt_token();
   Progress progress("indexing", Unit::kBytes, first_use.quiet);
   std::string built;
+  FoundIndex found;
   IndexCacheOptions options;
+  options.on_sources = [&](const SourceList& sources) { found.urls = sources.shards; };
   options.directory = first_use.directory;
   options.build_missing = !first_use.refused;
   options.build.cancel = cancel;
@@ -80,7 +86,8 @@ std::string index_path(const std::string& name, const FirstUse& first_use) {
                                escaped(builder)));
   };
   try {
-    return index_for(name, options);
+    found.path = index_for(name, options);
+    return found;
   } catch (const Cancelled&) {
     if (built.empty() || !has_journal(built)) throw;
     throw Interrupted(kInterruptedAndKept);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shardwise/base/cancel.h"
 #include "shardwise/storage/fetcher.h"
@@ -28,9 +29,18 @@ CLI::Option* add_index_argument(CLI::App& command, std::string& index);
 /// does.
 void add_first_use_options(CLI::App& command, FirstUse& first_use);
 
-/// The path of the index that `name` is, or whose shards it names, as index_for() gives it; on
-/// standard error a progress bar while it is built, who builds it otherwise, and what came of it.
+/// An index, and the URLs by which its shards are fetched now (Index::Lookup::urls): of one that
+/// was named, none.
+struct FoundIndex {
+  std::string path;
+  std::vector<std::string> urls;
+};
+
+/// The index that `name` is, or whose shards it names, as index_for() gives it; on standard error a
+/// progress bar while it is built, who builds it otherwise, and what came of it.
 /// Errors: those of index_for; Interrupted.
+FoundIndex find_index(const std::string& name, const FirstUse& first_use);
+/// Its path alone, for what fetches no shard.
 std::string index_path(const std::string& name, const FirstUse& first_use);
 
 }  // namespace shardwise::tools

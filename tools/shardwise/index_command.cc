@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "descriptor_claims.h"
+#include "fetch_options.h"
 #include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "options.h"
@@ -379,9 +381,12 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   std::vector<Relocation> relocations;
   {
     const std::shared_ptr<const Index> index = Index::open(options.index);
+    std::vector<std::string> urls = urls_of(*index);
     for (const std::string& text : options.relocations) {
       relocations.push_back(parse_relocation(text, *index));
+      urls.push_back(relocations.back().to);
     }
+    require_bases_fit(options.cache.fetching, urls);
   }
   const Progress progress("relocating", Unit::kBytes, options.quiet);
   const BuildReport report = relocate_index(options.index, relocations, build);
@@ -392,6 +397,13 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
         "the sources that the index was built from now stand for other shards: from now on it "
         "lists its shards one by one");
   }
+}
+
+std::vector<std::string> remote_shards(const SourceList& sources) {
+  std::vector<std::string> urls;
+  std::ranges::copy_if(sources.shards, std::back_inserter(urls),
+                       [](const std::string& shard) { return is_remote_url(shard); });
+  return urls;
 }
 
 bool has_remote_shards(const SourceList& sources) {
@@ -411,6 +423,12 @@ void run(const IndexOptions& options, Output& out) {
                                  ? read_index_sources(options.index, build.remote)
                                  : read_sources(options.sources, build.remote);
   const bool update = options.sources.empty() && sources.shards.empty();
+  if (!options.cache.fetching.moved.empty()) {
+    std::vector<std::string> urls =
+        update ? urls_of(*Index::open(options.index)) : remote_shards(sources);
+    for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
+    require_bases_fit(options.cache.fetching, urls);
+  }
   build.remote = remembering_states(build.remote, sources.shards);
   const KeptContent kept(options);
   if (options.check_md5 && sources.descriptors.empty()) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/url.h"
 #include "commands.h"
 #include "first_use.h"
 #include "shardwise/index/index.h"
@@ -81,6 +82,7 @@ void print_json(const Index& index, const Index::Summary& summary, Output& out) 
       {"hashes", summary.content.hashes},
       {"unique_keys", summary.content.unique_keys},
       {"part", summary.part ? to_string(*summary.part) : std::string()},
+      {"url_base", without_secrets(summary.url_base)},
       {"compressed_shards", compressed.count},
       {"unchecked_shards", compressed.unchecked},
       {"num_skipped", summary.num_skipped},
@@ -140,6 +142,9 @@ void run(const InfoOptions& options, Output& out) {
   out.print("built        {} by {}, on bad members: {}\n", summary.built_at, summary.built_with,
             to_string(summary.content.policies));
   if (summary.part) out.print("part         {}\n", to_string(*summary.part));
+  if (!summary.url_base.empty()) {
+    out.print("URLs         below {}\n", escaped(without_secrets(summary.url_base)));
+  }
   if (summary.content.hashes) out.print("hashes       of every shard and member\n");
   if (summary.content.unique_keys) out.print("keys         unique over all shards\n");
   for (const Index::Column& column : summary.content.columns) {

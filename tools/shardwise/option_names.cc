@@ -16,6 +16,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, retry_for)",
      ", or for longer (--retry-for)"},
     {"(Fetchers::Options::retry_for)", "(--retry-for)"},
+    {"(Fetchers::Options: moved, resolve, headers, netrc_file)",
+     "(--url-base, --http-header, --bearer-token-file, --netrc-file)"},
     {" (SSL_CERT_FILE, Fetchers::Options::ca_file)", " with --ca-file"},
     {"name it (Fetchers::S3Options::region or AWS_REGION)",
      "name it in the environment: AWS_REGION"},

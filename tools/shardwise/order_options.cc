@@ -413,13 +413,13 @@ Run open_run(const RunArguments& arguments, const SampleSet& samples) {
 }
 
 Run open_run(const RunArguments& arguments, const StepSize& step,
-             const std::function<Dataset(const std::string& index)>& open) {
+             const std::function<Dataset(const FoundIndex& index)>& open) {
   const std::optional<ResumeToken> token = token_of(arguments);
   if (token) refuse_beside_token(arguments);
   Run run;
   if (!arguments.index.empty() || !arguments.order.mix.empty()) {
     run.data = open_data(arguments.order, arguments.index, [&](const std::string& name) {
-      return open(index_path(name, arguments.first_use));
+      return open(find_index(name, arguments.first_use));
     });
   } else if (arguments.order.where) {
     throw_usage("--where needs an index");
@@ -435,8 +435,8 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
 }
 
 Run open_run(const RunArguments& arguments, const StepSize& step) {
-  return open_run(arguments, step, [&](const std::string& index) {
-    return Dataset::open(index, {.allow_part = arguments.order.allow_part});
+  return open_run(arguments, step, [&](const FoundIndex& index) {
+    return Dataset::open(index.path, {.allow_part = arguments.order.allow_part});
   });
 }
 

@@ -113,10 +113,10 @@ void add_step_size(CLI::App& command, StepSize& step);
 /// What was given. Errors: CLI::RequiredError if nothing was.
 StepSize checked(const StepSize& given);
 
-/// @param open  is given the path of an index, also where a SOURCE was named.
+/// @param open  is given an index, also where a SOURCE was named.
 /// Errors: CLI::Error for wrong usage; those of the library.
 Run open_run(const RunArguments& arguments, const StepSize& step,
-             const std::function<Dataset(const std::string& index)>& open);
+             const std::function<Dataset(const FoundIndex& index)>& open);
 /// The same, opening indexes without a cache.
 Run open_run(const RunArguments& arguments, const StepSize& step = {});
 /// The same over samples of no data set.

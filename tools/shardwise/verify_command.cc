@@ -48,8 +48,11 @@ void print_result(const Index::Shard& shard, const std::optional<std::string>& p
 }
 
 void run(const VerifyArguments& options, Output& out) {
-  const std::shared_ptr<const Index> index =
-      Index::open(index_path(options.index, options.first_use), options.lookup);
+  FoundIndex found = find_index(options.index, options.first_use);
+  Index::Lookup lookup = options.lookup;
+  lookup.urls = std::move(found.urls);
+  const std::shared_ptr<const Index> index = Index::open(found.path, lookup);
+  require_bases_fit(options.first_use.fetching, urls_of(*index));
   index->validate();
   const Index::Summary summary = index->summary();
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "console.h"
+#include "fetch_options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/libtorch/checkpoint.h"
@@ -472,14 +474,16 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
 
 Dataset open_dataset(const std::string& index, const std::string& root, const Options& options,
                      const std::shared_ptr<ShardCache>& cache = nullptr) {
-  return Dataset::open(tools::index_path(index, options.first_use),
-                       {.access = options.access,
-                        .cache = cache,
-                        .fetchers = tools::make_fetchers(options.cache),
-                        .cancel = options.first_use.cancel,
-                        .root = root,
-                        .accept_times = options.lookup.accept_times,
-                        .allow_part = options.order.allow_part});
+  const tools::FoundIndex found = tools::find_index(index, options.first_use);
+  const Index::Lookup lookup{
+      .root = root, .accept_times = options.lookup.accept_times, .urls = found.urls};
+  return Dataset(Index::open(found.path, lookup), {.access = options.access,
+                                                   .cache = cache,
+                                                   .fetchers = tools::make_fetchers(options.cache),
+                                                   .cancel = options.first_use.cancel,
+                                                   .root = root,
+                                                   .accept_times = options.lookup.accept_times,
+                                                   .allow_part = options.order.allow_part});
 }
 
 ProcessGroup* current_group = nullptr;  // for rank_prefix()
@@ -635,7 +639,7 @@ class Training {
     MixedDataset data =
         tools::open_data(options_.order, options_.train_index, [&](const std::string& index) {
           if (cache) return open_dataset(index, options_.lookup.root, options_, cache);
-          Dataset part = tools::open_dataset(tools::index_path(index, options_.first_use),
+          Dataset part = tools::open_dataset(tools::find_index(index, options_.first_use),
                                              options_.lookup, options_.access, options_.cache,
                                              options_.order.allow_part, options_.first_use.cancel);
           cache = part.cache();
@@ -644,6 +648,9 @@ class Training {
     if (!options_.eval_index.empty()) {
       eval_ = open_dataset(options_.eval_index, options_.eval_root, options_, cache);
     }
+    std::vector<std::string> urls = tools::urls_of(data);
+    if (eval_) std::ranges::move(tools::urls_of(eval_->index()), std::back_inserter(urls));
+    tools::require_bases_fit(options_.cache.fetching, urls);
     return data;
   }
 

@@ -107,7 +107,7 @@ class SHARDWISE_EXPORT Dataset {
   /// @param path  of an index; or one source, as read_sources() takes it: a directory,
   ///   "train-{00..99}.tar", a URL. Its index is then built at first use, and updated when shards
   ///   changed. See index_for() for how the two are told apart, how processes share it, and its
-  ///   cost.
+  ///   cost. URLs are fetched as they are given, whatever the index keeps of them.
   /// Errors: as Index::open and index_for; InvalidArgument if it is a part, unless `options` allow
   ///   it.
   [[nodiscard]] static Dataset open(const std::string& path, const Options& options);

@@ -80,8 +80,11 @@ class SHARDWISE_EXPORT Index {
   /// One shard, as the index describes it.
   struct Shard {
     std::uint64_t number = 0;  ///< place in the source list, from 0
-    std::string path = {};     ///< where the bytes are looked for: of a remote shard its URL
-    std::string url = {};      ///< as stored: relative to the index's directory, or absolute
+    /// Where the bytes are looked for: of a remote shard its URL, which may be one of Lookup::urls.
+    std::string path = {};
+    /// As the index knows it: a path, relative to the index's directory or absolute; a URL, without
+    /// user, password and signature.
+    std::string url = {};
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;  ///< when it was indexed; 0 of a remote shard
     std::string validator =
@@ -145,10 +148,14 @@ class SHARDWISE_EXPORT Index {
     std::uint64_t shard_bytes = 0;    ///< the shards' sizes
     std::uint64_t content_bytes = 0;  ///< the members' sizes
     Hash128 fingerprint;
-    std::string built_with;     ///< "shardwise 0.1.0"
-    std::string built_at;       ///< UTC, ISO 8601
-    Content content;            ///< what it was built to hold
-    std::optional<Part> part;   ///< of an index that is built in parts
+    std::string built_with;    ///< "shardwise 0.1.0"
+    std::string built_at;      ///< UTC, ISO 8601
+    Content content;           ///< what it was built to hold
+    std::optional<Part> part;  ///< of an index that is built in parts
+    /// The folder, with its slash, that the URLs of all remote shards have in common; empty if
+    /// there are none, or they have none in common. The index stores it once: it is what
+    /// `--url-base NEW` stands in place of.
+    std::string url_base;
     std::vector<Field> fields;  ///< by name
     std::uint64_t num_skipped = 0;
   };
@@ -165,6 +172,10 @@ class SHARDWISE_EXPORT Index {
     /// last one among them. A changed shard that passes these checks is not noticed; `shardwise
     /// verify` compares every header with the index, and with --full every byte.
     bool accept_times = false;
+    /// URLs by which remote shards are fetched now, as signed ones: a shard whose URL in the index
+    /// is one of these without its user, password and signature is fetched by it. An index that is
+    /// opened by its sources (Dataset::open_sources) has theirs. Others may be among them.
+    std::vector<std::string> urls = {};
 
     friend bool operator==(const Lookup&, const Lookup&) = default;
   };
@@ -172,7 +183,7 @@ class SHARDWISE_EXPORT Index {
   /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format
   ///   version; the text says to build it again). With a root: NotFound if it is no folder;
   ///   Unsupported if it or a shard is a URL; InvalidArgument if a shard's path has ".." in it.
-  /// Cost: with a root, some us a shard more.
+  /// Cost: with a root or urls, some us a shard more.
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path,
                                                          const Lookup& lookup);
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path);

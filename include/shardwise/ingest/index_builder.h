@@ -86,8 +86,11 @@ struct BuildReport {
 /// (gzip, zstd, xz, bzip2, lz4, recognised by content) are indexed in one pass over their expanded
 /// bytes; their samples cannot be read in place.
 ///
-/// Files of an index that holds URLs with secrets (user, password, values in a query) can be read
-/// by their owner alone: mode 0600.
+/// URLs are fetched as they are given. The index, its journal and the words keep them without user,
+/// password, fragment and signature, so that the same shard signed anew is the same URL; who reads
+/// the shards says who asks (Fetchers::Options, Index::Lookup::urls). Files of an index that holds
+/// what else may be secret (other values in a query, commands) can be read by their owner alone:
+/// mode 0600.
 ///
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
 /// written under a temporary name, synced and renamed, the catalogue last: that rename is the

@@ -20,10 +20,11 @@ namespace shardwise {
 //   <folder>/<32 hex digits>.idx.lock     locked by the process that builds it, and names that
 //                                         process; its time is the index's last use, to a day
 //
-// The digits are a hash of the named sources, in absolute paths, and of the options that decide
-// what an index holds. So processes in different working folders agree on one index, and a source
-// that grows keeps its own. Indexes that nobody used for 30 days are removed when another one is
-// built. The folder may be removed by hand whenever no index is being built.
+// The digits are a hash of the named sources, in absolute paths and URLs without users, passwords
+// and signatures, and of the options that decide what an index holds. So processes in different
+// working folders agree on one index, and a source that grows, or is signed anew, keeps its own.
+// Indexes that nobody used for 30 days are removed when another one is built. The folder may be
+// removed by hand whenever no index is being built.
 
 struct IndexCacheOptions {
   /// The folder. Empty: $XDG_CACHE_HOME/shardwise, else $HOME/.cache/shardwise. It is made, with
@@ -34,6 +35,9 @@ struct IndexCacheOptions {
   /// How indexes are built. `content` is part of what names one; `sources`, `part` and
   /// `drop_missing` are not looked at.
   BuildOptions build = {};
+  /// Told what the sources are, before the index of them is looked for. It keeps their URLs without
+  /// what is secret: with these, Index::Lookup::urls, its shards are fetched as they are named now.
+  std::function<void(const SourceList& sources)> on_sources = {};
   /// Told before a build begins, by the thread that wants the index.
   std::function<void(const std::string& index, const BuildPlan::RemoteReading& remote)> on_build =
       {};

@@ -17,11 +17,12 @@ namespace shardwise {
 
 /// Writes the wids descriptor (see wids_descriptor.h) of all shards of `index`, in order, to
 /// `path`: url, nsamples, filesize and, if asked for, md5sum. A url is relative if the shard lies
-/// below the descriptor's directory, so that the two can be moved together; absolute otherwise.
+/// below the descriptor's directory, so that the two can be moved together; absolute otherwise; of
+/// a remote one, as the index has it, without user, password and signature.
 /// Name it `*.json`, by which expand_sources knows it; an index of it has the same fingerprint.
 ///
 /// Effects: `path` appears whole or not at all; what a killed export of it left is removed. If it
-///   names URLs with secrets (user, password, values in a query) only its owner can read it.
+///   names URLs that may hold secrets (other values in a query) only its owner can read it.
 /// Errors: Unsupported if a shard's path or the name is not UTF-8, which JSON is, or for what wids'
 ///   own tar reader takes otherwise than the index: bad members that were left out, compressed
 ///   shards, archives one after another, names above 100 bytes or not UTF-8, a name that comes

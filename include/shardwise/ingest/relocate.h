@@ -23,7 +23,8 @@ SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Inde
 
 /// Rewrites the index at `path` for shards that moved. It reads only the first 512 bytes of each.
 /// If several relocations fit a shard, the one with the longest `from` counts. Shards that no
-/// relocation fits are not looked at, and stay as they are.
+/// relocation fits are not looked at, and stay as they are. User, password and query of a URL `to`
+/// are for looking at the shards now; the index keeps of them what build_index() does.
 ///
 /// A moved shard must have the size, the time (a remote one: the validator) and the first 512 bytes
 /// that the index has. A copy has a new time, and a shard that moved between a folder and a server
