@@ -208,6 +208,12 @@ class Dataset:
         """
 
     @property
+    def version(self) -> str:
+        """
+        32 hexadecimal digits, the same while the index says the same of every shard: size, time (not with accept_times) or what its server calls its version, samples and metadata. A shard that is edited and indexed again may keep the fingerprint, but gives another version. Some us a shard.
+        """
+
+    @property
     def path(self) -> str:
         """The path of its index."""
 

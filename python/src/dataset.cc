@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "base/hasher.h"
 #include "base/text.h"
 #include "blocking.h"
 #include "data/dataset_access.h"
@@ -356,6 +357,26 @@ std::vector<std::string> column_names(const DatasetObject& self) {
   return names;
 }
 
+/// Each text is followed by its length, so that no two lists of parts are the same bytes.
+std::string version(const DatasetObject& self) {
+  const Index& index = self.data.index();
+  detail::Hasher128 hash;
+  const auto add_text = [&](std::string_view text) {
+    hash.update(text);
+    hash.update_u64(text.size());
+  };
+  for (const Index::Column& column : index.content().columns) add_text(to_string(column));
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    const Index::Shard shard = index.shard(i);
+    hash.update_u64(shard.size_bytes);
+    hash.update_u64(shard.any_time ? 0 : static_cast<std::uint64_t>(shard.mtime_ns));
+    add_text(shard.validator);
+    add_text(shard.content_hash ? to_string(*shard.content_hash) : "");
+    hash.update_u64(shard.segment_checksum);
+  }
+  return to_string(hash.digest());
+}
+
 nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
   const std::string text = to_string(fingerprint);
   return nb::bytes(text.data(), text.size());
@@ -459,6 +480,11 @@ void add_datasets(nb::module_& module) {
           "fingerprint",
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
           "32 hexadecimal digits, the same for the same samples in the same order.")
+      .def_prop_ro("version", &version,
+                   "32 hexadecimal digits, the same while the index says the same of every shard: "
+                   "size, time (not with accept_times) or what its server calls its version, "
+                   "samples and metadata. A shard that is edited and indexed again may keep the "
+                   "fingerprint, but gives another version. Some us a shard.")
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
           nb::sig("def path(self) -> str"), "The path of its index.")

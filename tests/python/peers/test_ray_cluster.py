@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import signal
 import sys
@@ -18,9 +16,11 @@ from conftest import write_shards
 from peer_runs import make_index
 from ray_runs import (
     SHUFFLED,
+    Handler,
     fit,
     numbers_of,
     require_exact,
+    served,
     two_epochs_in_spite_of_an_end,
 )
 
@@ -91,9 +91,7 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
 def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     train_of_ray = pytest.importorskip("ray.train", reason="Ray Train is not installed")
-    try:
-        train_of_ray.ScalingConfig(num_workers=(2, 3))
-    except (TypeError, ValueError):
+    if "Tuple" not in str(train_of_ray.ScalingConfig.__dataclass_fields__["num_workers"].type):
         pytest.skip("this Ray starts a run again with the same number of workers only")
     train = make_index(tmp_path)
     first = HEAD | {"num_cpus": 3, "resources": {"trainer": 2}}
@@ -110,7 +108,7 @@ def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> Non
     require_exact(tmp_path, 3, 2)
 
 
-class Guarded(http.server.SimpleHTTPRequestHandler):
+class Guarded(Handler):
     """Gives files to whoever says the word, and notes which."""
 
     given: list[str] = []
@@ -127,21 +125,6 @@ class Guarded(http.server.SimpleHTTPRequestHandler):
             answer()
         else:
             self.send_error(401)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = functools.partial(Guarded, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
@@ -165,7 +148,7 @@ def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with served(tmp_path / "shards") as url, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
+    with served(tmp_path / "shards", Guarded) as url, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
         cache = shardwise.ShardCache(
             "/proc/self/cwd/cache",  # of each node, and of this process
             http_headers=["Authorization: Bearer sesame"],

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import signal
 import subprocess
 import sys
-import threading
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import write_shard, write_shards
 from peer_runs import NUM_SAMPLES
-from ray_runs import SHUFFLED, numbers_of
+from ray_runs import SHUFFLED, Handler, numbers_of, served
 
 import shardwise
 from shardwise import Sampler, errors
@@ -274,7 +271,7 @@ def test_parts_make_the_index_of_a_single_build(
         sr.index("made.idx", "shards", parts=0)
 
 
-class KillingHandler(http.server.SimpleHTTPRequestHandler):
+class KillingHandler(Handler):
     """A server whose first answer to a task that indexes is the task's end."""
 
     killed: list[int] = []
@@ -292,20 +289,11 @@ class KillingHandler(http.server.SimpleHTTPRequestHandler):
                 os.kill(int(process.name), signal.SIGKILL)
         super().do_GET()
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 def test_a_part_whose_task_died_is_built_again(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", [40, 13, 30, 20])
-    handler = partial(KillingHandler, directory=str(tmp_path / "shards"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        urls = f"http://127.0.0.1:{server.server_port}/train-{{000000..000003}}.tar"
+    with served(tmp_path / "shards", KillingHandler) as url:
+        urls = url + "/train-{000000..000003}.tar"
         made = sr.index(tmp_path / "made.idx", urls, columns=["cls"], parts=1)
-    finally:
-        server.shutdown()
-        server.server_close()
     assert len(KillingHandler.killed) == 1
     assert made.num_samples == 103
