@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -337,10 +338,18 @@ def read(
         reader,
         override_num_blocks=_few_tasks(reader) if is_auto else override_num_blocks,
         concurrency=concurrency,
-        ray_remote_args=ray_remote_args,
+        **_named(ray_remote_args or {}),
     )
     made.context.execution_options.preserve_order = True
     return made
+
+
+def _named(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of tasks as read_datasource() takes them: by name, where this Ray has that name."""
+    known = inspect.signature(ray.data.read_datasource).parameters
+    named = {name: value for name, value in options.items() if name in known}
+    others = {name: value for name, value in options.items() if name not in known}
+    return named | ({"ray_remote_args": others} if others else {})
 
 
 def _few_tasks(source: IndexSource) -> int:
