@@ -263,6 +263,27 @@ def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
     assert len(ds.fingerprint) == 32
 
 
+def test_the_version_tells_what_the_fingerprint_does_not(tmp_path: Path) -> None:
+    shards, index = tmp_path / "shards", tmp_path / "a.idx"
+    write_shards(shards, [5, 3])
+    shardwise.index(index, shards, columns=["cls"], threads=0)
+    ds = shardwise.open(index)
+    os.utime(shards / "train-000001.tar", (1, 1))
+    shardwise.index(index, shards, columns=["cls"], threads=0)
+    touched = shardwise.open(index)
+    shardwise.index(index, shards, threads=0)
+    without = shardwise.open(index)
+    assert len({ds.version, touched.version, without.version}) == 3
+    assert ds.fingerprint == touched.fingerprint == without.fingerprint
+    assert len(ds.version) == 32
+    assert ds[2:4].version == ds.version
+    lenient = shardwise.open(index, accept_times=True)
+    os.utime(shards / "train-000001.tar", (2, 2))
+    shardwise.index(index, shards, threads=0)
+    assert shardwise.open(index, accept_times=True).version == lenient.version
+    assert shardwise.open(index).version != without.version
+
+
 def test_pickles_are_references(ds: shardwise.Dataset, index: Path) -> None:
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         again = pickle.loads(pickle.dumps(ds, protocol))

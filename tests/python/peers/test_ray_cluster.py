@@ -61,7 +61,9 @@ def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
     threading.Thread(target=remove_when_started, daemon=True).start()
     try:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        ray.data.DataContext.get_current().enable_progress_bars = False
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.target_max_block_size = 1 << 20  # object stores are small, and both nodes shall read
         yield
     finally:
         ray.shutdown()
