@@ -93,7 +93,8 @@ class Aside:
             decided = self._decided()
             if decided is not None and not self._replace:
                 self._finish(decided)
-                made = "" if decided.index_path is None else f", and the index {decided.index_path!r}"
+                index = decided.index_path
+                made = "" if index is None else f", and the index {index!r}"
                 raise InvalidArgument(
                     f"an earlier write to {self._directory!r} had all its rows, and ended before "
                     f"its shards had their names; it is complete now: {len(decided.shards)} shards "

@@ -229,7 +229,8 @@ class ExactShard(ray.data.DataIterator):
         if self._rule is not None and even:
             given = self._even_batches(given, sampler_of(at.reading), *self._rule)
         for batch in given:
-            self._done += 1
+            if self._pass is at:  # one that was left, and is read on, stands nowhere
+                self._done += 1
             at.count(batch)
             yield batch
         if self._pass is at:

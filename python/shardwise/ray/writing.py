@@ -11,7 +11,7 @@ from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
 from ..arguments import columns_of, path_of, refuse, whole_number
-from ..errors import InvalidArgument, NotFound
+from ..errors import InvalidArgument, NotFound, Unsupported
 from ..writing import ShardWriter
 from .aside import SUFFIX, Aside, WriteReport
 from .spec import naming_the_node
@@ -133,8 +133,9 @@ def write(
     before leaves nothing, nor does a task that died and is done again. If naming them fails, or
     this process dies meanwhile, no row is lost: the next write() there finishes it, says so, and
     raises InvalidArgument; with replace=True it writes anew. Raises InvalidArgument (a shard is
-    there, another write is at work, or rows have no key), NotFound, BadField, OSError; of an index
-    what shardwise.index() raises, and Mismatch if it has not as many samples as there were rows.
+    there, another write is at work, or rows have no key), Unsupported (a dataset with a
+    checkpoint_config), NotFound, BadField, OSError; of an index what shardwise.index() raises, and
+    Mismatch if it has not as many samples as there were rows.
     """
     directory = os.path.abspath(path_of(directory))
     if fields is not None and not isinstance(fields, Mapping):
@@ -144,6 +145,12 @@ def write(
     for name, value in (("max_samples", max_samples), ("max_bytes", max_bytes)):
         if whole_number(name, value) < 1:
             refuse(name, value, "give a whole number, 1 or more")
+    if getattr(data.context, "checkpoint_config", None) is not None:
+        raise Unsupported(
+            "the dataset has a checkpoint_config, and shards are written all or not at all: rows "
+            "that the checkpoint of a write that failed counts as written would be missing; leave "
+            "checkpoint_config out"
+        )
     wanted = None if index is None else _index_path(index)
     names = list(columns_of(columns))
     with Aside(directory, prefix, replace) as aside:

@@ -73,6 +73,29 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Counting(Handler):
+    """Gives parts of files, too, and counts the bytes."""
+
+    sent = 0
+
+    def do_GET(self) -> None:
+        data = Path(self.translate_path(self.path)).read_bytes()
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        begin, end = int(first), int(last) + 1 if last else len(data)
+        self.send_response(206 if "Range" in self.headers else 200)
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        if self.command == "GET":
+            Counting.sent += end - begin
+            self.wfile.write(data[begin:end])
+
+    do_HEAD = do_GET
+
+
 @contextmanager
 def served(folder: Path, handler: type[Handler] = Handler) -> Iterator[str]:
     """The URL of a server that gives the files of a folder."""

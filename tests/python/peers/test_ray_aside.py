@@ -84,7 +84,10 @@ def rows(directory: Path) -> list[int]:
     found = []
     for path in sorted(directory.glob("*.tar")):
         with tarfile.open(path) as tar:
-            found += [int(tar.extractfile(member).read()) for member in tar]  # type: ignore[union-attr]
+            for member in tar:
+                file = tar.extractfile(member)
+                assert file is not None
+                found.append(int(file.read()))
     return found
 
 
@@ -314,7 +317,7 @@ def test_a_failed_merge_leaves_shards_that_can_be_indexed(
     with monkeypatch.context() as patched:
         patched.setattr(Parts, "merge", merge)
         for _ in range(2):  # that it cannot be finished is said again
-            with pytest.raises(errors.Mismatch, match="names, but the index '.*' is not made; mend"):
+            with pytest.raises(errors.Mismatch, match="but the index '.*' is not made; mend that"):
                 write_here(new, 0)
     shardwise.index(tmp_path / "other.idx", new, columns=["cls"], threads=0)
     assert shardwise.open(tmp_path / "other.idx").column("cls") == list(range(20))

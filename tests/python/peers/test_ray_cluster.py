@@ -63,7 +63,7 @@ def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.target_max_block_size = 1 << 20  # object stores are small, and both nodes shall read
+        context.target_max_block_size = 1 << 20  # both nodes read: their object stores are small
         yield
     finally:
         ray.shutdown()

@@ -107,6 +107,12 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     rest = [i for batch in alone.iter_batches() for i in batch["__index__"].tolist()]
     assert rest == list(Sampler(ds, SHUFFLED))[600:]
     assert alone.epoch == 1
+    older = iter(alone.iter_batches(batch_size=10))
+    next(older)
+    newer = iter(alone.iter_batches(batch_size=10))
+    next(newer)
+    next(older)  # of a pass that was left
+    assert alone.token() == alone.token(1)
     alone.set_epoch(5)
     assert next(iter(alone.iter_rows()))["__index__"] == alone.sampler[0]
     for _ in alone.iter_batches(batch_format="pyarrow"):
