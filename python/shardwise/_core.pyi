@@ -225,6 +225,14 @@ class Dataset:
     def columns(self) -> list[str]:
         """Names of the metadata columns that the index was built with."""
 
+    def sample_keys(self, numbers: Any = None) -> list[str]:
+        """
+        The keys of these samples, of all by default. No shard is opened. Raises OutOfRange.
+
+        >>> ds.sample_keys([42, 7])
+        ['000042', '000007']
+        """
+
     def column(self, name: str, numbers: Any = None) -> list[int | float | str | bytes | None]:
         """
         The values in a metadata column of these samples, of all by default. No shard is opened. Raises NotFound, OutOfRange.

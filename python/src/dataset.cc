@@ -248,6 +248,20 @@ nb::list column(const DatasetObject& self, const std::string& name, nb::handle n
   return values;
 }
 
+nb::list sample_keys(const DatasetObject& self, nb::handle numbers) {
+  const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
+  const auto records = DatasetAccess::records(self.data);
+  const Index& index = records->index();
+  nb::list keys;
+  for (const std::uint64_t sample : wanted) {
+    const std::uint64_t number = self.data.number_in_index(sample);
+    const std::uint64_t shard = index.shard_of(number);
+    const auto in_shard = static_cast<std::uint32_t>(number - index.first_sample(shard));
+    keys.append(name_object(records->of(shard).key(in_shard)));
+  }
+  return keys;
+}
+
 /// A NumPy array that owns what the vector has.
 template <class T>
 auto array_of(std::vector<T>&& values) {
@@ -493,6 +507,12 @@ void add_datasets(nb::module_& module) {
           "True if it is a view of some samples.")
       .def_prop_ro("columns", &column_names,
                    "Names of the metadata columns that the index was built with.")
+      .def(
+          "sample_keys", &sample_keys, "numbers"_a = nb::none(),
+          nb::sig("def sample_keys(self, numbers: typing.Any = None) -> list[str]"),
+          "The keys of these samples, of all by default. No shard is opened. Raises OutOfRange.\n\n"
+          ">>> ds.sample_keys([42, 7])\n"
+          "['000042', '000007']")
       .def("column", &column, "name"_a, "numbers"_a = nb::none(),
            nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
                    "list[int | float | str | bytes | None]"),

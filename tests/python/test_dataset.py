@@ -253,6 +253,18 @@ def test_columns_sizes_and_gathering(ds: shardwise.Dataset) -> None:
         ds.gather([0], "nix")
 
 
+def test_keys_are_told_without_a_shard(ds: shardwise.Dataset, shards: Path) -> None:
+    numbers = [102, 0, 45, 45]
+    assert ds.sample_keys(numbers) == [ds[i].key for i in numbers]
+    assert ds[30:60].sample_keys() == [sample.key for sample in ds[30:60]]
+    assert ds.sample_keys(np.array([], np.int64)) == []
+    with pytest.raises(errors.OutOfRange, match="sample 103 of"):
+        ds.sample_keys([103])
+    for path in shards.glob("*.tar"):
+        path.unlink()
+    assert shardwise.open(ds.path).sample_keys() == ds.sample_keys()
+
+
 def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
     assert [shard.num_samples for shard in ds.shards] == [40, 13, 30, 20]
     assert ds.shards[1].path == str(shards / "train-000001.tar")

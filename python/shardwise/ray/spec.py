@@ -75,6 +75,19 @@ def sampler_of(reading: Reading) -> _core.Sampler:
     return sampler
 
 
+def resumed(reading: Reading, token: str) -> Reading:
+    """The reading from where the token stands. Raises Mismatch if it is of other data or another
+    order."""
+    sampler = _core.Sampler(
+        dataset_of(reading.reference),
+        reading.order,
+        rank=reading.rank,
+        world_size=reading.world_size,
+    )
+    sampler.resume(token)
+    return reading._replace(epoch=sampler.epoch, token=token)
+
+
 def numbers_of(reading: Reading, first: int, count: int) -> Numbers:
     """The samples in these slots: what sampler[first], sampler[first + 1] ... are."""
     walk = iter(sampler_of(reading))

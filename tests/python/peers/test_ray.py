@@ -140,7 +140,7 @@ def test_count_size_and_schema_are_known_without_a_shard_or_a_task(
     take_away(own, 0, 1, 2, 3)
     data = sr.read(own, columns=["bin", "cls", "__key__", "__index__", "__slot__", "__shard__"])
 
-    def execute(*_: Any) -> None:
+    def execute(*_: Any, **__: Any) -> None:
         raise AssertionError("tasks were begun")
 
     executor = "ray.data._internal.execution.streaming_executor.StreamingExecutor.execute"
@@ -278,7 +278,7 @@ def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Pa
     try:
         data = sr.read(train, order=SHUFFLED, columns=["cls", "__index__"], override_num_blocks=12)
         mapped = data.map_batches(fail_once)
-        with pytest.raises(ValueError, match="broken"):
+        with pytest.raises(Exception, match="ValueError: broken"):
             mapped.write_parquet(str(tmp_path / "out"))
         before = len(seen.read_text().split())
         mapped.write_parquet(str(tmp_path / "out"))

@@ -185,10 +185,10 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
         while epoch < 3:
             samplers = [Sampler(view, order, rank=rank, world_size=world) for rank in range(world)]
             for sampler in samplers:
+                sampler.set_epoch(epoch)
                 if state is not None:
                     sampler.resume(state["token"])
-                if sampler.epoch != epoch:
-                    sampler.set_epoch(epoch)
+                assert sampler.epoch == epoch
             whole = samplers[0].num_batches(size, False, True)
             stop = pick.choice([None, pick.randrange(whole + 1)]) if stops < 6 else None
             counts = []
@@ -208,6 +208,9 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
             if stop is not None:
                 stops += 1
                 state = of_all(shards, lambda shard, add: shard.state_dict(add))
+                if stop == whole:  # nothing is left: it stands where the next epoch begins
+                    assert sorted(seen[epoch]) == list(range(len(view)))
+                    epoch += 1
                 break
             proof = of_all(shards, lambda shard, add: shard.prove(add))
             assert proof == f"epoch {epoch}: {len(view)} samples, each exactly once: proven"
