@@ -227,7 +227,10 @@ class Aside:
         if waiting:
             what = f"{waiting} of {len(decided.shards)} shards have no name yet"
         elif decided.index_path is not None:
-            what = f"the shards have their names, but the index {decided.index_path!r} is not made"
+            what = (
+                f"the shards have their names, but the index {decided.index_path!r} is not made, "
+                "which `shardwise index` can do, too"
+            )
         else:
             what = "the shards have their names, but not all is tidied up"
         return kind(

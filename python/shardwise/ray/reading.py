@@ -306,8 +306,10 @@ def read(
     and nulls.
 
     Costs, here: some 0.2 us a sample, and 0.3 us more if the index has metadata columns; where= and
-    filters some 0.2 us a sample in each process. Raises what shardwise.open() raises; NotFound (a
-    column), InvalidArgument, Mismatch (the token).
+    filters some 0.2 us a sample in each process; some us a shard once in each process. Raises what
+    shardwise.open() raises; NotFound (a column), InvalidArgument, Mismatch (the token). A task
+    whose shard is not the one that was indexed raises StaleIndex, and one whose index says anything
+    else of its shards or their metadata than here, Mismatch; both with the node's name.
     """
     data = _opened(source, opening)
     if where is not None:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_runs import NUM_SAMPLES, make_index
+from peer_runs import NUM_SAMPLES, make_index, prove_exact
 
-from shardwise import Order
+import shardwise
+from shardwise import Order, Sampler
 
 # Before ray is imported: no figures are sent anywhere.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -145,6 +146,47 @@ def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **ot
         ),
     )
     return trainer.fit()
+
+
+def three_epochs(config: dict[str, Any]) -> None:
+    """A file of what each rank was given, by epoch; and one of the proofs and numbers of batches."""
+    import ray.train
+
+    shard: Any = ray.train.get_dataset_shard("train")
+    seen: dict[int, list[int]] = {}
+    proofs, batches = [], []
+    next(iter(shard.iter_rows()))  # a look at the data moves nothing on
+    for epoch in range(3):
+        assert shard.epoch == epoch
+        batches.append(0)
+        for batch in shard.iter_torch_batches(batch_size=10):
+            assert batch["cls"].tolist() == batch["__index__"].tolist()
+            seen.setdefault(epoch, []).extend(batch["__index__"].tolist())
+            batches[-1] += 1
+        proofs.append(shard.prove())
+    rank = ray.train.get_context().get_world_rank()
+    Path(config["out"], f"seen-{rank}.json").write_text(json.dumps(seen))
+    Path(config["out"], f"rest-{rank}.json").write_text(json.dumps([proofs, batches]))
+
+
+def require_order(index: Path, out: Path, workers: int) -> None:
+    """That three_epochs() gave each rank what the sampler says, in as many batches as others."""
+    prove_exact(index, 3, out)
+    data = shardwise.open(index)
+    for rank in range(workers):
+        seen = json.loads((out / f"seen-{rank}.json").read_text())
+        sampler = Sampler(data, SHUFFLED, rank=rank, world_size=workers)
+        assert len(sampler) == (NUM_SAMPLES + workers - 1 - rank) // workers
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            assert seen[str(epoch)] == list(sampler)
+        proofs, batches = json.loads((out / f"rest-{rank}.json").read_text())
+        assert proofs == [
+            f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
+        ]
+        # If one has a sample more, others give their last one in a batch of its own.
+        most = -(-NUM_SAMPLES // workers)
+        assert batches == [-(-most // 10)] * 3
 
 
 def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:

@@ -234,8 +234,8 @@ def test_a_write_that_fails_at_any_step_loses_nothing_and_the_next_one_finishes_
             assert re.search(
                 r"the disk is full: all rows are written to '.*'; "
                 r"(\d of 6 shards have no name yet|the shards have their names, but the index "
-                r"'.*.idx' is not made); mend that and write there again, which first finishes "
-                r"this, or give replace=True, which writes anew$",
+                r"'.*.idx' is not made, which `shardwise index` can do, too); mend that and write "
+                r"there again, which first finishes this, or give replace=True, which writes anew$",
                 text,
             )
         finished += finish_or_write_again(directory, has_others)
@@ -317,7 +317,7 @@ def test_a_failed_merge_leaves_shards_that_can_be_indexed(
     with monkeypatch.context() as patched:
         patched.setattr(Parts, "merge", merge)
         for _ in range(2):  # that it cannot be finished is said again
-            with pytest.raises(errors.Mismatch, match="but the index '.*' is not made; mend that"):
+            with pytest.raises(errors.Mismatch, match="index '.*' is not made, which `shardwise"):
                 write_here(new, 0)
     shardwise.index(tmp_path / "other.idx", new, columns=["cls"], threads=0)
     assert shardwise.open(tmp_path / "other.idx").column("cls") == list(range(20))

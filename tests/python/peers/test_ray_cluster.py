@@ -20,7 +20,9 @@ from ray_runs import (
     fit,
     numbers_of,
     require_exact,
+    require_order,
     served,
+    three_epochs,
     two_epochs_in_spite_of_an_end,
 )
 
@@ -88,6 +90,49 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
         made = sr.index(tmp_path / "made.idx", tmp_path / "shards", parts=3)
         assert made.fingerprint == shardwise.open(train).fingerprint
         assert numbers_of(sr.read(tmp_path / "made.idx")) == list(range(len(rows)))
+
+
+def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("ray.train", reason="Ray Train is not installed")
+    train, new = make_index(tmp_path), tmp_path / "new"
+
+    def note(batch: Any) -> Any:
+        is_second = "goes" in ray.get_runtime_context().get_node_labels()
+        (tmp_path / f"read-on-{is_second}").touch()
+        return batch
+
+    first = HEAD | {"num_cpus": 2, "resources": {"trainer": 1}}
+    with two_nodes(tmp_path, first, {"num_cpus": 2, "resources": {"trainer": 1}}):
+        data = sr.read(train, order=SHUFFLED, columns=["__index__"], deal=7, override_num_blocks=28)
+        parts = data.map_batches(note).streaming_split(7, equal=False)
+        given: list[list[int]] = [[] for _ in parts]
+
+        def consume(rank: int) -> None:
+            for batch in parts[rank].iter_batches(batch_size=64):
+                given[rank] += batch["__index__"].tolist()
+
+        threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(7)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ds = shardwise.open(train)
+        assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=7)) for r in range(7)]
+        assert sorted(sum(given, [])) == list(range(len(ds)))
+        data = sr.read(train, order=SHUFFLED, override_num_blocks=9).map_batches(note)
+        report = sr.write(data, new, fields=["bin", "cls"], max_bytes=100_000)
+        made = sr.index(tmp_path / "new.idx", new, columns=["cls"], hashes=True, parts=3)
+        assert made.num_samples == report.num_samples == len(ds)
+        assert shardwise.verify(tmp_path / "new.idx", full=True) == []
+        again = sr.read(tmp_path / "new.idx", columns=["cls"]).take_all()
+        assert [row["cls"] for row in again] == list(Sampler(ds, SHUFFLED))
+        fit(three_epochs, train, tmp_path, 2, resources={"CPU": 0, "trainer": 1})  # one a node
+    require_order(train, tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.glob("read-on-*")) == [
+        "read-on-False",
+        "read-on-True",
+    ]
 
 
 def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
