@@ -22,6 +22,7 @@ from ray_runs import (
     require_exact,
     require_order,
     served,
+    shut_down,
     three_epochs,
     two_epochs_in_spite_of_an_end,
 )
@@ -68,7 +69,7 @@ def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
         context.target_max_block_size = 1 << 20  # both nodes read: their object stores are small
         yield
     finally:
-        ray.shutdown()
+        shut_down()
         cluster.shutdown()
 
 
