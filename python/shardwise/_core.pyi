@@ -208,6 +208,12 @@ class Dataset:
         """
 
     @property
+    def version(self) -> str:
+        """
+        32 hexadecimal digits, the same while the index says the same of every shard: size, time (not with accept_times) or what its server calls its version, samples and metadata. A shard that is edited and indexed again may keep the fingerprint, but gives another version. Some us a shard.
+        """
+
+    @property
     def path(self) -> str:
         """The path of its index."""
 
@@ -218,6 +224,14 @@ class Dataset:
     @property
     def columns(self) -> list[str]:
         """Names of the metadata columns that the index was built with."""
+
+    def sample_keys(self, numbers: Any = None) -> list[str]:
+        """
+        The keys of these samples, of all by default. No shard is opened. Raises OutOfRange.
+
+        >>> ds.sample_keys([42, 7])
+        ['000042', '000007']
+        """
 
     def column(self, name: str, numbers: Any = None) -> list[int | float | str | bytes | None]:
         """

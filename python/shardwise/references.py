@@ -57,6 +57,13 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
     return data
 
 
+def forget() -> None:
+    """References that come from now on open their indexes again."""
+    with _lock:
+        _opened.clear()
+        _kept.clear()
+
+
 def _teach_torch() -> None:
     """A worker that torch's DataLoader spawned collates Samples, as the process that made it does."""
     if "torch.utils.data" in sys.modules:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "base/hasher.h"
 #include "base/text.h"
 #include "blocking.h"
 #include "data/dataset_access.h"
@@ -247,6 +248,20 @@ nb::list column(const DatasetObject& self, const std::string& name, nb::handle n
   return values;
 }
 
+nb::list sample_keys(const DatasetObject& self, nb::handle numbers) {
+  const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
+  const auto records = DatasetAccess::records(self.data);
+  const Index& index = records->index();
+  nb::list keys;
+  for (const std::uint64_t sample : wanted) {
+    const std::uint64_t number = self.data.number_in_index(sample);
+    const std::uint64_t shard = index.shard_of(number);
+    const auto in_shard = static_cast<std::uint32_t>(number - index.first_sample(shard));
+    keys.append(name_object(records->of(shard).key(in_shard)));
+  }
+  return keys;
+}
+
 /// A NumPy array that owns what the vector has.
 template <class T>
 auto array_of(std::vector<T>&& values) {
@@ -357,6 +372,26 @@ std::vector<std::string> column_names(const DatasetObject& self) {
   return names;
 }
 
+/// Each text is followed by its length, so that no two lists of parts are the same bytes.
+std::string version(const DatasetObject& self) {
+  const Index& index = self.data.index();
+  detail::Hasher128 hash;
+  const auto add_text = [&](std::string_view text) {
+    hash.update(text);
+    hash.update_u64(text.size());
+  };
+  for (const Index::Column& column : index.content().columns) add_text(to_string(column));
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    const Index::Shard shard = index.shard(i);
+    hash.update_u64(shard.size_bytes);
+    hash.update_u64(shard.any_time ? 0 : static_cast<std::uint64_t>(shard.mtime_ns));
+    add_text(shard.validator);
+    add_text(shard.content_hash ? to_string(*shard.content_hash) : "");
+    hash.update_u64(shard.segment_checksum);
+  }
+  return to_string(hash.digest());
+}
+
 nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
   const std::string text = to_string(fingerprint);
   return nb::bytes(text.data(), text.size());
@@ -460,6 +495,11 @@ void add_datasets(nb::module_& module) {
           "fingerprint",
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
           "32 hexadecimal digits, the same for the same samples in the same order.")
+      .def_prop_ro("version", &version,
+                   "32 hexadecimal digits, the same while the index says the same of every shard: "
+                   "size, time (not with accept_times) or what its server calls its version, "
+                   "samples and metadata. A shard that is edited and indexed again may keep the "
+                   "fingerprint, but gives another version. Some us a shard.")
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
           nb::sig("def path(self) -> str"), "The path of its index.")
@@ -468,6 +508,12 @@ void add_datasets(nb::module_& module) {
           "True if it is a view of some samples.")
       .def_prop_ro("columns", &column_names,
                    "Names of the metadata columns that the index was built with.")
+      .def(
+          "sample_keys", &sample_keys, "numbers"_a = nb::none(),
+          nb::sig("def sample_keys(self, numbers: typing.Any = None) -> list[str]"),
+          "The keys of these samples, of all by default. No shard is opened. Raises OutOfRange.\n\n"
+          ">>> ds.sample_keys([42, 7])\n"
+          "['000042', '000007']")
       .def("column", &column, "name"_a, "numbers"_a = nb::none(),
            nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
                    "list[int | float | str | bytes | None]"),

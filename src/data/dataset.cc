@@ -1,6 +1,7 @@
 #include "shardwise/data/dataset.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
@@ -156,6 +157,45 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   return sample;
 }
 
+namespace {
+
+/// Numbers of samples, those of one shard side by side: each shard is then needed once, and looked
+/// at once, when all was copied from it.
+class ByShard {
+ public:
+  ByShard(const Dataset& data, std::span<const std::uint64_t> given) : numbers_(given) {
+    shards_.reserve(given.size());
+    for (const std::uint64_t number : given) {
+      shards_.push_back(data.index().shard_of(data.number_in_index(number)));
+    }
+    if (std::ranges::is_sorted(shards_)) return;
+    places_.resize(given.size());
+    std::iota(places_.begin(), places_.end(), std::size_t{0});
+    std::ranges::stable_sort(places_, {}, [&](std::size_t place) { return shards_[place]; });
+    for (const std::size_t place : places_) sorted_.push_back(given[place]);
+    numbers_ = sorted_;
+  }
+  ByShard(const ByShard&) = delete;
+  ByShard& operator=(const ByShard&) = delete;
+
+  std::span<const std::uint64_t> numbers() const noexcept { return numbers_; }
+  /// Where the number that has this turn was among those given.
+  std::size_t place(std::size_t turn) const noexcept {
+    return places_.empty() ? turn : places_[turn];
+  }
+  bool is_last_of_shard(std::size_t turn) const noexcept {
+    return turn + 1 == shards_.size() || shards_[place(turn)] != shards_[place(turn + 1)];
+  }
+
+ private:
+  std::span<const std::uint64_t> numbers_;
+  std::vector<std::uint64_t> shards_;  // of the numbers as given
+  std::vector<std::size_t> places_;    // none: they were given so
+  std::vector<std::uint64_t> sorted_;
+};
+
+}  // namespace
+
 detail::SampleRange Dataset::samples(std::span<const std::uint64_t> numbers) const {
   return {*this, numbers};
 }
@@ -188,13 +228,23 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     offsets[i + 1] = offsets[i] + static_cast<std::int64_t>(sizes[i]);
   }
-  std::byte* to = take_memory(static_cast<std::size_t>(offsets.back()));
-  for (std::size_t i = 0; const Sample& sample : samples(numbers)) {
+  std::byte* const to = take_memory(static_cast<std::size_t>(offsets.back()));
+  const ByShard turns(*this, numbers);
+  std::size_t first_missing = numbers.size();
+  for (std::size_t turn = 0; const Sample& sample : samples(turns.numbers())) {
+    const std::size_t i = turns.place(turn);
     const auto place = detail::SampleAccess::find(sample, std::span(&name, 1));
-    if (!place) sample.throw_missing(field);
-    detail::SampleAccess::copy(sample, *place, {to, sizes[i]});
-    to += sizes[i++];
+    if (!place) {
+      first_missing = std::min(first_missing, i);
+    } else if (first_missing == numbers.size()) {
+      detail::SampleAccess::copy(sample, *place, {to + offsets[i], sizes[i]});
+      if (turns.is_last_of_shard(turn)) {
+        detail::SampleAccess::require_unchanged(sample, *place);
+      }
+    }
+    ++turn;
   }
+  if (first_missing < numbers.size()) (*this)[numbers[first_missing]].throw_missing(field);
 }
 
 /// For sizes that are not known before the shards are read: each is opened once.
@@ -208,7 +258,7 @@ void Dataset::gather_as_read(std::span<const std::uint64_t> numbers, const std::
     if (!place) sample.throw_missing(field);
     const std::size_t size = sample.field(*place).bytes.size();
     bytes.resize(bytes.size() + size);
-    detail::SampleAccess::copy(sample, *place, std::span(bytes).last(size));
+    detail::SampleAccess::copy_unchanged(sample, *place, std::span(bytes).last(size));
     offsets[++i] = static_cast<std::int64_t>(bytes.size());
   }
   std::byte* const to = take_memory(bytes.size());

@@ -30,7 +30,8 @@ struct DatasetAccess {
   /// The request by which its cache is asked for a shard; nothing if it is read where it lies.
   static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
   /// The records of all its shards, which all that ask share.
-  static std::shared_ptr<CheckedSegments> records(const Dataset& data);
+  /// Errors: Unsupported if it was opened lazily.
+  SHARDWISE_EXPORT static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };
 
 }  // namespace detail

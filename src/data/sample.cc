@@ -202,6 +202,10 @@ void detail::SampleAccess::copy_unchanged(const Sample& sample, std::size_t plac
   sample.require_unchanged_map(place);
 }
 
+void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {
+  if (!sample.own_) sample.require_unchanged_map(place);
+}
+
 void Sample::require_unchanged_map(std::size_t i) const {
   const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();

@@ -33,7 +33,11 @@ struct SampleAccess {
   /// Cost: the copy, and some 20 ns.
   SHARDWISE_EXPORT static void copy(const Sample& sample, std::size_t place,
                                     std::span<std::byte> to);
-  /// The same with the check of Sample::copy, that nothing was written to the mapped file.
+  /// The check of Sample::copy, that nothing was written to the mapped file: a stat. `place` is
+  /// that of a field that was copied before.
+  /// Errors: StaleIndex.
+  SHARDWISE_EXPORT static void require_unchanged(const Sample& sample, std::size_t place);
+  /// Both.
   SHARDWISE_EXPORT static void copy_unchanged(const Sample& sample, std::size_t place,
                                               std::span<std::byte> to);
 };

@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <ranges>
@@ -137,6 +138,25 @@ TEST(ManySamplesTest, GatherAsksOnceForMemoryOfTheRightSizeAndBeforeAShardIsRead
               AllOf(HasSubstr("3 offsets for 3 samples"), HasSubstr("one more")));
 }
 
+TEST(ManySamplesTest, GatherGivesNothingOfAMappedShardThatWasWrittenTo) {
+  const Shards shards(3, 10);
+  const Dataset data = Dataset::open(shards.index_path());
+  std::vector<std::int64_t> offsets;
+  std::vector<std::byte> bytes;
+  const std::vector<std::uint64_t> numbers{25, 11, 3, 12, 26, 4};
+  data.gather(numbers, "bin", offsets, bytes);  // all three are mapped now
+  {
+    std::fstream file(shards.path(1), std::ios::in | std::ios::out);
+    file.seekp(512).put('X');  // of the same size, with the same headers
+  }
+  EXPECT_EQ(test::error_text([&] { data.gather(numbers, "bin", offsets, bytes); }),
+            test::error_text([&] { static_cast<void>(data[12].copy("bin")); }));
+  EXPECT_THROW(data.gather(numbers, "bin", offsets, bytes), StaleIndex);
+  const std::vector<std::uint64_t> others{25, 3, 26};
+  data.gather(others, "bin", offsets, bytes);
+  EXPECT_EQ(row(offsets, bytes, 1), content_of(3));
+}
+
 TEST(ManySamplesTest, BadNumbersAndMissingFieldsAreTheErrorsOfTheLoop) {
   const Shards shards(2, 10);
   const Dataset data = Dataset::open(shards.index_path());
@@ -151,10 +171,10 @@ TEST(ManySamplesTest, BadNumbersAndMissingFieldsAreTheErrorsOfTheLoop) {
             out_of_range);
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(test::error_text([&] { data.gather(bad, "bin", offsets, bytes); }), out_of_range);
-  const std::vector<std::uint64_t> good{7, 4};
+  const std::vector<std::uint64_t> good{17, 4};  // the first one is named, whatever its shard
   EXPECT_EQ(test::error_text([&] { data.gather(good, "png", offsets, bytes); }),
             test::error_text([&] {
-              const Sample sample = data[7];
+              const Sample sample = data[17];
               static_cast<void>(sample["png"]);
             }));
   EXPECT_THROW(data.gather(good, "png", offsets, bytes), NotFound);

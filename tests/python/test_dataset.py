@@ -253,6 +253,18 @@ def test_columns_sizes_and_gathering(ds: shardwise.Dataset) -> None:
         ds.gather([0], "nix")
 
 
+def test_keys_are_told_without_a_shard(ds: shardwise.Dataset, shards: Path) -> None:
+    numbers = [102, 0, 45, 45]
+    assert ds.sample_keys(numbers) == [ds[i].key for i in numbers]
+    assert ds[30:60].sample_keys() == [sample.key for sample in ds[30:60]]
+    assert ds.sample_keys(np.array([], np.int64)) == []
+    with pytest.raises(errors.OutOfRange, match="sample 103 of"):
+        ds.sample_keys([103])
+    for path in shards.glob("*.tar"):
+        path.unlink()
+    assert shardwise.open(ds.path).sample_keys() == ds.sample_keys()
+
+
 def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
     assert [shard.num_samples for shard in ds.shards] == [40, 13, 30, 20]
     assert ds.shards[1].path == str(shards / "train-000001.tar")
@@ -261,6 +273,27 @@ def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
     assert ds.info.num_samples == 103
     assert [field.name for field in ds.info.fields] == ["bin", "cls"]
     assert len(ds.fingerprint) == 32
+
+
+def test_the_version_tells_what_the_fingerprint_does_not(tmp_path: Path) -> None:
+    shards, index = tmp_path / "shards", tmp_path / "a.idx"
+    write_shards(shards, [5, 3])
+    shardwise.index(index, shards, columns=["cls"], threads=0)
+    ds = shardwise.open(index)
+    os.utime(shards / "train-000001.tar", (1, 1))
+    shardwise.index(index, shards, columns=["cls"], threads=0)
+    touched = shardwise.open(index)
+    shardwise.index(index, shards, threads=0)
+    without = shardwise.open(index)
+    assert len({ds.version, touched.version, without.version}) == 3
+    assert ds.fingerprint == touched.fingerprint == without.fingerprint
+    assert len(ds.version) == 32
+    assert ds[2:4].version == ds.version
+    lenient = shardwise.open(index, accept_times=True)
+    os.utime(shards / "train-000001.tar", (2, 2))
+    shardwise.index(index, shards, threads=0)
+    assert shardwise.open(index, accept_times=True).version == lenient.version
+    assert shardwise.open(index).version != without.version
 
 
 def test_pickles_are_references(ds: shardwise.Dataset, index: Path) -> None:

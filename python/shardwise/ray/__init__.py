@@ -23,9 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .training import ExactDataConfig, ExactShard
 
+from .aside import WriteReport
 from .indexing import index
 from .reading import read
-from .writing import WriteReport, write
+from .writing import write
 
 _OF_TRAINING = ("ExactDataConfig", "ExactShard")
 

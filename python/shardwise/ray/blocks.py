@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -115,11 +115,15 @@ def chosen_columns(layout: Layout, names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def row_bytes(
-    data: _core.Dataset, numbers: Numbers, columns: Iterable[Column], layout: Layout
+    data: _core.Dataset,
+    numbers: Numbers,
+    columns: Sequence[Column],
+    text_bytes: Mapping[str, float] | None = None,
 ) -> NDArray[np.int64]:
-    """The bytes of each row: those of fields exactly, of texts on average, and 8 a column."""
-    columns = list(columns)
-    plain = sum(8 + layout.text_bytes.get(column.name, 0.0) for column in columns)
+    """The bytes of each row: those of fields exactly, of texts as `text_bytes` says, and 8 a
+    column."""
+    texts = text_bytes or {}
+    plain = sum(8 + texts.get(column.name, 0.0) for column in columns)
     sizes = np.full(len(numbers), round(plain), np.int64)
     for column in columns:
         if column.kind == "field":
@@ -159,7 +163,7 @@ def _metadata(data: _core.Dataset, numbers: Numbers, column: Column) -> Any:
 
 
 def _keys(data: _core.Dataset, numbers: Numbers) -> Any:
-    keys = [sample.key for sample in data.samples(numbers)]
+    keys = data.sample_keys(numbers)
     try:
         return pa.array(keys, pa.string())
     except UnicodeEncodeError as error:
@@ -192,7 +196,7 @@ def _shards(data: _core.Dataset, numbers: Numbers) -> Any:
 
 
 def table_of(
-    data: _core.Dataset, numbers: Numbers, slots: Numbers, columns: Iterable[Column]
+    data: _core.Dataset, numbers: Numbers, slots: Numbers, columns: Sequence[Column]
 ) -> Any:
     """A pyarrow.Table of these samples. Raises what Dataset.gather() and column() raise."""
 
@@ -209,7 +213,6 @@ def table_of(
             return _shards(data, numbers)
         return _metadata(data, numbers, column)
 
-    columns = list(columns)
     return pa.Table.from_arrays([values(column) for column in columns], schema=schema_of(columns))
 
 
@@ -237,7 +240,7 @@ class Part(NamedTuple):
 
     def _pieces(self, data: _core.Dataset, numbers: Numbers) -> Iterator[tuple[int, int]]:
         """Ranges of the rows, each with about as many bytes as a block has."""
-        ends = np.cumsum(row_bytes(data, numbers, self.columns, Layout((), {})))
+        ends = np.cumsum(row_bytes(data, numbers, self.columns))
         begin = 0
         while begin < len(numbers):
             before = int(ends[begin - 1]) if begin > 0 else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from .spec import (
     dataset_of,
     numbers_of,
     reference_of,
+    resumed,
     sampler_of,
 )
 
@@ -79,7 +81,7 @@ class Planned:
 def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None) -> Planned:
     """Goes through the order once: some 0.2 us a sample, and 16 bytes."""
     data, slots = dataset_of(reading.reference), len(sampler_of(reading))
-    layout = layout_of(reading.reference)
+    texts = layout_of(reading.reference).text_bytes
     rows, ends = np.zeros(slots + 1, np.int64), np.zeros(slots + 1, np.int64)
     for first in range(0, slots, _PLANNED_AT_ONCE):
         numbers = numbers_of(reading, first, min(_PLANNED_AT_ONCE, slots - first))
@@ -88,7 +90,7 @@ def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None
             weights = chosen(reading.reference, condition)[numbers].astype(np.int64)
         rows[first + 1 : first + 1 + len(numbers)] = weights
         ends[first + 1 : first + 1 + len(numbers)] = weights * row_bytes(
-            data, numbers, columns, layout
+            data, numbers, columns, texts
         )
     return Planned(np.cumsum(rows), np.cumsum(ends))
 
@@ -304,8 +306,10 @@ def read(
     and nulls.
 
     Costs, here: some 0.2 us a sample, and 0.3 us more if the index has metadata columns; where= and
-    filters some 0.2 us a sample in each process. Raises what shardwise.open() raises; NotFound (a
-    column), InvalidArgument, Mismatch (the token).
+    filters some 0.2 us a sample in each process; some us a shard once in each process. Raises what
+    shardwise.open() raises; NotFound (a column), InvalidArgument, Mismatch (the token). A task
+    whose shard is not the one that was indexed raises StaleIndex, and one whose index says anything
+    else of its shards or their metadata than here, Mismatch; both with the node's name.
     """
     data = _opened(source, opening)
     if where is not None:
@@ -325,22 +329,31 @@ def read(
         reference,
         _core.Order("sequential") if order is None else order,
         whole_number("epoch", epoch),
-        resume,
+        token=None,
         rank=0,
         world_size=1,
     )
     if resume is not None:
-        reading = reading._replace(epoch=_epoch_of(data, reading, epoch))
+        reading = resumed(reading, resume)
+        reading = reading._replace(epoch=max(epoch, reading.epoch))
     sampler_of(reading)  # what is wrong is said here
     reader = IndexSource(reading, chosen_columns(layout, names), deal, is_auto)
     made: ray.data.Dataset = ray.data.read_datasource(
         reader,
         override_num_blocks=_few_tasks(reader) if is_auto else override_num_blocks,
         concurrency=concurrency,
-        ray_remote_args=ray_remote_args,
+        **_named(ray_remote_args or {}),
     )
     made.context.execution_options.preserve_order = True
     return made
+
+
+def _named(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of tasks as read_datasource() takes them: by name, where this Ray has that name."""
+    known = inspect.signature(ray.data.read_datasource).parameters
+    named = {name: value for name, value in options.items() if name in known}
+    others = {name: value for name, value in options.items() if name not in known}
+    return named | ({"ray_remote_args": others} if others else {})
 
 
 def _few_tasks(source: IndexSource) -> int:
@@ -348,11 +361,3 @@ def _few_tasks(source: IndexSource) -> int:
     MiB, of 20 ms each."""
     cpus = cluster_cpus()
     return max(cpus, min(2 * cpus, (source.estimate_inmemory_data_size() or 0) >> 20))
-
-
-def _epoch_of(data: _core.Dataset, reading: Reading, given: int) -> int:
-    """The epoch in which the token stands, or a later one that was given."""
-    sampler = _core.Sampler(data, reading.order)
-    assert reading.token is not None
-    sampler.resume(reading.token)
-    return max(given, sampler.epoch)

@@ -14,17 +14,19 @@ import numpy as np
 import ray
 from numpy.typing import NDArray
 
-from .. import _core
-from ..errors import Error
+from .. import _core, references
+from ..errors import Error, Mismatch
 
 Numbers = NDArray[np.int64]
+
+_VERSION_BYTES = 32
 
 
 class Reading(NamedTuple):
     """A dataset in the order in which one rank is given it, in one epoch."""
 
     reference: bytes
-    """The pickled Dataset: path and fingerprint of its index, and how a view was made."""
+    """Of the dataset, as of reference_of()."""
     order: _core.Order
     epoch: int
     token: str | None
@@ -32,11 +34,28 @@ class Reading(NamedTuple):
     world_size: int
 
 
+def reference_of(data: _core.Dataset) -> bytes:
+    """What dataset_of() takes: the dataset's version, and the pickled Dataset, which says where its
+    index is, and how a view was made. Raises Unsupported if it cannot be found again."""
+    return data.version.encode() + pickle.dumps(data, protocol=5)
+
+
 @functools.lru_cache(maxsize=4)
 def dataset_of(reference: bytes) -> _core.Dataset:
-    """The dataset, opened once in a process. Raises NotFound, Mismatch."""
-    data = pickle.loads(reference)
+    """The dataset, opened once in a process. Raises NotFound; Mismatch if its index says anything
+    else of a shard than it did."""
+    version, pickled = reference[:_VERSION_BYTES].decode(), reference[_VERSION_BYTES:]
+    data = pickle.loads(pickled)
+    if data.version != version:  # the one of before, perhaps, which this process has open
+        references.forget()
+        data = pickle.loads(pickled)
     assert isinstance(data, _core.Dataset)
+    if data.version != version:
+        raise Mismatch(
+            f"the index at this path was built again since shardwise.ray.read() was called: "
+            f"{data.path!r} says something else of its shards or their metadata; call read() "
+            "again, or bring the same index to all nodes"
+        )
     return data
 
 
@@ -54,6 +73,19 @@ def sampler_of(reading: Reading) -> _core.Sampler:
     if sampler.epoch != reading.epoch:
         sampler.set_epoch(reading.epoch)
     return sampler
+
+
+def resumed(reading: Reading, token: str) -> Reading:
+    """The reading from where the token stands. Raises Mismatch if it is of other data or another
+    order."""
+    sampler = _core.Sampler(
+        dataset_of(reading.reference),
+        reading.order,
+        rank=reading.rank,
+        world_size=reading.world_size,
+    )
+    sampler.resume(token)
+    return reading._replace(epoch=sampler.epoch, token=token)
 
 
 def numbers_of(reading: Reading, first: int, count: int) -> Numbers:
@@ -94,8 +126,3 @@ def naming_the_node() -> Iterator[None]:
         yield
     except Error as error:
         raise type(error)(f"on the node {socket.gethostname()}: {error}") from error
-
-
-def reference_of(data: _core.Dataset) -> bytes:
-    """What dataset_of() takes. Raises Unsupported if the dataset cannot be found again."""
-    return pickle.dumps(data, protocol=5)

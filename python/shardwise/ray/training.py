@@ -15,7 +15,7 @@ from .. import _core
 from ..arguments import whole_number
 from ..errors import InvalidArgument, Unsupported
 from .reading import PLACE, source_of
-from .spec import Reading, dataset_of, sampler_of
+from .spec import Reading, dataset_of, resumed, sampler_of
 
 INDEX = "__index__"
 
@@ -155,11 +155,7 @@ class ExactShard(ray.data.DataIterator):
     def resume(self, token: str) -> None:
         """The next pass is what was left of an epoch, on any number of ranks: token() says where.
         Raises Mismatch if it is of other data or another order."""
-        sampler = _core.Sampler(
-            self.dataset, self._next.order, rank=self.rank, world_size=self.world_size
-        )
-        sampler.resume(token)
-        self._move(self._next._replace(epoch=sampler.epoch, token=token))
+        self._move(resumed(self._next, token))
 
     def token(self, batches: int | None = None) -> str:
         """A resume token, for a checkpoint: after so many batches of each rank in the pass that is
@@ -178,12 +174,13 @@ class ExactShard(ray.data.DataIterator):
 
         add_up: gives the sums of a list of numbers over all ranks; by default torch.distributed.
         """
-        at = self._pass
-        is_in_pass = at is not None and at.reading == self._next
-        return {
-            "token": self.token(),
-            "counted": at.sums(add_up) if at is not None and is_in_pass else self._before,
-        }
+        at, token = self._pass, self.token()
+        counted: _Counted = self._before
+        if resumed(self._next, token).epoch != self._next.epoch:  # nothing is left of this one
+            counted = [0] * 10
+        elif at is not None and at.reading == self._next:
+            counted = at.sums(add_up)
+        return {"token": token, "counted": counted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on where state_dict() was asked, with any number of ranks; prove() then speaks of
@@ -229,7 +226,8 @@ class ExactShard(ray.data.DataIterator):
         if self._rule is not None and even:
             given = self._even_batches(given, sampler_of(at.reading), *self._rule)
         for batch in given:
-            self._done += 1
+            if self._pass is at:  # one that was left, and is read on, stands nowhere
+                self._done += 1
             at.count(batch)
             yield batch
         if self._pass is at:

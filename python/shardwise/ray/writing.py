@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,21 +11,12 @@ from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
 from ..arguments import columns_of, path_of, refuse, whole_number
-from ..errors import InvalidArgument, Mismatch, NotFound
+from ..errors import InvalidArgument, NotFound, Unsupported
 from ..writing import ShardWriter
-from .indexing import Parts
+from .aside import SUFFIX, Aside, WriteReport
 from .spec import naming_the_node
 
-
 _SQLITE = b"SQLite format 3\0"
-
-
-class WriteReport(NamedTuple):
-    """What writing a dataset made."""
-
-    paths: list[str]
-    """Of the shards, in order."""
-    num_samples: int
 
 
 class _Written(NamedTuple):
@@ -39,34 +28,17 @@ class _Written(NamedTuple):
 
 
 class ShardSink(Datasink[_Written]):
-    """Writes shards aside, and indexes them there; then gives them their names, in order. What
-    tasks left that died, or were done twice, goes with the folder that they wrote to.
-
-    A driver that is killed leaves that folder, by which the next write knows of it: some shards may
-    have their names by then, but each that has is whole, and was indexed if an index is asked for.
-    """
+    """Writes rows into shards in a folder. When all is written, `written` has those of the tasks
+    that count, in order: others are of tasks that died, or were done twice."""
 
     def __init__(
-        self,
-        directory: str,
-        prefix: str,
-        fields: dict[str, str] | None,
-        max_samples: int,
-        max_bytes: int,
-        replace: bool,
-        index: str | None = None,
-        columns: Sequence[str] = (),
+        self, folder: str, fields: dict[str, str] | None, max_samples: int, max_bytes: int
     ) -> None:
-        self._directory = directory
-        self._prefix = prefix
+        self._folder = folder
         self._fields = fields
         self._max_samples = max_samples
         self._max_bytes = max_bytes
-        self._replace = replace
-        self._index = index
-        self._columns = columns
-        self._aside = os.path.join(directory, f".{prefix}-{os.urandom(6).hex()}.writing")
-        self.report = WriteReport([], 0)
+        self.written: list[_Written] = []
 
     def get_name(self) -> str:
         return "Shards"
@@ -77,52 +49,15 @@ class ShardSink(Datasink[_Written]):
         block = ray.data.DataContext.get_current().target_max_block_size or 0
         return max(self._max_bytes // 2, self._max_bytes - block)
 
-    def _named(self, pattern: str) -> list[str]:
-        """What has a name of this pattern in the directory."""
-        if not os.path.isdir(self._directory):
-            return []
-        wanted = re.compile(pattern, re.DOTALL)
-        names = sorted(name for name in os.listdir(self._directory) if wanted.fullmatch(name))
-        return [os.path.join(self._directory, name) for name in names]
-
-    def _shards(self) -> list[str]:
-        """Shards of this prefix; those of "a-b" are not of "a"."""
-        return self._named(re.escape(self._prefix) + r"-[0-9]{6,}\.tar")
-
-    def _left(self) -> list[str]:
-        """Folders of other writes: of drivers that died, or are at work."""
-        folders = self._named(rf"\.{re.escape(self._prefix)}-[0-9a-f]{{12}}\.writing")
-        return [folder for folder in folders if folder != self._aside]
-
-    def require_room(self) -> None:
-        """Raises InvalidArgument if shards are there, or another write's folder is."""
-        if self._replace:
-            return
-        left = self._left()
-        if left:
-            raise InvalidArgument(
-                f"another write is at work there, or its driver died: {left[0]!r}, and shards of "
-                f"the prefix {self._prefix!r} may be a part of what it wrote; if none is at work, "
-                "give replace=True, which removes them all"
-            )
-        shards = self._shards()
-        if shards:
-            raise InvalidArgument(
-                f"there is a shard already: {shards[0]!r}; write elsewhere, or give replace=True"
-            )
-
-    def on_write_start(self, schema: Any = None) -> None:
-        os.makedirs(self._aside, exist_ok=True)
-
     def write(self, blocks: Iterable[Any], ctx: Any) -> _Written:
         with naming_the_node():
-            if not os.path.isdir(self._aside):
+            if not os.path.isdir(self._folder):
                 raise NotFound(
-                    f"there is no folder {self._aside!r}: shards are written to a directory that "
+                    f"there is no folder {self._folder!r}: shards are written to a directory that "
                     "all nodes share, or the write has ended meanwhile"
                 )
             attempt = f"{ctx.task_idx:08}-{os.urandom(6).hex()}"
-            pattern = os.path.join(self._aside, attempt).replace("%", "%%") + "-%06d.tar"
+            pattern = os.path.join(self._folder, attempt).replace("%", "%%") + "-%06d" + SUFFIX
             with ShardWriter(pattern, self._max_samples, self._max_bytes) as sink:
                 for block in blocks:
                     rows: Any = BlockAccessor.for_block(block).iter_rows(public_row_format=True)
@@ -148,50 +83,7 @@ class ShardSink(Datasink[_Written]):
         return {"__key__": row["__key__"], **kept}
 
     def on_write_complete(self, write_result: Any) -> None:
-        os.makedirs(self._aside, exist_ok=True)  # without rows no task was begun
-        written: list[_Written] = sorted(write_result.write_returns)
-        paths = [path for task in written for path in task.paths]
-        names = [f"{self._prefix}-{number:06}.tar" for number in range(len(paths))]
-        num_samples = sum(task.num_samples for task in written)
-        aside = _renamed(paths, self._aside, names)
-        parts = None
-        if self._index is not None:
-            if not paths:
-                raise InvalidArgument(
-                    f"there are no rows, and so no shards for the index {self._index!r}; leave out "
-                    "index, or write a dataset that has rows"
-                )
-            parts = Parts(os.path.join(self._aside, "index"), None, {"columns": self._columns})
-            _require_samples(num_samples, parts.build(aside, {}), self._directory)
-        self.require_room()  # since the beginning
-        for path in self._shards():
-            os.unlink(path)
-        self.report = WriteReport(_renamed(aside, self._directory, names), num_samples)
-        if parts is not None and self._index is not None:
-            parts.move(self.report.paths)
-            parts.merge(self._index)
-        for folder in (*self._left(), self._aside):
-            shutil.rmtree(folder)
-
-    def on_write_failed(self, error: Exception) -> None:
-        shutil.rmtree(self._aside, ignore_errors=True)
-
-
-def _renamed(paths: list[str], directory: str, names: list[str]) -> list[str]:
-    """Gives files these names in a directory; their new paths."""
-    renamed = [os.path.join(directory, name) for name in names]
-    for path, new in zip(paths, renamed, strict=True):
-        os.rename(path, new)
-    return renamed
-
-
-def _require_samples(written: int, indexed: int, directory: str) -> None:
-    if indexed != written:
-        raise Mismatch(
-            f"{written} rows were written to {directory!r}, and their shards have {indexed} "
-            "samples: a shard was changed before it had its name, or a part of it was lost; write "
-            "again, to a file system that keeps what all nodes write"
-        )
+        self.written = sorted(write_result.write_returns)
 
 
 def _index_path(index: str | os.PathLike[str]) -> str:
@@ -199,6 +91,8 @@ def _index_path(index: str | os.PathLike[str]) -> str:
     path = os.path.abspath(path_of(index))
     if not os.path.isdir(os.path.dirname(path)):
         raise NotFound(f"there is no folder for the index {path!r}; make it first")
+    if not os.access(os.path.dirname(path), os.W_OK):
+        raise InvalidArgument(f"the folder of the index {path!r} is read-only; choose another")
     if os.path.exists(path):
         with open(path, "rb") as file:
             if not file.read(len(_SQLITE)) == _SQLITE:
@@ -235,11 +129,13 @@ def write(
         their names.
     concurrency, ray_remote_args: as of ray.data.Dataset.write_datasink().
 
-    Shards appear when all are written and indexed, and the index after them. A task that died is
-    done again, and leaves nothing twice. If this process dies, the next write there says so, and
-    replace=True removes what it left. Raises InvalidArgument (a shard is there, or another write,
-    or rows without a key), NotFound, BadField, OSError; of an index what shardwise.index() raises,
-    and Mismatch if it has not as many samples as there were rows: no shard has its name then.
+    Shards appear when all are written and indexed, and the index after them; a write that fails
+    before leaves nothing, nor does a task that died and is done again. If naming them fails, or
+    this process dies meanwhile, no row is lost: the next write() there finishes it, says so, and
+    raises InvalidArgument; with replace=True it writes anew. Raises InvalidArgument (a shard is
+    there, another write is at work, or rows have no key), Unsupported (a dataset with a
+    checkpoint_config), NotFound, BadField, OSError; of an index what shardwise.index() raises, and
+    Mismatch if it has not as many samples as there were rows.
     """
     directory = os.path.abspath(path_of(directory))
     if fields is not None and not isinstance(fields, Mapping):
@@ -249,22 +145,25 @@ def write(
     for name, value in (("max_samples", max_samples), ("max_bytes", max_bytes)):
         if whole_number(name, value) < 1:
             refuse(name, value, "give a whole number, 1 or more")
-    sink = ShardSink(
-        directory,
-        prefix,
-        None if fields is None else dict(fields),
-        max_samples,
-        max_bytes,
-        replace,
-        None if index is None else _index_path(index),
-        columns_of(columns),
-    )
-    sink.require_room()
-    options = data.context.execution_options
-    kept = options.preserve_order
-    options.preserve_order = True
-    try:
-        data.write_datasink(sink, concurrency=concurrency, ray_remote_args=ray_remote_args)
-    finally:
-        options.preserve_order = kept
-    return sink.report
+    if getattr(data.context, "checkpoint_config", None) is not None:
+        raise Unsupported(
+            "the dataset has a checkpoint_config, and shards are written all or not at all: rows "
+            "that the checkpoint of a write that failed counts as written would be missing; leave "
+            "checkpoint_config out"
+        )
+    wanted = None if index is None else _index_path(index)
+    names = list(columns_of(columns))
+    with Aside(directory, prefix, replace) as aside:
+        sink = ShardSink(
+            aside.folder, None if fields is None else dict(fields), max_samples, max_bytes
+        )
+        options = data.context.execution_options
+        kept = options.preserve_order
+        options.preserve_order = True
+        try:
+            data.write_datasink(sink, concurrency=concurrency, ray_remote_args=ray_remote_args)
+        finally:
+            options.preserve_order = kept
+        paths = [path for task in sink.written for path in task.paths]
+        num_samples = sum(task.num_samples for task in sink.written)
+        return aside.put(paths, num_samples, wanted, names)

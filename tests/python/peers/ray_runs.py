@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import http.server
 import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from peer_runs import NUM_SAMPLES, make_index
+from peer_runs import NUM_SAMPLES, make_index, prove_exact
 
-from shardwise import Order
+import shardwise
+from shardwise import Order, Sampler
 
 # Before ray is imported: no figures are sent anywhere.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 SHUFFLED = Order(seed=17, chunk_size=50)
+
+
+def shut_down() -> None:
+    """Ends Ray when nothing executes any more: a thread of Ray 2.51 that asks it afterwards ends the
+    whole process."""
+    import ray
+
+    gc.collect()  # iterators that were left
+    for thread in threading.enumerate():
+        if thread.name.startswith("StreamingExecutor"):
+            thread.join(30)
+    ray.shutdown()
 
 
 @contextmanager
@@ -41,7 +58,7 @@ def running_ray(cpus: int = 2, **options: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
+        shut_down()
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +78,49 @@ def numbers_of(data: Any) -> list[int]:
     """The samples' numbers, in the order of the rows."""
     batches = data.select_columns(["__index__"]).iter_batches(batch_size=1000)
     return [number for batch in batches for number in batch["__index__"].tolist()]
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Gives files, and says nothing of it."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Counting(Handler):
+    """Gives parts of files, too, and counts the bytes."""
+
+    sent = 0
+
+    def do_GET(self) -> None:
+        data = Path(self.translate_path(self.path)).read_bytes()
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        begin, end = int(first), int(last) + 1 if last else len(data)
+        self.send_response(206 if "Range" in self.headers else 200)
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        if self.command == "GET":
+            Counting.sent += end - begin
+            self.wfile.write(data[begin:end])
+
+    do_HEAD = do_GET
+
+
+@contextmanager
+def served(folder: Path, handler: type[Handler] = Handler) -> Iterator[str]:
+    """The URL of a server that gives the files of a folder."""
+    given = functools.partial(handler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), given)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 # Ray Train.
@@ -99,6 +159,47 @@ def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **ot
         ),
     )
     return trainer.fit()
+
+
+def three_epochs(config: dict[str, Any]) -> None:
+    """A file of what each rank was given, by epoch; and one of the proofs and numbers of batches."""
+    import ray.train
+
+    shard: Any = ray.train.get_dataset_shard("train")
+    seen: dict[int, list[int]] = {}
+    proofs, batches = [], []
+    next(iter(shard.iter_rows()))  # a look at the data moves nothing on
+    for epoch in range(3):
+        assert shard.epoch == epoch
+        batches.append(0)
+        for batch in shard.iter_torch_batches(batch_size=10):
+            assert batch["cls"].tolist() == batch["__index__"].tolist()
+            seen.setdefault(epoch, []).extend(batch["__index__"].tolist())
+            batches[-1] += 1
+        proofs.append(shard.prove())
+    rank = ray.train.get_context().get_world_rank()
+    Path(config["out"], f"seen-{rank}.json").write_text(json.dumps(seen))
+    Path(config["out"], f"rest-{rank}.json").write_text(json.dumps([proofs, batches]))
+
+
+def require_order(index: Path, out: Path, workers: int) -> None:
+    """That three_epochs() gave each rank what the sampler says, in as many batches as others."""
+    prove_exact(index, 3, out)
+    data = shardwise.open(index)
+    for rank in range(workers):
+        seen = json.loads((out / f"seen-{rank}.json").read_text())
+        sampler = Sampler(data, SHUFFLED, rank=rank, world_size=workers)
+        assert len(sampler) == (NUM_SAMPLES + workers - 1 - rank) // workers
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            assert seen[str(epoch)] == list(sampler)
+        proofs, batches = json.loads((out / f"rest-{rank}.json").read_text())
+        assert proofs == [
+            f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
+        ]
+        # If one has a sample more, others give their last one in a batch of its own.
+        most = -(-NUM_SAMPLES // workers)
+        assert batches == [-(-most // 10)] * 3
 
 
 def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import write_shard, write_shards
 from peer_runs import NUM_SAMPLES
-from ray_runs import SHUFFLED, numbers_of
+from ray_runs import SHUFFLED, Counting, numbers_of, served
 
 import shardwise
 from shardwise import Order, Sampler, errors
@@ -131,11 +132,19 @@ def test_a_worker_that_is_killed_in_its_task_gives_the_same_rows(
 # What is known without reading.
 
 
-def test_count_size_and_schema_are_known_without_a_shard(own: Path) -> None:
+def test_count_size_and_schema_are_known_without_a_shard_or_a_task(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ds = shardwise.open(own)
     field_bytes = int(ds.sizes("bin").sum())
     take_away(own, 0, 1, 2, 3)
     data = sr.read(own, columns=["bin", "cls", "__key__", "__index__", "__slot__", "__shard__"])
+
+    def execute(*_: Any, **__: Any) -> None:
+        raise AssertionError("tasks were begun")
+
+    executor = "ray.data._internal.execution.streaming_executor.StreamingExecutor.execute"
+    monkeypatch.setattr(executor, execute)
     assert data.count() == 103
     assert dict(zip(data.schema().names, data.schema().types, strict=True)) == {
         "bin": pa.large_binary(),
@@ -147,6 +156,9 @@ def test_count_size_and_schema_are_known_without_a_shard(own: Path) -> None:
     }
     assert sr.read(own, columns=["bin"]).size_bytes() == field_bytes + 8 * 103
     assert sr.read(own, where="cls < 0").count() == 0
+    with pytest.raises(AssertionError, match="tasks were begun"):
+        data.take(1)
+    monkeypatch.undo()
     with pytest.raises(Exception, match="train-000000.tar"):
         data.take(1)
 
@@ -187,6 +199,97 @@ def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     wanted = [i for i in Sampler(shardwise.open(own), SHUFFLED) if i < 40 and i != 7]
     assert [row["__index__"] for row in data.take_all()] == wanted
     assert data.count() == 39
+
+
+@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> None:
+    size, num_samples = 20_000, 100
+    (tmp_path / "shards").mkdir()
+    for shard in range(2):
+        numbers = range(shard * 50, shard * 50 + 50)
+        fields = {i: {"bin": bytes(size), "cls": b"%d" % i, "txt": b"text"} for i in numbers}
+        path = tmp_path / f"shards/{shard:06}.tar"
+        write_shard(path, [(f"{i:03}", fields[i]) for i in numbers])
+    index = tmp_path / "a.idx"
+    with served(tmp_path / "shards", Counting) as url:
+        urls = url + "/{000000..000001}.tar"
+        shardwise.index(index, urls, columns=["cls"], threads=0)
+
+        def sent(data: Any) -> tuple[int, int]:
+            """How many rows there are, and bytes that were sent for them."""
+            Counting.sent = 0
+            rows = sum(batch.num_rows for batch in data.iter_batches(batch_format="pyarrow"))
+            return rows, Counting.sent
+
+        data = sr.read(index, order=SHUFFLED, access="range", override_num_blocks=3)
+        least = num_samples * size
+        rows, everything = sent(data)
+        assert rows == num_samples
+        assert everything > least
+        assert sent(data.select_columns(["cls", "__key__", "__index__"])) == (num_samples, 0)
+        rows, some = sent(data.select_columns(["bin", "cls"]).filter(expr=col("cls") < 10))
+        assert rows == 10
+        assert 10 * size <= some < least / 5
+
+
+# What a map, or Ray, makes of it.
+
+
+def test_rows_of_a_split_come_once_also_if_a_map_makes_them_larger(train: Path) -> None:
+    context = ray.data.DataContext.get_current()
+    before = context.target_max_block_size
+    context.target_max_block_size = 50_000
+    try:
+        data = sr.read(train, order=SHUFFLED, columns=["__index__"], deal=3)
+        parts = data.map(lambda row: row | {"large": bytes(1000)}).streaming_split(3, equal=False)
+    finally:
+        context.target_max_block_size = before
+    given: list[int] = []
+
+    def consume(part: Any) -> None:
+        for batch in part.iter_batches(batch_size=64):
+            given.extend(batch["__index__"].tolist())
+
+    threads = [threading.Thread(target=consume, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(given) == list(range(NUM_SAMPLES))
+
+
+def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Path) -> None:
+    checkpoint = pytest.importorskip("ray.data.checkpoint", reason="this Ray has no checkpoints")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    broken, seen = tmp_path / "broken", tmp_path / "seen"
+
+    def fail_once(batch: Any) -> Any:
+        if 1900 in batch["__index__"] and not broken.exists():
+            time.sleep(5)  # others are done meanwhile
+            broken.touch()
+            raise ValueError("broken")
+        with open(seen, "a") as file:
+            file.writelines(f"{number}\n" for number in batch["__index__"])
+        return batch
+
+    context = ray.data.DataContext.get_current()
+    config = checkpoint.CheckpointConfig("__index__", str(tmp_path / "done"))
+    context.checkpoint_config = config
+    try:
+        data = sr.read(train, order=SHUFFLED, columns=["cls", "__index__"], override_num_blocks=12)
+        mapped = data.map_batches(fail_once)
+        with pytest.raises(Exception, match="ValueError: broken"):
+            mapped.write_parquet(str(tmp_path / "out"))
+        before = len(seen.read_text().split())
+        mapped.write_parquet(str(tmp_path / "out"))
+        with pytest.raises(errors.Unsupported, match="checkpoint_config.*would be missing"):
+            sr.write(data, tmp_path / "new")
+    finally:
+        context.checkpoint_config = None
+    written = parquet.read_table(tmp_path / "out")["__index__"].to_pylist()
+    assert sorted(written) == list(range(NUM_SAMPLES))
+    again = len(seen.read_text().split()) - before
+    assert 0 < again < NUM_SAMPLES
 
 
 # Conditions.

@@ -1,7 +1,9 @@
-"""Random chains of reading, choosing, mapping, writing and reading again, beside a plain model."""
+"""Random chains of reading, choosing, mapping, writing and reading again, beside a plain model; and
+of passes on changing numbers of workers, that are looked into, left, stopped and gone on with."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections.abc import Callable
@@ -81,7 +83,7 @@ def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[R
 
 def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[Any, list[Row], str]:
     """One operation more, of the dataset and of the model; and how the class is called then."""
-    kinds = ["class", "key", "number", "select", "materialize", "map", "limit", "rename"]
+    kinds = ["class", "key", "number", "select", "materialize", "map", "limit", "rename", "look"]
     kind = pick.choice(kinds)
     if kind == "class":
         data = data.filter(expr=col(label) >= 4)
@@ -98,6 +100,10 @@ def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[A
         data = data.materialize()
     elif kind == "map":
         data = data.map(lambda row: row)
+    elif kind == "look":  # moves nothing on
+        first = [(row["__key__"], row[label]) for row in data.take(1)]
+        assert first == [(row["__key__"], row["cls"]) for row in rows[:1]]
+        next(iter(data.iter_batches(batch_size=2)), None)
     elif kind == "limit":
         most = pick.choice([0, 1, 20, 1000])
         data, rows = data.limit(most), rows[:most]
@@ -135,3 +141,79 @@ def test_a_chain_gives_what_the_model_has(tmp_path: Path, seed: int) -> None:
     ]
     assert again == [[*row[:3], number] for number, row in enumerate(model)]
     assert shardwise.verify(index, full=False) == []
+
+
+def of_all(shards: list[Any], ask: Callable[[Any, Callable[[Any], Any]], Any]) -> Any:
+    """What a call that adds up over all ranks gives, asked here of one after another."""
+    words: list[list[int]] = []
+
+    def note(own: list[int]) -> list[int]:
+        words.append(own)
+        return own
+
+    for shard in shards[1:]:
+        try:
+            ask(shard, note)
+        except shardwise.errors.NotExact:  # of this rank alone
+            pass
+    add = lambda own: [sum(column) for column in zip(own, *words, strict=True)]  # noqa: E731
+    return ask(shards[0], add)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
+    tmp_path: Path, seed: int
+) -> None:
+    pick = random.Random(seed)
+    rows = make_rows(tmp_path / "a")
+    index, where, order = tmp_path / "a/x y.idx", pick.choice(list(WHERE)[:3]), pick.choice(ORDERS)
+    view = shardwise.open(index) if where is None else shardwise.open(index).where(where)
+    data = sr.read(index, where=where, order=order, columns=["cls", "__index__"])
+    if pick.random() < 0.5:
+        data = data.map_batches(lambda batch: batch)
+    size = pick.choice([4, 9, 50])
+    seen: list[list[int]] = [[], [], []]
+    state: Any = None
+    epoch = stops = 0
+    while epoch < 3:
+        world = pick.randrange(1, 5)
+        config = sr.ExactDataConfig()
+        shards = [given["a"] for given in config.configure({"a": data}, world)]
+        for shard in shards:
+            if state is not None:
+                shard.load_state_dict(state)
+        while epoch < 3:
+            samplers = [Sampler(view, order, rank=rank, world_size=world) for rank in range(world)]
+            for sampler in samplers:
+                sampler.set_epoch(epoch)
+                if state is not None:
+                    sampler.resume(state["token"])
+                assert sampler.epoch == epoch
+            whole = samplers[0].num_batches(size, False, True)
+            stop = pick.choice([None, pick.randrange(whole + 1)]) if stops < 6 else None
+            counts = []
+            for shard, sampler in zip(shards, samplers, strict=True):
+                if pick.random() < 0.3:
+                    next(iter(shard.iter_batches(batch_size=size)), None)  # and is left
+                if pick.random() < 0.2:
+                    data.take(1)
+                passed = iter(shard.iter_batches(batch_size=size))
+                batches = [b["__index__"].tolist() for b in itertools.islice(passed, stop)]
+                given = sum(batches, [])
+                assert given == list(sampler)[: len(given)]
+                assert all(len(batch) == size for batch in batches[:-2])
+                seen[epoch] += given
+                counts.append(len(batches))
+            assert set(counts) == {whole if stop is None else stop}
+            if stop is not None:
+                stops += 1
+                state = of_all(shards, lambda shard, add: shard.state_dict(add))
+                if stop == whole:  # nothing is left: it stands where the next epoch begins
+                    assert sorted(seen[epoch]) == list(range(len(view)))
+                    epoch += 1
+                break
+            proof = of_all(shards, lambda shard, add: shard.prove(add))
+            assert proof == f"epoch {epoch}: {len(view)} samples, each exactly once: proven"
+            assert sorted(seen[epoch]) == list(range(len(view)))
+            epoch, state = epoch + 1, None
+            assert [shard.epoch for shard in shards] == [epoch] * world
