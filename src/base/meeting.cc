@@ -131,7 +131,8 @@ void Meeting::open_hub() {
                                                      .round = options_.round,
                                                      .world_size = options_.ranks.world_size,
                                                      .key = key_,
-                                                     .host = host_});
+                                                     .host = host_,
+                                                     .deadline = deadline_});
         options_.point.ports = {port};
         return;
       }
@@ -163,7 +164,7 @@ void Meeting::find_hub() {
       if (try_join(port, search)) return;
       const std::string place = in_quotes(options_.point.address) + " port " +
                                 std::to_string(options_.point.ports.front());
-      if (Clock::now() >= deadline_) {
+      if (Clock::now() >= deadline_ && !options_.cancel.is_cancelled()) {
         throw Error(ErrorCode::kDistributed,
                     "cannot reach the ranks' meeting point (" + search.reason + ")", place,
                     "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
@@ -410,12 +411,12 @@ void Meeting::handle(const std::string& message) {
 }
 
 /// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
-/// hub yet tries a little longer, since the others would wait for it.
+/// hub yet tries as long as rank 0 would linger, since the others would wait for it.
 void Meeting::check_time(const std::string& waiting_for) {
-  constexpr milliseconds kLastTry{300};
+  constexpr milliseconds kLastTry{2'000};
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
-  if (cancelled_ && now - *cancelled_ > kLastTry) {
+  if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {
     throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
   }
   take_notice(waiting_for);
