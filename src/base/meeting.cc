@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/own_address.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -34,12 +35,6 @@ struct AddressList {
   AddressList& operator=(const AddressList&) = delete;
   addrinfo* const first;
 };
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 std::string random_key() {
   std::random_device random;
@@ -85,7 +80,7 @@ Meeting::Meeting(Options options)
     : options_(std::move(options)),
       start_(Clock::now()),
       deadline_(start_ + options_.timeout),
-      host_(host_name()),
+      host_(own_host_name()),
       input_(kHubGreeting),
       heard_(start_),
       next_notice_(start_ + options_.notice_after) {
