@@ -43,8 +43,8 @@ class SHARDWISE_EXPORT MeetingHub {
 
   /// @param listener  a socket that listens, not blocking.
   MeetingHub(Socket listener, const Options& options);
-  /// Sees what was said delivered, for 2 s at most, and ends the thread. If the meeting ended before
-  /// all had come, those who come meanwhile hear why: see Options::linger.
+  /// Sees what was said delivered, for 2 s at most, and ends the thread. If the meeting ended
+  /// before all had come, those who come meanwhile hear why: see Options::linger.
   ~MeetingHub();
   MeetingHub(const MeetingHub&) = delete;
   MeetingHub& operator=(const MeetingHub&) = delete;

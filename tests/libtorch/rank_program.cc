@@ -18,6 +18,11 @@
 #include <thread>
 #include <vector>
 
+#ifdef SHARDWISE_HAVE_GLOO
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "rank_case.h"
@@ -755,12 +760,11 @@ void hang(const Arguments& arguments) {
   ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 
-/// unplugged OUT: says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
-void unplugged(const Arguments& arguments) {
-  const auto group = sl::init_process_group({.timeout = std::chrono::milliseconds(5000)});
+/// Says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
+void call_until_lost(const sl::ProcessGroup& group, const std::string& out) {
   group.barrier();
   const std::string rank = std::to_string(group.rank());
-  std::ofstream(arguments[1] + ".ready." + rank) << rank;
+  std::ofstream(out + ".ready." + rank) << rank;
   std::string text;
   while (text.empty()) {
     try {
@@ -769,8 +773,29 @@ void unplugged(const Arguments& arguments) {
       text = e.what();
     }
   }
-  std::ofstream(arguments[1] + "." + rank) << text;
+  std::ofstream(out + "." + rank) << text;
 }
+
+/// unplugged OUT
+void unplugged(const Arguments& arguments) {
+  call_until_lost(sl::init_process_group({.timeout = std::chrono::milliseconds(5000)}),
+                  arguments[1]);
+}
+
+#ifdef SHARDWISE_HAVE_GLOO
+/// unplugged-adopted OUT: with a group that was made of addresses, by a file.
+void unplugged_adopted(const Arguments& arguments) {
+  const int rank = std::stoi(std::getenv("RANK"));
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->timeout = std::chrono::milliseconds(5000);
+  options->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname(rank == 2 ? "10.77.15.2" : "10.77.15.1"));
+  call_until_lost(
+      sl::adopt_process_group(c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::FileStore>(arguments[1] + ".meeting", 3), rank, 3, options)),
+      arguments[1]);
+}
+#endif
 
 /// absent OUT: one rank waits for two more that never come.
 void absent(const Arguments& arguments) {
@@ -1026,6 +1051,9 @@ int main(int argc, char** argv) {
                              {"lost", lost},
                              {"hang", hang},
                              {"unplugged", unplugged},
+#ifdef SHARDWISE_HAVE_GLOO
+                             {"unplugged-adopted", unplugged_adopted},
+#endif
                              {"absent", absent},
                              {"chains", chains},
                              {"twice", twice},

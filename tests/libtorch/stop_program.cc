@@ -613,8 +613,8 @@ void reducer(const Arguments& arguments) {
   }
 }
 
-/// reducer-lost MEETING OUT: a rank without a guard is killed after it threw in the pass: the others
-/// name it.
+/// reducer-lost MEETING OUT: a rank without a guard is killed after it threw in the pass: the
+/// others name it.
 void reducer_lost(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
   const torch::AutoGradMode enabled(true);

@@ -49,8 +49,8 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 ///   `group` itself, nor this call. The guard outlives the group's use.
 /// Errors: Mismatch, on every rank, if they have other versions of this library or of LibTorch, or
 ///   a guard on some only; InvalidArgument, if the guard has a group already; kDistributed, also
-///   where this build has no c10d. Cost: eight collectives of some bytes, and 5 s where ranks cannot
-///   reach each other.
+///   where this build has no c10d. Cost: eight collectives of some bytes, and 5 s where ranks
+///   cannot reach each other.
 template <class Group>
 ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
                                  StopGuard* guard = nullptr) {

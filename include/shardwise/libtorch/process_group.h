@@ -75,10 +75,10 @@ class SHARDWISE_EXPORT ProcessGroup {
 
   /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits
   /// on every rank.
-  /// Shapes: any, the same on all ranks; numbers of any type, on the CPU. What is elsewhere is copied
-  ///   there and back; strided tensors are copied, too. Floats of less than 32 bits are added in
-  ///   float32 and rounded once. Integers wrap. Of bools the sum is "or"; complex numbers have a sum
-  ///   only. Where any rank gives a NaN, the minimum and maximum are NaN.
+  /// Shapes: any, the same on all ranks; numbers of any type, on the CPU. What is elsewhere is
+  ///   copied there and back; strided tensors are copied, too. Floats of less than 32 bits are
+  ///   added in float32 and rounded once. Integers wrap. Of bools the sum is "or"; complex numbers
+  ///   have a sum only. Where any rank gives a NaN, the minimum and maximum are NaN.
   /// Errors: Unsupported, for sparse and quantized tensors, and for what has no order.
   void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   std::int64_t all_reduce(std::int64_t value, ReduceOp op = ReduceOp::kSum) const;
