@@ -73,6 +73,14 @@ std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup& group,
   return std::make_unique<ReducerHook>(group, std::move(num_samples));
 }
 
+#else
+
+std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup&,
+                                                      std::function<std::int64_t()>) {
+  throw Error(ErrorCode::kDistributed, "this build knows no Reducer of c10d", "reducer_hook()",
+              "build it with a LibTorch that comes with c10d's headers");
+}
+
 #endif
 
 }  // namespace shardwise::libtorch

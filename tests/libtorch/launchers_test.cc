@@ -113,7 +113,8 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
 
 /// Two network namespaces with a cable between them, and ranks in both, of which 0 and 1 are in the
 /// first: argument 1 is the rank program, 2 what it is to do, 3 the file for what they find. Of
-/// "unplugged..." the cable is pulled once all make calls. Ends with 77 where there are no namespaces.
+/// those cases that begin with "unplugged" the cable is pulled once all make calls. Ends with 77
+/// where there are no namespaces.
 constexpr const char* kTwoHosts = R"(
 program=$1 case=$2 out=$3
 a=shardwise-a-$$ b=shardwise-b-$$
