@@ -408,7 +408,7 @@ void Meeting::handle(const std::string& message) {
 /// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
 /// hub yet tries as long as rank 0 would linger, since the others would wait for it.
 void Meeting::check_time(const std::string& waiting_for) {
-  constexpr milliseconds kLastTry{2'000};
+  constexpr milliseconds kLastTry{5'000};
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {
@@ -430,6 +430,9 @@ void Meeting::take_notice(const std::string& text) {
 
 void Meeting::leave_interrupted() {
   leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
+  if (hub_ && !all_came_ && options_.notice) {
+    options_.notice("interrupted; stays for some seconds, to tell " + missing_);
+  }
   throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
 }
 

@@ -83,7 +83,9 @@ void MeetingHub::serve() {
       last_welcome = std::min(now + options_.linger, options_.deadline);
     }
     const bool lingers = end && now < last_welcome && !all_know();
-    if (end && !lingers) {
+    if (lingers) {
+      end = now + std::chrono::seconds(2);  // what is said last is to be delivered, too
+    } else if (end) {
       listener_.close();
       if (guests_.empty() || now >= *end) return;
     }

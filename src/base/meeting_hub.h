@@ -35,7 +35,7 @@ class SHARDWISE_EXPORT MeetingHub {
     std::string host;  ///< of rank 0
     /// How long the destructor waits for ranks that have not come, to tell them what ended the
     /// meeting, and until when at the latest.
-    std::chrono::milliseconds linger{2'000};
+    std::chrono::milliseconds linger{5'000};
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
     /// A connection that does not say which rank it is is closed after this.
     std::chrono::milliseconds hello_timeout{10'000};

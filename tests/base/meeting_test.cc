@@ -363,10 +363,12 @@ TEST(MeetingTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
 TEST(MeetingTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
   const auto ports = free_ports(1);
   std::atomic<bool> cancel{true};
+  std::vector<std::string> notices;
   const auto leave = [&](int world_size, milliseconds timeout) {
     auto options = options_of(0, world_size, point_at(ports));
     options.cancel = &cancel;
     options.timeout = timeout;
+    options.notice = [&](const std::string& text) { notices.push_back(text); };
     return test::error_code([&] { Meeting meeting(options); });
   };
   // Two come one after the other, and a third never.
@@ -380,6 +382,7 @@ TEST(MeetingTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
   others.join();
   EXPECT_THAT(heard, testing::Each(HasSubstr("a rank was interrupted while the ranks were meeting: "
                                              "rank 0 (host ")));
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("interrupted; stays for some seconds, to tell ")));
   // No longer than to the deadline, whoever is missing.
   EXPECT_EQ(leave(2, milliseconds(1)), ErrorCode::kCancelled);
 }

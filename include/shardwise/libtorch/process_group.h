@@ -52,7 +52,7 @@ class SHARDWISE_EXPORT ProcessGroup {
     /// this is; it is for one that hangs, or is out of reach.
     std::chrono::milliseconds timeout{300'000};
     /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it;
-    /// where some have not come yet, this one stays up to 2 s, to tell those that do meanwhile.
+    /// where some have not come yet, this one stays up to 5 s, to tell those that do meanwhile.
     /// Gloo's own connecting cannot be ended: a thread of it goes on, until `connect_timeout`.
     CancelToken cancel{};
     /// Is told who is waited for at the start, as "waiting for ranks 3 and 7 (host b)", when that
