@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/own_address.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -34,12 +35,6 @@ struct AddressList {
   AddressList& operator=(const AddressList&) = delete;
   addrinfo* const first;
 };
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 std::string random_key() {
   std::random_device random;
@@ -85,7 +80,7 @@ Meeting::Meeting(Options options)
     : options_(std::move(options)),
       start_(Clock::now()),
       deadline_(start_ + options_.timeout),
-      host_(host_name()),
+      host_(own_host_name()),
       input_(kHubGreeting),
       heard_(start_),
       next_notice_(start_ + options_.notice_after) {
@@ -131,7 +126,8 @@ void Meeting::open_hub() {
                                                      .round = options_.round,
                                                      .world_size = options_.ranks.world_size,
                                                      .key = key_,
-                                                     .host = host_});
+                                                     .host = host_,
+                                                     .deadline = deadline_});
         options_.point.ports = {port};
         return;
       }
@@ -163,7 +159,7 @@ void Meeting::find_hub() {
       if (try_join(port, search)) return;
       const std::string place = in_quotes(options_.point.address) + " port " +
                                 std::to_string(options_.point.ports.front());
-      if (Clock::now() >= deadline_) {
+      if (Clock::now() >= deadline_ && !options_.cancel.is_cancelled()) {
         throw Error(ErrorCode::kDistributed,
                     "cannot reach the ranks' meeting point (" + search.reason + ")", place,
                     "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
@@ -410,12 +406,12 @@ void Meeting::handle(const std::string& message) {
 }
 
 /// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
-/// hub yet tries a little longer, since the others would wait for it.
+/// hub yet tries as long as rank 0 would linger, since the others would wait for it.
 void Meeting::check_time(const std::string& waiting_for) {
-  constexpr milliseconds kLastTry{300};
+  constexpr milliseconds kLastTry{5'000};
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
-  if (cancelled_ && now - *cancelled_ > kLastTry) {
+  if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {
     throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
   }
   take_notice(waiting_for);
@@ -434,6 +430,9 @@ void Meeting::take_notice(const std::string& text) {
 
 void Meeting::leave_interrupted() {
   leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
+  if (hub_ && !all_came_ && options_.notice) {
+    options_.notice("interrupted; stays for some seconds, to tell " + missing_);
+  }
   throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
 }
 

@@ -18,7 +18,7 @@
 // One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
 // hello was accepted. Once over_ is set, because all are done or because it failed, nothing of
 // those who are there is handled any more: what is still to be sent is sent, and the guests go. Who
-// comes after a failure hears of it.
+// comes after a failure hears of it, also while the destructor lingers.
 
 namespace shardwise::detail {
 namespace {
@@ -52,7 +52,8 @@ struct MeetingHub::Guest {
 MeetingHub::MeetingHub(Socket listener, const Options& options)
     : options_(options),
       listener_(std::move(listener)),
-      ranks_(static_cast<std::size_t>(options.world_size), nullptr) {
+      ranks_(static_cast<std::size_t>(options.world_size), nullptr),
+      informed_(ranks_.size(), false) {
   std::array<int, 2> wake{};
   if (::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     throw_errno(errno, "cannot make a pipe", "where the ranks meet");
@@ -74,13 +75,20 @@ void MeetingHub::serve() {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::optional<Clock::time_point> end;
+  Clock::time_point last_welcome{};
   for (;;) {
     const auto now = Clock::now();
     if (stops_ && !end) {
       end = now + std::chrono::seconds(2);
-      listener_.close();
+      last_welcome = std::min(now + options_.linger, options_.deadline);
     }
-    if (end && (guests_.empty() || now >= *end)) return;
+    const bool lingers = end && now < last_welcome && !all_know();
+    if (lingers) {
+      end = now + std::chrono::seconds(2);  // what is said last is to be delivered, too
+    } else if (end) {
+      listener_.close();
+      if (guests_.empty() || now >= *end) return;
+    }
 
     std::vector<pollfd> waits;
     waits.push_back({wake_read_.fd(), static_cast<short>(stops_ ? 0 : POLLIN), 0});
@@ -98,14 +106,17 @@ void MeetingHub::serve() {
       if (i < waits.size() && waits[i++].revents != 0) receive(guest);
     }
     // What rank 0 said last was heard: nothing more will be.
-    if (end) over_ = true;
+    if (end && !over_) {
+      fail("rank 0 left while the ranks were meeting", "host " + options_.host, kStartAgain);
+    }
     if (!over_ && !all_came_ && num_here_ == options_.world_size) begin_connecting();
     if (!over_) tell_who_is_missing();
     for (Guest& guest : guests_) {
       if (!guest.ended && !send_some(guest.socket, guest.output)) guest.ended = true;
       // What was said is delivered before the connection is closed: closing it with bytes unread
       // would take away what the other side has not read yet.
-      if (end && guest.output.empty()) ::shutdown(guest.socket.fd(), SHUT_WR);
+      const bool is_answered = guest.rank >= 0 || guest.refused || !lingers;
+      if (end && is_answered && guest.output.empty()) ::shutdown(guest.socket.fd(), SHUT_WR);
     }
     drop_ended();
   }
@@ -208,6 +219,7 @@ void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
   if (over_) {
     guest.refused = true;
     guest.output += failure_;
+    if (rank < informed_.size()) informed_[rank] = true;
     return;
   }
   guest.record = *record;
@@ -348,6 +360,15 @@ void MeetingHub::fail(const std::string& what, const std::string& where, const s
   failure_ = MessageWriter(MessageKind::kFailed).text(what).text(where).text(remedy).take();
   send_to_all(failure_, but);
   over_ = true;
+  for (const Guest& guest : guests_) {
+    if (guest.rank < 0 || guest.rank >= options_.world_size) continue;
+    informed_[static_cast<std::size_t>(guest.rank)] = true;
+  }
+}
+
+bool MeetingHub::all_know() const {
+  return failure_.empty() ||
+         std::find(informed_.begin(), informed_.end(), false) == informed_.end();
 }
 
 void MeetingHub::send_to_all(const std::string& message, const Guest* but) {

@@ -33,13 +33,18 @@ class SHARDWISE_EXPORT MeetingHub {
     /// it.
     std::string key;
     std::string host;  ///< of rank 0
+    /// How long the destructor waits for ranks that have not come, to tell them what ended the
+    /// meeting, and until when at the latest.
+    std::chrono::milliseconds linger{5'000};
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
     /// A connection that does not say which rank it is is closed after this.
     std::chrono::milliseconds hello_timeout{10'000};
   };
 
   /// @param listener  a socket that listens, not blocking.
   MeetingHub(Socket listener, const Options& options);
-  /// Sees what was said delivered, for 2 s at most, and ends the thread.
+  /// Sees what was said delivered, for 2 s at most, and ends the thread. If the meeting ended
+  /// before all had come, those who come meanwhile hear why: see Options::linger.
   ~MeetingHub();
   MeetingHub(const MeetingHub&) = delete;
   MeetingHub& operator=(const MeetingHub&) = delete;
@@ -60,6 +65,8 @@ class SHARDWISE_EXPORT MeetingHub {
             const Guest* but = nullptr);
   void send_to_all(const std::string& message, const Guest* but = nullptr);
   void drop_ended();
+  /// True once nobody is left who would wait for rank 0 in vain.
+  [[nodiscard]] bool all_know() const;
   std::string name_of(const Guest& guest) const;
   std::vector<int> missing_ranks() const;
   std::string name_all(const std::vector<int>& missing) const;
@@ -77,8 +84,9 @@ class SHARDWISE_EXPORT MeetingHub {
   int num_here_ = 0;
   int num_done_ = 0;
   bool all_came_ = false;
-  bool over_ = false;    // all are done, or it failed
-  std::string failure_;  // what it failed with, as a message
+  bool over_ = false;           // all are done, or it failed
+  std::string failure_;         // what it failed with, as a message
+  std::vector<bool> informed_;  // by rank: was told of the failure, or is its cause
   Clock::time_point accept_again_{};
   Clock::time_point next_note_{};
 };

@@ -11,6 +11,7 @@
 namespace shardwise::libtorch {
 
 namespace detail {
+class CallQueue;
 class Collectives;
 }  // namespace detail
 
@@ -18,8 +19,14 @@ class Collectives;
 struct SHARDWISE_EXPORT GroupAccess {
   /// As all_reduce() with kSum, under a name for errors, and adds `count` over the ranks on the
   /// way: it needs no collective of its own.
+  /// @param ends_step  with it the gradients of a step are whole.
   static std::int64_t add_with_count(const ProcessGroup& group, const torch::Tensor& tensor,
-                                     std::int64_t count, const char* name);
+                                     std::int64_t count, const char* name, bool ends_step = true);
+  /// Of calls that are made beside the program's thread, which makes none meanwhile. They end with
+  /// the group.
+  static detail::CallQueue& queue(const ProcessGroup& group);
+  /// A handle that does not keep the group, for those.
+  static ProcessGroup unowned(const ProcessGroup& group);
   /// A group that somebody else made.
   /// @param stop  what its calls carry, once it is there; nullptr: nothing.
   static ProcessGroup adopt(std::unique_ptr<detail::Collectives> collectives,
@@ -41,6 +48,8 @@ struct SHARDWISE_EXPORT GroupAccess {
       const std::function<ProcessGroup(const std::shared_ptr<StopState>& state)>& make);
   /// What the group's guard shares; nullptr: it has none.
   static std::shared_ptr<StopState> stop_state(const ProcessGroup& group);
+  /// Drops calls of the queue that were not begun, and waits for the one that was.
+  static void end_queued(const ProcessGroup& group);
   /// False after a call that failed.
   static bool is_usable(const ProcessGroup& group);
   /// A call at the end of StopGuard::run().

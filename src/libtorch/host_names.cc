@@ -1,17 +1,16 @@
 #include "libtorch/host_names.h"
 
 #include <torch/torch.h>
-#include <unistd.h>
 
-#include <cstddef>
+#include "base/own_address.h"
 
 namespace shardwise::libtorch::detail {
 
 std::vector<std::string> host_names(const ProcessGroup& group) {
   constexpr std::int64_t kLongest = 256;  // with the zero at its end
   const auto hosts = torch::zeros({group.world_size(), kLongest}, torch::kUInt8);
-  auto* const own = static_cast<char*>(hosts[group.rank()].data_ptr());
-  if (::gethostname(own, static_cast<std::size_t>(kLongest) - 1) != 0) own[0] = '?';
+  const std::string own = own_host_name();
+  own.copy(static_cast<char*>(hosts[group.rank()].data_ptr()), kLongest - 1);
   group.all_reduce(hosts);
   std::vector<std::string> names;
   for (int rank = 0; rank < group.world_size(); ++rank) {

@@ -8,12 +8,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <future>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -24,11 +26,13 @@
 #include "base/fork.h"
 #include "base/letter_box.h"
 #include "base/meeting.h"
+#include "base/own_address.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
+#include "libtorch/call_queue.h"
 #include "libtorch/group_access.h"
-#include "libtorch/host_names.h"
 #include "libtorch/meeting_store.h"
+#include "libtorch/reduction.h"
 #include "libtorch/require_distributed.h"
 #include "shardwise/libtorch/adopt.h"
 
@@ -103,6 +107,10 @@ struct Announcement {
 };
 static_assert(std::is_trivially_copyable_v<Announcement> && sizeof(Announcement) == 248);
 
+void set_name(Announcement& call, const char* name) {
+  std::string_view(name).copy(call.name.data(), call.name.size() - 1);
+}
+
 /// "all_reduce(max) of 3 long int".
 std::string describe(const Announcement& call) {
   std::string text(call.name.data());
@@ -115,6 +123,11 @@ std::string describe(const Announcement& call) {
             c10::toString(static_cast<torch::ScalarType>(call.type));
   }
   return text;
+}
+
+std::string random_name() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
 }
 
 /// The name of a call that is made instead of the one that the other ranks are at.
@@ -130,6 +143,18 @@ Record record_of(const Announcement& call) {
 bool is_same(const Announcement& a, const Announcement& b) {
   return a.number == b.number && a.num_elements == b.num_elements && a.root == b.root &&
          a.op == b.op && a.type == b.type && a.name == b.name;
+}
+
+c10d::ReduceOp to_c10d(ProcessGroup::ReduceOp op) {
+  switch (op) {
+    case ProcessGroup::ReduceOp::kSum:
+      return c10d::ReduceOp::SUM;
+    case ProcessGroup::ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ProcessGroup::ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::SUM;
 }
 
 bool fits(const torch::Tensor& tensor) {
@@ -151,6 +176,7 @@ struct ProcessGroup::Impl : GroupBase {
   LetterBox::Options letters;
   std::string last_call = "none";  // that all ranks made
   std::uint64_t num_steps = 0;     // gradients that were averaged
+  detail::CallQueue queue;         // the last member: its thread uses the others
 
   /// Calls `collective(calls)` once every rank has announced the same call, with what goes along.
   /// @param action  what cannot be done, for errors.
@@ -251,7 +277,7 @@ struct ProcessGroup::Impl : GroupBase {
   /// Says who is gone. The connections are closed first: ranks that wait for this one fail then,
   /// too, and do not wait until their timeout.
   [[noreturn]] void throw_lost(const std::string& action, const std::string& reason) {
-    if (!box) {  // a group of the program, which may go on with it
+    if (!box) {  // of a group of the program, whose ranks do not reach each other
       throw Error(ErrorCode::kDistributed, action + " (" + reason + ")", describe(environment),
                   "a peer ended or hangs: look at what the other ranks said last, then start all "
                   "ranks again from the last checkpoint");
@@ -279,6 +305,34 @@ struct ProcessGroup::Impl : GroupBase {
                                 "again from the last checkpoint"
                               : "look at what was said there last, then start all ranks again from "
                                 "the last checkpoint");
+  }
+
+  /// What each rank says: as many lines of text on each. One exchange, and a gathering.
+  std::vector<std::vector<std::string>> introduce(const std::vector<std::string>& own) {
+    constexpr std::size_t kMost = 1024;
+    std::string text;
+    for (const std::string& line : own) text += escaped(line) + '\n';
+    text.resize(std::min(text.size(), kMost));
+    Announcement announcement;
+    set_name(announcement, "introduce");
+    std::vector<std::vector<std::string>> all;
+    call("cannot introduce the ranks to each other", announcement, [&](const Calls&) {
+      for (const std::string& bytes : gather_texts(text, kMost)) {
+        std::istringstream in(bytes);
+        auto& lines = all.emplace_back(own.size());
+        for (std::string& line : lines) std::getline(in, line);
+      }
+    });
+    return all;
+  }
+
+  /// Tries it, by letters that count for nothing else: an address may be another machine's, too.
+  bool reaches_all() {
+    LetterBox::Options trial = letters;
+    trial.key += " trial";
+    trial.most = std::chrono::seconds(5);
+    const LetterBox::Lost lost = box->ask(trial);
+    return lost.ended.empty() && lost.silent.empty() && !lost.is_own;
   }
 
   Calls exchange(const Announcement& own) {
@@ -323,9 +377,48 @@ struct ProcessGroup::Impl : GroupBase {
     return texts;
   }
 
-  void reduce(std::vector<torch::Tensor>& tensors, c10d::ReduceOp op) {
+  /// For a group that did not meet here: finds out where its ranks are. Each gets a letter box, if
+  /// all of them reach all others at theirs. Four exchanges.
+  void introduce_ranks() {
+    const auto of_ranks =
+        introduce({own_host_name(), std::to_string(::getpid()), own_network(), random_name()});
+    bool is_one_network = true;
+    for (const auto& lines : of_ranks) {
+      const auto process = static_cast<std::uint32_t>(parse_int64(lines[1]).value_or(0));
+      places.push_back({.host = lines[0], .address = {}, .process = process});
+      is_one_network = is_one_network && !lines[2].empty() && lines[2] == of_ranks[0][2];
+    }
+    letters.rank = environment.rank;
+    letters.key = of_ranks[0][3];
+    const std::string address = is_one_network ? "127.0.0.1" : own_address();
+    try {
+      box.emplace(address);
+    } catch (const Error&) {  // they do without
+    }
+    const std::string port = std::to_string(box ? box->port() : 0);
+    bool has_all = true;
+    for (const auto& lines : introduce({address, port})) {
+      const auto at = static_cast<std::uint16_t>(parse_int64(lines[1]).value_or(0));
+      letters.addresses.push_back({lines[0], at});
+      has_all = has_all && at != 0;
+    }
+    const bool is_reached = has_all && reaches_all();
+    for (const auto& lines : introduce({is_reached ? "yes" : "no"})) {
+      if (lines[0] != "yes") box.reset();
+    }
+  }
+
+  void reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) {
+    std::vector<torch::Tensor> wide = {detail::widened(tensor)};
+    torch::Tensor nans;  // backends compare them in ways of their own, but all add them alike
+    if (op != ProcessGroup::ReduceOp::kSum && wide[0].is_floating_point()) {
+      nans = wide[0].mul(0).masked_fill_(wide[0].isnan().logical_not_(), 0);
+      reduce(nans, ProcessGroup::ReduceOp::kSum);
+    }
     ++counts.collectives;
-    collectives->all_reduce(tensors, op, timeout);
+    collectives->all_reduce(wide, to_c10d(op), timeout);
+    if (nans.defined()) wide[0].masked_fill_(nans.isnan(), NAN);
+    detail::narrow_into(tensor, wide[0]);
   }
 
   /// Of each rank a tensor like `input`, on the CPU.
@@ -338,32 +431,15 @@ struct ProcessGroup::Impl : GroupBase {
 
 namespace {
 
-c10d::ReduceOp to_c10d(ProcessGroup::ReduceOp op) {
-  switch (op) {
-    case ProcessGroup::ReduceOp::kSum:
-      return c10d::ReduceOp::SUM;
-    case ProcessGroup::ReduceOp::kMin:
-      return c10d::ReduceOp::MIN;
-    case ProcessGroup::ReduceOp::kMax:
-      return c10d::ReduceOp::MAX;
-  }
-  return c10d::ReduceOp::SUM;
-}
-
 /// Runs `collective` on a tensor that the group can take; on the CPU, if it goes with the call.
 template <class Collective>
 void on_plain_tensor(const detail::Collectives& collectives, const torch::Tensor& tensor,
                      Collective&& collective) {
   const torch::NoGradGuard no_grad;
-  const torch::Tensor plain =
-      fits(tensor) ? tensor.detach().cpu().contiguous() : collectives.prepared(tensor.detach());
-  std::vector<torch::Tensor> tensors = {plain};
-  collective(tensors);
+  const torch::Tensor whole = tensor.detach().resolve_conj().resolve_neg();
+  const torch::Tensor plain = fits(whole) ? whole.cpu().contiguous() : collectives.prepared(whole);
+  collective(plain);
   if (plain.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(plain);
-}
-
-void set_name(Announcement& call, const char* name) {
-  std::string_view(name).copy(call.name.data(), call.name.size() - 1);
 }
 
 /// Announces a call on `tensor`, which goes along if it is small.
@@ -383,17 +459,14 @@ torch::Tensor payload_of(const Announcement& call, const torch::Tensor& like) {
   return tensor;
 }
 
-/// Added rank by rank, so that all ranks have the same bits.
+/// Reduces what went along with a call.
 void reduce_payloads(const std::vector<Announcement>& calls, ProcessGroup::ReduceOp op,
-                     torch::Tensor& tensor) {
-  auto result = payload_of(calls[0], tensor);
-  for (std::size_t rank = 1; rank < calls.size(); ++rank) {
-    const auto other = payload_of(calls[rank], tensor);
-    if (op == ProcessGroup::ReduceOp::kSum) result.add_(other);
-    if (op == ProcessGroup::ReduceOp::kMin) result = torch::minimum(result, other);
-    if (op == ProcessGroup::ReduceOp::kMax) result = torch::maximum(result, other);
+                     const torch::Tensor& tensor) {
+  std::vector<torch::Tensor> of_ranks;
+  for (const Announcement& call : calls) {
+    of_ranks.push_back(detail::widened(payload_of(call, tensor)));
   }
-  tensor.copy_(result);
+  detail::narrow_into(tensor, detail::reduced(of_ranks, op));
 }
 
 template <class Group>
@@ -420,11 +493,6 @@ namespace {
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;
-}
-
-std::string random_name() {
-  std::random_device random;
-  return std::to_string(random()) + "-" + std::to_string(random());
 }
 
 /// Connecting has a timeout of its own: of LibTorch 1.13 most calls know no other than that with
@@ -545,40 +613,48 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
 #endif
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) const {
+  detail::require_reducible(tensor, op);
   if (world_size() == 1) return;
-  on_plain_tensor(*impl_->collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
-    auto call = announcement_of("all_reduce", tensors[0]);
+  on_plain_tensor(*impl_->collectives, tensor, [&](const torch::Tensor& plain) {
+    auto call = announcement_of("all_reduce", plain);
     call.op = static_cast<std::uint8_t>(op);
     impl_->call("cannot reduce over the ranks", call, [&](const Impl::Calls& calls) {
-      if (fits(tensors[0])) return reduce_payloads(calls, op, tensors[0]);
-      impl_->reduce(tensors, to_c10d(op));
+      fits(plain) ? reduce_payloads(calls, op, plain) : impl_->reduce(plain, op);
     });
   });
 }
 
 std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch::Tensor& tensor,
-                                         std::int64_t count, const char* name) {
+                                         std::int64_t count, const char* name, bool ends_step) {
   auto& impl = *group.impl_;
   if (group.world_size() == 1) {
-    if (impl.stop) impl.stop->begin_update();
+    if (impl.stop && ends_step) impl.stop->begin_update();
     return count;
   }
   std::int64_t total = 0;
-  on_plain_tensor(*impl.collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
-    auto call = announcement_of(name, tensors[0]);
+  on_plain_tensor(*impl.collectives, tensor, [&](const torch::Tensor& plain) {
+    constexpr auto kSum = ProcessGroup::ReduceOp::kSum;
+    auto call = announcement_of(name, plain);
     call.count = count;
     impl.call("cannot reduce over the ranks", call, [&](const std::vector<Announcement>& calls) {
       for (const Announcement& each : calls) total += each.count;
-      if (fits(tensors[0])) {
-        return reduce_payloads(calls, ProcessGroup::ReduceOp::kSum, tensors[0]);
-      }
-      impl.reduce(tensors, c10d::ReduceOp::SUM);
+      fits(plain) ? reduce_payloads(calls, kSum, plain) : impl.reduce(plain, kSum);
     });
   });
+  if (!ends_step) return total;
   ++impl.num_steps;
   if (impl.stop) impl.stop->begin_update();
   return total;
 }
+
+detail::CallQueue& GroupAccess::queue(const ProcessGroup& group) { return group.impl_->queue; }
+
+ProcessGroup GroupAccess::unowned(const ProcessGroup& group) {
+  return ProcessGroup(
+      std::shared_ptr<ProcessGroup::Impl>(std::shared_ptr<void>(), group.impl_.get()));
+}
+
+void GroupAccess::end_queued(const ProcessGroup& group) { group.impl_->queue.drain(); }
 
 bool GroupAccess::is_usable(const ProcessGroup& group) {
   return group.world_size() == 1 || group.impl_->is_usable();
@@ -616,16 +692,16 @@ void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
                      "ranks are 0 to " + std::to_string(world_size() - 1));
   }
   if (world_size() == 1) return;
-  on_plain_tensor(*impl_->collectives, tensor, [&](std::vector<torch::Tensor>& tensors) {
-    auto call = announcement_of("broadcast", tensors[0]);
+  on_plain_tensor(*impl_->collectives, tensor, [&](const torch::Tensor& plain) {
+    auto call = announcement_of("broadcast", plain);
     call.root = root;
     impl_->call("cannot broadcast to the ranks", call, [&](const Impl::Calls& calls) {
-      if (fits(tensors[0])) {
-        tensors[0].copy_(payload_of(calls[static_cast<std::size_t>(root)], tensors[0]));
+      if (fits(plain)) {
+        plain.copy_(payload_of(calls[static_cast<std::size_t>(root)], plain));
         return;
       }
       ++impl_->counts.collectives;
-      impl_->collectives->broadcast(tensors[0], root, impl_->timeout);
+      impl_->collectives->broadcast(plain, root, impl_->timeout);
     });
   });
 }
@@ -660,24 +736,6 @@ void ProcessGroup::require_same(
   }
 }
 
-namespace {
-
-/// Where the ranks of a group are that did not meet here. Two exchanges.
-std::vector<Meeting::Place> find_places(const ProcessGroup& group) {
-  std::vector<Meeting::Place> places;
-  for (const std::string& host : detail::host_names(group)) places.emplace_back().host = host;
-  const auto processes = torch::zeros({group.world_size()}, torch::kInt64);
-  processes[group.rank()] = std::int64_t{::getpid()};
-  group.all_reduce(processes);
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    places[rank].process =
-        static_cast<std::uint32_t>(processes[static_cast<std::int64_t>(rank)].item<std::int64_t>());
-  }
-  return places;
-}
-
-}  // namespace
-
 ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives,
                                 std::shared_ptr<StopState> stop) {
   auto impl = std::make_shared<ProcessGroup::Impl>();
@@ -689,7 +747,7 @@ ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives
   if (group.world_size() > 1) {
     impl->collectives = std::move(collectives);
     group.require_same(basics(stop != nullptr));
-    impl->places = find_places(group);
+    impl->introduce_ranks();
     const auto [rank, count] = shardwise::detail::local_rank_of(impl->places, group.rank());
     impl->environment.local_rank = rank;
     impl->environment.local_world_size = count;
@@ -735,16 +793,20 @@ namespace {
 
 struct ProcessGroup::Impl : GroupBase {};
 
-void ProcessGroup::all_reduce(const torch::Tensor&, ProcessGroup::ReduceOp) const {}
+void ProcessGroup::all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) const {
+  detail::require_reducible(tensor, op);
+}
 void ProcessGroup::broadcast(const torch::Tensor&, int) const {}
 void ProcessGroup::barrier() const {}
 void ProcessGroup::require_same(const std::vector<std::pair<std::string, std::string>>&) const {}
 
 std::int64_t GroupAccess::add_with_count(const ProcessGroup& group, const torch::Tensor&,
-                                         std::int64_t count, const char*) {
-  if (group.impl_->stop) group.impl_->stop->begin_update();
+                                         std::int64_t count, const char*, bool ends_step) {
+  if (group.impl_->stop && ends_step) group.impl_->stop->begin_update();
   return count;
 }
+
+void GroupAccess::end_queued(const ProcessGroup&) {}
 
 bool GroupAccess::is_usable(const ProcessGroup&) { return true; }
 void GroupAccess::end_run(const ProcessGroup&) {}

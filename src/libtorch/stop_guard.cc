@@ -182,6 +182,7 @@ struct StopGuard::Impl {
 
   /// Tells the other ranks, unless it heard it from them.
   Outcome give_up(const std::exception_ptr& error) {
+    GroupAccess::end_queued(group);  // buckets on their way, if a backward pass threw
     if (state->is_closed()) return {};
     if (!GroupAccess::is_usable(group)) std::rethrow_exception(error);
     const bool is_stop = is_cancelled(error) && (state->own() || state->agreed());

@@ -337,6 +337,69 @@ TEST(MeetingTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
   }
 }
 
+TEST(MeetingTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
+  // faults.md 64: whichever rank it was, and whether it had met rank 0, or not.
+  for (const int interrupted : {0, 1}) {
+    SCOPED_TRACE(interrupted);
+    const auto ports = free_ports(1);
+    std::atomic<bool> cancel{true};
+    const auto results = in_threads(2, [&](int rank) -> std::string {
+      auto options = options_of(rank, 2, point_at(ports));
+      if (rank == interrupted) {
+        options.cancel = &cancel;
+      } else {
+        std::this_thread::sleep_for(milliseconds(600));
+      }
+      Meeting meeting(options);
+      static_cast<void>(meeting.get("never"));
+      return "met";
+    });
+    const std::string name =
+        "interrupted while the ranks were meeting: rank " + std::to_string(interrupted) + " (host ";
+    for (const std::string& result : results) EXPECT_THAT(result, HasSubstr(name));
+  }
+}
+
+TEST(MeetingTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
+  const auto ports = free_ports(1);
+  std::atomic<bool> cancel{true};
+  std::vector<std::string> notices;
+  const auto leave = [&](int world_size, milliseconds timeout) {
+    auto options = options_of(0, world_size, point_at(ports));
+    options.cancel = &cancel;
+    options.timeout = timeout;
+    options.notice = [&](const std::string& text) { notices.push_back(text); };
+    return test::error_code([&] { Meeting meeting(options); });
+  };
+  // Two come one after the other, and a third never.
+  std::vector<std::string> heard;
+  std::thread others([&] {
+    for (const int rank : {2, 1}) {
+      heard.push_back(test::error_text([&] { Meeting(options_of(rank, 4, point_at(ports))); }));
+    }
+  });
+  EXPECT_EQ(leave(4, kLong), ErrorCode::kCancelled);
+  others.join();
+  EXPECT_THAT(heard, testing::Each(HasSubstr("a rank was interrupted while the ranks were meeting: "
+                                             "rank 0 (host ")));
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("interrupted; stays for some seconds, to tell ")));
+  // No longer than to the deadline, whoever is missing.
+  EXPECT_EQ(leave(2, milliseconds(1)), ErrorCode::kCancelled);
+}
+
+TEST(MeetingTest, WhoComesAfterTheMeetingFailedHearsWhy) {
+  const auto ports = free_ports(1);
+  const auto results = in_threads(3, [&](int rank) -> std::string {
+    auto options = options_of(rank, rank == 1 ? 4 : 3, point_at(ports));
+    if (rank == 2) std::this_thread::sleep_for(milliseconds(600));
+    Meeting meeting(options);
+    return "met";
+  });
+  for (const std::string& result : results) {
+    EXPECT_THAT(result, HasSubstr("the ranks do not agree on the world size"));
+  }
+}
+
 TEST(MeetingTest, RankZeroThatGivesUpTellsTheOthersWhy) {
   const auto ports = free_ports(1);
   const auto results = in_threads(3, [&](int rank) -> std::string {

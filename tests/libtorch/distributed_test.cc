@@ -70,6 +70,10 @@ TEST_F(DistributedTest, CollectivesGiveEveryRankTheSameResult) {
   for (const int world : {2, 3}) EXPECT_TRUE(run(world, {"reduce"}).ok()) << world;
 }
 
+TEST_F(DistributedTest, NumbersOfEveryTypeAreReducedAndRoundedOnce) {
+  for (const int world : {1, 2, 3}) EXPECT_TRUE(run(world, {"reduce-types"}).ok()) << world;
+}
+
 TEST_F(DistributedTest, GradientsOfUnequalBatchesAverageToThoseOfOneProcess) {
   EXPECT_TRUE(run(3, {"gradients"}).ok());
 }

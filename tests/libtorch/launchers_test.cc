@@ -113,7 +113,8 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
 
 /// Two network namespaces with a cable between them, and ranks in both, of which 0 and 1 are in the
 /// first: argument 1 is the rank program, 2 what it is to do, 3 the file for what they find. Of
-/// "unplugged" the cable is pulled once all make calls. Ends with 77 where there are no namespaces.
+/// those cases that begin with "unplugged" the cable is pulled once all make calls. Ends with 77
+/// where there are no namespaces.
 constexpr const char* kTwoHosts = R"(
 program=$1 case=$2 out=$3
 a=shardwise-a-$$ b=shardwise-b-$$
@@ -130,7 +131,7 @@ rank() {
 rank $a host-a 0 & first=$!
 rank $a host-a 1 & second=$!
 rank $b host-b 2 & third=$!
-if [ $case = unplugged ]; then
+if [ "${case#unplugged}" != "$case" ]; then
   until [ -e "$out.ready.0" ] && [ -e "$out.ready.1" ] && [ -e "$out.ready.2" ]; do
     kill -0 $first $second $third || exit 1
     sleep 0.1
@@ -160,8 +161,11 @@ TEST_F(HostsTest, RanksMeetByHandAndKnowWhoSharesAHost) {
   EXPECT_EQ(test::read_file(dir_ / "out.x.2"), "world 3, local 0 of 1");
 }
 
-TEST_F(HostsTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
-  run_on_two_hosts("unplugged");
+class CableTest : public HostsTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CableTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
+  // faults.md 63
+  run_on_two_hosts(GetParam());
   if (IsSkipped() || HasFailure()) return;
   for (const char* rank : {"0", "1"}) {
     EXPECT_THAT(test::read_file(dir_ / "out." + rank),
@@ -171,6 +175,11 @@ TEST_F(HostsTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
   EXPECT_THAT(test::read_file(dir_ / "out.2"),
               testing::HasSubstr(" lost rank 0 of 3 (host host-a, process "));
 }
+
+INSTANTIATE_TEST_SUITE_P(OfAGroup, CableTest, testing::Values("unplugged", "unplugged-adopted"),
+                         [](const auto& instance) {
+                           return std::string(instance.index == 0 ? "OfOurs" : "Adopted");
+                         });
 
 }  // namespace
 }  // namespace shardwise::libtorch

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -16,6 +17,11 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#ifdef SHARDWISE_HAVE_GLOO
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
 
 #include "base/error_types.h"
 #include "base/fault_point.h"
@@ -69,6 +75,101 @@ void reduce(const Arguments&) {
     refused = true;
   }
   REQUIRE(refused);
+  group.barrier();
+}
+
+/// Sums and extremes of every type, small ones (which go along with the announcement) and large,
+/// are those that one process computes; the same for what comes from a rank.
+void reduce_types(const Arguments&) {
+  using Op = sl::ProcessGroup::ReduceOp;
+  const auto group = sl::init_process_group();
+  const int world = group.world_size();
+  // Whole numbers, so that every order of additions gives the same.
+  const auto of_rank = [](int rank, torch::ScalarType type, std::int64_t size) {
+    torch::manual_seed(static_cast<std::uint64_t>(rank));
+    const auto values = torch::randint(-50, 50, {size, 3}, torch::kFloat64);
+    if (type == torch::kBool) return values.gt(25);
+    if (c10::isComplexType(type)) return torch::complex(values, values.flip(0)).to(type);
+    return (type == torch::kUInt8 ? values + 50 : values).to(type);
+  };
+  const auto combined = [&](Op op, torch::ScalarType type, std::int64_t size) {
+    const bool is_complex = c10::isComplexType(type);
+    const auto exact = is_complex                  ? torch::kComplexDouble
+                       : c10::isFloatingType(type) ? torch::kFloat64
+                                                   : torch::kInt64;
+    auto all = of_rank(0, type, size).to(exact);
+    for (int rank = 1; rank < world; ++rank) {
+      const auto other = of_rank(rank, type, size).to(exact);
+      if (op == Op::kSum) all = all + other;
+      if (op == Op::kMin) all = torch::minimum(all, other);
+      if (op == Op::kMax) all = torch::maximum(all, other);
+    }
+    return type == torch::kBool ? all.ne(0) : all.to(type);
+  };
+  for (const auto type : {torch::kUInt8, torch::kInt8, torch::kInt16, torch::kInt32, torch::kInt64,
+                          torch::kFloat16, torch::kBFloat16, torch::kFloat32, torch::kFloat64,
+                          torch::kBool, torch::kComplexFloat, torch::kComplexDouble}) {
+    for (const std::int64_t size : {1, 4, 1000}) {
+      for (const Op op : {Op::kSum, Op::kMin, Op::kMax}) {
+        if (c10::isComplexType(type) && op != Op::kSum) continue;
+        const auto tensor = of_rank(group.rank(), type, size);
+        group.all_reduce(tensor, op);
+        REQUIRE(tensor.scalar_type() == type && tensor.equal(combined(op, type, size)));
+        // Strided.
+        auto columns = of_rank(group.rank(), type, size).t();
+        group.all_reduce(columns, op);
+        REQUIRE(columns.equal(combined(op, type, size).t()));
+      }
+      const auto given = of_rank(group.rank(), type, size);
+      group.broadcast(given, world - 1);
+      REQUIRE(given.equal(of_rank(world - 1, type, size)));
+    }
+  }
+  // Added one by one in 16 bits, the ones are lost: 256 + 1 is 256 in bfloat16, 2048 + 1 2048 in
+  // float16.
+  for (const std::int64_t size : {1, 1000}) {
+    const auto bfloat =
+        torch::full({size}, group.rank() == 0 ? 256 : 1, torch::TensorOptions(torch::kBFloat16));
+    group.all_reduce(bfloat);
+    REQUIRE(bfloat.eq(world == 3 ? 258 : 256).all().item<bool>());
+    const auto half =
+        torch::full({size}, group.rank() == 0 ? 2048 : 1, torch::TensorOptions(torch::kHalf));
+    group.all_reduce(half);
+    REQUIRE(half.eq(world == 3 ? 2050 : 2048).all().item<bool>());
+    // A NaN of any rank, and the extremes of the others.
+    for (const Op op : {Op::kMin, Op::kMax}) {
+      auto values = torch::full({size + 1}, group.rank(), torch::kFloat);
+      if (group.rank() == world - 1) values[0] = std::nan("");
+      values[size] = op == Op::kMin ? -INFINITY : INFINITY;
+      group.all_reduce(values, op);
+      REQUIRE(values[0].isnan().item<bool>());
+      REQUIRE(values[size].eq(op == Op::kMin ? -INFINITY : INFINITY).item<bool>());
+      const auto extreme = op == Op::kMin ? 0 : world - 1;
+      REQUIRE(values.slice(0, 1, size).eq(extreme).all().item<bool>());
+    }
+  }
+  // A conjugate is a view of bytes that are none.
+  auto plain = torch::complex(torch::full({1000}, 2.0), torch::full({1000}, 3.0));
+  auto conjugate = plain.conj();
+  group.all_reduce(conjugate);
+  REQUIRE(torch::imag(plain).eq(3.0 * world).all().item<bool>());
+  REQUIRE(torch::imag(conjugate).eq(-3.0 * world).all().item<bool>());
+  // What cannot be is refused before any other rank hears of it.
+  const auto refused = [&](const torch::Tensor& tensor, Op op) {
+    try {
+      group.all_reduce(tensor, op);
+    } catch (const Error& e) {
+      REQUIRE(e.code() == ErrorCode::kUnsupported);
+      return std::string(e.what());
+    }
+    throw std::runtime_error("it was not refused");
+  };
+  REQUIRE(refused(plain, Op::kMax) ==
+          "a tensor of this kind has no minimum or maximum over the ranks: ComplexFloat, Strided; "
+          "give a dense one of real numbers");
+  REQUIRE(refused(torch::eye(3).to_sparse(), Op::kSum) ==
+          "a tensor of this kind is not summed over the ranks: Float, Sparse; give a dense one of "
+          "real numbers");
   group.barrier();
 }
 
@@ -659,12 +760,11 @@ void hang(const Arguments& arguments) {
   ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 
-/// unplugged OUT: says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
-void unplugged(const Arguments& arguments) {
-  const auto group = sl::init_process_group({.timeout = std::chrono::milliseconds(5000)});
+/// Says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
+void call_until_lost(const sl::ProcessGroup& group, const std::string& out) {
   group.barrier();
   const std::string rank = std::to_string(group.rank());
-  std::ofstream(arguments[1] + ".ready." + rank) << rank;
+  std::ofstream(out + ".ready." + rank) << rank;
   std::string text;
   while (text.empty()) {
     try {
@@ -673,8 +773,29 @@ void unplugged(const Arguments& arguments) {
       text = e.what();
     }
   }
-  std::ofstream(arguments[1] + "." + rank) << text;
+  std::ofstream(out + "." + rank) << text;
 }
+
+/// unplugged OUT
+void unplugged(const Arguments& arguments) {
+  call_until_lost(sl::init_process_group({.timeout = std::chrono::milliseconds(5000)}),
+                  arguments[1]);
+}
+
+#ifdef SHARDWISE_HAVE_GLOO
+/// unplugged-adopted OUT: with a group that was made of addresses, by a file.
+void unplugged_adopted(const Arguments& arguments) {
+  const int rank = std::stoi(std::getenv("RANK"));
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->timeout = std::chrono::milliseconds(5000);
+  options->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname(rank == 2 ? "10.77.15.2" : "10.77.15.1"));
+  call_until_lost(
+      sl::adopt_process_group(c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::FileStore>(arguments[1] + ".meeting", 3), rank, 3, options)),
+      arguments[1]);
+}
+#endif
 
 /// absent OUT: one rank waits for two more that never come.
 void absent(const Arguments& arguments) {
@@ -913,6 +1034,7 @@ void early_stop(const Arguments&) {
 
 int main(int argc, char** argv) {
   const test::Cases cases = {{"reduce", reduce},
+                             {"reduce-types", reduce_types},
                              {"gradients", gradients},
                              {"frozen", frozen},
                              {"replicas", replicas},
@@ -929,6 +1051,9 @@ int main(int argc, char** argv) {
                              {"lost", lost},
                              {"hang", hang},
                              {"unplugged", unplugged},
+#ifdef SHARDWISE_HAVE_GLOO
+                             {"unplugged-adopted", unplugged_adopted},
+#endif
                              {"absent", absent},
                              {"chains", chains},
                              {"twice", twice},

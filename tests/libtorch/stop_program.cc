@@ -4,13 +4,16 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,9 +21,14 @@
 #include <utility>
 #include <vector>
 
+#include <torch/version.h>
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // its constructor is another in each
+#define SHARDWISE_HAVE_REDUCER
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
 
 #include "base/error_types.h"
@@ -211,18 +219,22 @@ class Trainer {
 /// How the ranks of a run find each other.
 enum class GroupKind : std::uint8_t { kOwn, kAdopted };
 
+#ifdef SHARDWISE_HAVE_GLOO
 /// A group of the program's own, of the ranks that the launcher started.
 /// @param meeting  a file that no group has used.
-sl::ProcessGroup adopt_group(const std::string& meeting, sl::StopGuard* guard) {
-#ifdef SHARDWISE_HAVE_GLOO
+c10::intrusive_ptr<c10d::ProcessGroupGloo> make_own(const std::string& meeting) {
   const int rank = std::stoi(std::getenv("RANK"));
   const int world = std::stoi(std::getenv("WORLD_SIZE"));
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  return sl::adopt_process_group(
-      c10::make_intrusive<c10d::ProcessGroupGloo>(
-          c10::make_intrusive<c10d::FileStore>(meeting, world), rank, world, options),
-      guard);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<c10d::FileStore>(meeting, world), rank, world, options);
+}
+#endif
+
+sl::ProcessGroup adopt_group(const std::string& meeting, sl::StopGuard* guard) {
+#ifdef SHARDWISE_HAVE_GLOO
+  return sl::adopt_process_group(make_own(meeting), guard);
 #else
   throw std::runtime_error("no Gloo for " + meeting + (guard != nullptr ? " and a guard" : ""));
 #endif
@@ -267,13 +279,11 @@ class Lives {
     return plan;
   }
 
-  sl::ProcessGroup make_group(const Plan& plan, sl::StopGuard& guard) {
+  sl::ProcessGroup make_group(sl::StopGuard& guard) {
     if (kind_ == GroupKind::kAdopted) {
       return adopt_group(path_ + ".meeting." + std::to_string(num_adopted_++), &guard);
     }
-    // Others may have to wait for a rank that was interrupted before they knew it.
-    const auto most = std::chrono::seconds(plan.event == Event::kSignalBeforeMeeting ? 3 : 300);
-    return sl::init_process_group({.connect_timeout = most, .guard = &guard});
+    return sl::init_process_group({.guard = &guard});
   }
 
   /// True if the run came to its end.
@@ -290,7 +300,7 @@ class Lives {
     std::optional<std::uint64_t> step;
     try {
       if (plan.event == Event::kSignalBeforeMeeting && plan.is_mine) ::raise(plan.signal);
-      const auto group = make_group(plan, guard);
+      const auto group = make_group(guard);
       Trainer trainer(data_, group, path, &guard, plan, passes_);
       bool saved = false;
       try {
@@ -420,6 +430,222 @@ void count(const Arguments& arguments) {
   REQUIRE(guard.reason().empty() && guard.exit_code() == 0);
 }
 
+/// lost MEETING OUT RANK: a rank of an adopted group is killed; the others must hear who it was.
+void lost(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);  // the launcher ends ranks whose peer failed: not so fast
+  const auto group = adopt_group(arguments[1], nullptr);
+  const auto tensor = torch::ones({1000});
+  for (int i = 0; i < 3; ++i) group.all_reduce(tensor);
+  if (group.rank() == std::stoi(arguments[3])) std::raise(SIGKILL);
+  std::string text;
+  try {
+    for (;;) group.all_reduce(tensor);
+  } catch (const Error& e) {
+    REQUIRE(e.code() == ErrorCode::kDistributed);
+    text = e.what();
+  }
+  std::ofstream(arguments[2] + "." + std::to_string(group.rank())) << text;
+}
+
+#ifdef SHARDWISE_HAVE_REDUCER
+
+/// Adds nothing, and throws in the backward pass if it is to.
+struct Trap : torch::autograd::Function<Trap> {
+  static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& input) {
+    return input.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
+                                               torch::autograd::tensor_list gradients) {
+    if (std::exchange(signal, 0) != 0) ::kill(::getpid(), SIGTERM);
+    if (std::exchange(is_set, false)) throw std::runtime_error("thrown on purpose");
+    return gradients;
+  }
+  static inline bool is_set = false;
+  static inline int signal = 0;
+};
+
+/// A run whose gradients c10d's Reducer averages beside the backward pass, in a bucket each. What
+/// goes wrong does so between two buckets.
+class ReducerRun {
+ public:
+  static constexpr std::int64_t kSteps = 12;
+  static constexpr std::size_t kLayers = 6;
+  enum class Trouble : std::uint8_t { kNone, kThrow, kSignal };
+
+  ReducerRun(const std::string& meeting, const std::string& path, sl::StopGuard& guard)
+      : guard_(guard),
+        own_(make_own(meeting)),
+        group_(sl::adopt_process_group(own_, &guard)),
+        file_(path, group_) {
+    for (std::size_t i = 0; i < kLayers; ++i) {
+      layers_.push_back(torch::full({100}, 1.0 + 0.1 * static_cast<double>(i)));
+    }
+    if (const auto last = file_.read()) {
+      step_ = last->integer("step");
+      for (std::size_t i = 0; i < kLayers; ++i) {
+        layers_[i].copy_(last->tensor("layer" + std::to_string(i)));
+      }
+    }
+    for (auto& layer : layers_) layer.requires_grad_();
+    const std::vector<bool> sparse(kLayers, false);
+    auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(layers_, {1}, sparse);
+    std::reverse(buckets.begin(), buckets.end());  // as gradients come
+    reducer_ =
+        std::make_unique<c10d::Reducer>(layers_, buckets, limits, own_, sparse, 1, false, false,
+                                        std::unordered_map<std::size_t, std::string>{}, 1);
+    reducer_->register_comm_hook(sl::reducer_hook(group_, [this] { return samples_; }));
+  }
+
+  /// @param depth  in the pass, from its end.
+  void run(Trouble trouble, std::int64_t at_step, std::size_t depth) {
+    guard_.run(
+        [&] {
+          while (step_ < kSteps) {
+            const auto before = sl::GroupAccess::counts(group_);
+            const bool is_now = step_ == at_step;
+            Trap::is_set = is_now && trouble == Trouble::kThrow;
+            Trap::signal = is_now && trouble == Trouble::kSignal ? SIGTERM : 0;
+            make_step(depth);
+            const auto after = sl::GroupAccess::counts(group_);
+            // The gradients' own, and no other but the text of a reason to stop.
+            const std::uint64_t calls = group_.world_size() > 1 ? kLayers : 0;
+            const std::uint64_t texts = calls > 0 && guard_.should_stop() ? 1 : 0;
+            REQUIRE(after.exchanges == before.exchanges + calls);
+            REQUIRE(after.collectives == before.collectives + calls + texts);
+            if (guard_.should_stop()) return;
+          }
+        },
+        [&] {
+          sl::Checkpoint now((ResumeToken()));
+          now.put("step", step_);
+          for (std::size_t i = 0; i < kLayers; ++i) {
+            now.put("layer" + std::to_string(i), layers_[i].detach());
+          }
+          file_.write(now);
+        });
+  }
+
+  std::int64_t step() const { return step_; }
+  torch::Tensor weights() const { return torch::stack(layers_).detach(); }
+  const sl::ProcessGroup& group() const { return group_; }
+
+ private:
+  void make_step(std::size_t depth) {
+    const torch::AutoGradMode enabled(true);
+    samples_ = (group_.rank() + step_) % 3;  // of some ranks none
+    torch::Tensor value = torch::full({100}, static_cast<double>(samples_) / 4);
+    for (std::size_t i = 0; i < kLayers; ++i) {
+      if (i == depth) value = Trap::apply(value + layers_[i] * 0);
+      value = value * layers_[i];
+    }
+    for (auto& layer : layers_) layer.mutable_grad().reset();
+    reducer_->prepare_for_backward({});
+    value.sum().backward();
+    const torch::NoGradGuard no_grad;
+    for (auto& layer : layers_) layer.sub_(layer.grad(), 1e-3);
+    ++step_;
+  }
+
+  sl::StopGuard& guard_;
+  const c10::intrusive_ptr<c10d::ProcessGroupGloo> own_;
+  const sl::ProcessGroup group_;
+  sl::CheckpointFile file_;
+  std::vector<torch::Tensor> layers_;
+  std::unique_ptr<c10d::Reducer> reducer_;
+  std::int64_t step_ = 0;
+  std::int64_t samples_ = 0;
+};
+
+/// reducer MEETING PATH STOPS SEED: backward passes with c10d's Reducer in which a rank throws, or
+/// gets a signal: all leave at once, at one step, with its checkpoint, from which the run goes on.
+void reducer(const Arguments& arguments) {
+  using Trouble = ReducerRun::Trouble;
+  const auto control = sl::init_process_group();
+  int num_groups = 0;
+  const auto meeting = [&] { return arguments[1] + "." + std::to_string(num_groups++); };
+  torch::Tensor whole;
+  {
+    sl::StopGuard guard;
+    ReducerRun run(meeting(), arguments[2] + ".whole", guard);
+    run.run(Trouble::kNone, 0, 0);
+    REQUIRE(run.step() == ReducerRun::kSteps && guard.reason().empty());
+    whole = run.weights();
+  }
+  std::mt19937_64 random(std::stoull(arguments[4]));
+  const auto draw = [&](std::uint64_t below) { return random() % below; };
+  int stops = 0;
+  for (int life = 0; stops < std::stoi(arguments[3]); ++life) {
+    const std::string path = arguments[2] + "." + std::to_string(life);
+    for (bool has_ended = false; !has_ended;) {
+      const auto trouble = static_cast<Trouble>(draw(3));
+      const auto rank = static_cast<int>(draw(static_cast<std::uint64_t>(control.world_size())));
+      const auto at_step = static_cast<std::int64_t>(draw(ReducerRun::kSteps));
+      const std::size_t depth = draw(ReducerRun::kLayers);
+      const bool is_mine = rank == control.rank();
+      sl::StopGuard guard;
+      ReducerRun run(meeting(), path, guard);
+      const std::int64_t first = run.step();
+      std::string error;
+      const auto start = std::chrono::steady_clock::now();
+      try {
+        run.run(is_mine ? trouble : Trouble::kNone, at_step, depth);
+      } catch (const std::exception& e) {
+        error = e.what();
+      }
+      const bool is_stopped = trouble != Trouble::kNone && at_step >= first;
+      const std::int64_t left_at = trouble == Trouble::kThrow ? at_step : at_step + 1;
+      REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+      REQUIRE(run.step() == (is_stopped ? left_at : ReducerRun::kSteps));
+      REQUIRE(guard.exit_code() == (!is_stopped ? 0 : trouble == Trouble::kThrow ? 1 : 143));
+      REQUIRE(error.empty() == !(is_stopped && trouble == Trouble::kThrow));
+      REQUIRE(error.find("thrown on purpose") != std::string::npos || error.empty());
+      REQUIRE(error.find("a rank failed: rank " + std::to_string(rank)) == 0 || is_mine ||
+              error.empty());
+      // The group is as good as it was, and so are the replicas.
+      REQUIRE(run.group().all_reduce(std::int64_t{1}) == run.group().world_size());
+      control.require_same({{"step", std::to_string(run.step())}, {"reason", guard.reason()}});
+      const auto last = sl::CheckpointFile(path, control).read();
+      if (is_stopped) REQUIRE(last && last->integer("step") == left_at);
+      has_ended = run.step() == ReducerRun::kSteps;
+      if (has_ended) REQUIRE(run.weights().equal(whole));
+      stops += is_stopped ? 1 : 0;
+    }
+  }
+}
+
+/// reducer-lost MEETING OUT: a rank without a guard is killed after it threw in the pass: the
+/// others name it.
+void reducer_lost(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);
+  const torch::AutoGradMode enabled(true);
+  const auto own = make_own(arguments[1]);
+  const auto group = sl::adopt_process_group(own);
+  std::vector<torch::Tensor> layers;
+  for (int i = 0; i < 3; ++i) layers.push_back(torch::ones({100}, torch::requires_grad()));
+  const std::vector<bool> sparse(3, false);
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(layers, {1}, sparse);
+  std::reverse(buckets.begin(), buckets.end());  // as gradients come
+  c10d::Reducer reducer(layers, buckets, limits, own, sparse, 1, false, false, {}, 1);
+  reducer.register_comm_hook(sl::reducer_hook(group, [] { return 1; }));
+  const auto pass = [&] {
+    reducer.prepare_for_backward({});
+    (Trap::apply(layers[0] * 2) * layers[1] * layers[2]).sum().backward();
+  };
+  pass();
+  Trap::is_set = group.rank() == 1;
+  try {
+    pass();
+    REQUIRE(!"the pass came to its end");
+  } catch (const std::exception& e) {
+    if (group.rank() == 1) std::raise(SIGKILL);
+    const std::string text = e.what();
+    REQUIRE(text.find(" lost rank 1 of 3 (host ") != std::string::npos);
+    std::ofstream(arguments[2] + "." + std::to_string(group.rank())) << text;
+  }
+}
+
+#endif
+
 /// saves: all ranks hear that a checkpoint is due, by rank 0's clock.
 void saves(const Arguments&) {
   const int rank = std::stoi(std::getenv("RANK"));
@@ -505,7 +731,12 @@ void second(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   const test::Cases cases = {
-      {"lives", lives}, {"count", count}, {"saves", saves}, {"guards", guards}, {"second", second}};
+#ifdef SHARDWISE_HAVE_REDUCER
+      {"reducer", reducer}, {"reducer-lost", reducer_lost},
+#endif
+      {"lost", lost},       {"lives", lives},
+      {"count", count},     {"saves", saves},
+      {"guards", guards},   {"second", second}};
   torch::set_num_threads(1);
   const torch::NoGradGuard no_grad;  // gradients are made by hand
   std::signal(SIGINT, SIG_DFL);      // a job in the background ignores it

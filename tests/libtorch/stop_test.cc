@@ -15,6 +15,7 @@
 namespace shardwise::libtorch {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class StopTest : public testing::Test {
@@ -70,6 +71,45 @@ TEST_F(StopTest, AStepHasTheCollectivesOfItsGradientsAndNoOther) {
   make_data();
   EXPECT_TRUE(run(2, {"count", dir_ / "train.idx"}).ok());
   EXPECT_TRUE(run(2, {"count", dir_ / "train.idx", dir_ / "meeting"}).ok());
+}
+
+/// Of the ranks of an adopted group one was killed. What the others said.
+void expect_named(const std::string& out, int killed, const std::string& last_call) {
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == killed) continue;
+    const std::string own = "rank " + std::to_string(rank) + " of 3";
+    EXPECT_THAT(test::read_file(out + "." + std::to_string(rank)),
+                AllOf(HasSubstr("(a rank ended): " + own),
+                      HasSubstr(" lost rank " + std::to_string(killed) + " of 3 (host "),
+                      HasSubstr(", process "), HasSubstr("the last call of all ranks was "),
+                      HasSubstr(last_call)));
+  }
+}
+
+TEST_F(StopTest, ALostRankOfAnAdoptedGroupIsNamedByTheOthers) {
+  // faults.md 63
+  for (int killed = 0; killed < 3; ++killed) {
+    const std::string name = std::to_string(killed);
+    run(3, {"lost", dir_ / ("meeting" + name), dir_ / ("lost" + name), name});
+    expect_named(dir_ / ("lost" + name), killed, ", all_reduce(sum) of 1000 Float");
+  }
+}
+
+TEST_F(StopTest, ARankThatThrowsWithinABackwardPassOfC10dsReducerStopsAllAtOnce) {
+  // faults.md 64
+  const char* const wanted = std::getenv("SHARDWISE_STOPS");
+  for (const int world : {1, 2, 3}) {
+    const std::string name = std::to_string(world);
+    const auto result = run(world, {"reducer", dir_ / ("meeting" + name), dir_ / ("run" + name),
+                                    wanted != nullptr ? wanted : "8", name});
+    EXPECT_TRUE(result.ok()) << world;
+  }
+}
+
+TEST_F(StopTest, ARankThatIsKilledWithinABackwardPassOfC10dsReducerIsNamed) {
+  // faults.md 63
+  run(3, {"reducer-lost", dir_ / "meeting", dir_ / "lost"});
+  expect_named(dir_ / "lost", 1, ", bucket ");
 }
 
 TEST_F(StopTest, AllRanksHearThatACheckpointIsDue) { EXPECT_TRUE(run(2, {"saves"}).ok()); }

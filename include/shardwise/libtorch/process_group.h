@@ -31,7 +31,8 @@ class StopState;
 /// its tensor: where they differ every rank gets an error that names the calls, before a number is
 /// added. With one rank the calls do nothing and cost nothing, with or without c10d.
 ///
-/// Destruction never waits for other ranks. Not for use across fork().
+/// Destruction never waits for other ranks, but for a bucket of reducer_hook() (adopt.h) that is on
+/// its way. Not for use across fork().
 ///
 /// Effects: threads and sockets of Gloo. Rank 0 listens while the ranks meet, and not after. Each
 ///   rank has a port of its own, at which others leave word when a call of theirs failed.
@@ -50,7 +51,8 @@ class SHARDWISE_EXPORT ProcessGroup {
     /// How long one call waits for the other ranks. A peer that dies is noticed at once, whatever
     /// this is; it is for one that hangs, or is out of reach.
     std::chrono::milliseconds timeout{300'000};
-    /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it.
+    /// Ends the wait at the start: a signal handler may set its flag. The other ranks hear of it;
+    /// where some have not come yet, this one stays up to 5 s, to tell those that do meanwhile.
     /// Gloo's own connecting cannot be ended: a thread of it goes on, until `connect_timeout`.
     CancelToken cancel{};
     /// Is told who is waited for at the start, as "waiting for ranks 3 and 7 (host b)", when that
@@ -73,14 +75,17 @@ class SHARDWISE_EXPORT ProcessGroup {
 
   /// Replaces `tensor` by the element-wise sum (or minimum, maximum) over all ranks, the same bits
   /// on every rank.
-  /// Shapes: any, the same on all ranks; float32/64, float16, int8, uint8, int32 or int64, on the
-  ///   CPU. What is elsewhere is copied there and back; strided tensors are copied, too.
+  /// Shapes: any, the same on all ranks; numbers of any type, on the CPU. What is elsewhere is
+  ///   copied there and back; strided tensors are copied, too. Floats of less than 32 bits are
+  ///   added in float32 and rounded once. Integers wrap. Of bools the sum is "or"; complex numbers
+  ///   have a sum only. Where any rank gives a NaN, the minimum and maximum are NaN.
+  /// Errors: Unsupported, for sparse and quantized tensors, and for what has no order.
   void all_reduce(const torch::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   std::int64_t all_reduce(std::int64_t value, ReduceOp op = ReduceOp::kSum) const;
   double all_reduce(double value, ReduceOp op = ReduceOp::kSum) const;
 
   /// Replaces `tensor` by what it is on rank `root`.
-  /// Shapes: as all_reduce().
+  /// Shapes: any, the same on all ranks; of any type that is not quantized, and not sparse.
   void broadcast(const torch::Tensor& tensor, int root = 0) const;
 
   /// True on every rank if it is true on any: how ranks decide together.

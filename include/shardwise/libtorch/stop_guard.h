@@ -34,8 +34,9 @@ namespace shardwise::libtorch {
 /// besides the one of its gradients. What is heard holds for all: the ranks get the same answers
 /// from should_stop(), reason() and exit_code() between the same two calls.
 ///
-/// A signal also ends what its rank waits for, within 0.5 s: ranks that do not come, and batches of
-/// loaders over the group. An evaluation ends after the batch that it is at, and is thrown away.
+/// A signal also ends what its rank waits for, within 0.5 s: batches of loaders over the group, and
+/// ranks that do not come (there it stays up to 5 s, to tell those that come meanwhile). An
+/// evaluation ends after the batch that it is at, and is thrown away.
 /// With a Dataset::Options::cancel of token() fetching ends, too. A second SIGINT, or a second
 /// SIGTERM, ends the process at once, whatever came before the first; one that a launcher passes on
 /// is no second one.

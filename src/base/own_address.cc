@@ -1,0 +1,114 @@
+#include "base/own_address.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "base/meeting_wire.h"
+
+namespace shardwise::detail {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+socklen_t size_of(const sockaddr& address) {
+  return address.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+std::string numbers_of(const sockaddr& address) {
+  std::array<char, NI_MAXHOST> name{};
+  if (::getnameinfo(&address, size_of(address), name.data(), name.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return {};
+  }
+  return name.data();
+}
+
+/// Addresses of the interface `name`, or of all that are up; IPv4 first. Those of one link only
+/// (fe80::) are left out.
+std::vector<std::string> addresses_of(const std::string& name) {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
+      if ((each->ifa_flags & IFF_UP) == 0 || (!name.empty() && name != each->ifa_name)) continue;
+      std::string address = numbers_of(*each->ifa_addr);
+      if (!address.empty() && address.find('%') == std::string::npos) {
+        addresses.push_back(std::move(address));
+      }
+    }
+  }
+  ::freeifaddrs(list);
+  return addresses;
+}
+
+/// This machine's end of the way to `host`. Nothing is sent.
+std::string end_of_way_to(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &list) != 0) return {};
+  std::string address;
+  for (const addrinfo* each = list; each != nullptr && address.empty(); each = each->ai_next) {
+    const Socket socket(::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket.is_open() || ::connect(socket.fd(), each->ai_addr, each->ai_addrlen) != 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0) continue;
+    address = numbers_of(reinterpret_cast<const sockaddr&>(own));
+  }
+  ::freeaddrinfo(list);
+  return address;
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string own_address() {
+  const auto is_far = [](const std::string& address) {
+    return !address.empty() && !is_loopback(address);
+  };
+  if (const std::string name = variable("GLOO_SOCKET_IFNAME"); !name.empty()) {
+    if (const auto addresses = addresses_of(name); !addresses.empty()) return addresses.front();
+  }
+  for (const std::string& far : {variable("MASTER_ADDR"), own_host_name()}) {
+    if (far.empty()) continue;
+    if (const std::string address = end_of_way_to(far); is_far(address)) return address;
+  }
+  const auto addresses = addresses_of("");
+  const auto first = std::find_if(addresses.begin(), addresses.end(), is_far);
+  return first != addresses.end() ? *first : kLoopback;
+}
+
+std::string own_network() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::array<char, 128> network{};
+  if (!std::getline(file, boot) ||
+      ::readlink("/proc/self/ns/net", network.data(), network.size() - 1) <= 0) {
+    return {};
+  }
+  return boot + " " + network.data();
+}
+
+}  // namespace shardwise::detail
