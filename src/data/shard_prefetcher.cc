@@ -184,7 +184,7 @@ struct ShardPrefetcher::Impl {
   void run(Crew& of);
   bool has_work() const SHARDWISE_REQUIRES(mutex);
   bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
-  std::shared_ptr<const detail::ShardFuture> current() SHARDWISE_EXCLUDES(mutex) {
+  std::shared_ptr<detail::ShardFuture> current() SHARDWISE_EXCLUDES(mutex) {
     const Lock lock(mutex);
     return future;
   }
@@ -459,6 +459,12 @@ void ShardPrefetcher::reached(std::uint64_t num_delivered) {
   const std::uint64_t slot = num_delivered * impl_->num_shares + impl_->share;
   if (slot >= impl_->next_change.load(std::memory_order_relaxed)) {
     impl_->reached(slot);
+  }
+}
+
+void ShardPrefetcher::note_read(std::uint64_t num_read) noexcept {
+  if (const auto future = impl_->current()) {
+    future->reach(num_read * impl_->num_shares + impl_->share);
   }
 }
 

@@ -46,7 +46,8 @@ using detail::use_byte;
 //
 //   kMade    the temporary file was made
 //   kNotNow  a victim is needed before the new shard is, or held  come back later
-//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass)
+//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass),
+//                                                                 or read single samples past it
 
 namespace {
 
@@ -95,6 +96,13 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   bool released = false;
   for (const auto& [owner, ask] : living_releasers()) released |= ask.release(name);
   return released;
+}
+
+std::unique_ptr<ShardCache::Impl::Beside> ShardCache::Impl::find_place_beside(bool must) {
+  const Lock lock(mutex);
+  if (!must && num_beside.get() > 0) return nullptr;
+  ++num_beside.get();
+  return std::make_unique<Beside>(shared_from_this());
 }
 
 bool ShardCache::Impl::is_used_here(const std::string& name) {
@@ -373,7 +381,7 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
          .may_overrun = may_overrun},
         [&](const Candidate& candidate) { return try_victim(candidate, locks); },
         [&](const Candidate& candidate) { return is_used_here(candidate.shard.name); });
-    const bool may_bypass = !need.ahead_for;
+    const bool may_bypass = need.may_bypass && !need.ahead_for;
     if (eviction.has_overrun) has_overrun = true;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
     if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;

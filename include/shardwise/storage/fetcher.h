@@ -66,6 +66,8 @@ class SHARDWISE_EXPORT Fetcher {
     std::string validator = {};
     /// Stops the fetch within about a tenth of a second, with Cancelled.
     CancelToken cancel = {};
+    /// In place of Fetchers::Options::retry_for, if it is less.
+    std::optional<std::chrono::milliseconds> retry_for = {};
   };
 
   virtual ~Fetcher();

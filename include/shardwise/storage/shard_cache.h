@@ -98,14 +98,17 @@ class SHARDWISE_EXPORT ShardCache {
   /// unless said otherwise.
   struct Stats {
     std::uint64_t hits = 0;
-    std::uint64_t misses = 0;           ///< asked for, and not there: fetched, or waited for
+    /// Asked for, and not there: fetched, or waited for, or followed while it came.
+    std::uint64_t misses = 0;
     std::uint64_t fetched = 0;          ///< shards fetched by this process, ahead or when asked for
     std::uint64_t fetched_bytes = 0;    ///< of them, as they came from their source
+    std::uint64_t wrong = 0;            ///< transfers of what was not the shard; not in `fetched`
     std::uint64_t waits = 0;            ///< waits for a shard that somebody else was fetching
     std::chrono::nanoseconds waited{};  ///< by callers for shards, their own fetching included
     std::uint64_t evicted = 0;
     std::uint64_t evicted_bytes = 0;
-    std::uint64_t bypassed = 0;  ///< fetched to a file of their own, for want of room
+    /// For want of room, fetched to a file of their own, or opened to read single samples of them.
+    std::uint64_t bypassed = 0;
   };
 
   /// One shard as `shardwise cache ls` shows it.
@@ -158,7 +161,7 @@ class SHARDWISE_EXPORT ShardCache {
   /// of all processes.
   [[nodiscard]] std::vector<Entry> entries() const;
   /// Shards that are being fetched, by name. Their bytes are those reserved, `last_use_ns` is when
-  /// the last byte came, and their source is known if an older copy of it left its record.
+  /// the last byte came, and their URL is known where the file system keeps attributes of files.
   [[nodiscard]] std::vector<Entry> coming() const;
   /// What this process did with the cache, in Prometheus' text format (version 0.0.4).
   [[nodiscard]] std::string metrics() const;
