@@ -378,7 +378,8 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
          .freeable_bytes = found.used_bytes,
          .ahead_for = need.ahead_for,
          .is_patient = need.is_patient,
-         .may_overrun = may_overrun},
+         .may_overrun = may_overrun,
+         .may_overrun_views = !need.ahead_for && budget_bytes == options.budget_bytes},
         [&](const Candidate& candidate) { return try_victim(candidate, locks); },
         [&](const Candidate& candidate) { return is_used_here(candidate.shard.name); });
     const bool may_bypass = need.may_bypass && !need.ahead_for;

@@ -276,12 +276,23 @@ TEST_F(ShardCacheRoomTest, NobodyWaitsForAShardThatIsHeld) {
   CacheAccess::add_releaser(*cache, reader,
                             {.release = [](const std::string&) { return false; },
                              .holds = [](const std::string&) { return true; }});
+  static std::atomic<int> listings;
+  set_fault_handler([](const char* point) {
+    if (std::string_view(point) == "shard_cache.listing") ++listings;
+  });
   for (const bool has_been_read : {false, true}) {
     std::deque<CachedShard> batch;
+    listings = 0;
     for (int i = 0; i < 5; ++i) {
       batch.push_back(CacheAccess::get(*cache, request(i), [&](const std::string&) {
         return NextUse{.kind = NextUse::Kind::kAt, .position = 100, .may_go_now = has_been_read};
       }));
+    }
+    // Three make room: each lists what is there, and once more if the cache is beyond its budget.
+    if (has_been_read) {
+      EXPECT_LE(listings, 1 + 2 + 2) << "and no more, as if they had waited";
+    } else {
+      EXPECT_GT(listings, 1 + 2 + 2);
     }
     for (int i = 0; i < 5; ++i) EXPECT_EQ(test::read_file(batch[i].path()), body(i));
     EXPECT_EQ(cache->used_bytes(), 5 * kShardBytes) << "all are in use";
@@ -293,6 +304,7 @@ TEST_F(ShardCacheRoomTest, NobodyWaitsForAShardThatIsHeld) {
     EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes) << "what is let go leaves with the next";
     EXPECT_EQ(cache->prune(0).num_shards, 2U);
   }
+  set_fault_handler(nullptr);
   EXPECT_EQ(cache->stats().fetched, 12U);
   EXPECT_EQ(cache->stats().bypassed, 0U);
 }
