@@ -113,8 +113,8 @@ struct Dataset::Impl {
 
   /// Closes idle ones of these, unless this is the time of their use: no other process can make
   /// room of those that lie beside the budget, and for the others there may be room now. Those
-  /// beside take half the budget together at most, of all users; only of shards that can be read
-  /// in no other way is there more than one.
+  /// beside take half the budget together at most, of all users, where there is more than one: so
+  /// it is only of shards that can be read in no other way.
   void close_without_room(const detail::ShardFuture* known) {
     std::set<std::uint64_t> left;
     {
@@ -133,9 +133,8 @@ struct Dataset::Impl {
         return true;
       }
       const bool is_in_use = known && known->uses().in_use_until(number, known->now());
-      if ((!is_in_use || size_bytes > most - std::min(most, bytes)) && pool.close(number)) {
-        return true;
-      }
+      const bool is_too_much = bytes > 0 && size_bytes > most - std::min(most, bytes);
+      if ((!is_in_use || is_too_much) && pool.close(number)) return true;
       bytes += size_bytes;
       return false;
     });

@@ -30,7 +30,8 @@ class ShardFuture {
 
   const NextUses& uses() const noexcept { return uses_; }
   /// All slots before `slot` have been read. It never falls back.
-  void reach(std::uint64_t slot) noexcept;
+  /// @param tells  the other users of the cache, too, which costs a system call.
+  void reach(std::uint64_t slot, bool tells = true) noexcept;
   /// None if it tells nobody.
   const CacheUser* user() const noexcept { return user_.get(); }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }

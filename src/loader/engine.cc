@@ -234,7 +234,7 @@ void Engine::run(unsigned thread) noexcept {
   LoadMeter::number_thread(thread);
   const CancelScope scope(stopping_);
   for (;;) {
-    const Claim claim = wait_for_claim();
+    Claim claim = wait_for_claim();
     if (claim.work == nullptr) return;
     make_rows(claim);
   }
@@ -244,9 +244,9 @@ void Engine::run(unsigned thread) noexcept {
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
     std::chrono::nanoseconds idle{};
-    const std::optional<Claim> claim = claim_or_plan(idle);
+    std::optional<Claim> claim = claim_or_plan(idle);
     if (idle.count() > 0) meter_->add_idle(idle);
-    if (claim) return *claim;
+    if (claim) return *std::move(claim);
     plan_one();
   }
 }

@@ -165,17 +165,20 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::optional<std::uint64_t> counted(const RoomLock&, const Survey& found) const;
   /// Removes shards that were found, and whose use bytes are locked.
   void remove(const RoomLock&, Survey& found, const std::vector<std::size_t>& victims);
+  /// What stays for now, and counts as gone, of those that should leave.
+  enum class Spare : std::uint8_t {
+    kNothing,
+    kHeld,    ///< what somebody holds
+    kNeeded,  ///< and what is needed before the new shard
+  };
   /// Locks those that should leave until the found shards take `max_bytes` together, or all that
   /// are left are mapped.
-  /// @param spares_what_is_in_use  those that should leave, but are mapped or needed before, stay
-  ///                               for now, and count as gone.
   std::vector<std::size_t> lock_surplus(const Survey& found, std::uint64_t max_bytes,
-                                        detail::ByteLocks& locks,
-                                        bool spares_what_is_in_use = false);
+                                        detail::ByteLocks& locks, Spare spare);
   /// Comes down to the budget, but for the shard that is held now ("": none). True: it has done so,
   /// or all that is beyond it is mapped.
-  /// @param spares_what_is_in_use  as lock_surplus() has it; false then, as long as any does.
-  bool come_down(const std::string& held, const NextUseOf& next_use, bool spares_what_is_in_use);
+  /// Where something is spared, false as long as that is there.
+  bool come_down(const std::string& held, const NextUseOf& next_use, Spare spare);
   /// Comes down from what was taken beyond the budget for the sake of shards in use, as far as
   /// these were let go.
   void settle(const NextUseOf& next_use);

@@ -63,7 +63,7 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   /// Reports that the first `num_read` of them have been read, as those of batches in the making,
   /// though they were not all delivered: shards that only they needed may leave a full cache. A
   /// call that says less than one before changes nothing.
-  /// Threads: any, beside all other methods but begin_epoch(). Cost: some ns.
+  /// Threads: any, beside all other methods but begin_epoch(). Cost: O(log uses).
   void note_read(std::uint64_t num_read) noexcept;
 
   /// Goes on with another epoch, or another position. Errors: InvalidArgument if `sampler` is of
