@@ -31,6 +31,7 @@ try:
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
+    from moto.sts.models import sts_backends
 except ImportError:
     sys.exit(77)
 
@@ -64,12 +65,14 @@ class Proxy(BaseHTTPRequestHandler):
         with Proxy.lock:
             Proxy.given += 1
             name = f"run{Proxy.given}"
-        keys = sts.assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
-        Proxy.ends[keys["SessionToken"]] = time.monotonic() + Proxy.lasts
+        keys = sts_backends[DEFAULT_ACCOUNT_ID]["aws"].assume_role(
+            region_name="us-east-1", role_session_name=name, role_arn=role, policy="",
+            duration=900, external_id="")
+        Proxy.ends[keys.session_token] = time.monotonic() + Proxy.lasts
         end = datetime.now(timezone.utc) + timedelta(seconds=Proxy.said)
         self.answer(200, json.dumps({
-            "AccessKeyId": keys["AccessKeyId"], "SecretAccessKey": keys["SecretAccessKey"],
-            "Token": keys["SessionToken"],
+            "AccessKeyId": keys.access_key_id, "SecretAccessKey": keys.secret_access_key,
+            "Token": keys.session_token,
             "Expiration": end.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}).encode())
 
     def do_GET(self):
@@ -119,7 +122,7 @@ def shard(number):
 
 def run(*arguments):
     began = time.monotonic()
-    done = subprocess.run([sys.argv[1], *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.argv[1], *arguments], capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         sys.exit(f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout, time.monotonic() - began
@@ -135,18 +138,9 @@ server.start()
 host, port = server.get_host_and_port()
 moto = f"http://{host}:{port}"
 iam = boto3.client("iam", endpoint_url=moto)
-sts = boto3.client("sts", endpoint_url=moto)
-# Two calls without a check of who asks; what is set up beside them goes past the server.
+# Two calls without a check of who asks; what else is set up goes past the server.
 role = iam.create_role(RoleName="reader", AssumeRolePolicyDocument=POLICY)["Role"]["Arn"]
 iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=POLICY)
-from moto.iam.models import iam_backends  # noqa: E402
-user = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
-user.create_user("us-east-1", "setup")
-user.put_user_policy("setup", "p", json.dumps({"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Action": "*", "Resource": "*"}]}))
-key = user.create_access_key("setup")
-sts = boto3.client("sts", endpoint_url=moto, aws_access_key_id=key.access_key_id,
-                   aws_secret_access_key=key.secret_access_key)
 s3 = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 s3.create_bucket("bucket", "us-east-1")
 for number in range(SHARDS):
