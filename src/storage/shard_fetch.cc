@@ -224,7 +224,11 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 /// Returns nothing if one request is to bring it from its start.
 std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked, FileSink& sink) {
   const auto size_bytes = request.source.source_bytes;
-  const int num_connections = cache->fetchers->max_connections_per_shard();
+  const Fetchers::Options& how = cache->fetchers->options();
+  int num_connections = how.max_connections_per_shard;
+  if (how.max_connections_per_host > 0) {
+    num_connections = std::min(num_connections, how.max_connections_per_host);
+  }
   if (!size_bytes || *size_bytes < kLeastPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }

@@ -137,6 +137,10 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
   EXPECT_THAT(error_text([&] { read(*cache, 0); }),
               AllOf(HasSubstr("disk of the shard cache is full, and no shard may go"),
                     HasSubstr(dir_ / "cache"), HasSubstr("free space")));
+  CacheRequest wanted = request(0);
+  wanted.may_read_past = true;
+  EXPECT_FALSE(CacheAccess::get(*cache, wanted).is_held())
+      << "its samples can be read all the same";
   set_fault_handler(nullptr);
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
 }
@@ -155,9 +159,8 @@ TEST_P(CompressedShardCacheTest, AFullDiskMakesRoomForTheCompressedFileToo) {
       set_fault_handler([](const char* reached) {
         if (full_at == reached) SmallDisk::require_space();
       });
-      CacheRequest wanted{.source = {.url = server_.url("/x"),
-                                     .compression = GetParam(),
-                                     .size_bytes = kBytes}};
+      CacheRequest wanted{
+          .source = {.url = server_.url("/x"), .compression = GetParam(), .size_bytes = kBytes}};
       if (is_known) wanted.source.source_bytes = stored.size();
       EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(4)) << point;
       set_fault_handler(nullptr);

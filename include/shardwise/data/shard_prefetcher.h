@@ -29,9 +29,9 @@ namespace shardwise {
 /// recently used shards.
 ///
 /// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
-/// methods are for one thread, but for note_read(). A forked child starts threads of its own when the next use of a
-/// shard, or the next epoch, begins or ends. An error in fetching ahead shows when the shard is
-/// read.
+/// methods are for one thread, but for note_read(). A forked child starts threads of its own when
+/// the next use of a shard, or the next epoch, begins or ends. An error in fetching ahead shows
+/// when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   struct Options {

@@ -57,11 +57,10 @@ class SHARDWISE_EXPORT ShardCache {
     /// False: a directory that is not there is NotFound.
     bool create = true;
     /// Bytes that the shards in it may take together. While every shard is in use, a process may go
-    /// beyond this by the shards that it holds samples of, and by one without room. Samples of other
-    /// shards without room are then read from their source; those that cannot be read so, as
+    /// beyond this by the shards that it holds samples of, and by one without room. Samples of
+    /// other shards without room are then read from their source; those that cannot be read so, as
     /// compressed ones, lie beside the budget: one each, and more in half as many bytes at most for
-    /// all users together.
-    /// A compressed file takes its own bytes too while it is expanded.
+    /// all users together. A compressed file takes its own bytes too while it is expanded.
     std::uint64_t budget_bytes = std::uint64_t{64} << 30;
     /// A shard that is larger than the budget is fetched to a file of its own, each time, instead
     /// of being an error.
