@@ -74,7 +74,8 @@ struct Dataset::Impl {
                           .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
       pool.is_dear = std::move(is_dear);
-      pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
+      // What lies beside the budget has a bound of its own: close_without_room().
+      pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
     }
     return pool;
   }
