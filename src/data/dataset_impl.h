@@ -82,14 +82,15 @@ struct Dataset::Impl {
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
     close_without_room(current_future().get());
-    const detail::ShardOpening how{.access = access,
-                                   .cache = cache,
-                                   .next_use = cache ? next_use_of(number) : nullptr,
-                                   .cancel = detail::CancelScope::joined(cancel),
-                                   .was_followed = early.has_followed(number),
-                                   .require_first_block = [this](const Index::Shard& info) {
-                                     reader.require_first_block(info);
-                                   }};
+    const detail::ShardOpening how{
+        .access = access,
+        .cache = cache,
+        .next_use = cache ? next_use_of(number) : nullptr,
+        .cancel = detail::CancelScope::joined(cancel),
+        .was_followed = early.has_followed(number),
+        .can_read_parts = [this](const Index::Shard& info) { return reader.can_read_parts(info); },
+        .require_first_block =
+            [this](const Index::Shard& info) { reader.require_first_block(info); }};
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
     if (!shard->past_cache.empty() || shard->cached.is_beside()) {
       const Lock lock(mutex);

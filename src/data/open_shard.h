@@ -62,6 +62,8 @@ struct ShardOpening {
   NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
   CancelToken cancel = {};
   bool was_followed = false;  ///< while it came
+  /// True if the shard's server gives parts of it; null: none does.
+  std::function<bool(const Index::Shard& info)> can_read_parts = nullptr;
   /// Looks at a remote shard of which single samples will be fetched.
   std::function<void(const Index::Shard& info)> require_first_block = nullptr;
 };
