@@ -171,12 +171,10 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     CacheRequest request = *cache_request(index, number);
     request.cancel = how.cancel;
     request.was_followed = how.was_followed;
-    request.may_read_past = how.can_read_parts && may_be_read_past(*index, info);
+    request.may_read_past = [&] {
+      return how.can_read_parts && may_be_read_past(*index, info) && how.can_read_parts(info);
+    };
     shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
-    if (!shard->cached.is_held() && !how.can_read_parts(info)) {
-      request.may_read_past = false;
-      shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
-    }
     if (shard->cached.is_held()) {
       shard->map = MappedFile::open(shard->cached.path());
       shard->cached.keep();

@@ -57,8 +57,9 @@ struct CacheRequest {
   CancelToken cancel = {};
   /// The caller followed it while it came (CacheAccess::follow), so it was counted already.
   bool was_followed = false;
-  /// The caller can read single samples from the source. Then get() may bring nothing: see there.
-  bool may_read_past = false;
+  /// Says whether the caller can read single samples from the source; asked where there is no room.
+  /// If so, get() may bring nothing: see there. Null: it cannot.
+  std::function<bool()> may_read_past = nullptr;
 };
 
 /// The validator of a local file.

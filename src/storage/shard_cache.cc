@@ -441,6 +441,7 @@ std::string CacheAccess::name_of(const CacheRequest& request) {
 CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
                              const NextUseOf& next_use) {
   const std::string name = name_of(request);
+  const auto may_read_past = [&] { return request.may_read_past && request.may_read_past(); };
   const auto read_past = [](ShardCache::Impl& impl) {
     impl.count([](ShardCache::Stats& s) { ++s.bypassed; });
     return CachedShard();
@@ -485,8 +486,9 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   for (bool patient = true, may_overrun = false; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
     if (must_bypass && !fetch.beside) {
-      fetch.beside = cache.impl_->find_place_beside(!request.may_read_past);
-      if (!fetch.beside) return read_past(*cache.impl_);
+      fetch.beside = cache.impl_->find_place_beside(false);
+      if (!fetch.beside && may_read_past()) return read_past(*cache.impl_);
+      if (!fetch.beside) fetch.beside = cache.impl_->find_place_beside(true);
     }
     if (!is_free) {
       fetch.bypass = true;
@@ -500,7 +502,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
           {.is_patient = patient, .may_overrun = may_overrun, .may_bypass = must_bypass});
     } catch (const Error& e) {
       // No shard may go from a full disk: that of a sample is all there is room for.
-      if (e.code() != ErrorCode::kNoSpace || !request.may_read_past) throw;
+      if (e.code() != ErrorCode::kNoSpace || !may_read_past()) throw;
       return read_past(*cache.impl_);
     }
     if (room == Room::kMade) break;

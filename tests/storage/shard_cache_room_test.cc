@@ -160,7 +160,7 @@ TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   const auto cache = ShardCache::open(options(1));
   const auto get = [&](int i) {
     CacheRequest wanted = request(i);
-    wanted.may_read_past = true;
+    wanted.may_read_past = [] { return true; };
     return CacheAccess::get(*cache, wanted);
   };
   const CachedShard inside = get(0);
